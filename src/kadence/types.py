@@ -1,0 +1,90 @@
+"""Values that the public API takes and returns. All immutable, all picklable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+__all__ = [
+    "GroupMetadata",
+    "Node",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "PartitionInfo",
+    "TopicPartition",
+]
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """A committed position: ``offset`` is the *next* record to read.
+
+    Attributes:
+        offset: next offset to read, >= 0.
+        leader_epoch: epoch of the last record before it, for truncation detection (KIP-320); None = unknown.
+        metadata: a short note stored with it (broker limit: 4096 characters by default).
+    """
+
+    offset: int
+    leader_epoch: int | None = None
+    metadata: str = ""
+
+    def __post_init__(self) -> None:
+        if self.offset < 0:
+            raise ValueError(f"a committed offset must be >= 0, not {self.offset}")
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndTimestamp:
+    """Answer of a look-up by time: the first offset whose timestamp (ms since 1970, UTC) is at or after the one asked."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadata:
+    """A member's identity at one moment; one value, so its parts never mix generations.
+
+    ``generation_id`` is the generation (classic) or member epoch (KIP-848), −1 when not in the group;
+    ``member_id`` is "" before joining.
+    """
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A broker as metadata names it."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """One partition as metadata tells it. Node ids; ``leader`` is None while there is none."""
+
+    topic: str
+    partition: int
+    leader: int | None
+    leader_epoch: int | None
+    replicas: tuple[int, ...]
+    in_sync_replicas: tuple[int, ...]
+    offline_replicas: tuple[int, ...] = ()
