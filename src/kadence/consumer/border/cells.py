@@ -1,0 +1,77 @@
+"""One cell per assigned partition: what both threads must know of it, each field with one writer (C1).
+
+A *lease* numbers a stretch of reading without a jump. Seek, reset, revocation and unassignment start a new
+one; bytes are stamped with the lease they were fetched under, and bytes of an old lease are dropped when
+they would be handed out. So nothing has to be cancelled, and no lock is needed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kadence.types import TopicPartition
+
+__all__ = ["Cell", "Origin"]
+
+
+class Origin(NamedTuple):
+    """Where a lease starts to read. Replaced as one value, so its parts never mix."""
+
+    lease: int
+    offset: int
+    leader_epoch: int | None
+
+
+class Cell:
+    """The border's part of one assigned partition.
+
+    Written by the network thread: ``lease`` (current stretch), ``origin`` (its start; None while the
+    position is unknown), ``revoking`` (about to be given up: no longer handed out), ``held`` (its assigned
+    callback has not run: not handed out yet), ``high_watermark``, ``last_stable_offset``, ``log_start``.
+    Written by the application thread: ``paused``, ``position`` = (lease, next offset to return, epoch of
+    the last record returned), ``proved`` = the same as of the last poll that proved them processed,
+    ``drained_bytes`` (total of bytes handed out or dropped, ever).
+    """
+
+    __slots__ = (
+        "drained_bytes",
+        "held",
+        "high_watermark",
+        "last_stable_offset",
+        "lease",
+        "log_start",
+        "origin",
+        "partition",
+        "paused",
+        "position",
+        "proved",
+        "revoking",
+    )
+
+    def __init__(self, partition: TopicPartition, lease: int) -> None:
+        self.partition = partition
+        self.lease = lease
+        self.origin: Origin | None = None
+        self.revoking = False
+        self.held = False
+        self.high_watermark: int | None = None
+        self.last_stable_offset: int | None = None
+        self.log_start: int | None = None
+        self.paused = False
+        self.position: Origin | None = None
+        self.proved: Origin | None = None
+        self.drained_bytes = 0
+
+    def current(self) -> Origin | None:
+        """The next position to return: the application's own if it belongs to the present lease, else the lease's start."""
+        origin, position = self.origin, self.position
+        if origin is None:
+            return None
+        return position if position is not None and position.lease == origin.lease else origin
+
+    def proved_position(self) -> Origin | None:
+        """What may be committed without the risk of a loss: see SYSTEM.md D, at least once."""
+        origin, proved = self.origin, self.proved
+        if origin is None:
+            return None
+        return proved if proved is not None and proved.lease == origin.lease else origin

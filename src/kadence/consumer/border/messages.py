@@ -1,0 +1,239 @@
+"""Everything that crosses between the application thread and the network thread, as plain data (C2).
+
+Imperatives go from the application to the network thread, facts the other way. An imperative with an
+``id`` is answered by exactly one `Answer` with that id; ``deadline`` (absolute ms) is enforced on the
+network thread by the reaper, so no caller waits past it whatever the brokers do. All are picklable: the
+same border can lie between two processes (G3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+
+__all__ = [
+    "Answer",
+    "Assign",
+    "AssignPartitions",
+    "CallbackDone",
+    "CallbackNeeded",
+    "Close",
+    "Commit",
+    "CommitCompleted",
+    "EnforceRebalance",
+    "Fact",
+    "Failed",
+    "FetchCommitted",
+    "Imperative",
+    "ListOffsets",
+    "LosePartitions",
+    "Polled",
+    "Rebalance",
+    "RebalanceFinished",
+    "ResetPositions",
+    "Resumed",
+    "RevokePartitions",
+    "Seek",
+    "Subscribe",
+    "TopicMetadata",
+    "Unsubscribe",
+]
+
+# ---------------------------------------------------------------- application → network
+
+
+@dataclass(frozen=True, slots=True)
+class Imperative:
+    """A call of the application. ``id`` 0: nobody waits for an answer."""
+
+    id: int
+    deadline: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe(Imperative):
+    """Replace the subscription. Joining starts with the next `Polled`.
+
+    Exactly one of ``topics`` and ``pattern`` is given. ``has_listener``: rebalance callbacks must be run
+    by the application before added partitions may be fetched.
+    """
+
+    topics: frozenset[str] | None
+    pattern: str | None
+    has_listener: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe(Imperative):
+    """Leave the group (or drop the manual assignment) and forget the subscription."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assign(Imperative):
+    """Manual assignment: replace the set, keep the positions of what stays."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Polled(Imperative):
+    """The application polls again: join, rejoin, or go on after a poll timeout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seek(Imperative):
+    """Move one position. With an epoch the position is validated before it is fetched (KIP-320)."""
+
+    partition: TopicPartition
+    offset: int
+    leader_epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResetPositions(Imperative):
+    """Seek to the beginning (timestamp −2) or end (−1) of partitions, lazily."""
+
+    partitions: tuple[TopicPartition, ...]
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed(Imperative):
+    """Partitions were resumed (their cells say so): fetch them at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit(Imperative):
+    """Commit offsets. ``retry``: repeat on retriable errors until the deadline (commit_sync); else one try."""
+
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    retry: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FetchCommitted(Imperative):
+    """Committed offsets of partitions. Answer: dict[TopicPartition, OffsetAndMetadata | None]."""
+
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class ListOffsets(Imperative):
+    """Offsets by timestamp (−1 latest, −2 earliest, ≥ 0 ms). Answer: dict[TopicPartition, OffsetAndTimestamp | None]."""
+
+    timestamps: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata(Imperative):
+    """Partitions of topics (None = all). Answer: dict[str, list[PartitionInfo]]; unknown topics are absent."""
+
+    topics: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class EnforceRebalance(Imperative):
+    """Rejoin the group (KIP-568)."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackDone(Imperative):
+    """The application ran the callback of the fact with this ``id``. ``error``: its text when it raised.
+
+    Sent whatever the callback raised, else the reconciliation would stand for ever (trap T17).
+    """
+
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Close(Imperative):
+    """Leave the group if ``leave``, finish what is in flight, stop the thread, all before the deadline."""
+
+    leave: bool
+
+
+# ---------------------------------------------------------------- network → application
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something that happened on the network thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Fact):
+    """The end of the imperative ``id``: a value or an error."""
+
+    id: int
+    value: object = None
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackNeeded(Fact):
+    """A step of a rebalance that the application must take inside poll, unsubscribe or close (C5).
+
+    It answers with `CallbackDone` of the same id. Sent even when no listener is set if the application
+    may still work on records of the partitions (revocation), or must commit before it gives them up.
+    """
+
+    id: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RevokePartitions(CallbackNeeded):
+    """Give these up gracefully; they are still ours, so a commit works."""
+
+
+@dataclass(frozen=True, slots=True)
+class AssignPartitions(CallbackNeeded):
+    """These are new (may be empty). With a listener they are fetched once the answer is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class LosePartitions(CallbackNeeded):
+    """These are no longer ours: session, generation or poll interval lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitCompleted(Fact):
+    """End of an asynchronous commit, in the order in which the commits were given."""
+
+    id: int
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    error: Exception | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """One rebalance as this member saw it. Times are monotonic ms; ``generation`` is the one it ended with."""
+
+    cause: str
+    started_at: int
+    ended_at: int
+    generation: int
+    assigned: tuple[TopicPartition, ...]
+    added: tuple[TopicPartition, ...]
+    removed: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceFinished(Fact):
+    """Kept by the application side as history."""
+
+    rebalance: Rebalance
+    group: GroupMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class Failed(Fact):
+    """An error that no call caused: the next poll raises it (B6). ``fatal``: every later call does."""
+
+    error: Exception
+    fatal: bool = False

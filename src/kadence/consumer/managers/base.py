@@ -1,0 +1,81 @@
+"""What a request manager is (C3), and the backoff they share (KIP-580).
+
+A manager is asked ``poll(now)`` once per turn of the network thread; it answers with the requests it wants
+sent and the absolute time by which it must be asked again. Answers come back to the manager that asked, by
+``on_response(now, completed)``. It never blocks, reads no clock, touches no socket.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kadence.clock import FOREVER
+from kadence.connection.request import Completed, Request
+from kadence.consumer.border.messages import Fact
+
+__all__ = ["NOTHING", "Backoff", "Jobs", "Outbox", "Poll", "RequestManager"]
+
+Outbox = Callable[[Fact], None]
+"""Where a manager puts facts for the application."""
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """What a manager wants: requests now, and to be asked again at ``wake_at`` (absolute ms) at the latest."""
+
+    requests: list[Request] = field(default_factory=list)
+    wake_at: int = FOREVER
+
+
+NOTHING = Poll()
+"""Nothing to send, nothing to wait for."""
+
+
+class RequestManager(Protocol):
+    """See the head of this file."""
+
+    def poll(self, now: int) -> Poll: ...
+
+    def on_response(self, now: int, completed: Completed) -> None: ...
+
+
+class Jobs(Protocol):
+    """The one helper thread, as managers see it: work that may block or take long (assignors, callbacks).
+
+    ``done(now, result, error)`` is called later, on the network thread.
+    """
+
+    def submit(
+        self, work: Callable[[], object], done: Callable[[int, object, Exception | None], None]
+    ) -> None: ...
+
+
+class Backoff:
+    """Exponential backoff with jitter: ``first·2ⁿ`` ms capped at ``most``, ±20 % (KIP-580)."""
+
+    __slots__ = ("_attempts", "_first", "_most", "_random", "until")
+
+    def __init__(self, first_ms: int, most_ms: int, rng: random.Random | None = None) -> None:
+        self._first = first_ms
+        self._most = most_ms
+        self._random = rng or random.Random()  # noqa: S311 - jitter, not a secret
+        self._attempts = 0
+        self.until = 0
+        """Absolute ms before which nothing may be tried again."""
+
+    def failed(self, now: int) -> None:
+        """An attempt failed at ``now``: wait longer than after the one before."""
+        base = min(self._first * 2 ** min(self._attempts, 30), self._most)
+        self._attempts += 1
+        self.until = now + max(0, round(base * self._random.uniform(0.8, 1.2)))
+
+    def succeeded(self) -> None:
+        """Forget the failures."""
+        self._attempts = 0
+        self.until = 0
+
+    def ready(self, now: int) -> bool:
+        return now >= self.until

@@ -1,0 +1,172 @@
+"""What is subscribed and assigned, and where each assigned partition is being read.
+
+Owned by the network thread (C1). The application sees it through `Cell` objects and the mapping published
+in ``snapshot``, which is replaced as a whole whenever the set of assigned partitions changes.
+
+A partition's status (names after Kafka's SubscriptionState):
+
+    INITIALIZING ──committed offset──> FETCHING <──answer── AWAIT_VALIDATION
+         │                               │ ▲                    ▲
+         └──none committed──> AWAIT_RESET ┘ └── epoch changed ───┘
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from kadence.consumer.border.cells import Cell, Origin
+from kadence.types import TopicPartition
+
+__all__ = ["PartitionState", "Status", "Subscription"]
+
+
+class Status(enum.Enum):
+    """Where the position of an assigned partition stands."""
+
+    INITIALIZING = "waiting for the committed offset"
+    AWAIT_RESET = "waiting for the offset to start from"
+    AWAIT_VALIDATION = "waiting for the leader epoch check"
+    FETCHING = "fetching"
+
+
+class PartitionState:
+    """The network thread's knowledge of one assigned partition."""
+
+    __slots__ = (
+        "cell",
+        "epoch",
+        "fetched_bytes",
+        "in_flight",
+        "offset",
+        "partition",
+        "preferred_replica",
+        "preferred_until",
+        "reset_timestamp",
+        "retry_at",
+        "status",
+    )
+
+    def __init__(self, partition: TopicPartition, lease: int) -> None:
+        self.partition = partition
+        self.cell = Cell(partition, lease)
+        self.status = Status.INITIALIZING
+        self.offset = -1
+        """Next offset to fetch; ahead of what the application was given."""
+        self.epoch: int | None = None
+        """Leader epoch of the last record before ``offset``; None = unknown."""
+        self.reset_timestamp: int | None = None
+        """What AWAIT_RESET asks for: −2 earliest, −1 latest."""
+        self.retry_at = 0
+        self.in_flight = False
+        self.fetched_bytes = 0
+        """Total of bytes ever put into the buffer; minus ``cell.drained_bytes`` it is what lies there."""
+        self.preferred_replica: int | None = None
+        self.preferred_until = 0
+
+    @property
+    def buffered_bytes(self) -> int:
+        return self.fetched_bytes - self.cell.drained_bytes
+
+    @property
+    def fetchable(self) -> bool:
+        cell = self.cell
+        return self.status is Status.FETCHING and not (cell.paused or cell.revoking or cell.held)
+
+    def __repr__(self) -> str:
+        return f"<{self.partition} {self.status.name} offset={self.offset} lease={self.cell.lease}>"
+
+
+class Subscription:
+    """The subscription and its assigned partitions, in the order in which they are to be fetched."""
+
+    def __init__(self) -> None:
+        self.topics: frozenset[str] = frozenset()
+        """What to join with. For a pattern: what it matches now."""
+        self.pattern: str | None = None
+        self.by_group = False
+        """Whether partitions come from a group (subscribe) rather than from assign()."""
+        self.has_listener = False
+        self.partitions: dict[TopicPartition, PartitionState] = {}
+        self.snapshot: Mapping[TopicPartition, Cell] = MappingProxyType({})
+        """What the application sees: immutable, replaced as a whole."""
+        self._leases = 0
+
+    @property
+    def assigned(self) -> frozenset[TopicPartition]:
+        return frozenset(self.partitions)
+
+    def next_lease(self) -> int:
+        self._leases += 1
+        return self._leases
+
+    def subscribe(self, topics: frozenset[str], pattern: str | None, *, has_listener: bool) -> None:
+        """Replace the subscription. Partitions of topics that left it are no longer handed out."""
+        self.topics, self.pattern = topics, pattern
+        self.by_group, self.has_listener = True, has_listener
+
+    def unsubscribe(self) -> None:
+        """Forget subscription and assignment."""
+        self.topics, self.pattern = frozenset(), None
+        self.by_group = self.has_listener = False
+        self.assign(())
+
+    def assign(self, partitions: Iterable[TopicPartition], *, held: bool = False) -> None:
+        """Install an assignment: what stays keeps its state, what is new starts INITIALIZING.
+
+        Args:
+            held: added partitions are not handed out or fetched until `release` (their assigned
+                callback has to run first).
+        """
+        old, new = self.partitions, {}
+        for partition in partitions:
+            state = old.get(partition)
+            if state is None:
+                state = PartitionState(partition, self.next_lease())
+                state.cell.held = held
+            state.cell.revoking = False
+            new[partition] = state
+        for partition, state in old.items():
+            if partition not in new:
+                state.cell.lease = self.next_lease()
+                state.cell.origin = None
+        self.partitions = new
+        self._publish()
+
+    def release(self, partitions: Iterable[TopicPartition]) -> None:
+        """Their assigned callback ran: fetch and hand out."""
+        for partition in partitions:
+            if (state := self.partitions.get(partition)) is not None:
+                state.cell.held = False
+
+    def mark_revoking(self, partitions: Iterable[TopicPartition]) -> None:
+        """About to be given up: no longer fetched or handed out, still committable."""
+        for partition in partitions:
+            if (state := self.partitions.get(partition)) is not None:
+                state.cell.revoking = True
+
+    def position(self, partition: TopicPartition, offset: int, epoch: int | None) -> None:
+        """Start a new lease at ``offset``: data fetched before is dropped when it would be handed out."""
+        state = self.partitions[partition]
+        cell = state.cell
+        cell.lease = self.next_lease()
+        state.offset, state.epoch = offset, epoch
+        state.status, state.reset_timestamp = Status.FETCHING, None
+        cell.origin = Origin(cell.lease, offset, epoch)
+
+    def await_reset(self, partition: TopicPartition, timestamp: int) -> None:
+        """The position is to be looked up (−2 earliest, −1 latest); until then there is none."""
+        state = self.partitions[partition]
+        state.cell.lease = self.next_lease()
+        state.cell.origin = None
+        state.status, state.reset_timestamp, state.retry_at = Status.AWAIT_RESET, timestamp, 0
+
+    def move_to_end(self, partition: TopicPartition) -> None:
+        """Its bytes were fetched: the others come first next time (KIP-41, fairness on the wire)."""
+        state = self.partitions.pop(partition, None)
+        if state is not None:
+            self.partitions[partition] = state
+
+    def _publish(self) -> None:
+        self.snapshot = MappingProxyType({p: s.cell for p, s in self.partitions.items()})
