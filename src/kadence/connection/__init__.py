@@ -1,0 +1,5 @@
+"""One broker connection as a value: bytes in, answers out.
+
+The rule of the room: no sockets, no threads, no clock. Everything that needs the time takes ``now``; everything
+that needs bytes is handed them. `kadence.net` is the shell that moves bytes and tells the time.
+"""

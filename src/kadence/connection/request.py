@@ -1,0 +1,127 @@
+"""What managers hand to the network and what they get back. Plain values; used on the network thread only.
+
+A broker serves the requests of one connection one after the other, so a parked long poll delays whatever is
+behind it. Requests therefore name a *lane*: each (node, lane) has a connection of its own.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from kadence.errors import KafkaError
+    from kadence.wire import Writer
+
+__all__ = ["ANY_NODE", "Completed", "Lane", "Lease", "Message", "Request"]
+
+ANY_NODE: Final = -1
+"""Whichever broker is nearest at hand: connected and least loaded, else reachable, else a bootstrap address."""
+
+
+class Lane(IntEnum):
+    """Which of a node's connections a request takes."""
+
+    MAIN = 0
+    """Heartbeats, commits, metadata: short requests."""
+    JOIN = 1
+    """JoinGroup and SyncGroup, which the broker parks during a rebalance."""
+    FETCH = 2
+    """Long-poll fetches of the session."""
+    SIDE = 3
+    """Fetches outside the session, for a partition that cannot wait behind a parked one."""
+
+
+class Message(Protocol):
+    """A request message of `kadence.protocol`, as far as a connection looks at it."""
+
+    API_KEY: ClassVar[int]
+    MIN_VERSION: ClassVar[int]
+    MAX_VERSION: ClassVar[int]
+    RESPONSE: ClassVar[type]
+
+    def write(self, w: Writer, version: int) -> None: ...
+
+
+class Lease(Protocol):
+    """The arena in which a Fetch response lies. Its holder releases it once it has copied what it needs.
+
+    `retain` and `release` may be called from any thread; the last release gives the arena back to its pool,
+    and from then on the response's record views show whatever is read next. Never keep a view longer.
+    """
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory that the lease holds."""
+        ...
+
+    def retain(self) -> None:
+        """One more holder."""
+        ...
+
+    def release(self) -> None:
+        """One holder less."""
+        ...
+
+
+class Request:
+    """One request on its way. Compared by identity: two equal heartbeats are still two requests.
+
+    Attributes:
+        message: a request of `kadence.protocol`.
+        node_id: a broker's id, or `ANY_NODE`.
+        deadline: absolute ms by which it must have been *sent*. Once sent it waits for its answer until the
+            later of this and ``request.timeout.ms`` after sending: a short API deadline must not cost the
+            connection, and a JoinGroup may wait as long as the rebalance timeout given here.
+        lane: which connection of the node.
+        tag: anything of the sender's, untouched.
+        min_version, max_version: narrow the versions to use, e.g. Fetch without topic ids is max_version=12.
+    """
+
+    __slots__ = ("deadline", "lane", "max_version", "message", "min_version", "node_id", "tag")
+
+    def __init__(
+        self,
+        message: Any,
+        node_id: int,
+        deadline: int,
+        lane: Lane = Lane.MAIN,
+        tag: Any = None,
+        *,
+        min_version: int | None = None,
+        max_version: int | None = None,
+    ) -> None:
+        self.message = message
+        self.node_id = node_id
+        self.deadline = deadline
+        self.lane = lane
+        self.tag = tag
+        self.min_version = min_version
+        self.max_version = max_version
+
+    @property
+    def name(self) -> str:
+        """Kafka's name of the API, for messages."""
+        return type(self.message).__name__.removesuffix("Request")
+
+    def __repr__(self) -> str:
+        where = "any node" if self.node_id == ANY_NODE else f"node {self.node_id}"
+        return f"<Request {self.name} to {where} {self.lane.name}>"
+
+
+class Completed(NamedTuple):
+    """The end of a request: an answer or an error, exactly one of them (acks=0 has neither).
+
+    Attributes:
+        request: what was sent. response: the decoded answer, None with an error.
+        error: a transport error; a broker's error codes are inside ``response``.
+        version: the version that was used, -1 if it was never sent.
+        received_at: ms when it ended. lease: the arena of a Fetch response, else None.
+    """
+
+    request: Request
+    response: Any | None
+    error: KafkaError | None
+    version: int
+    received_at: int
+    lease: Lease | None = None

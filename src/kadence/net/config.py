@@ -1,0 +1,76 @@
+"""What the network room needs to know, and nothing of who it works for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import metadata
+from typing import TYPE_CHECKING, Self
+
+from kadence.net.tls import make_context
+
+if TYPE_CHECKING:
+    import ssl
+
+    from kadence.config import ClientConfig
+
+__all__ = ["ConnectionConfig"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionConfig:
+    """Settings of one `NetworkClient`.
+
+    Attributes:
+        bootstrap: (host, port) pairs, in the order in which they are tried.
+        connect_timeout_ms: for all addresses of one host together: TCP, TLS and ApiVersions.
+        max_frame_bytes: the longest response that is believed. The default is below what the first bytes of a
+            TLS alert or of an HTTP answer would mean as a length, so those are always recognised.
+        receive_buffer_bytes, send_buffer_bytes: -1 leaves them to the system.
+        ssl_context: None talks plaintext.
+        verify_hostname: whether the certificate must name the host that was asked for.
+        spare_arena_bytes: how much free memory for Fetch responses is kept for the next ones.
+    """
+
+    bootstrap: tuple[tuple[str, int], ...]
+    client_id: str = "kadence"
+    request_timeout_ms: int = 30_000
+    connect_timeout_ms: int = 10_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    connections_max_idle_ms: int = 540_000
+    send_buffer_bytes: int = 131_072
+    receive_buffer_bytes: int = -1
+    max_frame_bytes: int = 268_435_456
+    spare_arena_bytes: int = 67_108_864
+    ssl_context: ssl.SSLContext | None = None
+    verify_hostname: bool = True
+    software_name: str = "kadence"
+    software_version: str = "0"
+
+    @classmethod
+    def of(cls, config: ClientConfig) -> Self:
+        """The network part of a client's configuration.
+
+        Raises:
+            ConfigError: a PEM file that cannot be read or used.
+        """
+        return cls(
+            bootstrap=tuple(split_address(address) for address in config.bootstrap_servers),
+            client_id=config.client_id,
+            request_timeout_ms=config.request_timeout_ms,
+            connect_timeout_ms=config.socket_connection_setup_timeout_ms,
+            reconnect_backoff_ms=config.reconnect_backoff_ms,
+            reconnect_backoff_max_ms=max(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
+            connections_max_idle_ms=config.connections_max_idle_ms,
+            send_buffer_bytes=config.send_buffer_bytes,
+            receive_buffer_bytes=config.receive_buffer_bytes,
+            ssl_context=make_context(config) if config.security_protocol == "SSL" else None,
+            verify_hostname=config.ssl_endpoint_identification_algorithm != "",
+            software_version=metadata.version("kadence"),
+        )
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """``host:port`` or ``[v6]:port`` to its parts."""
+    host, _, port = address.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
