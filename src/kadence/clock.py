@@ -12,7 +12,7 @@ import time
 from datetime import timedelta
 from typing import Final, Protocol
 
-__all__ = ["FOREVER", "Clock", "Seconds", "SystemClock", "add_ms", "to_ms", "wait_seconds"]
+__all__ = ["FOREVER", "Clock", "Seconds", "SystemClock", "add_ms", "to_ms", "wait_seconds", "wall_ms"]
 
 FOREVER: Final = 2**63 - 1
 """The deadline that never comes (ms)."""
@@ -69,3 +69,8 @@ def wait_seconds(deadline: int, now: int) -> float | None:
     if deadline >= FOREVER:
         return None
     return min(max(deadline - now, 0) / 1000, threading.TIMEOUT_MAX)
+
+
+def wall_ms() -> int:
+    """Ms since 1970, UTC: for record timestamps and retention, never for timers."""
+    return time.time_ns() // 1_000_000

@@ -1,4 +1,4 @@
-"""What a request manager is (C3), and the backoff they share (KIP-580).
+"""What a request manager is (C3).
 
 A manager is asked ``poll(now)`` once per turn of the network thread; it answers with the requests it wants
 sent and the absolute time by which it must be asked again. Answers come back to the manager that asked, by
@@ -7,11 +7,11 @@ sent and the absolute time by which it must be asked again. Answers come back to
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from kadence.backoff import Backoff
 from kadence.clock import FOREVER
 from kadence.connection.request import Completed, Request
 from kadence.consumer.border.messages import Fact
@@ -51,31 +51,3 @@ class Jobs(Protocol):
     def submit(
         self, work: Callable[[], object], done: Callable[[int, object, Exception | None], None]
     ) -> None: ...
-
-
-class Backoff:
-    """Exponential backoff with jitter: ``first·2ⁿ`` ms capped at ``most``, ±20 % (KIP-580)."""
-
-    __slots__ = ("_attempts", "_first", "_most", "_random", "until")
-
-    def __init__(self, first_ms: int, most_ms: int, rng: random.Random | None = None) -> None:
-        self._first = first_ms
-        self._most = most_ms
-        self._random = rng or random.Random()  # noqa: S311 - jitter, not a secret
-        self._attempts = 0
-        self.until = 0
-        """Absolute ms before which nothing may be tried again."""
-
-    def failed(self, now: int) -> None:
-        """An attempt failed at ``now``: wait longer than after the one before."""
-        base = min(self._first * 2 ** min(self._attempts, 30), self._most)
-        self._attempts += 1
-        self.until = now + max(0, round(base * self._random.uniform(0.8, 1.2)))
-
-    def succeeded(self) -> None:
-        """Forget the failures."""
-        self._attempts = 0
-        self.until = 0
-
-    def ready(self, now: int) -> bool:
-        return now >= self.until
