@@ -49,5 +49,7 @@ class Jobs(Protocol):
     """
 
     def submit(
-        self, work: Callable[[], object], done: Callable[[int, object, Exception | None], None]
+        self,
+        work: Callable[[], object],
+        done: Callable[[int, object, Exception | None], None],
     ) -> None: ...

@@ -59,7 +59,8 @@ class PartitionState:
         self.reset_timestamp: int | None = None
         """What AWAIT_RESET asks for: −2 earliest, −1 latest."""
         self.retry_at = 0
-        self.in_flight = False
+        self.in_flight = 0
+        """Lease under which a fetch is on its way; 0: none. A fetch of an older lease stands in nobody's way."""
         self.fetched_bytes = 0
         """Total of bytes ever put into the buffer; minus ``cell.drained_bytes`` it is what lies there."""
         self.preferred_replica: int | None = None
@@ -70,9 +71,15 @@ class PartitionState:
         return self.fetched_bytes - self.cell.drained_bytes
 
     @property
+    def awaits_fetch(self) -> bool:
+        return self.in_flight == self.cell.lease
+
+    @property
     def fetchable(self) -> bool:
         cell = self.cell
-        return self.status is Status.FETCHING and not (cell.paused or cell.revoking or cell.held)
+        return self.status is Status.FETCHING and not (
+            cell.paused or cell.revoking or cell.held
+        )
 
     def __repr__(self) -> str:
         return f"<{self.partition} {self.status.name} offset={self.offset} lease={self.cell.lease}>"
@@ -101,7 +108,9 @@ class Subscription:
         self._leases += 1
         return self._leases
 
-    def subscribe(self, topics: frozenset[str], pattern: str | None, *, has_listener: bool) -> None:
+    def subscribe(
+        self, topics: frozenset[str], pattern: str | None, *, has_listener: bool
+    ) -> None:
         """Replace the subscription. Partitions of topics that left it are no longer handed out."""
         self.topics, self.pattern = topics, pattern
         self.by_group, self.has_listener = True, has_listener
@@ -112,7 +121,9 @@ class Subscription:
         self.by_group = self.has_listener = False
         self.assign(())
 
-    def assign(self, partitions: Iterable[TopicPartition], *, held: bool = False) -> None:
+    def assign(
+        self, partitions: Iterable[TopicPartition], *, held: bool = False
+    ) -> None:
         """Install an assignment: what stays keeps its state, what is new starts INITIALIZING.
 
         Args:
@@ -146,7 +157,9 @@ class Subscription:
             if (state := self.partitions.get(partition)) is not None:
                 state.cell.revoking = True
 
-    def position(self, partition: TopicPartition, offset: int, epoch: int | None) -> None:
+    def position(
+        self, partition: TopicPartition, offset: int, epoch: int | None
+    ) -> None:
         """Start a new lease at ``offset``: data fetched before is dropped when it would be handed out."""
         state = self.partitions[partition]
         cell = state.cell
@@ -160,7 +173,11 @@ class Subscription:
         state = self.partitions[partition]
         state.cell.lease = self.next_lease()
         state.cell.origin = None
-        state.status, state.reset_timestamp, state.retry_at = Status.AWAIT_RESET, timestamp, 0
+        state.status, state.reset_timestamp, state.retry_at = (
+            Status.AWAIT_RESET,
+            timestamp,
+            0,
+        )
 
     def move_to_end(self, partition: TopicPartition) -> None:
         """Its bytes were fetched: the others come first next time (KIP-41, fairness on the wire)."""
@@ -169,4 +186,6 @@ class Subscription:
             self.partitions[partition] = state
 
     def _publish(self) -> None:
-        self.snapshot = MappingProxyType({p: s.cell for p, s in self.partitions.items()})
+        self.snapshot = MappingProxyType(
+            {p: s.cell for p, s in self.partitions.items()}
+        )

@@ -1,0 +1,99 @@
+"""The one file that knows both sides: it makes the network side of a consumer and the border before it.
+
+The front door gives `make` to `Consumer`, so neither side imports the other.
+"""
+
+from __future__ import annotations
+
+from kadence.clock import SystemClock
+from kadence.config import ConsumerConfig, generated_client_id
+from kadence.consumer.border.buffer import Border
+from kadence.consumer.managers.base import RequestManager
+from kadence.consumer.managers.classic import ClassicMembership
+from kadence.consumer.managers.commit import CommitManager
+from kadence.consumer.managers.coordinator import CoordinatorManager
+from kadence.consumer.managers.fetch import FetchManager
+from kadence.consumer.managers.heartbeat import HeartbeatManager
+from kadence.consumer.managers.metadata import MetadataManager
+from kadence.consumer.managers.offsets import OffsetsManager
+from kadence.consumer.network.delegate import Delegate
+from kadence.consumer.network.jobs import JobThread
+from kadence.consumer.network.processor import Processor
+from kadence.consumer.network.reaper import Reaper
+from kadence.consumer.network.thread import NetworkThread, Outlet, Turn
+from kadence.consumer.state.subscription import Subscription
+from kadence.net import ConnectionConfig, NetworkClient
+
+__all__ = ["make"]
+
+
+def make(config: ConsumerConfig) -> tuple[Border, NetworkThread]:
+    """The border of a new consumer and the thread behind it, not yet started.
+
+    The network client is made here rather than on its thread only because the border must be able to wake
+    it; nothing but `wakeup` is called from outside.
+
+    Raises:
+        ConfigError: a certificate or key file that cannot be used.
+    """
+    client_id = config.client_id or generated_client_id("consumer")
+    clock = SystemClock()
+    client = NetworkClient(ConnectionConfig.of(config), clock)
+    border = Border(client.wakeup)
+    return border, NetworkThread(
+        f"{client_id}-network",
+        border,
+        lambda: _turn(config, clock, client, border, client_id),
+    )
+
+
+def _turn(
+    config: ConsumerConfig,
+    clock: SystemClock,
+    client: NetworkClient,
+    border: Border,
+    client_id: str,
+) -> Turn:
+    subscription = Subscription()
+    reaper = Reaper(client.trouble)
+    outlet = Outlet(border, subscription, reaper)
+    jobs = JobThread(f"{client_id}-jobs", client.wakeup)
+    metadata = MetadataManager(config, outlet)
+    managers: list[RequestManager] = [metadata]
+    membership: ClassicMembership | None = None
+    commits: CommitManager | None = None
+    if config.group_id is not None:
+        coordinator = CoordinatorManager(config.group_id, config, outlet)
+        coordinator.on_found = client.add_node
+        membership = ClassicMembership(
+            coordinator, subscription, metadata, config, jobs, outlet
+        )
+        heartbeat = HeartbeatManager(
+            coordinator, membership, border.progress, config, outlet
+        )
+        commits = CommitManager(coordinator, membership, metadata, config, outlet)
+        managers += [coordinator, commits, heartbeat, membership]
+    offsets = OffsetsManager(config, subscription, metadata, commits, outlet)
+    fetch = FetchManager(
+        config, subscription, metadata, border, client.arena_bytes, outlet
+    )
+    managers += [offsets, fetch]
+    processor = Processor(subscription, metadata, offsets, membership, commits, outlet)
+
+    def metadata_changed(now: int) -> None:
+        client.set_nodes(metadata.cluster.nodes.values())
+        processor.topics_changed(now)
+
+    metadata.on_change = metadata_changed
+    return Turn(
+        clock,
+        border,
+        client,
+        Delegate(client),
+        processor,
+        reaper,
+        outlet,
+        jobs,
+        membership,
+        tuple(managers),
+    )

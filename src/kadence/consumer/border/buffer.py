@@ -1,0 +1,124 @@
+"""Fetched bytes on their way to the application, and the signal that ends its waits (C2, C6).
+
+Two deques and one flag: the network thread appends, the application thread takes. Appending to a deque is
+atomic in CPython and costs 0.03 µs, a wake byte 3 µs, a blocking round trip 15 µs; so neither side locks,
+and each wakes the other only when it could do something new.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from kadence.connection.request import Lease
+from kadence.consumer.border.cells import Cell
+from kadence.consumer.border.messages import Fact, Imperative
+from kadence.consumer.border.progress import Progress
+from kadence.types import TopicPartition
+
+__all__ = ["Border", "Fetched", "Signal"]
+
+
+@dataclass(slots=True, eq=False)
+class Fetched:
+    """One partition's bytes of one fetch response, still framed, lying in a leased arena.
+
+    ``lease`` is the reading stretch they belong to (see `Cell`); ``arena`` is released by whoever takes
+    them. ``aborted``: (producer id, first offset) of aborted transactions, for read_committed.
+    """
+
+    cell: Cell
+    lease: int
+    offset: int
+    data: memoryview
+    arena: Lease
+    aborted: tuple[tuple[int, int], ...] | None
+
+
+class Signal:
+    """A flag that one thread waits for and others set.
+
+    ``waiting`` keeps the setter's cost at one attribute read while nobody waits. The waiter must look
+    at what it waits for again after `prepare`, else an append just before it could be missed.
+    """
+
+    __slots__ = ("_event", "on_set", "waiting")
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self.waiting = False
+        self.on_set: Callable[[], None] | None = None
+        """Called instead of setting the event by shells that do not block a thread (asyncio)."""
+
+    def prepare(self) -> None:
+        self._event.clear()
+        self.waiting = True
+
+    def wait(self, seconds: float | None) -> None:
+        self._event.wait(seconds)
+        self.waiting = False
+
+    def cancel(self) -> None:
+        self.waiting = False
+
+    def set(self) -> None:
+        if self.waiting:
+            if self.on_set is not None:
+                self.on_set()
+            else:
+                self._event.set()
+
+
+class Border:
+    """The whole border of one consumer. Every attribute names its one writer.
+
+    Attributes:
+        imperatives: application → network. facts: network → application. fetched: network → application.
+        signal: what the application waits on; set after facts or fetched bytes were appended.
+        assignment: cells of the assigned partitions, replaced as a whole (network).
+        starved: the network thread left partitions unfetched because of what is buffered; the
+            application clears it and wakes the network thread when it has drained something.
+        wants_polled: membership waits for a `Polled` (network).
+        dead: the network thread has ended, with this error if it was a bug (network).
+        progress: when the application polled last (application).
+        decompressed_bytes: held by the batch being read (application). held_bytes: arenas in use.
+        wakes: how often the application woke the network thread (application).
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self.imperatives: deque[Imperative] = deque()
+        self.facts: deque[Fact] = deque()
+        self.fetched: deque[Fetched] = deque()
+        self.signal = Signal()
+        self.assignment: Mapping[TopicPartition, Cell] = MappingProxyType({})
+        self.starved = False
+        self.wants_polled = False
+        self.dead: BaseException | None = None
+        self.ended = False
+        self.progress = Progress()
+        self.decompressed_bytes = 0
+        self.wakes = 0
+
+    # -- application thread
+
+    def send(self, imperative: Imperative) -> None:
+        self.imperatives.append(imperative)
+        self.wake()
+
+    def wake(self) -> None:
+        self.wakes += 1
+        self._wake()
+
+    # -- network thread
+
+    def tell(self, fact: Fact) -> None:
+        self.facts.append(fact)
+        self.signal.set()
+
+    def put(self, fetched: Fetched) -> None:
+        self.fetched.append(fetched)
+        self.signal.set()

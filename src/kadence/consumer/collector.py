@@ -1,0 +1,213 @@
+"""Fetched bytes → records, a bounded number for each poll (A1, A2, A4). Application side.
+
+Partitions with data stand in a ring. A poll takes greedily from the partition at its head until the cap is
+reached; whoever was served last goes to the end. So a partition with a mountain of data is followed by all
+others before it is served again, and one pass over the ring is enough (KIP-41).
+
+Nothing is trusted to have been cancelled: data of an old lease is dropped here, data of a paused or revoking
+partition stays where it is. Positions follow what is returned, never what was fetched.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar
+
+from kadence.consumer.border.buffer import Border, Fetched
+from kadence.consumer.border.cells import Cell, Origin
+from kadence.records import Columns, FetchedRecords, Record
+from kadence.types import TopicPartition
+
+__all__ = ["Collector"]
+
+T = TypeVar("T")
+
+
+class _Queue:
+    """What lies in the buffer of one partition; ``reader`` is the fetch that is being read."""
+
+    __slots__ = ("cell", "fetches", "reader", "retained")
+
+    def __init__(self, cell: Cell) -> None:
+        self.cell = cell
+        self.fetches: deque[Fetched] = deque()
+        self.reader: FetchedRecords | None = None
+        self.retained = 0
+
+
+class Collector:
+    """See the head of this file.
+
+    Attributes:
+        advanced: whether a position moved without a record (control, aborted, compacted) in the last take.
+    """
+
+    def __init__(
+        self, border: Border, *, check_crcs: bool, max_batch_bytes: int
+    ) -> None:
+        self._border = border
+        self._check_crcs = check_crcs
+        self._max_batch_bytes = max_batch_bytes
+        self._ring: dict[TopicPartition, _Queue] = {}
+        self._unproved: list[Cell] = []
+        self.advanced = False
+
+    def prove(self) -> None:
+        """The application polls again, so what it was given is processed: at least once (SYSTEM.md D)."""
+        if self._unproved:
+            for cell in self._unproved:
+                cell.proved = cell.position
+            self._unproved.clear()
+
+    def take_records(self, limit: int) -> list[tuple[TopicPartition, list[Record]]]:
+        """At most ``limit`` records.
+
+        Raises:
+            CorruptRecordError: the next batch is not readable and no record came before it. The position
+                stays at that batch: seek past it, or read it again with another setting.
+        """
+        return self._take(limit, FetchedRecords.take, len)
+
+    def take_columns(self, limit: int) -> list[tuple[TopicPartition, list[Columns]]]:
+        """As `take_records`, as columns."""
+        return self._take(limit, FetchedRecords.take_columns, _rows)
+
+    def buffered(self) -> bool:
+        """Whether anything lies here or in the border, handed out or not."""
+        return bool(self._ring) or bool(self._border.fetched)
+
+    def drop_all(self) -> None:
+        """The consumer is closing: give everything back."""
+        self._admit()
+        for queue in self._ring.values():
+            while queue.fetches:
+                self._finish(queue)
+        self._ring.clear()
+
+    def _take(
+        self,
+        limit: int,
+        take: Callable[[FetchedRecords, int], list[T]],
+        size: Callable[[list[T]], int],
+    ) -> list[tuple[TopicPartition, list[T]]]:
+        border = self._border
+        if border.fetched:
+            self._admit()
+        self.advanced = False
+        taken: list[tuple[TopicPartition, list[T]]] = []
+        for partition in list(self._ring):
+            queue = self._ring[partition]
+            cell = queue.cell
+            if cell.paused or cell.revoking or cell.held:
+                self._drop_stale(queue)
+                continue
+            count = 0
+            try:
+                items = self._take_from(queue, limit, take)
+                count = size(items)
+            except Exception:
+                # To the end of the ring: one bad partition must not starve the others of their turn.
+                self._ring[partition] = self._ring.pop(partition)
+                if taken:
+                    break
+                raise
+            if count:
+                taken.append((partition, items))
+                limit -= count
+            if queue.fetches:
+                if count:
+                    self._ring[partition] = self._ring.pop(partition)
+            else:
+                del self._ring[partition]
+            if limit <= 0:
+                break
+        return taken
+
+    def _take_from(
+        self, queue: _Queue, limit: int, take: Callable[[FetchedRecords, int], list[T]]
+    ) -> list[T]:
+        """From one partition's queue, in order. Stops at the first fetch that gives something.
+
+        The rest of the cap goes to the next fetch of the same partition only when this one gave nothing
+        (stale, or nothing but control records): two small lists cost more than one poll of a few less.
+        """
+        cell = queue.cell
+        while queue.fetches:
+            fetched = queue.fetches[0]
+            if fetched.lease != cell.lease:
+                self._finish(queue)
+                continue
+            reader = queue.reader
+            if reader is None:
+                reader = queue.reader = FetchedRecords(
+                    fetched.data,
+                    cell.partition.topic,
+                    cell.partition.partition,
+                    fetched.offset,
+                    check_crcs=self._check_crcs,
+                    max_batch_bytes=self._max_batch_bytes,
+                    aborted=fetched.aborted,
+                )
+            before = reader.next_offset
+            try:
+                items = take(reader, limit)
+            finally:
+                after = reader.next_offset
+                if after != before:
+                    cell.position = Origin(fetched.lease, after, reader.leader_epoch)
+                    self._unproved.append(cell)
+                retained = reader.retained_bytes
+                if retained != queue.retained:
+                    self._border.decompressed_bytes += retained - queue.retained
+                    queue.retained = retained
+            if reader.exhausted:
+                self._finish(queue)
+            if items:
+                return items
+            if after != before:
+                self.advanced = True
+        return []
+
+    def _drop_stale(self, queue: _Queue) -> None:
+        while queue.fetches and queue.fetches[0].lease != queue.cell.lease:
+            self._finish(queue)
+        if not queue.fetches:
+            del self._ring[queue.cell.partition]
+
+    def _finish(self, queue: _Queue) -> None:
+        """The first fetch of the queue is done with: give its bytes back, and say so if that is waited for."""
+        fetched = queue.fetches.popleft()
+        if queue.reader is not None:
+            queue.reader.close()
+            queue.reader = None
+            self._border.decompressed_bytes -= queue.retained
+            queue.retained = 0
+        queue.cell.drained_bytes += len(fetched.data)
+        fetched.data = memoryview(b"")
+        fetched.arena.release()
+        border = self._border
+        if border.starved:
+            border.starved = False
+            border.wake()
+
+    def _admit(self) -> None:
+        fetched = self._border.fetched
+        ring = self._ring
+        while fetched:
+            item = fetched.popleft()
+            partition = item.cell.partition
+            queue = ring.get(partition)
+            if queue is not None and queue.cell is not item.cell:
+                # Lost and assigned again: the old cell's data can never be handed out.
+                while queue.fetches:
+                    self._finish(queue)
+                queue = None
+                del ring[partition]
+            if queue is None:
+                queue = ring[partition] = _Queue(item.cell)
+            queue.fetches.append(item)
+
+
+def _rows(columns: list[Columns]) -> int:
+    return sum(len(part) for part in columns)

@@ -1,0 +1,78 @@
+"""Requests whose shape depends on the version that the connection negotiates.
+
+Kafka moved the same facts from single fields into lists three times (KIP-699, KIP-345, KIP-709), and a field
+that a version does not know may not be set. The version is known only when the bytes are written, so these
+subclasses hold the newest form and write the older one where it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kadence.protocol import find_coordinator, leave_group, offset_fetch
+from kadence.types import TopicPartition
+from kadence.wire import Writer
+
+__all__ = [
+    "FindCoordinatorRequest",
+    "LeaveGroupRequest",
+    "OffsetFetchRequest",
+    "by_topic",
+]
+
+_BATCHED_KEYS = 4
+_MEMBER_LIST = 3
+_GROUP_LIST = 8
+
+
+class FindCoordinatorRequest(find_coordinator.FindCoordinatorRequest):
+    """Holds ``coordinator_keys`` (v4+, KIP-699); writes ``key`` below."""
+
+    def write(self, w: Writer, version: int) -> None:
+        if version >= _BATCHED_KEYS:
+            super().write(w, version)
+        else:
+            (key,) = self.coordinator_keys
+            find_coordinator.FindCoordinatorRequest(
+                key=key, key_type=self.key_type
+            ).write(w, version)
+
+
+class LeaveGroupRequest(leave_group.LeaveGroupRequest):
+    """Holds ``members`` (v3+, KIP-345); writes ``member_id`` below."""
+
+    def write(self, w: Writer, version: int) -> None:
+        if version >= _MEMBER_LIST:
+            super().write(w, version)
+        else:
+            (member,) = self.members
+            leave_group.LeaveGroupRequest(
+                group_id=self.group_id, member_id=member.member_id
+            ).write(w, version)
+
+
+class OffsetFetchRequest(offset_fetch.OffsetFetchRequest):
+    """Holds one entry of ``groups`` (v8+, KIP-709); writes ``group_id`` and ``topics`` below."""
+
+    def write(self, w: Writer, version: int) -> None:
+        if version >= _GROUP_LIST:
+            super().write(w, version)
+            return
+        (group,) = self.groups
+        topics = [
+            offset_fetch.OffsetFetchRequestTopic(
+                name=topic.name, partition_indexes=topic.partition_indexes
+            )
+            for topic in group.topics or ()
+        ]
+        offset_fetch.OffsetFetchRequest(
+            group_id=group.group_id, topics=topics, require_stable=self.require_stable
+        ).write(w, version)
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
+    """Partition numbers by topic, both in order: the shape that most requests want."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        topics.setdefault(topic, []).append(partition)
+    return topics

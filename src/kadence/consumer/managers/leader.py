@@ -1,0 +1,159 @@
+"""The group leader's work between JoinGroup and SyncGroup: know the topics, run the assignor, encode.
+
+The assignor runs on the helper thread: a large group takes a while, a custom assignor may take any time, and
+heartbeats must go on meanwhile. The partition counts it was run with are kept, because when they change the
+leader asks for a new rebalance.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from kadence.cluster import Cluster
+from kadence.clock import FOREVER, add_ms
+from kadence.consumer.assignors.base import Assignment, Assignor, MemberSubscription
+from kadence.consumer.assignors.embedded import decode_subscription, encode_assignment
+from kadence.consumer.managers.base import Jobs
+from kadence.consumer.managers.membership import ClusterView
+from kadence.errors import KafkaError, MalformedMessageError
+from kadence.protocol.join_group import JoinGroupResponseMember
+from kadence.wire import WireError
+
+__all__ = ["Leader"]
+
+log = logging.getLogger("kadence.consumer")
+
+_METADATA_PATIENCE_MS = 5_000
+"""How long to wait for topics that no broker has told us of yet, before assigning without them."""
+
+
+class Leader:
+    """One member's leadership, empty while it follows.
+
+    Attributes:
+        result: what SyncGroup has to carry for each member id, once it is there.
+        error: why there will be none.
+    """
+
+    def __init__(self, metadata: ClusterView, jobs: Jobs) -> None:
+        self.result: dict[str, bytes] | None = None
+        self.error: KafkaError | None = None
+        self._metadata = metadata
+        self._jobs = jobs
+        self._attempt = 0
+        self._assignor: Assignor | None = None
+        self._members: dict[str, MemberSubscription] = {}
+        self._topics: frozenset[str] = frozenset()
+        self._wait_until = 0
+        self._counts: dict[str, int] | None = None
+        self._seen: Cluster | None = None
+
+    def follow(self) -> None:
+        """Not the leader (any more): forget everything, whatever is still being computed."""
+        self._attempt += 1
+        self.result = self.error = None
+        self._assignor, self._members, self._counts, self._seen = None, {}, None, None
+        if self._topics:
+            self._topics = frozenset()
+            self._metadata.want(frozenset())
+
+    def lead(
+        self,
+        now: int,
+        assignor: Assignor,
+        members: Iterable[JoinGroupResponseMember],
+        *,
+        skip_assignment: bool,
+    ) -> None:
+        """Begin. ``skip_assignment``: the group keeps what it has (KIP-814), only its topics are watched."""
+        self.follow()
+        try:
+            for member in members:
+                self._members[member.member_id] = decode_subscription(
+                    member.metadata, member.group_instance_id
+                )
+        except WireError as error:
+            self.error = MalformedMessageError(
+                f"member {member.member_id} of the group sent a subscription that cannot be read: {error}"
+            )
+            return
+        self._topics = frozenset().union(*(m.topics for m in self._members.values()))
+        self._metadata.want(self._topics)
+        if skip_assignment:
+            self.result = {}
+        else:
+            self._assignor = assignor
+            self._wait_until = add_ms(now, _METADATA_PATIENCE_MS)
+
+    def poll(self, now: int) -> int:
+        """Run the assignor as soon as the topics are known. Returns when to be asked again."""
+        if self._assignor is None:
+            return FOREVER
+        counts = _counts(self._metadata.cluster, self._topics)
+        unknown = [
+            topic for topic in self._topics if not _told(self._metadata.cluster, topic)
+        ]
+        if unknown and now < self._wait_until:
+            return self._wait_until
+        assignor, members, attempt = self._assignor, self._members, self._attempt
+        self._assignor, self._counts, self._seen = None, counts, self._metadata.cluster
+
+        def done(now: int, result: object, error: Exception | None) -> None:
+            if attempt == self._attempt:
+                self._computed(assignor, result, error)
+
+        self._jobs.submit(lambda: _assign(assignor, counts, members), done)
+        return FOREVER
+
+    def _computed(
+        self, assignor: Assignor, result: object, error: Exception | None
+    ) -> None:
+        if error is None and isinstance(result, dict):
+            self.result = result
+        else:
+            self.error = KafkaError(f"the assignor {assignor.name!r} failed: {error!r}")
+            self.error.__cause__ = error
+
+    def topics_changed(self) -> list[str]:
+        """Topics of the group whose partitions are no longer what they were at the assignment.
+
+        A topic that cannot be seen for a moment is not a change; one that the cluster says is gone is.
+        """
+        cluster = self._metadata.cluster
+        if not self._topics or cluster is self._seen:
+            return []
+        counts = _counts(cluster, self._topics)
+        if self._counts is None:
+            # The assignment was skipped: what is seen first is what it was made for.
+            if all(_told(cluster, topic) for topic in self._topics):
+                self._counts, self._seen = counts, cluster
+            return []
+        self._seen = cluster
+        return sorted(
+            topic
+            for topic in self._topics
+            if _told(cluster, topic) and counts.get(topic) != self._counts.get(topic)
+        )
+
+
+def _assign(
+    assignor: Assignor,
+    counts: Mapping[str, int],
+    members: Mapping[str, MemberSubscription],
+) -> dict[str, bytes]:
+    assignment: Assignment = assignor.assign(counts, members)
+    return {member: encode_assignment(assignment.get(member, ())) for member in members}
+
+
+def _counts(cluster: Cluster, topics: Iterable[str]) -> dict[str, int]:
+    counts = {}
+    for topic in topics:
+        if partitions := cluster.partitions_for(topic):
+            counts[topic] = len(partitions)
+    return counts
+
+
+def _told(cluster: Cluster, topic: str) -> bool:
+    """Whether a broker has told us of the topic, be it that there is none."""
+    return bool(cluster.partitions_for(topic)) or topic in cluster.errors

@@ -1,0 +1,145 @@
+"""LeaveGroup: memberships that are over, told to the coordinator while the next one may already begin.
+
+Each departure carries its own identity, so it outlives whatever the member does next. It is repeated until
+the coordinator knows, or until the session would have ended anyway. A JoinGroup without a member id that is
+still on its way when the member leaves would leave a phantom behind (KIP-394): its answer is awaited, and the
+id in it leaves.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from kadence.clock import FOREVER, add_ms
+from kadence.connection.request import Completed, Request
+from kadence.consumer.managers.base import NOTHING, Backoff, Poll
+from kadence.consumer.managers.coordinator import CoordinatorManager
+from kadence.consumer.managers.forms import LeaveGroupRequest
+from kadence.consumer.managers.membership import GroupConfig
+from kadence.protocol import error_codes
+from kadence.protocol.leave_group import MemberIdentity
+
+__all__ = ["Departures"]
+
+log = logging.getLogger("kadence.consumer")
+
+_REASON_MAX = 255
+
+
+@dataclass(slots=True, eq=False)
+class _Departure:
+    member_id: str
+    reason: str
+    ends_at: int
+    backoff: Backoff
+    joining: Request | None = None
+    """The join whose answer brings the member id."""
+    sent: Request | None = None
+
+
+class Departures:
+    """All memberships of this consumer that are over but not yet known to be."""
+
+    def __init__(self, config: GroupConfig, coordinator: CoordinatorManager) -> None:
+        self._config = config
+        self._coordinator = coordinator
+        self._waiting: list[_Departure] = []
+
+    @property
+    def done(self) -> bool:
+        return not self._waiting
+
+    def add(
+        self, now: int, member_id: str, reason: str, joining: Request | None = None
+    ) -> None:
+        """This membership is over; ``joining``: the join under way that will bring its id."""
+        backoff = Backoff(
+            self._config.retry_backoff_ms, self._config.retry_backoff_max_ms
+        )
+        ends_at = add_ms(now, self._config.session_timeout_ms)
+        self._waiting.append(
+            _Departure(member_id, reason[:_REASON_MAX], ends_at, backoff, joining)
+        )
+
+    def joined(self, completed: Completed) -> None:
+        """The answer of a JoinGroup that nobody else waits for."""
+        for departure in self._waiting:
+            if departure.joining is completed.request:
+                answer = completed.response
+                if answer is not None and answer.error_code in (
+                    error_codes.NONE,
+                    error_codes.MEMBER_ID_REQUIRED,
+                ):
+                    departure.member_id, departure.joining = answer.member_id, None
+                else:
+                    self._waiting.remove(departure)
+                return
+
+    def poll(self, now: int) -> Poll:
+        if not self._waiting:
+            return NOTHING
+        self._waiting = [
+            departure for departure in self._waiting if now < departure.ends_at
+        ]
+        requests: list[Request] = []
+        wake_at = FOREVER
+        for departure in self._waiting:
+            wake_at = min(wake_at, departure.ends_at)
+            if departure.joining is not None or departure.sent is not None:
+                continue
+            node_id = self._coordinator.node_id
+            if node_id is None:
+                wake_at = min(wake_at, self._coordinator.require(now))
+            elif now < departure.backoff.until:
+                wake_at = min(wake_at, departure.backoff.until)
+            else:
+                departure.sent = self._request(now, node_id, departure)
+                requests.append(departure.sent)
+        return Poll(requests, wake_at)
+
+    def _request(self, now: int, node_id: int, departure: _Departure) -> Request:
+        member = MemberIdentity(
+            member_id=departure.member_id,
+            group_instance_id=None,
+            reason=departure.reason,
+        )
+        message = LeaveGroupRequest(
+            group_id=self._config.group_id or "", members=[member]
+        )
+        return Request(
+            message,
+            node_id,
+            min(add_ms(now, self._config.request_timeout_ms), departure.ends_at),
+        )
+
+    def on_response(self, now: int, completed: Completed) -> None:
+        departure = next(
+            (d for d in self._waiting if d.sent is completed.request), None
+        )
+        if departure is None:
+            return
+        departure.sent = None
+        if completed.error is not None:
+            self._coordinator.check(now, completed.request.node_id, completed.error)
+            if completed.error.retriable:
+                departure.backoff.failed(now)
+            else:
+                self._waiting.remove(departure)
+            return
+        answer = completed.response
+        code = answer.error_code if answer is not None else error_codes.NONE
+        if code == error_codes.NONE and answer is not None:
+            code = next((member.error_code for member in answer.members), code)
+        self._coordinator.check(now, completed.request.node_id, code)
+        if code in error_codes.RETRIABLE:
+            departure.backoff.failed(now)
+            return
+        self._waiting.remove(departure)
+        log.info(
+            "group %s: member %s left (%s): %s",
+            self._config.group_id,
+            departure.member_id,
+            departure.reason,
+            error_codes.name(code),
+        )

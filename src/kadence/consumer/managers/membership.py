@@ -1,0 +1,137 @@
+"""What a group protocol must offer to the rest of the network side (C4).
+
+The heartbeat manager owns the timers, the commit manager the offsets, the processor the application's
+calls; none of them knows which protocol the group speaks. `ClassicMembership` is the one of JoinGroup and
+SyncGroup; KIP-848's fits the same interface, because a membership builds its own heartbeat and judges the
+answer itself.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Protocol
+
+from kadence.cluster import Cluster
+from kadence.connection.request import Completed, Request
+from kadence.consumer.managers.base import Poll
+from kadence.types import GroupMetadata
+
+__all__ = ["ClusterView", "GroupConfig", "Membership", "Verdict"]
+
+
+class GroupConfig(Protocol):
+    """The configuration keys that a member needs, under their Kafka names in snake_case."""
+
+    @property
+    def group_id(self) -> str | None: ...
+
+    @property
+    def group_instance_id(self) -> str | None: ...
+
+    @property
+    def client_rack(self) -> str: ...
+
+    @property
+    def session_timeout_ms(self) -> int: ...
+
+    @property
+    def heartbeat_interval_ms(self) -> int: ...
+
+    @property
+    def processing_timeout_ms(self) -> int:
+        """max(session.timeout.ms, max.poll.interval.ms): rule B2."""
+        ...
+
+    @property
+    def request_timeout_ms(self) -> int: ...
+
+    @property
+    def retry_backoff_ms(self) -> int: ...
+
+    @property
+    def retry_backoff_max_ms(self) -> int: ...
+
+    @property
+    def partition_assignment_strategy(self) -> tuple[str, ...]: ...
+
+
+class ClusterView(Protocol):
+    """What is known of the cluster, and the way to ask for more."""
+
+    @property
+    def cluster(self) -> Cluster: ...
+
+    def want(self, topics: frozenset[str]) -> None:
+        """Keep the metadata of these topics fresh, beside those of the subscription. Replaces what was wanted."""
+        ...
+
+
+class Verdict(enum.Enum):
+    """What an answered heartbeat says of the membership."""
+
+    ALIVE = "the coordinator knows us"
+    RETRY = "no verdict: try again after a backoff"
+    LOST = "this identity is over"
+
+
+class Membership(Protocol):
+    """One member of one group. All of it runs on the network thread."""
+
+    @property
+    def managed(self) -> bool:
+        """Whether partitions come from the group: subscribe() was called, not assign()."""
+        ...
+
+    @property
+    def group(self) -> GroupMetadata:
+        """The present identity. One immutable value, replaced as a whole (T18)."""
+        ...
+
+    @property
+    def active(self) -> bool:
+        """In the group with a live identity: heartbeats run (B3), through rebalances too."""
+        ...
+
+    @property
+    def joining(self) -> bool:
+        """On the way into the group, without an identity that could be kept alive yet."""
+        ...
+
+    @property
+    def settled(self) -> bool:
+        """Whether commits of the present identity can be accepted now."""
+        ...
+
+    @property
+    def left(self) -> bool:
+        """Nothing of an earlier membership is still to be said to a broker."""
+        ...
+
+    @property
+    def needs_polled(self) -> bool:
+        """It waits for the application to poll before it joins."""
+        ...
+
+    def subscription_changed(self, now: int) -> None: ...
+
+    def polled(self, now: int) -> None: ...
+
+    def rebalance(self, now: int, reason: str) -> None: ...
+
+    def callback_done(self, now: int, callback_id: int, error: str | None) -> None: ...
+
+    def leave(self, now: int, *, reason: str, callbacks: bool = True) -> None: ...
+
+    def poll_timed_out(self, now: int) -> None:
+        """The processing timeout passed between polls (B4)."""
+        ...
+
+    def heartbeat(self, now: int, deadline: int) -> Request:
+        """The request that keeps the present identity alive. Only asked for while ``active``."""
+        ...
+
+    def on_heartbeat(self, now: int, completed: Completed) -> Verdict: ...
+
+    def poll(self, now: int) -> Poll: ...
+
+    def on_response(self, now: int, completed: Completed) -> None: ...

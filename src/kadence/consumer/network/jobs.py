@@ -1,0 +1,55 @@
+"""The one helper thread: work that may block or take long never runs on the network thread.
+
+Assignors (custom ones too) and token callbacks go here; name look-ups have their own in ``net``. The thread
+starts with the first job and ends with the consumer; it is a daemon because a job may hang for ever.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable
+
+__all__ = ["JobThread"]
+
+Done = Callable[[int, object, Exception | None], None]
+
+
+class JobThread:
+    """Runs jobs one after the other; results are handed over by `deliver`, on the network thread."""
+
+    def __init__(self, name: str, wake: Callable[[], None]) -> None:
+        self._name = name
+        self._wake = wake
+        self._todo: queue.SimpleQueue[tuple[Callable[[], object], Done] | None] = (
+            queue.SimpleQueue()
+        )
+        self._finished: deque[tuple[Done, object, Exception | None]] = deque()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, work: Callable[[], object], done: Done) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._run, name=self._name, daemon=True
+            )
+            self._thread.start()
+        self._todo.put((work, done))
+
+    def deliver(self, now: int) -> None:
+        for _ in range(len(self._finished)):
+            done, result, error = self._finished.popleft()
+            done(now, result, error)
+
+    def close(self) -> None:
+        self._todo.put(None)
+
+    def _run(self) -> None:
+        while (job := self._todo.get()) is not None:
+            work, done = job
+            try:
+                result, error = work(), None
+            except Exception as raised:
+                result, error = None, raised
+            self._finished.append((done, result, error))
+            self._wake()

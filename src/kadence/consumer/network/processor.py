@@ -1,0 +1,197 @@
+"""What each call of the application means on the network side (C2): one method for each imperative."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from kadence.consumer.border import messages as m
+from kadence.consumer.managers.commit import CommitManager
+from kadence.consumer.managers.membership import Membership
+from kadence.consumer.managers.metadata import MetadataManager
+from kadence.consumer.managers.offsets import OffsetsManager
+from kadence.consumer.state.subscription import Subscription
+from kadence.errors import IllegalStateError, InvalidGroupIdError
+
+__all__ = ["Processor"]
+
+log = logging.getLogger("kadence.consumer")
+
+
+class Processor:
+    """Applies imperatives to the managers and the subscription.
+
+    Attributes:
+        closing: the `Close` that was asked for, until the thread has ended.
+    """
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        metadata: MetadataManager,
+        offsets: OffsetsManager,
+        membership: Membership | None,
+        commits: CommitManager | None,
+        tell: Callable[[m.Fact], None],
+    ) -> None:
+        self._subscription = subscription
+        self._metadata = metadata
+        self._offsets = offsets
+        self._membership = membership
+        self._commits = commits
+        self._tell = tell
+        self._leaving: list[m.Unsubscribe] = []
+        self.closing: m.Close | None = None
+        self._steps: dict[type[m.Imperative], Callable[[int, Any], None]] = {
+            m.Subscribe: self._subscribe,
+            m.Unsubscribe: self._unsubscribe,
+            m.Assign: self._assign,
+            m.Polled: self._polled,
+            m.Seek: self._seek,
+            m.ResetPositions: self._reset,
+            m.Resumed: self._resumed,
+            m.Commit: self._commit,
+            m.FetchCommitted: self._fetch_committed,
+            m.ListOffsets: self._list_offsets,
+            m.TopicMetadata: self._topic_metadata,
+            m.EnforceRebalance: self._enforce_rebalance,
+            m.CallbackDone: self._callback_done,
+            m.Close: self._close,
+        }
+
+    def process(self, now: int, imperative: m.Imperative) -> None:
+        self._steps[type(imperative)](now, imperative)
+
+    def settle(self, now: int) -> None:
+        """Answer what waited for the group to be left."""
+        member = self._membership
+        if self._leaving and (member is None or member.left):
+            self._subscription.unsubscribe()
+            self._metadata.need("subscription", frozenset())
+            for call in self._leaving:
+                self._answer(call)
+            self._leaving.clear()
+
+    @property
+    def finished(self) -> bool:
+        """Closing, and nothing is left to say to a broker."""
+        left = self._membership is None or self._membership.left
+        return (
+            self.closing is not None
+            and left
+            and (self._commits is None or not self._commits.pending)
+        )
+
+    def topics_changed(self, now: int) -> None:
+        """Metadata changed: a pattern may match other topics now."""
+        subscription = self._subscription
+        if subscription.pattern is None or self._membership is None:
+            return
+        matching = self._metadata.matching()
+        if matching != subscription.topics:
+            log.info(
+                "pattern %r matches %d topics now", subscription.pattern, len(matching)
+            )
+            subscription.topics = matching
+            self._membership.subscription_changed(now)
+
+    # ------------------------------------------------------------ one method for each imperative
+
+    def _subscribe(self, now: int, call: m.Subscribe) -> None:
+        topics = (
+            call.topics if call.topics is not None else self._topics_of(call.pattern)
+        )
+        subscription = self._subscription
+        subscription.subscribe(topics, call.pattern, has_listener=call.has_listener)
+        subscription.mark_revoking(
+            p for p in subscription.assigned if p.topic not in topics
+        )
+        self._metadata.want_matching(call.pattern)
+        self._metadata.need("subscription", call.topics or frozenset())
+        assert self._membership is not None  # noqa: S101 - the application side refuses subscribe() without group.id
+        self._membership.subscription_changed(now)
+
+    def _topics_of(self, pattern: str | None) -> frozenset[str]:
+        self._metadata.want_matching(pattern)
+        return self._metadata.matching()
+
+    def _unsubscribe(self, now: int, call: m.Unsubscribe) -> None:
+        self._metadata.want_matching(None)
+        self._leaving.append(call)
+        if self._subscription.by_group and self._membership is not None:
+            self._membership.leave(now, reason="unsubscribe() was called")
+        self.settle(now)
+
+    def _assign(self, now: int, call: m.Assign) -> None:
+        del now
+        self._metadata.need("subscription", frozenset(p.topic for p in call.partitions))
+        self._subscription.assign(call.partitions)
+        self._answer(call)
+
+    def _polled(self, now: int, call: m.Polled) -> None:
+        del call
+        if self._membership is not None:
+            self._membership.polled(now)
+
+    def _seek(self, now: int, call: m.Seek) -> None:
+        del now
+        if call.partition in self._subscription.partitions:
+            self._subscription.position(call.partition, call.offset, call.leader_epoch)
+            self._answer(call)
+        else:
+            self._answer(
+                call,
+                IllegalStateError(
+                    f"{call.partition} is no longer assigned to this consumer"
+                ),
+            )
+
+    def _reset(self, now: int, call: m.ResetPositions) -> None:
+        del now
+        for partition in call.partitions:
+            if partition in self._subscription.partitions:
+                self._subscription.await_reset(partition, call.timestamp)
+        self._answer(call)
+
+    def _resumed(self, now: int, call: m.Resumed) -> None:
+        """The cells say it already; this only wakes the loop, and the fetch manager sees it in this turn."""
+
+    def _commit(self, now: int, call: m.Commit) -> None:
+        if self._commits is None:
+            self._answer(call, InvalidGroupIdError("a commit needs group.id"))
+        else:
+            self._commits.commit(now, call)
+
+    def _fetch_committed(self, now: int, call: m.FetchCommitted) -> None:
+        if self._commits is None:
+            self._answer(call, InvalidGroupIdError("committed() needs group.id"))
+        else:
+            self._commits.fetch_committed(now, call)
+
+    def _list_offsets(self, now: int, call: m.ListOffsets) -> None:
+        del now
+        self._offsets.list_offsets(call)
+
+    def _topic_metadata(self, now: int, call: m.TopicMetadata) -> None:
+        del now
+        self._metadata.ask(call)
+
+    def _enforce_rebalance(self, now: int, call: m.EnforceRebalance) -> None:
+        if self._membership is not None:
+            self._membership.rebalance(now, call.reason)
+
+    def _callback_done(self, now: int, call: m.CallbackDone) -> None:
+        if self._membership is not None:
+            self._membership.callback_done(now, call.id, call.error)
+
+    def _close(self, now: int, call: m.Close) -> None:
+        self.closing = call
+        if call.leave and self._subscription.by_group and self._membership is not None:
+            self._membership.leave(
+                now, reason="the consumer is closing", callbacks=bool(call.id)
+            )
+
+    def _answer(self, call: m.Imperative, error: Exception | None = None) -> None:
+        if call.id:
+            self._tell(m.Answer(call.id, None, error))

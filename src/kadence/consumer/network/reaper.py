@@ -1,0 +1,64 @@
+"""Deadlines of the application's calls (C2): what is overdue fails, even while every broker is silent.
+
+A call waits for its answer without a clock of its own; this is the only thing that ends the wait. The loop
+bounds its select by `next_deadline` and reaps with the time after it, so a call overshoots by no more than
+one turn. It reaps after the network, so a call without any time left still gets one attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kadence.clock import FOREVER
+from kadence.consumer.border.messages import Answer, Imperative
+from kadence.errors import KafkaTimeoutError
+
+__all__ = ["Reaper"]
+
+
+class Reaper:
+    """Calls that wait for an answer.
+
+    Args:
+        why: what stands in the way at the moment, for the error's text; None when nothing is known.
+    """
+
+    def __init__(self, why: Callable[[], str | None]) -> None:
+        self._why = why
+        self._waiting: dict[int, tuple[int, str]] = {}
+
+    def watch(self, call: Imperative) -> None:
+        if call.id:
+            self._waiting[call.id] = (call.deadline, type(call).__name__)
+
+    def settle(self, call_id: int) -> bool:
+        """An answer is there. False when the call was reaped before: nobody waits any more."""
+        return self._waiting.pop(call_id, None) is not None
+
+    @property
+    def next_deadline(self) -> int:
+        return min(
+            (deadline for deadline, _ in self._waiting.values()), default=FOREVER
+        )
+
+    def reap(self, now: int) -> list[Answer]:
+        overdue = [
+            call_id
+            for call_id, (deadline, _) in self._waiting.items()
+            if deadline <= now
+        ]
+        answers = []
+        for call_id in overdue:
+            _, name = self._waiting.pop(call_id)
+            why = self._why()
+            text = f"{name} was not done in time" + (
+                f"; last trouble: {why}" if why else ""
+            )
+            answers.append(Answer(call_id, None, KafkaTimeoutError(text)))
+        return answers
+
+    def fail_all(self, make: Callable[[], Exception]) -> list[Answer]:
+        """The thread ends: whoever still waits is told."""
+        answers = [Answer(call_id, None, make()) for call_id in self._waiting]
+        self._waiting.clear()
+        return answers

@@ -1,0 +1,194 @@
+"""The network thread (C1). `Turn.run_once` reads like its design note:
+
+    take the application's imperatives
+    ask every manager what it wants sent, and when it must be asked again
+    one round of I/O, no longer than the nearest deadline of anything
+    bring the answers to the managers that asked
+    fail the calls whose time is over
+    show the application what changed
+
+A bug anywhere in it ends the thread with its cause in the border (B6): every call raises it, none hangs.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from kadence.clock import FOREVER, Clock
+from kadence.consumer.border.buffer import Border
+from kadence.consumer.border.messages import Answer, Fact
+from kadence.consumer.managers.base import RequestManager
+from kadence.consumer.managers.membership import Membership
+from kadence.consumer.network.delegate import Delegate
+from kadence.consumer.network.jobs import JobThread
+from kadence.consumer.network.processor import Processor
+from kadence.consumer.network.reaper import Reaper
+from kadence.consumer.state.subscription import Subscription
+from kadence.errors import ClosedError, FatalNetworkError
+from kadence.net import NetworkClient
+
+__all__ = ["NetworkThread", "Outlet", "Turn"]
+
+log = logging.getLogger("kadence.consumer")
+
+
+class Outlet:
+    """Where facts leave the network side: an answer nobody waits for any more goes no further.
+
+    The assignment is shown before the fact that tells of it, so a callback sees what it is told about.
+    """
+
+    def __init__(
+        self, border: Border, subscription: Subscription, reaper: Reaper
+    ) -> None:
+        self._border = border
+        self._subscription = subscription
+        self._reaper = reaper
+
+    def __call__(self, fact: Fact) -> None:
+        if isinstance(fact, Answer) and not self._reaper.settle(fact.id):
+            return
+        self.show_assignment()
+        self._border.tell(fact)
+
+    def show_assignment(self) -> None:
+        if self._border.assignment is not self._subscription.snapshot:
+            self._border.assignment = self._subscription.snapshot
+
+
+class Turn:
+    """One turn of the loop over everything that lives on the network thread."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        border: Border,
+        client: NetworkClient,
+        delegate: Delegate,
+        processor: Processor,
+        reaper: Reaper,
+        outlet: Outlet,
+        jobs: JobThread,
+        membership: Membership | None,
+        managers: tuple[RequestManager, ...],
+    ) -> None:
+        self._clock = clock
+        self._border = border
+        self._client = client
+        self._delegate = delegate
+        self._processor = processor
+        self._reaper = reaper
+        self._outlet = outlet
+        self._jobs = jobs
+        self._membership = membership
+        self._managers = managers
+
+    def run_once(self) -> bool:
+        """One turn. False when the consumer is closed and nothing is left to do."""
+        now = self._clock.now_ms()
+        self._take_imperatives(now)
+        self._jobs.deliver(now)
+        wake_at = self._reaper.next_deadline
+        for manager in self._managers:
+            poll = manager.poll(now)
+            if poll.requests:
+                self._delegate.send(manager, poll.requests)
+            wake_at = min(wake_at, poll.wake_at)
+        self._processor.settle(now)
+        self._show()
+        closing = self._processor.closing
+        if closing is not None:
+            if now >= closing.deadline or (
+                self._processor.finished and not self._leave_pending()
+            ):
+                return False
+            wake_at = min(wake_at, closing.deadline)
+        completed = self._delegate.poll(
+            None if wake_at >= FOREVER else max(wake_at - now, 0)
+        )
+        now = self._clock.now_ms()
+        self._delegate.deliver(now, completed)
+        for answer in self._reaper.reap(now):
+            self._border.tell(answer)
+        return True
+
+    def _take_imperatives(self, now: int) -> None:
+        # A snapshot of the length: a flood of calls must not keep the loop from its I/O.
+        imperatives = self._border.imperatives
+        for _ in range(len(imperatives)):
+            imperative = imperatives.popleft()
+            self._reaper.watch(imperative)
+            self._processor.process(now, imperative)
+
+    def _leave_pending(self) -> bool:
+        """The leave has been sent but its bytes may not be: it is worth waiting for its answer."""
+        return self._membership is not None and not self._membership.left
+
+    def _show(self) -> None:
+        border, member = self._border, self._membership
+        self._outlet.show_assignment()
+        if member is not None and member.needs_polled and not border.wants_polled:
+            border.wants_polled = True
+            border.signal.set()
+
+    def finish(self, error: BaseException | None) -> None:
+        """The loop has ended: tell everybody who waits."""
+        for answer in self._reaper.fail_all(lambda: _ended(error)):
+            self._border.tell(answer)
+        for imperative in list(self._border.imperatives):
+            if imperative.id:
+                self._border.tell(Answer(imperative.id, None, _ended(error)))
+        self._jobs.close()
+        self._client.close()
+
+
+def _ended(error: BaseException | None) -> Exception:
+    if error is None:
+        return ClosedError("this consumer is closed")
+    fatal = FatalNetworkError(
+        f"the network thread ended with a bug: {error!r}; only close() works now"
+    )
+    fatal.__cause__ = error
+    return fatal
+
+
+class NetworkThread:
+    """Runs turns on a daemon thread of its own until the consumer is closed.
+
+    Args:
+        build: makes the `Turn`, on the thread itself: nothing of the network side is ever shared.
+    """
+
+    def __init__(self, name: str, border: Border, build: Callable[[], Turn]) -> None:
+        self._border = border
+        self._build = build
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def join(self, seconds: float) -> None:
+        self._thread.join(seconds)
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        border, turn, cause = self._border, None, None
+        try:
+            turn = self._build()
+            while turn.run_once():
+                pass
+        except BaseException as error:
+            cause = error
+            log.exception("the network thread of this consumer ended with a bug")
+        border.dead = cause
+        # From here on every call raises; only then is whoever waits already told, so nobody waits for nothing.
+        border.ended = True
+        try:
+            if turn is not None:
+                turn.finish(cause)
+        finally:
+            border.signal.set()

@@ -1,0 +1,52 @@
+"""What poll() returns. Application side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from kadence.records import Record
+from kadence.types import TopicPartition
+
+__all__ = ["Records"]
+
+
+class Records:
+    """Records of one poll, grouped by partition, in offset order within each.
+
+    Iterate it for the records one after the other; `by_partition` gives them grouped. False when empty.
+    Immutable.
+    """
+
+    __slots__ = ("_chunks",)
+
+    def __init__(
+        self, chunks: Sequence[tuple[TopicPartition, list[Record]]] = ()
+    ) -> None:
+        self._chunks = chunks
+
+    def __iter__(self) -> Iterator[Record]:
+        chunks = self._chunks
+        if len(chunks) == 1:
+            return iter(chunks[0][1])
+        return chain.from_iterable(records for _, records in chunks)
+
+    def __len__(self) -> int:
+        return sum(len(records) for _, records in self._chunks)
+
+    def __bool__(self) -> bool:
+        return bool(self._chunks)
+
+    def by_partition(self) -> dict[TopicPartition, list[Record]]:
+        """The records of each partition, in offset order."""
+        grouped: dict[TopicPartition, list[Record]] = {}
+        for partition, records in self._chunks:
+            grouped.setdefault(partition, []).extend(records)
+        return grouped
+
+    def __repr__(self) -> str:
+        parts = ", ".join(
+            f"{partition}: {len(records)}"
+            for partition, records in self.by_partition().items()
+        )
+        return f"<Records {len(self)} [{parts}]>"
