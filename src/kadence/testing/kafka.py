@@ -1,0 +1,292 @@
+"""One node of real Apache Kafka on a free loopback port, without docker: for tests, the demo and the bench.
+
+    with Kafka() as kafka:
+        Consumer(bootstrap_servers=kafka.bootstrap_servers, ...)
+
+Maven resolves the broker's jars once, into a per-user cache (`kadence.testing.maven`). The node is a
+combined broker and controller (KRaft) whose data is thrown away, so it is killed rather than asked to
+stop. A guard process holds a pipe from us: when this process dies in any way, SIGKILL included, the
+pipe closes and the guard kills Kafka and removes its data.
+
+POSIX only (sh, file locks).
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from kadence.errors import LocalError
+from kadence.java import Java, find_java
+from kadence.testing.maven import maven_jars
+
+__all__ = ["KAFKA_VERSION", "Kafka", "kafka_jars"]
+
+KAFKA_VERSION: Final = "4.3.1"
+
+_COORDINATES: Final = (
+    f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
+    f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}",
+    # Kafka logs through slf4j and brings no writer for it; without one a failed start says nothing.
+    "org.slf4j:slf4j-simple:1.7.36",
+)
+
+_PROPERTIES: Final[Mapping[str, str]] = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    # Groups at the speed of tests: a member may be found dead within half a second.
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
+    "group.consumer.min.session.timeout.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+}
+
+# A broker for a few megabytes: a fast start is worth more than the second compiler.
+_JVM_OPTIONS: Final = ("-Xms256m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+_READY: Final = "Kafka Server started"
+
+# Waits for a word; anything but "done" (above all the end of the pipe) means that our owner is gone.
+_GUARD: Final = 'read -r word; [ "$word" = done ] || { kill -9 "$1"; rm -rf "$2"; }'
+
+
+class Kafka:
+    """A running one-node Kafka; a context manager, or `start()` and `stop()`.
+
+    Args:
+        properties: server properties added to, or put in place of, the ones for tests.
+        listeners: further listeners, name to security protocol, e.g. ``{"TLS": "SSL"}``; each gets a
+            free port, and what it needs (key store, JAAS) comes in ``properties``.
+        jvm_options: options of the broker's JVM; the default suits tests, not benchmarks.
+        startup_timeout: seconds until the node must be ready.
+
+    Attributes:
+        bootstrap_servers: ``127.0.0.1:PORT`` of the plaintext listener, "" before `start()`.
+        addresses: the same for each listener by name.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str] | None = None,
+        *,
+        listeners: Mapping[str, str] | None = None,
+        jvm_options: Sequence[str] = _JVM_OPTIONS,
+        startup_timeout: float = 60.0,
+    ) -> None:
+        self.bootstrap_servers = ""
+        self.addresses: dict[str, str] = {}
+        self._properties = dict(properties or {})
+        self._listeners = {"PLAINTEXT": "PLAINTEXT", **(listeners or {})}
+        self._jvm_options = tuple(jvm_options)
+        self._startup_timeout = startup_timeout
+        self._directory: Path | None = None
+        self._server: subprocess.Popen[bytes] | None = None
+        self._cleanup = ExitStack()
+
+    def start(self) -> Self:
+        """Resolve the jars if need be, format the storage, start, and return when requests are answered.
+
+        Raises:
+            MissingDependencyError: no Java, or no Maven to get the jars with; says what to install.
+            LocalError: the node did not come up; carries the end of its log.
+        """
+        if self._server is not None:
+            raise LocalError("this Kafka is already started")
+        jars = kafka_jars()
+        try:
+            self._launch(jars)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Kill the node and remove its data. Harmless when it is not running."""
+        self._cleanup.close()
+        self._server = None
+        self._directory = None
+        self.bootstrap_servers = ""
+        self.addresses = {}
+
+    def log(self) -> str:
+        """What the server has logged so far; "" when it is not running."""
+        return (self._directory / "server.log").read_text(errors="replace") if self._directory else ""
+
+    @property
+    def pid(self) -> int:
+        """The process id of the server; 0 when it is not running."""
+        return self._server.pid if self._server else 0
+
+    def tool_command(self, main_class: str, *arguments: str, jvm_options: Sequence[str] = ()) -> list[str]:
+        """The command line of one of Kafka's own tools, e.g. ``org.apache.kafka.tools.TopicCommand``."""
+        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+        return [*_java_command(kafka_jars()), quiet, *jvm_options, main_class, *arguments]
+
+    def run_tool(self, main_class: str, *arguments: str, timeout: float = 60.0, stdin: str = "") -> str:
+        """Run one of Kafka's own tools to its end and return what it wrote to stdout.
+
+        Raises:
+            LocalError: it failed, with what it wrote.
+        """
+        command = self.tool_command(main_class, *arguments)
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
+        )
+        if done.returncode:
+            raise LocalError(f"{main_class} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def _launch(self, jars: Path) -> None:
+        directory = Path(tempfile.mkdtemp(prefix="kadence-kafka-"))
+        self._directory = directory
+        self._cleanup.callback(shutil.rmtree, directory, ignore_errors=True)
+        config = self._write_properties(directory)
+        _run_format(jars, config)
+        with (directory / "server.log").open("wb") as log:
+            self._server = subprocess.Popen(
+                [*_java_command(jars), *self._jvm_options, "kafka.Kafka", str(config)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=directory,
+                # Ctrl-C in a terminal is for the test run, which then stops us in its own order.
+                start_new_session=True,
+            )
+        self._cleanup.callback(_kill, self._server)
+        self._cleanup.enter_context(_guard(self._server.pid, directory))
+        self._await_ready()
+
+    def _write_properties(self, directory: Path) -> Path:
+        names = [*self._listeners, "CONTROLLER"]
+        ports = _free_ports(len(names))
+        addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)}
+        protocols = {**self._listeners, "CONTROLLER": "PLAINTEXT"}
+        properties = {
+            **_PROPERTIES,
+            "listeners": ",".join(f"{name}://{address}" for name, address in addresses.items()),
+            "listener.security.protocol.map": ",".join(f"{name}:{kind}" for name, kind in protocols.items()),
+            "controller.quorum.voters": f"1@{addresses['CONTROLLER']}",
+            "log.dirs": str(directory / "data"),
+            **self._properties,
+        }
+        config = directory / "server.properties"
+        config.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in properties.items()))
+        self.addresses = {name: addresses[name] for name in self._listeners}
+        return config
+
+    def _await_ready(self) -> None:
+        assert self._server is not None
+        deadline = time.monotonic() + self._startup_timeout
+        # The log says that the broker is past its own start, the connection that the port is reachable.
+        while _READY not in self.log() or not _accepts(self.addresses["PLAINTEXT"]):
+            if self._server.poll() is not None:
+                raise LocalError(
+                    f"Kafka ended with {self._server.returncode} while starting:\n{self._tail()}"
+                )
+            if time.monotonic() > deadline:
+                raise LocalError(f"Kafka was not ready after {self._startup_timeout:g} s:\n{self._tail()}")
+            time.sleep(0.05)
+        self.bootstrap_servers = self.addresses["PLAINTEXT"]
+
+    def _tail(self) -> str:
+        return "\n".join(self.log().splitlines()[-20:])
+
+    def __repr__(self) -> str:
+        where = f"at {self.bootstrap_servers}, pid {self.pid}" if self.bootstrap_servers else "not running"
+        return f"<Kafka {KAFKA_VERSION} {where}>"
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def kafka_jars() -> Path:
+    """The directory with the jars of Kafka's broker and tools, resolved by Maven at the first call.
+
+    Raises:
+        MissingDependencyError: they are not cached and Maven is missing or could not get them.
+    """
+    return maven_jars(f"kafka-{KAFKA_VERSION}", _COORDINATES)
+
+
+@cache
+def _java() -> Java:
+    return find_java()  # starts a JVM to ask its version: once per process is enough
+
+
+def _java_command(jars: Path) -> list[str]:
+    return [str(_java().executable), "-cp", f"{jars}/*"]
+
+
+def _run_format(jars: Path, config: Path) -> None:
+    cluster_id = "a2FkZW5jZS10ZXN0cy0wMQ"  # any 16 bytes in base64: the data lives as long as the node
+    command = [*_java_command(jars), "-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool", "format"]
+    done = subprocess.run(
+        [*command, "-t", cluster_id, "-c", str(config)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise LocalError(f"Kafka's storage could not be formatted:\n{done.stdout}{done.stderr}")
+
+
+def _free_ports(count: int) -> list[int]:
+    # All are held open until the last is known, so that none is given twice.
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _accepts(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _escaped(value: str) -> str:
+    # Java's properties format: a backslash escapes, a line ends a value (PEM keys have many).
+    return value.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _kill(server: subprocess.Popen[bytes]) -> None:
+    server.kill()
+    server.wait()
+
+
+@contextmanager
+def _guard(pid: int, directory: Path) -> Iterator[None]:
+    with subprocess.Popen(
+        ["sh", "-c", _GUARD, "kafka-guard", str(pid), str(directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as guard:
+        yield
+        guard.communicate(b"done\n")

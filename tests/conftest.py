@@ -1,0 +1,81 @@
+"""Fixtures that several rooms share: a real Kafka, librdkafka's mock cluster, our own embedded broker.
+
+Real Kafka is one process for the whole run, started when the first test asks for it. On CI (``CI=true``)
+its absence fails the tests that need it; elsewhere they are skipped, and the end of the run says so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kadence.errors import MissingDependencyError
+from kadence.testing.kafka import Kafka
+
+if TYPE_CHECKING:
+    from kadence import Broker
+
+ON_CI = os.environ.get("CI") == "true"
+_MISSING = pytest.StashKey[str]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test that asks for real Kafka carries the mark, so ``-m 'not kafka'`` needs no Maven."""
+    for item in items:
+        if "kafka" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.kafka)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    reason = config.stash.get(_MISSING, None)
+    if reason is not None:
+        terminalreporter.section("REAL APACHE KAFKA WAS NOT TESTED", red=True, bold=True)
+        terminalreporter.line(reason)
+
+
+@pytest.fixture(scope="session")
+def kafka(pytestconfig: pytest.Config) -> Iterator[Kafka]:
+    """One node of real Apache Kafka for the whole run; topics and groups are the test's to name apart."""
+    try:
+        node = Kafka().start()
+    except MissingDependencyError as error:
+        if ON_CI:
+            pytest.fail(f"real Kafka is required on CI: {error}")
+        pytestconfig.stash[_MISSING] = str(error)
+        pytest.skip(f"no real Kafka: {error}")
+    yield node
+    node.stop()
+
+
+@dataclass(frozen=True)
+class MockCluster:
+    """librdkafka's mock cluster. It lives as long as the client that carries it."""
+
+    bootstrap_servers: str
+    client: Any
+
+
+@pytest.fixture
+def mock_cluster() -> Iterator[MockCluster]:
+    """Three mock brokers inside librdkafka: a second opinion on the protocol that needs no Java."""
+    from confluent_kafka import Producer
+
+    client = Producer({"test.mock.num.brokers": 3, "log_level": 0})
+    nodes = client.list_topics(timeout=10).brokers.values()
+    yield MockCluster(",".join(f"{node.host}:{node.port}" for node in nodes), client)
+    client.purge()
+    client.flush(1)
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    """A fresh embedded broker for one test."""
+    from kadence import Broker
+
+    with Broker() as running:
+        yield running

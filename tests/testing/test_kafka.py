@@ -1,0 +1,104 @@
+"""The fixture itself: real Kafka comes up, answers, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kadence.errors import LocalError, MissingDependencyError
+from kadence.testing.kafka import Kafka
+from kadence.testing.maven import maven_jars
+
+
+def test_the_shared_node_answers_kafkas_own_tool(kafka: Kafka) -> None:
+    kafka.run_tool(
+        "org.apache.kafka.tools.TopicCommand",
+        *(
+            "--bootstrap-server",
+            kafka.bootstrap_servers,
+            "--create",
+            "--topic",
+            "fixture-check",
+            "--partitions",
+            "2",
+        ),
+    )
+    described = kafka.run_tool(
+        "org.apache.kafka.tools.TopicCommand",
+        *("--bootstrap-server", kafka.bootstrap_servers, "--describe", "--topic", "fixture-check"),
+    )
+    assert "PartitionCount: 2" in described
+    assert repr(kafka) == f"<Kafka 4.3.1 at {kafka.bootstrap_servers}, pid {kafka.pid}>"
+
+
+def test_a_failing_tool_says_what_it_wrote(kafka: Kafka) -> None:
+    with pytest.raises(LocalError, match="TopicCommand ended with 1"):
+        kafka.run_tool("org.apache.kafka.tools.TopicCommand", "--no-such-option")
+
+
+def test_a_node_that_cannot_start_shows_its_log_and_leaves_nothing(kafka: Kafka) -> None:
+    broken = Kafka({"process.roles": "broker,conductor"})
+    with pytest.raises(LocalError, match="conductor"):
+        broken.start()
+    assert broken.pid == 0
+    assert repr(broken) == "<Kafka 4.3.1 not running>"
+
+
+def test_the_guard_kills_what_a_killed_owner_leaves(tmp_path: Path) -> None:
+    """A test run that is killed must not leave a JVM behind, and nobody is left to clean up but the guard."""
+    owner = "import sys; from kadence.testing.kafka import _guard; from pathlib import Path\n"
+    owner += (
+        "with _guard(int(sys.argv[1]), Path(sys.argv[2])): print('guarding', flush=True); sys.stdin.read()\n"
+    )
+    directory = tmp_path / "data"
+    directory.mkdir()
+    with subprocess.Popen(["sleep", "600"]) as stand_in:
+        with subprocess.Popen(
+            [sys.executable, "-c", owner, str(stand_in.pid), str(directory)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"guarding\n"
+            process.send_signal(signal.SIGKILL)
+        assert stand_in.wait(timeout=10) == -signal.SIGKILL
+    # The guard removes the data after the kill, in a process that nobody waits for.
+    for _ in range(200):
+        if not directory.exists():
+            break
+        time.sleep(0.05)
+    assert not directory.exists()
+
+
+def test_jars_without_maven_say_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingDependencyError, match="apt-get install maven"):
+        maven_jars("nothing-1.0", ["org.example:nothing:1.0"])
+
+
+def test_jars_that_are_cached_need_no_maven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    libs = tmp_path / "kadence" / "jars" / "nothing-1.0" / "libs"
+    libs.mkdir(parents=True)
+    assert maven_jars("nothing-1.0", ["org.example:nothing:1.0"]) == libs
+
+
+def test_maven_that_fails_is_reported_and_nothing_half_made_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maven = tmp_path / "mvn"
+    maven.write_text("#!/bin/sh\necho 'no such artifact'\nexit 1\n")
+    maven.chmod(0o755)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(MissingDependencyError, match="no such artifact"):
+        maven_jars("nothing-1.0", ["org.example:nothing:1.0"])
+    assert not (tmp_path / "kadence" / "jars" / "nothing-1.0" / "libs").exists()
