@@ -1,0 +1,12 @@
+"""Bytes ⇄ Kafka's primitive types. Knows no message, no broker, no socket; imports nothing of kadence.
+
+Any thread may use it; a `Reader` or `Writer` belongs to whoever made it.
+"""
+
+from __future__ import annotations
+
+from kadence.wire.errors import VersionError, WireError
+from kadence.wire.reader import ZERO_UUID, Buffer, Reader
+from kadence.wire.writer import Writer
+
+__all__ = ["ZERO_UUID", "Buffer", "Reader", "VersionError", "WireError", "Writer"]

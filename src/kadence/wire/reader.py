@@ -1,0 +1,347 @@
+"""From bytes to Kafka's primitive types.
+
+Every read is checked against the end of the buffer and raises `WireError`, never anything else, whatever
+the bytes are. A claimed array length is compared with the bytes that are left before anything is
+allocated, so a frame cannot make the process reserve more than a small multiple of its own size.
+
+Nothing is copied until it must be: strings and byte fields become Python values, record batches stay
+views of the buffer (`records`), so a fetch response costs by the partition and not by the byte.
+
+Speed: method calls are the price of pure Python, so generated code asks for runs of fixed-size fields
+in one `unpack`. The checks rely on exceptions (`struct.error`, `IndexError`) where an interpreter check
+exists anyway: a `try` that does not fire is free.
+
+The specification is the "Protocol Primitive Types" section of Kafka's protocol guide; compact forms and
+tagged fields are KIP-482.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from struct import Struct
+from typing import Any, Final, TypeAlias
+
+from kadence.wire.errors import WireError
+
+__all__ = ["ZERO_UUID", "Buffer", "Reader"]
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+"""What can be read from, and what a records field may hold. Views must be of bytes, one-dimensional."""
+
+ZERO_UUID: Final = bytes(16)
+"""Kafka's way to say "no id" in a uuid field."""
+
+_INT8: Final = Struct(">b")
+_INT16: Final = Struct(">h")
+_UINT16: Final = Struct(">H")
+_INT32: Final = Struct(">i")
+_UINT32: Final = Struct(">I")
+_INT64: Final = Struct(">q")
+_FLOAT64: Final = Struct(">d")
+
+Bytes: TypeAlias = bytes
+"""`bytes` where a method of that name hides the type."""
+
+
+class Reader:
+    """A cursor over one buffer.
+
+    Args:
+        buf: the bytes; they must not change while views of them are in use.
+        pos: where to begin.
+    """
+
+    __slots__ = ("buf", "pos")
+
+    def __init__(self, buf: Buffer, pos: int = 0) -> None:
+        self.buf = buf
+        self.pos = pos
+
+    def __repr__(self) -> str:
+        return f"<Reader at {self.pos} of {len(self.buf)}>"
+
+    @property
+    def remaining(self) -> int:
+        """Bytes not read yet."""
+        return len(self.buf) - self.pos
+
+    def _truncated(self, wanted: str) -> WireError:
+        return WireError(f"truncated: {wanted} at byte {self.pos} of {len(self.buf)}")
+
+    # Fixed size
+
+    def unpack(self, layout: Struct) -> tuple[Any, ...]:
+        """The values of a run of fixed-size fields."""
+        pos = self.pos
+        try:
+            values = layout.unpack_from(self.buf, pos)
+        except struct.error:
+            raise self._truncated(f"{layout.size} bytes wanted") from None
+        self.pos = pos + layout.size
+        return values
+
+    def _one(self, layout: Struct) -> Any:
+        pos = self.pos
+        try:
+            (value,) = layout.unpack_from(self.buf, pos)
+        except struct.error:
+            raise self._truncated(f"{layout.size} bytes wanted") from None
+        self.pos = pos + layout.size
+        return value
+
+    def bool(self) -> bool:
+        """One byte; anything but zero is true."""
+        return self.int8() != 0
+
+    def int8(self) -> int:
+        """Signed, one byte."""
+        value: int = self._one(_INT8)
+        return value
+
+    def int16(self) -> int:
+        """Signed, two bytes."""
+        value: int = self._one(_INT16)
+        return value
+
+    def uint16(self) -> int:
+        """Unsigned, two bytes."""
+        value: int = self._one(_UINT16)
+        return value
+
+    def int32(self) -> int:
+        """Signed, four bytes."""
+        value: int = self._one(_INT32)
+        return value
+
+    def uint32(self) -> int:
+        """Unsigned, four bytes."""
+        value: int = self._one(_UINT32)
+        return value
+
+    def int64(self) -> int:
+        """Signed, eight bytes."""
+        value: int = self._one(_INT64)
+        return value
+
+    def float64(self) -> float:
+        """IEEE 754 double."""
+        value: float = self._one(_FLOAT64)
+        return value
+
+    def uuid(self) -> Bytes:
+        """Sixteen bytes as they are."""
+        return self._copy(16)
+
+    def uvarint(self) -> int:
+        """Unsigned, seven bits a byte, at most five bytes and 32 bits."""
+        buf = self.buf
+        pos = self.pos
+        try:
+            byte = buf[pos]
+            value = byte & 0x7F
+            shift = 7
+            while byte >= 0x80:
+                if shift > 28:
+                    raise WireError(f"varint of more than five bytes at byte {self.pos}")
+                pos += 1
+                byte = buf[pos]
+                value |= (byte & 0x7F) << shift
+                shift += 7
+        except IndexError:
+            raise self._truncated("a varint wanted") from None
+        if value > 0xFFFF_FFFF:
+            raise WireError(f"varint of more than 32 bits at byte {self.pos}")
+        self.pos = pos + 1
+        return value
+
+    # Lengths. Null is -1 in the classic form and 0 in the compact one, which stores length + 1.
+
+    def _copy(self, size: int) -> Bytes:
+        pos = self.pos
+        end = pos + size
+        if end > len(self.buf):
+            raise self._truncated(f"{size} bytes wanted")
+        self.pos = end
+        return bytes(self.buf[pos:end])
+
+    def _view(self, size: int) -> memoryview:
+        pos = self.pos
+        end = pos + size
+        if end > len(self.buf):
+            raise self._truncated(f"{size} bytes of records wanted")
+        self.pos = end
+        return memoryview(self.buf)[pos:end]
+
+    def _text(self, size: int) -> str:
+        pos = self.pos
+        end = pos + size
+        if end > len(self.buf):
+            raise self._truncated(f"a string of {size} bytes wanted")
+        self.pos = end
+        try:
+            return str(self.buf[pos:end], "utf-8")
+        except UnicodeDecodeError:
+            raise WireError(f"the string at byte {pos} is not UTF-8") from None
+
+    def _length(self, read: Callable[[], int]) -> int:
+        size = read()
+        if size < -1:
+            raise WireError(f"negative length {size} before byte {self.pos}")
+        return size
+
+    def _null(self, what: str) -> WireError:
+        return WireError(f"null {what} before byte {self.pos}, where the protocol allows none")
+
+    # Strings
+
+    def string(self) -> str:
+        """UTF-8 after an int16 length."""
+        size = self._length(self.int16)
+        if size < 0:
+            raise self._null("string")
+        return self._text(size)
+
+    def compact_string(self) -> str:
+        """UTF-8 after a varint of length + 1."""
+        size = self.uvarint()
+        if size == 0:
+            raise self._null("string")
+        return self._text(size - 1)
+
+    def nullable_string(self) -> str | None:
+        """Like `string`, or None."""
+        size = self._length(self.int16)
+        return None if size < 0 else self._text(size)
+
+    def compact_nullable_string(self) -> str | None:
+        """Like `compact_string`, or None."""
+        size = self.uvarint()
+        return None if size == 0 else self._text(size - 1)
+
+    # Bytes
+
+    def bytes(self) -> Bytes:
+        """A copy of bytes after an int32 length."""
+        size = self._length(self.int32)
+        if size < 0:
+            raise self._null("bytes")
+        return self._copy(size)
+
+    def compact_bytes(self) -> Bytes:
+        """A copy of bytes after a varint of length + 1."""
+        size = self.uvarint()
+        if size == 0:
+            raise self._null("bytes")
+        return self._copy(size - 1)
+
+    def nullable_bytes(self) -> Bytes | None:
+        """Like `bytes`, or None."""
+        size = self._length(self.int32)
+        return None if size < 0 else self._copy(size)
+
+    def compact_nullable_bytes(self) -> Bytes | None:
+        """Like `compact_bytes`, or None."""
+        size = self.uvarint()
+        return None if size == 0 else self._copy(size - 1)
+
+    def records(self) -> memoryview | None:
+        """A view of record batches after an int32 length, or None. Valid as long as the buffer is."""
+        size = self._length(self.int32)
+        return None if size < 0 else self._view(size)
+
+    def compact_records(self) -> memoryview | None:
+        """A view of record batches after a varint of length + 1, or None."""
+        size = self.uvarint()
+        return None if size == 0 else self._view(size - 1)
+
+    # Arrays. No element is shorter than one byte, so a count above the bytes left is a lie.
+
+    def _count(self, count: int) -> int:
+        if count > len(self.buf) - self.pos:
+            raise WireError(f"an array of {count} elements in {self.remaining} bytes at byte {self.pos}")
+        return count
+
+    def count(self) -> int:
+        """The int32 length of an array."""
+        count = self._count(self._length(self.int32))
+        if count < 0:
+            raise self._null("array")
+        return count
+
+    def compact_count(self) -> int:
+        """The varint length of an array."""
+        count = self.uvarint() - 1
+        if count < 0:
+            raise self._null("array")
+        return self._count(count)
+
+    def nullable_count(self) -> int:
+        """Like `count`; -1 is the null array."""
+        return self._count(self._length(self.int32))
+
+    def compact_nullable_count(self) -> int:
+        """Like `compact_count`; -1 is the null array."""
+        return self._count(self.uvarint() - 1)
+
+    def int32s(self, count: int) -> list[int]:
+        """`count` int32 in one step."""
+        pos = self.pos
+        end = pos + 4 * count
+        if end > len(self.buf):
+            raise self._truncated(f"{count} int32 wanted")
+        self.pos = end
+        return list(struct.unpack_from(f">{count}i", self.buf, pos))
+
+    def int64s(self, count: int) -> list[int]:
+        """`count` int64 in one step."""
+        pos = self.pos
+        end = pos + 8 * count
+        if end > len(self.buf):
+            raise self._truncated(f"{count} int64 wanted")
+        self.pos = end
+        return list(struct.unpack_from(f">{count}q", self.buf, pos))
+
+    # Tagged fields: a count, then (tag, size, bytes) each
+
+    def tag(self) -> tuple[int, int]:
+        """The next tagged field: its tag and the position where it ends."""
+        tag = self.uvarint()
+        size = self.uvarint()
+        end = self.pos + size
+        if end > len(self.buf):
+            raise self._truncated(f"tagged field {tag} of {size} bytes wanted")
+        return tag, end
+
+    def until(self, end: int) -> Bytes:
+        """A copy of the bytes up to a position `tag` gave."""
+        return self._copy(end - self.pos)
+
+    def at(self, end: int) -> None:
+        """Checks that a tagged field was as long as it said.
+
+        Raises:
+            WireError: it was not.
+        """
+        if self.pos != end:
+            raise WireError(f"a tagged field said it ends at byte {end} but ends at byte {self.pos}")
+
+    def unknown_tags(self) -> dict[int, Bytes]:
+        """The tagged fields of a struct that knows none of its own."""
+        count = self.uvarint()
+        if not count:
+            return {}
+        tags = {}
+        for _ in range(count):
+            tag, end = self.tag()
+            tags[tag] = self.until(end)
+        return tags
+
+    def finish(self) -> None:
+        """Checks that nothing is left.
+
+        Raises:
+            WireError: bytes follow the message.
+        """
+        if self.pos != len(self.buf):
+            raise WireError(f"{self.remaining} bytes after the end of the message at byte {self.pos}")

@@ -1,0 +1,83 @@
+"""Turns schema/*.txt into src/kadence/protocol/.
+
+    python tools/generate.py           writes what has changed
+    python tools/generate.py --check   writes nothing; fails when something would change (for CI)
+
+Needs ruff, which gives the result its final form.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from codegen import errors_source, module_source, tables_source
+from schema_text import SchemaError, parse_errors, parse_module
+
+ROOT = Path(__file__).resolve().parent.parent
+SCHEMA = ROOT / "schema"
+TARGET = ROOT / "src" / "kadence" / "protocol"
+WRITTEN_BY_HAND = frozenset({"__init__.py", "registry.py", "message.py"})
+
+
+def sources() -> dict[str, str]:
+    """All generated files by name, as they come out of the generator."""
+    modules = [parse_module(path) for path in sorted(SCHEMA.glob("*.txt")) if path.name != "errors.txt"]
+    files = {f"{module.python_name}.py": module_source(module) for module in modules}
+    files["error_codes.py"] = errors_source(parse_errors(SCHEMA / "errors.txt"))
+    files["tables.py"] = tables_source(modules)
+    return files
+
+
+def formatted(files: dict[str, str]) -> dict[str, str]:
+    """The files after `ruff format` and the fixes of `ruff check`, under the project's rules."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for file, text in files.items():
+            (folder / file).write_text(text)
+        config = str(ROOT / "pyproject.toml")
+        ruff = [sys.executable, "-m", "ruff"]
+        for command in (["check", "--quiet", "--fix"], ["format", "--quiet"]):
+            subprocess.run(
+                [*ruff, *command, "--config", config, "--no-cache", str(folder)],
+                check=True,
+            )
+        return {file: (folder / file).read_text() for file in files}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="fail when the tree differs from the schema",
+    )
+    check: bool = parser.parse_args().check
+    try:
+        wanted = formatted(sources())
+    except SchemaError as error:
+        print(error, file=sys.stderr)
+        return 2
+    present = {
+        path.name: path.read_text() for path in TARGET.glob("*.py") if path.name not in WRITTEN_BY_HAND
+    }
+    changed = sorted(name for name, text in wanted.items() if present.get(name) != text)
+    stale = sorted(present.keys() - wanted.keys())
+    for name in changed:
+        print(f"{'differs' if check else 'written'}: {name}")
+        if not check:
+            (TARGET / name).write_text(wanted[name])
+    for name in stale:
+        print(f"{'no schema for' if check else 'removed'}: {name}")
+        if not check:
+            (TARGET / name).unlink()
+    return 1 if check and (changed or stale) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
