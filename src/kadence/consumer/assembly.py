@@ -65,18 +65,12 @@ def _turn(
     if config.group_id is not None:
         coordinator = CoordinatorManager(config.group_id, config, outlet)
         coordinator.on_found = client.add_node
-        membership = ClassicMembership(
-            coordinator, subscription, metadata, config, jobs, outlet
-        )
-        heartbeat = HeartbeatManager(
-            coordinator, membership, border.progress, config, outlet
-        )
+        membership = ClassicMembership(coordinator, subscription, metadata, config, jobs, outlet)
+        heartbeat = HeartbeatManager(coordinator, membership, border.progress, config, outlet)
         commits = CommitManager(coordinator, membership, metadata, config, outlet)
         managers += [coordinator, commits, heartbeat, membership]
     offsets = OffsetsManager(config, subscription, metadata, commits, outlet)
-    fetch = FetchManager(
-        config, subscription, metadata, border, client.arena_bytes, outlet
-    )
+    fetch = FetchManager(config, subscription, metadata, border, client.arena_bytes, outlet)
     managers += [offsets, fetch]
     processor = Processor(subscription, metadata, offsets, membership, commits, outlet)
 

@@ -43,9 +43,7 @@ class Collector:
         advanced: whether a position moved without a record (control, aborted, compacted) in the last take.
     """
 
-    def __init__(
-        self, border: Border, *, check_crcs: bool, max_batch_bytes: int
-    ) -> None:
+    def __init__(self, border: Border, *, check_crcs: bool, max_batch_bytes: int) -> None:
         self._border = border
         self._check_crcs = check_crcs
         self._max_batch_bytes = max_batch_bytes

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from kadence.clock import Clock, add_ms
@@ -40,9 +41,7 @@ log = logging.getLogger("kadence.consumer")
 
 T = TypeVar("T")
 
-CommitCallback = Callable[
-    [Mapping[TopicPartition, OffsetAndMetadata], Exception | None], Any
-]
+CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], Exception | None], Any]
 
 _GRACE_MS = 5_000
 """How much later than a call's deadline the application gives up on the network thread itself."""
@@ -75,9 +74,7 @@ class Engine(Protocol):
 class Core:
     """One consumer's application side, without a way to wait."""
 
-    def __init__(
-        self, config: ConsumerConfig, border: Border, engine: Engine, clock: Clock
-    ) -> None:
+    def __init__(self, config: ConsumerConfig, border: Border, engine: Engine, clock: Clock) -> None:
         self.config = config
         self.clock = clock
         self.closed = False
@@ -85,9 +82,7 @@ class Core:
         self.subscribed: frozenset[str] | None = None
         self.pattern: str | None = None
         self.manual = False
-        self.group = GroupMetadata(
-            config.group_id or "", group_instance_id=config.group_instance_id
-        )
+        self.group = GroupMetadata(config.group_id or "", group_instance_id=config.group_instance_id)
         self.rebalances: list[m.Rebalance] = []
         self._border = border
         self._engine = engine
@@ -132,14 +127,10 @@ class Core:
         self._collector.prove()
         return self._collector.take_records(limit) or None
 
-    def poll(
-        self, deadline: int, limit: int, *, columns: bool = False
-    ) -> Waits[list[Any]]:
+    def poll(self, deadline: int, limit: int, *, columns: bool = False) -> Waits[list[Any]]:
         """Records (or columns) as soon as there are any, serving the group's callbacks meanwhile."""
         if self.subscribed is None and self.pattern is None and not self.manual:
-            raise IllegalStateError(
-                "nothing to poll: call subscribe() or assign() first"
-            )
+            raise IllegalStateError("nothing to poll: call subscribe() or assign() first")
         border = self._border
         border.progress.enter_poll(self.clock.now_ms())
         try:
@@ -153,11 +144,7 @@ class Core:
                 yield from self._serve_callbacks()
                 self._raise_failure()
                 self._raise_wakeup()
-                take = (
-                    self._collector.take_columns
-                    if columns
-                    else self._collector.take_records
-                )
+                take = self._collector.take_columns if columns else self._collector.take_records
                 chunks: list[Any] = take(limit)
                 if chunks or self._collector.advanced:
                     return chunks
@@ -169,15 +156,11 @@ class Core:
 
     def _next_wake(self, deadline: int) -> int:
         """Waiting in poll, the next thing this side has to do by itself is the auto-commit."""
-        return (
-            min(deadline, self._next_commit_at) if self.config.auto_commit else deadline
-        )
+        return min(deadline, self._next_commit_at) if self.config.auto_commit else deadline
 
     # ------------------------------------------------------------ calls
 
-    def call(
-        self, make: Callable[[int], m.Imperative], deadline: int, what: str
-    ) -> Waits[Any]:
+    def call(self, make: Callable[[int], m.Imperative], deadline: int, what: str) -> Waits[Any]:
         """Send an imperative and wait for its answer.
 
         Raises:
@@ -210,15 +193,11 @@ class Core:
 
     def unsubscribe(self, deadline: int) -> Waits[None]:
         """Leave, serving revocation callbacks; what the group answers is not waited for beyond the deadline."""
-        yield from self._leave(
-            lambda i: m.Unsubscribe(i, deadline), deadline, "unsubscribe()"
-        )
+        yield from self._leave(lambda i: m.Unsubscribe(i, deadline), deadline, "unsubscribe()")
         self.subscribed = self.pattern = self.listener = None
         self.manual = False
 
-    def _leave(
-        self, make: Callable[[int], m.Imperative], deadline: int, what: str
-    ) -> Waits[None]:
+    def _leave(self, make: Callable[[int], m.Imperative], deadline: int, what: str) -> Waits[None]:
         """An imperative during which the group asks for callbacks."""
         self._ids += 1
         call_id = self._ids
@@ -229,7 +208,7 @@ class Core:
             self._take_facts()
             try:
                 yield from self._serve_callbacks()
-            except Exception as raised:
+            except Exception as raised:  # noqa: BLE001 - raised below, once the group is left
                 error = error or raised
             if call_id in self._answers:
                 break
@@ -255,9 +234,7 @@ class Core:
         chosen = dict(offsets) if offsets is not None else self.consumed()
         yield from self._run_commit_callbacks()
         # Waits even for nothing: earlier asynchronous commits end first, in order.
-        yield from self.call(
-            lambda i: m.Commit(i, deadline, chosen, retry=True), deadline, "commit()"
-        )
+        yield from self.call(lambda i: m.Commit(i, deadline, chosen, retry=True), deadline, "commit()")
         self._remember(chosen)
         self._take_facts()
         yield from self._run_commit_callbacks()
@@ -363,15 +340,13 @@ class Core:
         try:
             if not self._border.ended:
                 yield from self.auto_commit_now(deadline, proved_only=proved_only)
-                yield from self._leave(
-                    lambda i: m.Close(i, deadline, leave=True), deadline, "close()"
-                )
-        except Exception as raised:
+                yield from self._leave(lambda i: m.Close(i, deadline, leave=True), deadline, "close()")
+        except Exception as raised:  # noqa: BLE001 - raised below, once everything is stopped
             error = raised
         self._take_facts()
         try:
             yield from self._run_commit_callbacks()
-        except Exception as raised:
+        except Exception as raised:  # noqa: BLE001 - as above
             error = error or raised
         self._engine.join(max(deadline - self.clock.now_ms(), 100) / 1000)
         self._collector.drop_all()
@@ -409,22 +384,18 @@ class Core:
         if fact.id == self._own_commit:
             self._own_commit = 0
             if fact.error is not None:
-                self._next_commit_at = add_ms(
-                    self.clock.now_ms(), self.config.retry_backoff_ms
-                )
+                self._next_commit_at = add_ms(self.clock.now_ms(), self.config.retry_backoff_ms)
         if fact.error is None:
             self._remember(fact.offsets)
         elif callback is None:
-            log.warning(
-                "commit of %d partitions failed: %s", len(fact.offsets), fact.error
-            )
+            log.warning("commit of %d partitions failed: %s", len(fact.offsets), fact.error)
         if callback is not None:
             self._committed.append((callback, fact))
 
     def _run_commit_callbacks(self) -> Waits[None]:
         while self._committed:
             callback, fact = self._committed.pop(0)
-            yield Run(lambda c=callback, f=fact: c(f.offsets, f.error))
+            yield Run(partial(callback, fact.offsets, fact.error))
 
     def _serve_callbacks(self) -> Waits[None]:
         """Rebalance and commit callbacks, on the application thread (C5). The first exception is raised at the end."""
@@ -434,7 +405,7 @@ class Core:
             fact = self._callbacks.pop(0)
             try:
                 yield from self._run_callback(fact)
-            except Exception as raised:
+            except Exception as raised:  # noqa: BLE001 - raised below, after the other callbacks
                 error = error or raised
             self._take_facts()
         if error is not None:
@@ -447,9 +418,7 @@ class Core:
             partitions = fact.partitions
             if isinstance(fact, m.RevokePartitions) and self.config.auto_commit:
                 deadline = add_ms(self.clock.now_ms(), self.config.request_timeout_ms)
-                yield from self._commit_quietly(
-                    self._changed(self._proved(partitions)), deadline
-                )
+                yield from self._commit_quietly(self._changed(self._proved(partitions)), deadline)
             if self.listener is not None:
                 yield Run(_callback(self.listener, fact))
             if not isinstance(fact, m.AssignPartitions):

@@ -20,9 +20,7 @@ class Records:
 
     __slots__ = ("_chunks",)
 
-    def __init__(
-        self, chunks: Sequence[tuple[TopicPartition, list[Record]]] = ()
-    ) -> None:
+    def __init__(self, chunks: Sequence[tuple[TopicPartition, list[Record]]] = ()) -> None:
         self._chunks = chunks
 
     def __iter__(self) -> Iterator[Record]:
@@ -46,7 +44,6 @@ class Records:
 
     def __repr__(self) -> str:
         parts = ", ".join(
-            f"{partition}: {len(records)}"
-            for partition, records in self.by_partition().items()
+            f"{partition}: {len(records)}" for partition, records in self.by_partition().items()
         )
         return f"<Records {len(self)} [{parts}]>"

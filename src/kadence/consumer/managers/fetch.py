@@ -353,7 +353,7 @@ class FetchManager:
         records = data.records
         if not records or arena is None:
             return
-        next_offset, count, complete = scan(records, asked[1])
+        next_offset, _, complete = scan(records, asked[1])
         if not complete:
             self._outbox(
                 Failed(

@@ -49,7 +49,7 @@ class JobThread:
             work, done = job
             try:
                 result, error = work(), None
-            except Exception as raised:
+            except Exception as raised:  # noqa: BLE001 - it is the job's result
                 result, error = None, raised
             self._finished.append((done, result, error))
             self._wake()

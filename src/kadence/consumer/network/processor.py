@@ -109,7 +109,7 @@ class Processor:
         )
         self._metadata.want_matching(call.pattern)
         self._metadata.need("subscription", call.topics or frozenset())
-        assert self._membership is not None  # noqa: S101 - the application side refuses subscribe() without group.id
+        assert self._membership is not None
         self._membership.subscription_changed(now)
 
     def _topics_of(self, pattern: str | None) -> frozenset[str]:

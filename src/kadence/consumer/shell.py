@@ -1,0 +1,128 @@
+"""The thread shell: who may enter a consumer, and how its calls wait. Application side.
+
+`core.Core` says what a call does; this says how a thread carries it: one owner at a time (C7), none at all
+after fork (C8), waits on the border's signal, user code run with the poll timer told of it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from types import TracebackType
+from typing import TypeVar, cast
+
+from kadence.clock import FOREVER, Clock, Seconds, add_ms, to_ms, wait_seconds
+from kadence.consumer.border.buffer import Border
+from kadence.consumer.core import Core, Run, Waits
+from kadence.errors import ClosedError, ConcurrentAccessError, ForkedError
+
+__all__ = ["Shell"]
+
+T = TypeVar("T")
+
+_forks = 0
+
+
+def _forked() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+class Shell:
+    """Entered with ``with`` by each call: gives the core to this thread, or says at once why not."""
+
+    __slots__ = ("_border", "_clock", "_core", "_fork", "_lock")
+
+    def __init__(self, core: Core, border: Border, clock: Clock) -> None:
+        self._core = core
+        self._border = border
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._fork = _forks
+
+    @property
+    def forked(self) -> bool:
+        """Whether this process is a child of the one that made the consumer."""
+        return self._fork != _forks
+
+    def __enter__(self) -> Core:
+        """Claim the consumer.
+
+        Raises:
+            ConcurrentAccessError: another thread is inside. ClosedError. ForkedError.
+        """
+        if not self._lock.acquire(blocking=False):
+            self._refuse()
+        if self._core.closed or self._fork != _forks:
+            self._lock.release()
+            self._refuse()
+        return self._core
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self._lock.release()
+
+    def claim(self) -> None:
+        """Enter whatever the state; a thread that is inside is made to leave by a wakeup. For close()."""
+        while not self._lock.acquire(timeout=0.05):
+            self._core.wakeup()
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def run(self, call: Waits[T]) -> T:
+        """Carry a call on this thread until it returns.
+
+        The signal is prepared before the call looks at the border again, so nothing that comes between its
+        look and our wait is missed.
+        """
+        signal, clock = self._border.signal, self._clock
+        try:
+            step = next(call)
+            while True:
+                while isinstance(step, Run):
+                    step = self._run_user_code(call, step)
+                signal.prepare()
+                step = call.send(None)
+                if isinstance(step, Run):
+                    continue
+                signal.wait(wait_seconds(step, clock.now_ms()))
+                step = call.send(None)
+        except StopIteration as stop:
+            return cast("T", stop.value)
+        finally:
+            signal.cancel()
+
+    def deadline(self, timeout: Seconds | None, default_ms: int) -> int:
+        """Absolute deadline of a call; None means ``default_ms`` from now."""
+        ms = to_ms(timeout)
+        return add_ms(self._clock.now_ms(), default_ms if ms is None else ms)
+
+    def until(self, timeout: Seconds) -> int:
+        """Absolute deadline of a poll."""
+        ms = to_ms(timeout)
+        return FOREVER if ms is None else add_ms(self._clock.now_ms(), ms)
+
+    def _run_user_code(self, call: Waits[T], step: Run) -> int | Run:
+        progress, clock = self._border.progress, self._clock
+        progress.enter_callback(clock.now_ms())
+        try:
+            step.work()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the call decides what it means
+            progress.leave_callback(clock.now_ms())
+            return call.throw(error)
+        progress.leave_callback(clock.now_ms())
+        return call.send(None)
+
+    def _refuse(self) -> None:
+        if self._fork != _forks:
+            raise ForkedError("this consumer was made before fork(); make a new one in the child (C8)")
+        if self._core.closed:
+            raise ClosedError("this consumer is closed")
+        raise ConcurrentAccessError(
+            "another thread is inside this consumer; only wakeup, pause, resume and close may be called then (C7)"
+        )
