@@ -1,0 +1,62 @@
+"""The rule of failOnDataLoss: records that the query was to read, and that no broker has any more.
+
+Only what is sure counts. Offsets without a record (compaction, aborted transactions, control records) are no
+loss, and nothing is concluded from a gap between records. What remains: a log that begins above the next offset to
+read (retention, DeleteRecords), a log that ends below it (the topic was made anew, or truncated by an unclean
+election), and a partition that is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from kadence.errors import LocalError
+from kadence.types import TopicPartition
+
+__all__ = ["DataLossError", "Loss"]
+
+_log = logging.getLogger("kadence.spark")
+
+_ADVICE = (
+    "To go on with what is left set failOnDataLoss=false; to read the topic anew start the query with a new "
+    "checkpointLocation. More retention, or a query that keeps up, avoids it."
+)
+
+
+class DataLossError(LocalError):
+    """Records that the query was to read cannot be read any more."""
+
+
+class Loss:
+    """Raises or logs, as failOnDataLoss says; each loss is logged once."""
+
+    def __init__(self, *, fail: bool) -> None:
+        self.fail = fail
+        self._told: set[str] = set()
+
+    def aged_out(self, partition: TopicPartition, start: int, log_start: int) -> None:
+        """The log begins above the next offset to read."""
+        self._report(
+            f"{log_start - start} offsets of {partition} were deleted before they were read: offset {start} was "
+            f"next, the log now begins at {log_start}"
+        )
+
+    def cut_off(self, partition: TopicPartition, start: int, log_end: int) -> None:
+        """The log ends below an offset that it had reached."""
+        self._report(
+            f"the log of {partition} ends at {log_end}, below offset {start} that it had reached: the topic was "
+            "deleted and made anew, or an unclean leader election truncated it"
+        )
+
+    def gone(self, partitions: Iterable[TopicPartition]) -> None:
+        """Partitions of the query exist no more."""
+        names = ", ".join(map(str, sorted(partitions)))
+        self._report(f"partitions that the query reads do not exist any more: {names}")
+
+    def _report(self, what: str) -> None:
+        if self.fail:
+            raise DataLossError(f"data loss: {what}. {_ADVICE}")
+        if what not in self._told:
+            self._told.add(what)
+            _log.warning("data loss, going on because of failOnDataLoss=false: %s", what)

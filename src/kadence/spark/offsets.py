@@ -1,0 +1,82 @@
+"""Offsets as Spark's checkpoint holds them.
+
+The shape is that of Spark's own Kafka connector, ``{"topic": {"0": 12}}`` with "next offset to read", because
+tools parse it. Spark compares offsets as text, so topics and partitions are always sorted, and whoever has
+nothing new returns the very dict it was given.
+
+One thing is added. A source in Python has no place in the checkpoint where it could note at which offset a partition
+began when the query first met it, and asking the brokers again after a crash gives another answer ("latest" has
+moved on: records would be lost; "earliest" has moved on: they would not be missed). So the end offset of the
+batch that meets a partition carries that partition's start beside it, under its topic's name with a ``#`` before it:
+``{"#topic": {"0": 5}, "topic": {"0": 12}}``. No topic can be named so, and the shape stays that of the connector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kadence.errors import IllegalStateError
+from kadence.types import TopicPartition
+
+__all__ = ["Json", "Offsets", "Point", "to_shape"]
+
+Json = dict[str, dict[str, int]]
+"""``{topic: {partition: offset}}``, what `json.dumps` is given."""
+
+Offsets = Mapping[TopicPartition, int]
+
+FIRST_MARK: Final = "#"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A point of the stream: what Spark calls an offset.
+
+    Attributes:
+        next: for each partition the next offset to read.
+        first: for each partition that this point is the first to name, or that had to skip ahead, where the
+            batch that ends here begins. It goes before what the previous point says.
+    """
+
+    next: Offsets
+    first: Offsets = field(default_factory=dict)
+
+    def to_json(self) -> Json:
+        """Sorted, so that equal points are equal texts."""
+        return to_shape(self.first, FIRST_MARK) | to_shape(self.next)
+
+    @classmethod
+    def from_json(cls, shape: Mapping[str, Any]) -> Point:
+        """Read what `to_json` wrote, or what Spark's own connector wrote.
+
+        Raises:
+            IllegalStateError: it is neither; the checkpoint is probably another source's.
+        """
+        following: dict[TopicPartition, int] = {}
+        first: dict[TopicPartition, int] = {}
+        try:
+            for topic, partitions in shape.items():
+                into = first if topic.startswith(FIRST_MARK) else following
+                for partition, offset in partitions.items():
+                    into[TopicPartition(topic.removeprefix(FIRST_MARK), int(partition))] = int(offset)
+        except (AttributeError, TypeError, ValueError):
+            raise IllegalStateError(
+                f"the checkpoint holds {shape!r} where an offset such as {{'topic': {{'0': 12}}}} belongs; "
+                "it seems to be the checkpoint of another source: give this query a checkpointLocation of its own"
+            ) from None
+        return cls(following, first)
+
+    def start_after(self, previous: Point, partition: TopicPartition) -> int | None:
+        """Where the batch between ``previous`` and this point begins in ``partition``; None: unknown."""
+        start = self.first.get(partition)
+        return previous.next.get(partition) if start is None else start
+
+
+def to_shape(offsets: Offsets, mark: str = "") -> Json:
+    """``{topic: {partition: offset}}``, sorted by topic, then by partition as a number."""
+    shape: Json = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        shape.setdefault(mark + topic, {})[str(partition)] = offset
+    return shape

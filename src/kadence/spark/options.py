@@ -1,0 +1,331 @@
+"""Options of the data source: those of Spark's own Kafka connector under the same names, and a few of ours.
+
+Everything is read and checked here, once, into frozen values; no other file of the room sees a string of the
+user. What the connector refuses is refused, what it ignores with a warning is ignored with a warning, and an
+option that nobody knows is refused with the nearest known one. Spark hands all option keys over in lower case.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kadence.config import ConsumerConfig, keys
+from kadence.errors import ConfigError
+from kadence.spark.planning import TaskSize
+from kadence.spark.start import (
+    Everywhere,
+    Found,
+    Place,
+    Topics,
+    offsets_place,
+    read_assign,
+    read_pattern,
+    read_subscribe,
+    timestamp_place,
+    timestamps_place,
+)
+
+__all__ = ["OPTIONS", "SourceOptions", "client_settings", "parse"]
+
+_log = logging.getLogger("kadence.spark")
+
+OPTIONS: Final[dict[str, str]] = {
+    "subscribe": "Topics, comma separated.",
+    "subscribePattern": "A regular expression that a topic's whole name must match.",
+    "assign": 'Partitions as JSON, {"topic":[0,1]}.',
+    "startingOffsets": "earliest, latest, committed, or JSON with -2 for earliest and -1 for latest.",
+    "startingTimestamp": "Milliseconds since 1970: start at the first record at or after it.",
+    "startingOffsetsByTimestamp": 'The same for each partition, {"topic":{"0":1700000000000}}.',
+    "startingOffsetsByTimestampStrategy": "error or latest: what to do where no record is so late.",
+    "endingOffsets": "Batch only: latest, or JSON with -1 for latest.",
+    "endingTimestamp": "Batch only: end before the first record at or after it.",
+    "endingOffsetsByTimestamp": "Batch only: the same for each partition.",
+    "failOnDataLoss": "Whether records that can no longer be read end the query (true), or are skipped and logged.",
+    "maxOffsetsPerTrigger": "Stream only: most offsets of one micro-batch, spread by backlog.",
+    "minOffsetsPerTrigger": "Stream only: wait for so many, but no longer than maxTriggerDelay.",
+    "maxTriggerDelay": "Stream only: see minOffsetsPerTrigger; 15m.",
+    "maxBytesPerTrigger": "Stream only: about so many bytes of keys, values and headers in a micro-batch.",
+    "minPartitions": "At least so many tasks; big Kafka partitions are split.",
+    "maxRecordsPerPartition": "At most so many offsets in one task; big Kafka partitions are split.",
+    "targetRecordsPerTask": "About so many offsets to a task before there are more tasks than cores; 500000.",
+    "includeHeaders": "Whether there is a column headers.",
+    "groupIdPrefix": "A name for the brokers' logs.",
+    "commitOffsets": "Stream only: whether kafka.group.id gets committed offsets; true.",
+    "idlePollMs": "Stream only: how long an idle query waits for data before it reports to Spark; 500.",
+    "kafkaConsumer.pollTimeoutMs": "How long a task may wait for data that must exist; 120000.",
+    "fetchOffset.numRetries": "How often a failed look-up of offsets is repeated; 3.",
+    "fetchOffset.retryIntervalMs": "The wait before each repetition; 1000.",
+}
+"""Every option but ``kafka.*``, with a line for the reader."""
+
+_PREFIX: Final = "kafka."
+
+_REFUSED_CLIENT_KEYS: Final = {
+    "auto.offset.reset": "startingOffsets says where a query starts, and failOnDataLoss what happens when that is gone",
+    "key.deserializer": "keys are binary; decode the column in Spark",
+    "value.deserializer": "values are binary; decode the column in Spark",
+    "enable.auto.commit": "offsets are committed to kafka.group.id after a micro-batch is in the sink",
+    "interceptor.classes": "interceptors of the Java client cannot run here",
+}
+
+_BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_STREAM_ONLY: Final = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
+    "idlePollMs",
+    "commitOffsets",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """All options of one query, checked.
+
+    Attributes:
+        client: Kafka's keys for the clients, without group.id. Not shown: there may be passwords in it.
+        group_id: the group that gets committed offsets and that ``committed`` refers to.
+        others: see `OPTIONS`, whose names they bear in snake_case; None = no limit.
+    """
+
+    client: Mapping[str, str] = field(repr=False)
+    topics: Topics
+    starting: Place
+    ending: Place
+    group_id: str | None
+    commit_offsets: bool
+    group_id_prefix: str
+    fail_on_data_loss: bool
+    include_headers: bool
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    max_bytes_per_trigger: int | None
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    target_records_per_task: int
+    idle_poll_ms: int
+    poll_timeout_ms: int
+    offset_retries: int
+    offset_retry_interval_ms: int
+
+    def task_size(self) -> TaskSize:
+        """What decides the number of tasks. Of the cores of a cluster a source in Python is told nothing: the
+        driver's own stand for them, and the options speak for larger clusters."""
+        return TaskSize(
+            parallelism=os.cpu_count() or 1,
+            target=self.target_records_per_task,
+            min_tasks=self.min_partitions,
+            max_offsets=self.max_records_per_partition,
+        )
+
+
+def parse(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+    """Read the options of one query.
+
+    Raises:
+        ConfigError: an unknown, refused, contradictory or unreadable option; says what was given and what to do.
+    """
+    values = _Values(given)
+    client = client_settings(given)
+    group_id = client.pop("group.id", None)
+    if group_id is not None and not group_id.strip():
+        raise ConfigError("option kafka.group.id is empty; name the group, or leave it out")
+    values.check_mode(streaming=streaming)
+    starting = _starting(values, streaming=streaming)
+    if starting == Everywhere(Found.COMMITTED) and group_id is None:
+        raise ConfigError(
+            "startingOffsets=committed needs kafka.group.id, the group whose committed offsets are meant"
+        )
+    maximum = values.number("maxOffsetsPerTrigger")
+    minimum = values.number("minOffsetsPerTrigger")
+    if maximum is not None and minimum is not None and minimum > maximum:
+        raise ConfigError(f"minOffsetsPerTrigger ({minimum}) is above maxOffsetsPerTrigger ({maximum})")
+    prefix = "spark-kafka-source" if streaming else "spark-kafka-relation"
+    return SourceOptions(
+        client=client,
+        topics=_topics(values),
+        starting=starting,
+        ending=_ending(values),
+        group_id=group_id,
+        commit_offsets=group_id is not None and values.boolean("commitOffsets", default=True),
+        group_id_prefix=values.text("groupIdPrefix") or prefix,
+        fail_on_data_loss=values.boolean("failOnDataLoss", default=True),
+        include_headers=values.boolean("includeHeaders", default=False),
+        max_offsets_per_trigger=maximum,
+        min_offsets_per_trigger=minimum,
+        max_trigger_delay_ms=values.duration("maxTriggerDelay", 15 * 60_000),
+        max_bytes_per_trigger=values.size("maxBytesPerTrigger"),
+        min_partitions=values.number("minPartitions"),
+        max_records_per_partition=values.number("maxRecordsPerPartition"),
+        target_records_per_task=values.number("targetRecordsPerTask") or 500_000,
+        idle_poll_ms=values.number("idlePollMs", low=0, default=500) or 0,
+        poll_timeout_ms=values.number("kafkaConsumer.pollTimeoutMs", default=120_000) or 0,
+        offset_retries=values.number("fetchOffset.numRetries", low=0, default=3) or 0,
+        offset_retry_interval_ms=values.number("fetchOffset.retryIntervalMs", low=0, default=1_000) or 0,
+    )
+
+
+def client_settings(given: Mapping[str, str]) -> dict[str, str]:
+    """The ``kafka.*`` options as Kafka's keys, checked against the consumer's table.
+
+    Raises:
+        ConfigError: an unknown option, a refused key, a value that the client does not take.
+    """
+    known = {name.lower() for name in OPTIONS}
+    client: dict[str, str] = {}
+    for name, value in given.items():
+        if name.lower().startswith(_PREFIX):
+            client[name.lower().removeprefix(_PREFIX)] = value
+        elif name.lower() not in known:
+            raise ConfigError(_unknown(name))
+    for key, reason in _REFUSED_CLIENT_KEYS.items():
+        if key in client:
+            raise ConfigError(f"option kafka.{key} cannot be used: {reason}")
+    try:
+        ConsumerConfig.parse({key: value for key, value in client.items() if key != "group.id"})
+    except ConfigError as problem:
+        raise ConfigError(f"in the options kafka.*: {problem}") from None
+    return client
+
+
+def _unknown(name: str) -> str:
+    client_keys = {key.name for key in keys(ConsumerConfig)} | set(_REFUSED_CLIENT_KEYS)
+    if name.lower() in client_keys:
+        return (
+            f"unknown option {name!r}: did you mean 'kafka.{name.lower()}'? Client settings start with kafka."
+        )
+    if name.lower() == "path":
+        return "load() takes no path: name the topics with the option subscribe, subscribePattern or assign"
+    candidates = {option.lower(): option for option in OPTIONS}
+    candidates |= {_PREFIX + key: _PREFIX + key for key in client_keys}
+    near = difflib.get_close_matches(name.lower(), candidates, n=1, cutoff=0.6)
+    advice = (
+        f"did you mean {candidates[near[0]]!r}?" if near else f"known are {', '.join(OPTIONS)} and kafka.*"
+    )
+    return f"unknown option {name!r}: {advice}"
+
+
+def _topics(values: _Values) -> Topics:
+    ways: dict[str, Callable[[str], Topics]] = {
+        "subscribe": read_subscribe,
+        "subscribePattern": read_pattern,
+        "assign": read_assign,
+    }
+    chosen = [name for name in ways if values.text(name) is not None]
+    if len(chosen) != 1:
+        given = " and ".join(chosen) or "none of them"
+        raise ConfigError(
+            f"exactly one of the options subscribe, subscribePattern and assign is needed, not {given}"
+        )
+    return ways[chosen[0]](values.text(chosen[0]) or "")
+
+
+def _starting(values: _Values, *, streaming: bool) -> Place:
+    """startingTimestamp goes before startingOffsetsByTimestamp, and that before startingOffsets."""
+    strategy = (values.text("startingOffsetsByTimestampStrategy") or "error").lower()
+    if strategy not in ("error", "latest"):
+        raise ConfigError(f"startingOffsetsByTimestampStrategy is error or latest, not {strategy!r}")
+    text = values.text("startingTimestamp")
+    if text is not None:
+        return timestamp_place("startingTimestamp", text, or_latest=strategy == "latest")
+    text = values.text("startingOffsetsByTimestamp")
+    if text is not None:
+        return timestamps_place("startingOffsetsByTimestamp", text, or_latest=strategy == "latest")
+    text = values.text("startingOffsets")
+    if text is None:
+        return Everywhere(Found.LATEST if streaming else Found.EARLIEST)
+    allowed = (
+        (Found.EARLIEST, Found.LATEST, Found.COMMITTED) if streaming else (Found.EARLIEST, Found.COMMITTED)
+    )
+    return offsets_place("startingOffsets", text, allowed)
+
+
+def _ending(values: _Values) -> Place:
+    text = values.text("endingTimestamp")
+    if text is not None:
+        return timestamp_place("endingTimestamp", text, or_latest=True)
+    text = values.text("endingOffsetsByTimestamp")
+    if text is not None:
+        return timestamps_place("endingOffsetsByTimestamp", text, or_latest=True)
+    return offsets_place("endingOffsets", values.text("endingOffsets") or "latest", (Found.LATEST,))
+
+
+class _Values:
+    """Typed access to the given strings, by the options' documented names."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = {name.lower(): value for name, value in given.items()}
+
+    def check_mode(self, *, streaming: bool) -> None:
+        """Refuse or ignore, as the connector does, what makes no sense in a stream or in a batch."""
+        if streaming:
+            for name in _BATCH_ONLY:
+                if self.text(name) is not None:
+                    raise ConfigError(f"option {name} is for batch queries; a stream has no end")
+        else:
+            for name in _STREAM_ONLY:
+                if self.text(name) is not None:
+                    _log.warning("option %s has no effect in a batch query", name)
+
+    def text(self, name: str) -> str | None:
+        return self._given.get(name.lower())
+
+    def boolean(self, name: str, *, default: bool) -> bool:
+        text = self.text(name)
+        if text is None:
+            return default
+        if text.strip().lower() not in ("true", "false"):
+            raise self._wrong(name, text, "true or false")
+        return text.strip().lower() == "true"
+
+    def number(self, name: str, *, low: int = 1, default: int | None = None) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return default
+        if not re.fullmatch(r"\s*\d+\s*", text) or int(text) < low:
+            raise self._wrong(name, text, f"a whole number >= {low}")
+        return int(text)
+
+    def duration(self, name: str, default: int) -> int:
+        """Spark's way of writing times: 15m, 2h, 500ms, a bare number of milliseconds."""
+        text = self.text(name)
+        if text is None:
+            return default
+        units = {
+            "": 1,
+            "ms": 1,
+            "s": 1_000,
+            "m": 60_000,
+            "min": 60_000,
+            "h": 3_600_000,
+            "d": 86_400_000,
+        }
+        return self._with_unit(name, text, units, "a time such as 15m, 30s or 500ms")
+
+    def size(self, name: str) -> int | None:
+        """Spark's way of writing sizes: 64m, 1g, a bare number of bytes; k is 1024."""
+        text = self.text(name)
+        if text is None:
+            return None
+        units = {"": 1, "b": 1}
+        for power, letter in enumerate("kmgt", start=1):
+            units[letter] = units[letter + "b"] = 1024**power
+        return max(self._with_unit(name, text, units, "a size such as 64m, 1g or 500000"), 1)
+
+    def _with_unit(self, name: str, text: str, units: Mapping[str, int], allowed: str) -> int:
+        match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
+        if match is None or match.group(2) not in units:
+            raise self._wrong(name, text, allowed)
+        return int(match.group(1)) * units[match.group(2)]
+
+    @staticmethod
+    def _wrong(name: str, value: Any, allowed: str) -> ConfigError:
+        return ConfigError(f"option {name}: {value!r} is not {allowed}")

@@ -1,0 +1,69 @@
+"""What the source needs from the client, and nothing else: two small ports.
+
+`kadence.spark.clients` implements both with the front door (`kadence.Consumer`, `kadence.Admin`); tests
+implement them in memory. So driver and executor logic run under test without a broker, and without Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from kadence.spark.start import Lookups, Topics
+from kadence.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["OffsetClient", "RecordClient"]
+
+
+class OffsetClient(Lookups, Protocol):
+    """The driver's questions. Each blocks until answered, or raises a `kadence.errors.KafkaError`."""
+
+    def partitions(self, topics: Topics) -> dict[TopicPartition, int | None]:
+        """The partitions that exist now, each with its leader (None: it has none at the moment).
+
+        A topic that does not exist contributes none.
+        """
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit for the query's group, as nobody's member. A group with live members refuses it."""
+
+    def live_members(self) -> int:
+        """How many consumers are members of the query's group."""
+
+    def sample(self, partition: TopicPartition, offset: int) -> tuple[int, int]:
+        """(bytes, offsets) of some records from ``offset`` on: uncompressed bytes, and the offsets they span."""
+
+    def close(self) -> None:
+        """Let go of connections and threads."""
+
+
+class RecordClient(Protocol):
+    """The executor's reader: one consumer with positions of its own, used for one task at a time."""
+
+    def start(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions from these offsets, and no others."""
+
+    def poll(self, max_records: int, timeout: float) -> pa.Table:
+        """Some records in Spark's Kafka schema with headers as asked for; empty when none came within ``timeout`` s.
+
+        Raises:
+            OffsetOutOfRangeError: a position is outside its log.
+        """
+
+    def position(self, partition: TopicPartition) -> int:
+        """The next offset to read: past records handed out, and past offsets that have no record."""
+
+    def finish(self, partition: TopicPartition) -> None:
+        """No more records of this partition."""
+
+    def log_range(self, partition: TopicPartition) -> tuple[int, int]:
+        """(start, end) of the log now."""
+
+    def park(self) -> None:
+        """End of the task: read nothing, keep connections and what is known of the cluster."""
+
+    def close(self) -> None:
+        """Let go of connections and threads."""
