@@ -96,6 +96,8 @@ class Shell:
             return cast("T", stop.value)
         finally:
             signal.cancel()
+            # After Ctrl-C the traceback would keep the call, and what its own `finally` must undo, alive.
+            call.close()
 
     def deadline(self, timeout: Seconds | None, default_ms: int) -> int:
         """Absolute deadline of a call; None means ``default_ms`` from now."""

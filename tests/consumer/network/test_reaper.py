@@ -1,0 +1,49 @@
+"""Deadlines of calls hold, whatever the network does (C2)."""
+
+from __future__ import annotations
+
+from kadence.clock import FOREVER
+from kadence.consumer.border.messages import FetchCommitted, Seek
+from kadence.consumer.network.reaper import Reaper
+from kadence.errors import ClosedError, KafkaTimeoutError
+from kadence.types import TopicPartition
+
+
+def call(call_id: int, deadline: int) -> FetchCommitted:
+    return FetchCommitted(call_id, deadline, frozenset())
+
+
+def test_c2_an_overdue_call_fails_with_what_stood_in_the_way() -> None:
+    reaper = Reaper(lambda: "localhost:1: TCP refused")
+    reaper.watch(call(1, 100))
+    reaper.watch(call(2, 200))
+    assert reaper.next_deadline == 100
+    assert reaper.reap(99) == []
+    (answer,) = reaper.reap(100)
+    assert answer.id == 1
+    assert isinstance(answer.error, KafkaTimeoutError)
+    assert "localhost:1: TCP refused" in str(answer.error)
+    assert reaper.next_deadline == 200
+
+
+def test_a_call_is_settled_once() -> None:
+    reaper = Reaper(lambda: None)
+    reaper.watch(call(1, 100))
+    assert reaper.settle(1)
+    assert not reaper.settle(1)
+    assert reaper.reap(1000) == []
+    assert reaper.next_deadline == FOREVER
+
+
+def test_calls_without_an_id_are_not_watched() -> None:
+    reaper = Reaper(lambda: None)
+    reaper.watch(Seek(0, 5, TopicPartition("t", 0), 1, None))
+    assert reaper.next_deadline == FOREVER
+
+
+def test_the_end_of_the_thread_tells_everybody() -> None:
+    reaper = Reaper(lambda: None)
+    reaper.watch(call(1, FOREVER))
+    (answer,) = reaper.fail_all(lambda: ClosedError("closed"))
+    assert isinstance(answer.error, ClosedError)
+    assert reaper.fail_all(lambda: ClosedError("closed")) == []

@@ -1,0 +1,36 @@
+"""Durations at the edge: seconds in, milliseconds inside."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+
+import pytest
+
+from kadence.clock import FOREVER, add_ms, to_ms, wait_seconds
+
+
+@pytest.mark.parametrize(
+    ("given", "ms"),
+    [(0, 0), (1.5, 1500), (0.0001, 1), (timedelta(seconds=2), 2000), (None, None), (1e300, FOREVER)],
+)
+def test_seconds_become_milliseconds_rounded_up(given: float | timedelta | None, ms: int | None) -> None:
+    assert to_ms(given) == ms
+
+
+@pytest.mark.parametrize("given", [-1, float("nan"), timedelta(seconds=-1)])
+def test_a_negative_timeout_is_refused(given: float | timedelta) -> None:
+    with pytest.raises(ValueError, match="seconds >= 0"):
+        to_ms(given)
+
+
+def test_deadlines_saturate() -> None:
+    assert add_ms(FOREVER - 1, 10) == FOREVER
+    assert add_ms(5, 10) == 15
+
+
+def test_waits_are_what_selectors_and_locks_take() -> None:
+    assert wait_seconds(FOREVER, 0) is None
+    assert wait_seconds(10, 20) == 0
+    assert wait_seconds(1500, 0) == 1.5
+    assert wait_seconds(FOREVER - 1, 0) == threading.TIMEOUT_MAX

@@ -1,0 +1,91 @@
+"""The configuration table: what is read, what is refused, and how it is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from kadence.config import ConsumerConfig, ProducerConfig, Secret, keys
+from kadence.errors import ConfigError
+
+BOOTSTRAP = {"bootstrap.servers": "localhost:9092"}
+
+
+def test_kafka_names_in_a_dict_and_snake_case_keywords_mean_the_same() -> None:
+    by_dict = ConsumerConfig.parse({**BOOTSTRAP, "group.id": "g", "session.timeout.ms": "6000"})
+    by_keyword = ConsumerConfig.parse(bootstrap_servers=["localhost:9092"], group_id="g", session_timeout_ms=6000)
+    assert by_dict == by_keyword
+    assert by_dict.session_timeout_ms == 6000
+
+
+def test_defaults_are_those_of_the_kips() -> None:
+    config = ConsumerConfig.parse(BOOTSTRAP)
+    assert (config.max_poll_records, config.session_timeout_ms, config.max_poll_interval_ms) == (500, 10_000, 300_000)
+
+
+def test_b2_processing_timeout_is_the_larger_of_session_and_poll_interval() -> None:
+    short = ConsumerConfig.parse(BOOTSTRAP, max_poll_interval_ms=4_000, session_timeout_ms=10_000)
+    assert short.processing_timeout_ms == 10_000
+    assert ConsumerConfig.parse(BOOTSTRAP).processing_timeout_ms == 300_000
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"max.poll.record": 5}, "did you mean 'max.poll.records'?"),
+        ({"session.timeout.ms": "soon"}, "session.timeout.ms: 'soon' is not a whole number >= 1"),
+        ({"session.timeout.ms": True}, "session.timeout.ms: True is not"),
+        ({"fetch.min.bytes": -1}, "fetch.min.bytes: -1 is not a whole number >= 0"),
+        ({"auto.offset.reset": "first"}, "one of earliest, latest, none"),
+        ({"heartbeat.interval.ms": 10_000}, "must be below session.timeout.ms"),
+        ({"max.poll.records": 0}, "at least 1, or -1"),
+        ({"group.id": ""}, "group.id is empty"),
+        ({"enable.auto.commit": True}, "needs group.id"),
+        ({"group.instance.id": "i"}, "needs group.id"),
+        ({"partition.assignment.strategy": "lucky"}, "'lucky' is none of"),
+        ({"bootstrap.servers": "localhost"}, "'localhost' is not host:port"),
+        ({"bootstrap.servers": ""}, "bootstrap.servers is required"),
+        ({"ssl.key.location": "key.pem"}, "needs ssl.certificate.location"),
+    ],
+)
+def test_bad_configuration_says_what_was_given_and_what_to_do(given: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        ConsumerConfig.parse({**BOOTSTRAP, **given})
+    assert message in str(error.value)
+
+
+def test_a_key_given_twice_is_refused() -> None:
+    with pytest.raises(ConfigError, match="given twice"):
+        ConsumerConfig.parse({**BOOTSTRAP, "group.id": "a"}, group_id="b")
+
+
+def test_secrets_show_in_no_repr_and_no_error() -> None:
+    config = ConsumerConfig.parse(
+        BOOTSTRAP, ssl_key_password="hunter2", ssl_key_location="k", ssl_certificate_location="c"
+    )
+    assert isinstance(config.ssl_key_password, Secret)
+    assert "hunter2" not in repr(config)
+    assert "hunter2" not in f"{config.ssl_key_password}"
+    with pytest.raises(ConfigError) as error:
+        ConsumerConfig.parse({**BOOTSTRAP, "ssl.key.password": 12345678})
+    assert "12345678" not in str(error.value)
+
+
+def test_without_a_group_there_is_nothing_to_commit() -> None:
+    assert not ConsumerConfig.parse(BOOTSTRAP).auto_commit
+    assert ConsumerConfig.parse(BOOTSTRAP, group_id="g").auto_commit
+
+
+def test_weaker_acks_switch_idempotence_off_unless_it_was_asked_for() -> None:
+    assert not ProducerConfig.parse(BOOTSTRAP, acks="1").enable_idempotence
+    with pytest.raises(ConfigError, match="needs acks=all"):
+        ProducerConfig.parse(BOOTSTRAP, acks="1", enable_idempotence=True)
+
+
+def test_every_row_of_the_table_is_documented_and_its_default_is_allowed() -> None:
+    for row in keys(ConsumerConfig):
+        assert row.name
+        assert row.doc.endswith(".") or row.doc.endswith("off.")
+        if row.choices:
+            assert row.default in row.choices
+        if isinstance(row.default, int) and row.low is not None:
+            assert row.default >= row.low
