@@ -1,0 +1,12 @@
+"""The embedded broker: Kafka's protocol on TCP, in memory. `Broker` is the front door.
+
+It never imports the consumer, and the consumer never imports it: they meet on a socket.
+"""
+
+from __future__ import annotations
+
+from kadence.broker.broker import Broker
+from kadence.broker.faults import Faults, Injected, Observed
+from kadence.broker.service import Call
+
+__all__ = ["Broker", "Call", "Faults", "Injected", "Observed"]

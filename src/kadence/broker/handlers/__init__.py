@@ -1,0 +1,56 @@
+"""One file per API key, named after it. Each has ``HANDLER``; `HANDLERS` is what the broker serves.
+
+ConsumerGroupHeartbeat (68), ConsumerGroupDescribe (69) and SASL (17, 36) are not offered.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kadence.broker.handlers import (
+    k00_produce,
+    k01_fetch,
+    k02_list_offsets,
+    k03_metadata,
+    k08_offset_commit,
+    k09_offset_fetch,
+    k10_find_coordinator,
+    k11_join_group,
+    k12_heartbeat,
+    k13_leave_group,
+    k14_sync_group,
+    k15_describe_groups,
+    k16_list_groups,
+    k22_init_producer_id,
+    k42_delete_groups,
+    k47_offset_delete,
+)
+from kadence.broker.handlers.k18_api_versions import make_handler, offer
+from kadence.broker.service import Handler
+
+__all__ = ["HANDLERS", "offer"]
+
+_ALL = [
+    module.HANDLER
+    for module in (
+        k00_produce,
+        k01_fetch,
+        k02_list_offsets,
+        k03_metadata,
+        k08_offset_commit,
+        k09_offset_fetch,
+        k10_find_coordinator,
+        k11_join_group,
+        k12_heartbeat,
+        k13_leave_group,
+        k14_sync_group,
+        k15_describe_groups,
+        k16_list_groups,
+        k22_init_producer_id,
+        k42_delete_groups,
+        k47_offset_delete,
+    )
+]
+
+HANDLERS: Final[dict[int, Handler]] = {each.api_key: each for each in [*_ALL, make_handler(_ALL)]}
+"""By API key."""

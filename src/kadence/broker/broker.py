@@ -1,0 +1,286 @@
+"""`Broker`: Kafka's protocol on TCP in this process, for a laptop, a test or a quick start. In memory.
+
+    with Broker(topics={"flights": 6}) as broker:
+        Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
+
+One thread serves everything: several logical nodes are several listeners of one cluster. It is no
+production broker: no replication, no disk, no security; listen on loopback.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import logging
+import selectors
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Self, TypeVar
+from uuid import uuid4
+
+from kadence.broker.cluster import BrokerNode, Cluster, Partition, is_valid_topic_name
+from kadence.broker.connection import Connection
+from kadence.broker.dispatch import Dispatcher
+from kadence.broker.faults import Faults
+from kadence.broker.fetching import wake
+from kadence.broker.loop import Loop
+from kadence.broker.service import Services
+from kadence.broker.sessions import SessionCache
+from kadence.broker.settings import Settings
+from kadence.clock import FOREVER, Clock, SystemClock
+from kadence.coordinator import GroupCoordinator
+from kadence.errors import ClosedError, ConfigError, ConnectError
+
+__all__ = ["Broker"]
+
+_log = logging.getLogger("kadence.broker")
+
+T = TypeVar("T")
+
+_BACKLOG = 256
+
+
+class Broker:
+    """An embedded broker. It listens when constructed; use it with ``with``, or call `close`.
+
+    Args:
+        port: of the first node, 0 for any free one. Further nodes take the ports after it, or any free ones.
+        host: address to listen on. Nothing here is protected: leave it on loopback unless the network is yours.
+        nodes: logical brokers; partition leaders and group coordinators are spread over them.
+        topics: topics to begin with, name to number of partitions.
+        config: Kafka's broker configuration keys, see `kadence.broker.settings`.
+
+    Raises:
+        ConfigError: a key, topic name or number that cannot be used.
+        ConnectError: the address cannot be listened on; the message names it and what to do.
+    """
+
+    faults: Faults
+    """Faults on purpose, see `kadence.broker.faults`."""
+
+    def __init__(
+        self,
+        port: int = 0,
+        host: str = "127.0.0.1",
+        *,
+        nodes: int = 1,
+        topics: Mapping[str, int] | None = None,
+        config: Mapping[str, Any] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if nodes < 1:
+            raise ConfigError(f"nodes must be at least 1, not {nodes}")
+        settings = Settings.parse(config or {})
+        cluster_id = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
+        self._cluster = Cluster(cluster_id)
+        self._coordinator = GroupCoordinator(settings.coordinator())
+        self.faults = Faults()
+        self._connections: set[Connection] = set()
+        self._is_closed = False
+        self._listeners = _listen_all(host, port, nodes)
+        advertised = settings.advertised_host or ("127.0.0.1" if host in ("", "0.0.0.0") else host)
+        for node_id, listener in enumerate(self._listeners, 1):
+            self._cluster.nodes[node_id] = BrokerNode(node_id, advertised, listener.getsockname()[1])
+        self._loop = Loop(clock or SystemClock(), self._before_wait)
+        self._services = Services(
+            settings, self._cluster, self._coordinator, SessionCache(settings.fetch_session_slots), self._loop
+        )
+        self._dispatcher = Dispatcher(self._services, self.faults)
+        try:
+            for name, partitions in (topics or {}).items():
+                self._create(name, partitions)
+        except BaseException:
+            self._free()
+            raise
+        for node_id, listener in enumerate(self._listeners, 1):
+            self._loop.selector.register(
+                listener, selectors.EVENT_READ, lambda _events, n=node_id, s=listener: self._accept(n, s)
+            )
+        self._thread = threading.Thread(target=self._loop.run, name="kadence-broker", daemon=True)
+        self._thread.start()
+        _log.info("broker of %d nodes listens on %s", nodes, self.bootstrap_servers)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "serving"
+        return f"<Broker {self.bootstrap_servers}, {len(self._cluster.topics)} topics, {state}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Addresses of all nodes, as `bootstrap.servers` takes them."""
+        return ",".join(_address(node.host, node.port) for node in self._cluster.nodes.values())
+
+    @property
+    def node_ids(self) -> list[int]:
+        return list(self._cluster.nodes)
+
+    def close(self) -> None:
+        """Stop serving and drop every connection; nothing is kept. A second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._loop.stop()
+        self._thread.join()
+        self._free()
+        _log.info("broker on %s closed", self.bootstrap_servers)
+
+    # What tests and demonstrations do behind the clients' backs. All thread-safe.
+
+    def create_topic(self, name: str, partitions: int = 1) -> None:
+        """Add a topic.
+
+        Raises:
+            ConfigError: it exists, or the name or number cannot be used.
+        """
+        self._on_loop(lambda: self._create(name, partitions))
+
+    def move_leader(self, topic: str, partition: int, node_id: int) -> None:
+        """Give a partition to another node; its leader epoch rises, and waiting fetches are told."""
+        if node_id not in self._cluster.nodes:
+            raise ConfigError(f"no node {node_id}; there are {self.node_ids}")
+
+        def move() -> None:
+            found = self._partition(topic, partition)
+            found.leader_id = node_id
+            found.leader_epoch += 1
+            wake(found)
+
+        self._on_loop(move)
+
+    def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
+        """Let all records below ``before_offset`` go, so that the partition starts there."""
+
+        def delete() -> None:
+            found = self._partition(topic, partition)
+            found.log.delete_before(before_offset)
+            wake(found)
+
+        self._on_loop(delete)
+
+    def offsets(self, topic: str) -> list[tuple[int, int]]:
+        """Start and end offset of each partition of ``topic``."""
+
+        def look() -> list[tuple[int, int]]:
+            found = self._cluster.topics.get(topic)
+            if found is None:
+                raise ConfigError(f"no topic {topic!r} here")
+            return [(each.log.start_offset, each.log.end_offset) for each in found.partitions]
+
+        return self._on_loop(look)
+
+    def describe_groups(self) -> dict[str, str]:
+        """One line of state for each group."""
+        return self._on_loop(lambda: {name: repr(group) for name, group in self._coordinator.groups.items()})
+
+    def disconnect_clients(self) -> None:
+        """Close every connection, as a restart would; the listeners stay."""
+
+        def disconnect() -> None:
+            for connection in list(self._connections):
+                connection.close()
+
+        self._on_loop(disconnect)
+
+    def _on_loop(self, action: Callable[[], T]) -> T:
+        if self._is_closed:
+            raise ClosedError("the broker is closed")
+        return self._loop.call(action).result()
+
+    def _create(self, name: str, partitions: int) -> None:
+        if name in self._cluster.topics:
+            raise ConfigError(f"topic {name!r} exists")
+        if not is_valid_topic_name(name):
+            raise ConfigError(
+                f"{name!r} is no topic name: 1 to 249 of letters, digits, dot, underscore and hyphen"
+            )
+        if partitions < 1:
+            raise ConfigError(f"topic {name!r} must have at least 1 partition, not {partitions}")
+        self._cluster.create_topic(name, partitions)
+
+    def _partition(self, topic: str, index: int) -> Partition:
+        found = self._cluster.partition(topic, index)
+        if found is None:
+            raise ConfigError(f"no partition {topic}-{index} here")
+        return found
+
+    def _before_wait(self, now: int) -> int:
+        if self._coordinator.next_deadline() <= now:
+            self._services.deliver(self._coordinator.poll(now))
+        return min(self._coordinator.next_deadline(), FOREVER)
+
+    def _accept(self, node_id: int, listener: socket.socket) -> None:
+        try:
+            sock, address = listener.accept()
+        except OSError as error:
+            # The client is gone again, or we are out of descriptors: either way the others go on.
+            _log.warning("a connection could not be accepted: %s", error)
+            return
+        self._connections.add(
+            Connection(
+                self._loop,
+                sock,
+                _address(address[0], address[1]),
+                node_id,
+                self._services.settings.socket_request_max_bytes,
+                self._dispatcher.on_frame,
+                self._on_close,
+            )
+        )
+
+    def _on_close(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        self._dispatcher.on_close(connection)
+
+    def _free(self) -> None:
+        for connection in list(self._connections):
+            connection.close()
+        for listener in self._listeners:
+            listener.close()
+        self._loop.close()
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _listen_all(host: str, port: int, nodes: int) -> list[socket.socket]:
+    listeners: list[socket.socket] = []
+    try:
+        for number in range(nodes):
+            listeners.append(_listen(host, port + number if port else 0))
+    except BaseException:
+        for each in listeners:
+            each.close()
+        raise
+    return listeners
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+    except (OSError, OverflowError) as error:
+        raise ConnectError(f"cannot listen on {_address(host, port)}: {error}") from error
+    try:
+        # Without it a restart within a minute finds the port held by connections that are over.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            raise ConnectError(
+                f"cannot listen on {_address(host, port)}: the port is in use by another process; "
+                "choose another port, or 0 for any free one"
+            ) from error
+        raise ConnectError(f"cannot listen on {_address(host, port)}: {error}") from error
+    return listener

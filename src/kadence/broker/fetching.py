@@ -1,0 +1,184 @@
+"""A fetch between its request and its answer: long-poll, size limits, and what the answer says.
+
+A fetch waits until ``min_bytes`` are there, an error is, or ``max_wait_ms`` have passed; a produce to one
+of its partitions wakes it. The answer is made at that moment, from the logs as they are then.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from kadence.broker.cluster import Partition
+from kadence.broker.loop import Timer
+from kadence.broker.scatter import Chunks
+from kadence.broker.service import Call, Services
+from kadence.broker.sessions import FetchContext, WantedPartition
+from kadence.clock import add_ms
+from kadence.protocol import error_codes as codes
+from kadence.protocol.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from kadence.wire import ZERO_UUID
+
+__all__ = ["ParkedFetch", "check_leader", "wake"]
+
+_NEW_LEADER_HINTS = frozenset({codes.NOT_LEADER_OR_FOLLOWER, codes.FENCED_LEADER_EPOCH})
+"""Errors whose answer tells who leads now (KIP-951)."""
+
+
+def check_leader(partition: Partition | None, node_id: int, current_leader_epoch: int) -> int:
+    """Whether ``node_id`` may serve ``partition`` to a client that believes in ``current_leader_epoch`` (KIP-320)."""
+    if partition is None:
+        return codes.UNKNOWN_TOPIC_OR_PARTITION
+    if partition.leader_id != node_id:
+        return codes.NOT_LEADER_OR_FOLLOWER
+    if 0 <= current_leader_epoch < partition.leader_epoch:
+        return codes.FENCED_LEADER_EPOCH
+    if current_leader_epoch > partition.leader_epoch:
+        return codes.UNKNOWN_LEADER_EPOCH
+    return codes.NONE
+
+
+def wake(partition: Partition) -> None:
+    """Let the fetches that wait for ``partition`` look again."""
+    for parked in list(partition.waiting):
+        parked.try_answer()
+
+
+class ParkedFetch:
+    """One fetch. `start` answers it or parks it; whatever ends it takes it off its partitions."""
+
+    __slots__ = ("_call", "_context", "_message", "_services", "_timer", "_watched")
+
+    def __init__(self, services: Services, call: Call, context: FetchContext) -> None:
+        self._services = services
+        self._call = call
+        self._context = context
+        self._message: FetchRequest = call.message
+        self._timer: Timer | None = None
+        self._watched: list[Partition] = []
+
+    def __repr__(self) -> str:
+        return f"<fetch of {len(self._context.partitions)} partitions for {self._call.connection.peer}>"
+
+    def start(self) -> None:
+        """Answer now if there is reason to, else wait."""
+        if self._message.max_wait_ms <= 0 or not self._context.partitions or self._is_due():
+            self._answer()
+            return
+        for wanted in self._context.partitions:
+            partition = self._find(wanted)
+            if partition is not None:
+                partition.waiting.add(self)
+                self._watched.append(partition)
+        deadline = add_ms(self._call.now, self._message.max_wait_ms)
+        self._timer = self._services.loop.at(deadline, self._answer)
+        self._call.on_abandoned = self._stop_waiting
+
+    def try_answer(self) -> None:
+        """Something changed."""
+        if self._is_due():
+            self._answer()
+
+    def _find(self, wanted: WantedPartition) -> Partition | None:
+        cluster = self._services.cluster
+        if wanted.topic_id != ZERO_UUID:
+            topic = cluster.topic_by_id(wanted.topic_id)
+            return None if topic is None else topic.partition(wanted.index)
+        return cluster.partition(wanted.topic, wanted.index)
+
+    def _check(self, wanted: WantedPartition) -> tuple[Partition | None, int]:
+        partition = self._find(wanted)
+        if partition is None and wanted.topic_id != ZERO_UUID:
+            known = self._services.cluster.topic_by_id(wanted.topic_id) is not None
+            return None, codes.UNKNOWN_TOPIC_OR_PARTITION if known else codes.UNKNOWN_TOPIC_ID
+        code = check_leader(partition, self._call.node_id, wanted.current_leader_epoch)
+        if partition is not None and code == codes.NONE:
+            log = partition.log
+            if not log.start_offset <= wanted.offset <= log.end_offset:
+                code = codes.OFFSET_OUT_OF_RANGE
+        return partition, code
+
+    def _is_due(self) -> bool:
+        """Enough bytes, or an error that the client should hear of now."""
+        missing = self._message.min_bytes
+        for wanted in self._context.partitions:
+            partition, code = self._check(wanted)
+            if code != codes.NONE or partition is None:
+                return True
+            missing -= partition.log.available(wanted.offset, wanted.max_bytes)
+            if missing <= 0:
+                return True
+        return missing <= 0
+
+    def _stop_waiting(self) -> None:
+        for partition in self._watched:
+            partition.waiting.discard(self)
+        self._watched.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _answer(self) -> None:
+        self._stop_waiting()
+        self._call.reply(self._response())
+
+    def _response(self) -> FetchResponse:
+        """Read within the limits: the first partition with data always gives a batch (KIP-74)."""
+        context = self._context
+        left = min(self._message.max_bytes, self._services.settings.fetch_max_bytes)
+        is_first = True
+        topics: list[FetchableTopicResponse] = []
+        leaders: set[int] = set()
+        for wanted in list(context.partitions):
+            partition, code = self._check(wanted)
+            data = PartitionData(partition_index=wanted.index, error_code=code, high_watermark=-1)
+            data.aborted_transactions = self._aborted()
+            data.records = b""
+            has_records = False
+            if code == codes.NONE and partition is not None:
+                log = partition.log
+                data.high_watermark = data.last_stable_offset = log.end_offset
+                data.log_start_offset = log.start_offset
+                views = log.read(wanted.offset, min(wanted.max_bytes, left), at_least_one=is_first)
+                if views:
+                    chunks = Chunks(views)
+                    data.records = cast(Any, chunks)
+                    left = max(left - chunks.size, 0)
+                    is_first, has_records = False, True
+            elif code in _NEW_LEADER_HINTS and partition is not None:
+                data.current_leader = LeaderIdAndEpoch(
+                    leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
+                )
+                leaders.add(partition.leader_id)
+            is_news = (
+                has_records
+                or code != codes.NONE
+                or data.high_watermark != wanted.told_high_watermark
+                or data.log_start_offset != wanted.told_log_start
+            )
+            if context.is_incremental and not is_news:
+                continue
+            context.told(wanted, data.high_watermark, data.log_start_offset, has_records=has_records)
+            if not topics or (topics[-1].topic, topics[-1].topic_id) != (wanted.topic, wanted.topic_id):
+                topics.append(FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id))
+            topics[-1].partitions.append(data)
+        nodes = self._services.cluster.nodes
+        return FetchResponse(
+            error_code=codes.NONE,
+            session_id=context.session_id,
+            responses=topics,
+            node_endpoints=[
+                NodeEndpoint(node_id=node_id, host=nodes[node_id].host, port=nodes[node_id].port)
+                for node_id in sorted(leaders)
+            ],
+        )
+
+    def _aborted(self) -> list[AbortedTransaction] | None:
+        """Nothing is ever aborted here; only read_committed has a list at all."""
+        return [] if self._message.isolation_level == 1 else None

@@ -1,0 +1,18 @@
+"""What the handlers of group APIs share: is this node the group's coordinator, and off to the coordinator."""
+
+from __future__ import annotations
+
+from kadence.broker.service import Call, Services
+from kadence.protocol import error_codes as codes
+
+__all__ = ["coordinator_error"]
+
+
+def coordinator_error(services: Services, call: Call, group_id: str) -> int:
+    """NONE if the node that was asked coordinates ``group_id``, else NOT_COORDINATOR.
+
+    An empty group id belongs nowhere; whoever is asked may say what is wrong with it.
+    """
+    if not group_id or services.cluster.coordinator_of(group_id).node_id == call.node_id:
+        return codes.NONE
+    return codes.NOT_COORDINATOR

@@ -1,0 +1,91 @@
+"""Metadata (3).
+
+v0 an empty list means all topics  v1 null means all, none means none; controller  v4 auto creation
+v5 offline replicas  v7 leader epochs  v9 flexible  v10 topic ids  v12 topics by id  v13 top-level error
+"""
+
+from __future__ import annotations
+
+from kadence.broker.cluster import Topic, is_valid_topic_name
+from kadence.broker.service import Call, Handler, Services
+from kadence.protocol import error_codes as codes
+from kadence.protocol.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kadence.wire import ZERO_UUID
+
+__all__ = ["HANDLER"]
+
+
+def handle(services: Services, call: Call) -> MetadataResponse:
+    cluster = services.cluster
+    asked: list[MetadataRequestTopic] | None = call.message.topics
+    if asked is None or (call.version == 0 and not asked):
+        topics = [_describe(each) for each in cluster.topics.values()]
+    else:
+        topics = [_find(services, call, each) for each in asked]
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=each.node_id, host=each.host, port=each.port)
+            for each in cluster.nodes.values()
+        ],
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id,
+        topics=topics,
+    )
+
+
+def _find(services: Services, call: Call, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+    cluster = services.cluster
+    if asked.topic_id != ZERO_UUID:
+        topic = cluster.topic_by_id(asked.topic_id)
+        if topic is not None:
+            return _describe(topic)
+        name = None if call.version >= 12 else ""
+        return MetadataResponseTopic(error_code=codes.UNKNOWN_TOPIC_ID, name=name, topic_id=asked.topic_id)
+    name = asked.name or ""
+    known = cluster.topics.get(name)
+    if known is not None:
+        return _describe(known)
+    if not is_valid_topic_name(name):
+        return MetadataResponseTopic(error_code=codes.INVALID_TOPIC_EXCEPTION, name=name)
+    may_create = call.version < 4 or call.message.allow_auto_topic_creation
+    if services.settings.auto_create_topics and may_create:
+        return _describe(cluster.create_topic(name, services.settings.num_partitions))
+    return MetadataResponseTopic(error_code=codes.UNKNOWN_TOPIC_OR_PARTITION, name=name)
+
+
+def _describe(topic: Topic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=codes.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            MetadataResponsePartition(
+                error_code=codes.NONE,
+                partition_index=each.index,
+                leader_id=each.leader_id,
+                leader_epoch=each.leader_epoch,
+                replica_nodes=[each.leader_id],
+                isr_nodes=[each.leader_id],
+            )
+            for each in topic.partitions
+        ],
+    )
+
+
+def refuse(call: Call, code: int) -> MetadataResponse:
+    """Errors stand beside topics, and from v13 on the whole."""
+    topics = [
+        MetadataResponseTopic(error_code=code, name=each.name or "", topic_id=each.topic_id)
+        for each in call.message.topics or []
+    ]
+    return MetadataResponse(topics=topics, error_code=code)
+
+
+HANDLER = Handler(MetadataRequest, handle, refuse)

@@ -1,0 +1,60 @@
+"""FindCoordinator (10). v1 key type  v3 flexible  v4 several keys  v5 transaction v2 errors  v6 share groups."""
+
+from __future__ import annotations
+
+from kadence.broker.service import Call, Handler, Services
+from kadence.protocol import error_codes as codes
+from kadence.protocol.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+__all__ = ["HANDLER"]
+
+_GROUP = 0
+_TRANSACTION = 1
+
+
+def handle(services: Services, call: Call) -> FindCoordinatorResponse:
+    request: FindCoordinatorRequest = call.message
+    if call.version >= 4:
+        return FindCoordinatorResponse(
+            coordinators=[_find(services, key, request.key_type) for key in request.coordinator_keys]
+        )
+    return _single(_find(services, request.key, request.key_type))
+
+
+def _find(services: Services, key: str, key_type: int) -> Coordinator:
+    if key_type == _TRANSACTION:
+        # Fatal to every client, where "not available" would make it ask for ever.
+        return _refused(
+            key, codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "The embedded broker has no transactions."
+        )
+    if key_type != _GROUP:
+        return _refused(
+            key, codes.INVALID_REQUEST, f"The embedded broker has no coordinator of type {key_type}."
+        )
+    node = services.cluster.coordinator_of(key)
+    return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port, error_message=None)
+
+
+def _refused(key: str, code: int, message: str | None = None) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=message)
+
+
+def _single(found: Coordinator) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def refuse(call: Call, code: int) -> FindCoordinatorResponse:
+    if call.version >= 4:
+        return FindCoordinatorResponse(
+            coordinators=[_refused(key, code) for key in call.message.coordinator_keys]
+        )
+    return _single(_refused(call.message.key, code))
+
+
+HANDLER = Handler(FindCoordinatorRequest, handle, refuse)

@@ -1,0 +1,28 @@
+"""JoinGroup (11). The rules and their versions are in `kadence.coordinator.joining`."""
+
+from __future__ import annotations
+
+from kadence.broker.groups import coordinator_error
+from kadence.broker.service import Call, Handler, Services
+from kadence.protocol import error_codes as codes
+from kadence.protocol.join_group import JoinGroupRequest, JoinGroupResponse
+
+__all__ = ["HANDLER"]
+
+
+def handle(services: Services, call: Call) -> JoinGroupResponse | None:
+    code = coordinator_error(services, call, call.message.group_id)
+    if code != codes.NONE:
+        return refuse(call, code)
+    services.to_coordinator(call)
+    return None
+
+
+def refuse(call: Call, code: int) -> JoinGroupResponse:
+    name = None if call.version >= 7 else ""
+    return JoinGroupResponse(
+        error_code=code, member_id=call.message.member_id, protocol_name=name, generation_id=-1
+    )
+
+
+HANDLER = Handler(JoinGroupRequest, handle, refuse)

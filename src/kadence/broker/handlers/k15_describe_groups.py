@@ -1,0 +1,30 @@
+"""DescribeGroups (15). v3 authorised operations  v4 instance ids  v5 flexible  v6 unknown groups are errors."""
+
+from __future__ import annotations
+
+from kadence.broker.groups import coordinator_error
+from kadence.broker.service import Call, Handler, Services
+from kadence.protocol import error_codes as codes
+from kadence.protocol.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+
+__all__ = ["HANDLER"]
+
+
+def handle(services: Services, call: Call) -> None:
+    asked: list[str] = call.message.groups
+    errors = {name: coordinator_error(services, call, name) for name in asked}
+    call.message.groups = [name for name in asked if errors[name] == codes.NONE]
+    (answer,) = services.coordinator.handle(call.now, call.caller(), call.message)
+    answer.response.groups.extend(
+        DescribedGroup(error_code=errors[name], group_id=name) for name in asked if errors[name] != codes.NONE
+    )
+    services.deliver([answer])
+
+
+def refuse(call: Call, code: int) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(
+        groups=[DescribedGroup(error_code=code, group_id=name) for name in call.message.groups]
+    )
+
+
+HANDLER = Handler(DescribeGroupsRequest, handle, refuse)

@@ -1,0 +1,27 @@
+"""ListGroups (16): the groups that the asked node coordinates. v3 flexible  v4 states  v5 types."""
+
+from __future__ import annotations
+
+from kadence.broker.groups import coordinator_error
+from kadence.broker.service import Call, Handler, Services
+from kadence.protocol import error_codes as codes
+from kadence.protocol.list_groups import ListGroupsRequest, ListGroupsResponse
+
+__all__ = ["HANDLER"]
+
+
+def handle(services: Services, call: Call) -> None:
+    (answer,) = services.coordinator.handle(call.now, call.caller(), call.message)
+    answer.response.groups = [
+        each
+        for each in answer.response.groups
+        if coordinator_error(services, call, each.group_id) == codes.NONE
+    ]
+    services.deliver([answer])
+
+
+def refuse(_call: Call, code: int) -> ListGroupsResponse:
+    return ListGroupsResponse(error_code=code)
+
+
+HANDLER = Handler(ListGroupsRequest, handle, refuse)

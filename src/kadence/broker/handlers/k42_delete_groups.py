@@ -1,0 +1,32 @@
+"""DeleteGroups (42). v2 flexible."""
+
+from __future__ import annotations
+
+from kadence.broker.groups import coordinator_error
+from kadence.broker.service import Call, Handler, Services
+from kadence.protocol import error_codes as codes
+from kadence.protocol.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+
+__all__ = ["HANDLER"]
+
+
+def handle(services: Services, call: Call) -> None:
+    asked: list[str] = call.message.groups_names
+    errors = {name: coordinator_error(services, call, name) for name in asked}
+    call.message.groups_names = [name for name in asked if errors[name] == codes.NONE]
+    (answer,) = services.coordinator.handle(call.now, call.caller(), call.message)
+    answer.response.results.extend(
+        DeletableGroupResult(group_id=name, error_code=errors[name])
+        for name in asked
+        if errors[name] != codes.NONE
+    )
+    services.deliver([answer])
+
+
+def refuse(call: Call, code: int) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(
+        results=[DeletableGroupResult(group_id=name, error_code=code) for name in call.message.groups_names]
+    )
+
+
+HANDLER = Handler(DeleteGroupsRequest, handle, refuse)

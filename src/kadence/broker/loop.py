@@ -1,0 +1,136 @@
+"""One thread, one selector: sockets, timers, and calls from other threads. It knows nothing of Kafka."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import logging
+import selectors
+import socket
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from kadence.clock import FOREVER, Clock, wait_seconds
+
+__all__ = ["Loop", "Timer"]
+
+_log = logging.getLogger("kadence.broker")
+
+T = TypeVar("T")
+
+
+class Timer:
+    """A call that is due later. `cancel` it when it is no longer wanted."""
+
+    __slots__ = ("action",)
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        self.action: Callable[[], None] | None = action
+
+    def cancel(self) -> None:
+        self.action = None
+
+
+class Loop:
+    """Runs in one thread; `call` and `stop` are for the others.
+
+    Args:
+        clock: where time comes from.
+        before_wait: asked before each wait; may do what is due and returns its next deadline.
+    """
+
+    def __init__(self, clock: Clock, before_wait: Callable[[int], int]) -> None:
+        self.clock = clock
+        self.selector = selectors.DefaultSelector()
+        self._before_wait = before_wait
+        self._timers: list[tuple[int, int, Timer]] = []
+        self._serial = 0
+        self._calls: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._is_stopping = False
+        self._has_ended = False
+        self._wake_in, self._wake_out = socket.socketpair()
+        for end in (self._wake_in, self._wake_out):
+            end.setblocking(False)
+        self.selector.register(self._wake_out, selectors.EVENT_READ, self._drain_wakeups)
+
+    def at(self, deadline: int, action: Callable[[], None]) -> Timer:
+        """Do ``action`` at ``deadline`` (this thread only)."""
+        timer = Timer(action)
+        self._serial += 1
+        heapq.heappush(self._timers, (deadline, self._serial, timer))
+        return timer
+
+    def call(self, action: Callable[[], T]) -> Future[T]:
+        """Run ``action`` on the loop's thread. Thread-safe. A stopped loop cancels the future."""
+        future: Future[T] = Future()
+        self._calls.append((future, action))
+        if self._has_ended:
+            self._cancel_calls()
+        self._wake()
+        return future
+
+    def stop(self) -> None:
+        """End `run` after its present step. Thread-safe."""
+        self._is_stopping = True
+        self._wake()
+
+    def run(self) -> None:
+        """Serve until `stop`. What raises in one callback is logged, and the others go on."""
+        try:
+            while not self._is_stopping:
+                now = self.clock.now_ms()
+                deadline = min(self._run_timers(now), self._before_wait(now))
+                for key, events in self.selector.select(wait_seconds(deadline, self.clock.now_ms())):
+                    self._guarded(key.data, events)
+                for _ in range(len(self._calls)):
+                    self._run_call(*self._calls.popleft())
+        finally:
+            self._has_ended = True
+            self._cancel_calls()
+
+    def close(self) -> None:
+        """Free the selector and its wake-up pair; `run` has ended."""
+        self.selector.close()
+        self._wake_in.close()
+        self._wake_out.close()
+
+    def _guarded(self, action: Callable[..., None], *args: Any) -> None:
+        try:
+            action(*args)
+        except Exception:  # noqa: BLE001 - one client's trouble must not end the service for all
+            _log.exception("a bug in the broker; it goes on serving")
+
+    def _run_call(self, future: Future[Any], action: Callable[[], Any]) -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            future.set_result(action())
+        except Exception as error:  # noqa: BLE001 - belongs to whoever waits for the future
+            future.set_exception(error)
+
+    def _cancel_calls(self) -> None:
+        while self._calls:
+            try:
+                self._calls.popleft()[0].cancel()
+            except IndexError:  # the other thread took the last one
+                return
+
+    def _run_timers(self, now: int) -> int:
+        timers = self._timers
+        while timers and (timers[0][0] <= now or timers[0][2].action is None):
+            action = heapq.heappop(timers)[2].action
+            if action is not None:
+                self._guarded(action)
+        return timers[0][0] if timers else FOREVER
+
+    def _wake(self) -> None:
+        # Full means that a wake-up is on its way already; closed means that nobody is left to wake.
+        with contextlib.suppress(OSError):
+            self._wake_in.send(b"\0")
+
+    def _drain_wakeups(self, _events: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while self._wake_out.recv(4096):
+                pass

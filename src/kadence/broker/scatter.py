@@ -1,0 +1,78 @@
+"""A response as a list of buffers: what is small is joined, record batches stay where the log keeps them.
+
+A fetch answer of megabytes is then written by `sendmsg` straight from the log's segments.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kadence.protocol import registry
+from kadence.wire import Writer
+from kadence.wire.reader import Buffer
+
+__all__ = ["Chunks", "encode_scattered"]
+
+_SMALL: Final = 4096
+"""Below this, copying is cheaper than one more entry in the scatter list."""
+
+
+class Chunks:
+    """The value of a records field that lies in several places."""
+
+    __slots__ = ("size", "views")
+
+    def __init__(self, views: Sequence[memoryview]) -> None:
+        self.views = views
+        self.size = sum(len(view) for view in views)
+
+    def __len__(self) -> int:
+        return self.size
+
+
+class _ScatterWriter(Writer):
+    __slots__ = ()
+
+    def nullable_bytes(self, value: Any) -> None:
+        if isinstance(value, Chunks):
+            self.put(struct.pack(">i", value.size))
+            self._parts.extend(value.views)
+        else:
+            super().nullable_bytes(value)
+
+    def compact_nullable_bytes(self, value: Any) -> None:
+        if isinstance(value, Chunks):
+            self.uvarint(value.size + 1)
+            self._parts.extend(value.views)
+        else:
+            super().compact_nullable_bytes(value)
+
+    def buffers(self) -> list[Buffer]:
+        """Everything in order, with neighbours that are small joined."""
+        joined: list[Buffer] = []
+        small: list[Buffer] = []
+        for part in self._parts:
+            if len(part) < _SMALL:
+                small.append(part)
+                continue
+            if small:
+                joined.append(b"".join(small))
+                small = []
+            joined.append(part)
+        if small:
+            joined.append(b"".join(small))
+        return joined
+
+
+def encode_scattered(response: Any, version: int, correlation_id: int) -> list[Buffer]:
+    """A response with its header and length prefix, ready to be sent; `Chunks` are allowed as records."""
+    writer = _ScatterWriter()
+    header_version = registry.response_header_version(response.API_KEY, version)
+    writer.put(struct.pack(">i", correlation_id))
+    if header_version >= 1:
+        writer.put(b"\x00")
+    response.write(writer, version)
+    buffers = writer.buffers()
+    return [struct.pack(">i", sum(len(each) for each in buffers)), *buffers]

@@ -1,0 +1,157 @@
+"""What handlers work with: the one request they answer (`Call`), and the broker's state (`Services`)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kadence.broker.scatter import encode_scattered
+from kadence.coordinator import Answer, Caller
+
+if TYPE_CHECKING:
+    from kadence.broker.cluster import Cluster
+    from kadence.broker.connection import Connection
+    from kadence.broker.loop import Loop
+    from kadence.broker.sessions import SessionCache
+    from kadence.broker.settings import Settings
+    from kadence.coordinator import GroupCoordinator
+
+__all__ = ["Call", "Handler", "Services"]
+
+_log = logging.getLogger("kadence.broker")
+
+
+class Call:
+    """One request on its way to its answer. Exactly one of `reply` and `finish` ends it.
+
+    Attributes:
+        message: the decoded request. node_id: the node it was sent to. version: of the API.
+        now: when it came (ms). on_abandoned: set it to be told that the client is gone before the answer.
+    """
+
+    __slots__ = (
+        "_is_muted",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "handler",
+        "is_done",
+        "message",
+        "node_id",
+        "now",
+        "on_abandoned",
+        "version",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        handler: Handler,
+        version: int,
+        correlation_id: int,
+        client_id: str,
+        message: Any,
+        now: int,
+    ) -> None:
+        self.connection = connection
+        self.node_id = connection.node_id
+        self.handler = handler
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.message = message
+        self.now = now
+        self.is_done = False
+        self._is_muted = False
+        self.on_abandoned: Callable[[], None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<call {type(self.message).__name__} v{self.version} of {self.connection.peer}>"
+
+    def caller(self) -> Caller:
+        """This call as the coordinator knows it."""
+        host = self.connection.peer.rpartition(":")[0]
+        return Caller(self, self.version, self.client_id, f"/{host}")
+
+    def reply(self, response: Any) -> None:
+        """Send the answer; the connection's next request may be served then. A second answer is dropped."""
+        if self.is_done:
+            return
+        self.is_done = True
+        if not self.connection.is_closed and not self._is_muted:
+            self.connection.send(encode_scattered(response, self.version, self.correlation_id))
+            self.connection.finish()
+
+    def mute(self) -> None:
+        """Let the call take effect without its answer ever being sent (a fault)."""
+        self._is_muted = True
+
+    def finish(self) -> None:
+        """End the call without an answer (a produce with acks=0)."""
+        if not self.is_done:
+            self.is_done = True
+            if not self._is_muted:
+                self.connection.finish()
+
+    def abandon(self) -> None:
+        """The connection is gone."""
+        if not self.is_done:
+            self.is_done = True
+            if self.on_abandoned is not None:
+                self.on_abandoned()
+
+
+@dataclass(slots=True)
+class Services:
+    """The state of one broker, shared by its nodes. Its thread owns it."""
+
+    settings: Settings
+    cluster: Cluster
+    coordinator: GroupCoordinator
+    sessions: SessionCache
+    loop: Loop
+    next_producer_id: int = 1_000
+
+    def to_coordinator(self, call: Call) -> None:
+        """Let the coordinator serve the call, and whoever else it has an answer for."""
+        self.deliver(self.coordinator.handle(call.now, call.caller(), call.message))
+
+    def deliver(self, answers: list[Answer]) -> None:
+        """Send the coordinator's answers to those who wait for them."""
+        for answer in answers:
+            answer.caller.ticket.reply(answer.response)
+
+
+class _Handle(Protocol):
+    def __call__(self, services: Services, call: Call, /) -> Any: ...
+
+
+class _Refuse(Protocol):
+    def __call__(self, call: Call, code: int, /) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """One API: what it serves and how.
+
+    Attributes:
+        request: the message class; its versions are the ones offered, unless ``offered`` says otherwise.
+        handle: returns the response, or None if the call is answered (or will be) in another way.
+        refuse: makes a response that says ``code`` everywhere an error can stand (for faults).
+    """
+
+    request: type[Any]
+    handle: _Handle
+    refuse: _Refuse
+    offered: tuple[int, int] | None = None
+
+    @property
+    def api_key(self) -> int:
+        return int(self.request.API_KEY)
+
+    @property
+    def versions(self) -> tuple[int, int]:
+        """The first and the last version that ApiVersions tells clients of."""
+        return self.offered or (self.request.MIN_VERSION, self.request.MAX_VERSION)

@@ -1,0 +1,174 @@
+"""Fetch sessions (KIP-227): the broker remembers what a client fetches, so that a request names only changes.
+
+    (id 0, epoch 0)     full request that asks for a session        (id n, epoch 0)   close n and open another
+    (id n, epoch e)     incremental: changes, and what to forget    (id n, epoch -1)  close n, fetch without
+    (id 0, epoch -1)    no session
+
+Versions below 7 have no sessions and look like (0, -1). From v13 partitions are named by topic id; a
+session keeps to the kind of name that it was opened with.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Final
+
+from kadence.protocol import error_codes as codes
+from kadence.protocol.fetch import FetchRequest
+
+__all__ = ["FetchContext", "FetchSession", "SessionCache", "WantedPartition"]
+
+_IDLE_EVICTION_MS: Final = 120_000
+_FIRST_TOPIC_ID_VERSION: Final = 13
+
+_Key = tuple[str, bytes, int]
+"""Topic name, topic id (one of them empty), partition."""
+
+
+@dataclass(slots=True)
+class WantedPartition:
+    """One partition of a fetch, and what the client was told about it last."""
+
+    topic: str
+    topic_id: bytes
+    index: int
+    offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+    told_high_watermark: int = -1
+    told_log_start: int = -1
+
+
+@dataclass(slots=True)
+class FetchSession:
+    """``epoch`` is the one that the next request must carry."""
+
+    session_id: int
+    uses_topic_ids: bool
+    epoch: int
+    used_at: int
+    partitions: dict[_Key, WantedPartition] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class FetchContext:
+    """What one request asks for after its session has been taken into account."""
+
+    partitions: list[WantedPartition]
+    session: FetchSession | None = None
+    is_incremental: bool = False
+    error_code: int = codes.NONE
+
+    @property
+    def session_id(self) -> int:
+        return 0 if self.session is None else self.session.session_id
+
+    def told(
+        self, wanted: WantedPartition, high_watermark: int, log_start: int, *, has_records: bool
+    ) -> None:
+        """Remember what the answer says; partitions that gave records go to the end, so all get their turn."""
+        if self.session is None:
+            return
+        wanted.told_high_watermark = high_watermark
+        wanted.told_log_start = log_start
+        if has_records:
+            key = _key(wanted)
+            if self.session.partitions.get(key) is wanted:
+                del self.session.partitions[key]
+                self.session.partitions[key] = wanted
+
+
+class SessionCache:
+    """The sessions of all clients. Bounded: a newcomer takes the place of one that has been idle for two minutes."""
+
+    __slots__ = ("_sessions", "_slots")
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self._sessions: dict[int, FetchSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def resolve(self, now: int, request: FetchRequest, version: int) -> FetchContext:
+        """Find out which partitions ``request`` means."""
+        uses_ids = version >= _FIRST_TOPIC_ID_VERSION
+        if request.session_epoch == -1 or version < 7:
+            self._sessions.pop(request.session_id, None)
+            return FetchContext(_named(request))
+        if request.session_epoch == 0:
+            self._sessions.pop(request.session_id, None)
+            return self._open(now, request, uses_ids)
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            return FetchContext([], error_code=codes.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != request.session_epoch:
+            return FetchContext([], error_code=codes.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids is not uses_ids:
+            return FetchContext([], error_code=codes.FETCH_SESSION_TOPIC_ID_ERROR)
+        self._update(session, request)
+        session.used_at = now
+        session.epoch = 1 if session.epoch == 2**31 - 1 else session.epoch + 1
+        if not session.partitions:
+            del self._sessions[session.session_id]
+            return FetchContext([])
+        return FetchContext(list(session.partitions.values()), session, is_incremental=True)
+
+    def _open(self, now: int, request: FetchRequest, uses_ids: bool) -> FetchContext:
+        wanted = _named(request)
+        if not wanted or not self._make_room(now):
+            return FetchContext(wanted)
+        session_id = 0
+        while session_id == 0 or session_id in self._sessions:
+            session_id = random.randrange(1, 2**31)
+        session = FetchSession(session_id, uses_ids, epoch=1, used_at=now)
+        session.partitions = {_key(each): each for each in wanted}
+        self._sessions[session_id] = session
+        return FetchContext(list(session.partitions.values()), session)
+
+    def _make_room(self, now: int) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        oldest = min(self._sessions.values(), key=lambda each: each.used_at, default=None)
+        if oldest is None or now - oldest.used_at <= _IDLE_EVICTION_MS:
+            return False
+        del self._sessions[oldest.session_id]
+        return True
+
+    @staticmethod
+    def _update(session: FetchSession, request: FetchRequest) -> None:
+        for topic in request.forgotten_topics_data:
+            for index in topic.partitions:
+                session.partitions.pop(_name_key(topic.topic, topic.topic_id, index), None)
+        for wanted in _named(request):
+            known = session.partitions.get(_key(wanted))
+            if known is None:
+                session.partitions[_key(wanted)] = wanted
+            else:
+                known.offset = wanted.offset
+                known.max_bytes = wanted.max_bytes
+                known.current_leader_epoch = wanted.current_leader_epoch
+
+
+def _named(request: FetchRequest) -> list[WantedPartition]:
+    return [
+        WantedPartition(
+            topic=topic.topic,
+            topic_id=topic.topic_id,
+            index=each.partition,
+            offset=each.fetch_offset,
+            max_bytes=each.partition_max_bytes,
+            current_leader_epoch=each.current_leader_epoch,
+        )
+        for topic in request.topics
+        for each in topic.partitions
+    ]
+
+
+def _key(wanted: WantedPartition) -> _Key:
+    return _name_key(wanted.topic, wanted.topic_id, wanted.index)
+
+
+def _name_key(topic: str, topic_id: bytes, index: int) -> _Key:
+    return topic, topic_id, index

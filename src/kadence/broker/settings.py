@@ -1,0 +1,109 @@
+"""What the embedded broker can be told, under the names of Kafka's broker configuration.
+
+A subset: an unknown key is refused with the nearest known one, because a broker that ignores a setting
+makes a test mean something else.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from kadence.coordinator import CoordinatorConfig
+from kadence.errors import ConfigError
+
+__all__ = ["TOPIC_DEFAULTS", "Settings"]
+
+TOPIC_DEFAULTS: Final = {
+    "cleanup.policy": "delete",
+    "compression.type": "producer",
+    "max.message.bytes": "1048588",
+    "message.timestamp.type": "CreateTime",
+    "min.insync.replicas": "1",
+    "retention.bytes": "-1",
+    "retention.ms": "604800000",
+    "segment.bytes": "1073741824",
+}
+"""Configuration a topic may be created with. Only `max.message.bytes` changes what happens here: nothing is
+compacted or expires by age in memory."""
+
+
+def _key(name: str, default: int | bool | str) -> Any:
+    return field(default=default, metadata={"name": name})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Values of one broker. Kafka's defaults, except ``group.initial.rebalance.delay.ms`` = 0."""
+
+    advertised_host: str = _key("advertised.host.name", "")
+    auto_create_topics: bool = _key("auto.create.topics.enable", True)
+    num_partitions: int = _key("num.partitions", 1)
+    message_max_bytes: int = _key("message.max.bytes", 1_048_588)
+    socket_request_max_bytes: int = _key("socket.request.max.bytes", 104_857_600)
+    fetch_max_bytes: int = _key("fetch.max.bytes", 57_671_680)
+    fetch_session_slots: int = _key("max.incremental.fetch.session.cache.slots", 1_000)
+    group_min_session_timeout_ms: int = _key("group.min.session.timeout.ms", 6_000)
+    group_max_session_timeout_ms: int = _key("group.max.session.timeout.ms", 1_800_000)
+    group_initial_rebalance_delay_ms: int = _key("group.initial.rebalance.delay.ms", 0)
+    group_max_size: int = _key("group.max.size", 2**31 - 1)
+    offset_metadata_max_bytes: int = _key("offset.metadata.max.bytes", 4_096)
+    offsets_retention_minutes: int = _key("offsets.retention.minutes", 10_080)
+    offsets_retention_check_interval_ms: int = _key("offsets.retention.check.interval.ms", 600_000)
+
+    @classmethod
+    def parse(cls, config: Mapping[str, Any]) -> Settings:
+        """Read Kafka's names; numbers and booleans may be text.
+
+        Raises:
+            ConfigError: an unknown key, or a value of the wrong kind.
+        """
+        rows = {each.metadata["name"]: each for each in fields(cls)}
+        values: dict[str, Any] = {}
+        for name, value in config.items():
+            row = rows.get(name)
+            if row is None:
+                near = difflib.get_close_matches(name, rows, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(sorted(rows))}"
+                raise ConfigError(f"the embedded broker has no configuration key {name!r}; {hint}")
+            values[row.name] = _convert(name, value, row.default)
+        return cls(**values)
+
+    def describe(self) -> dict[str, str]:
+        """Every key and its value as text, for DescribeConfigs."""
+        return {each.metadata["name"]: _text(getattr(self, each.name)) for each in fields(self)}
+
+    def coordinator(self) -> CoordinatorConfig:
+        """The part that belongs to the group coordinator."""
+        return CoordinatorConfig(
+            min_session_timeout_ms=self.group_min_session_timeout_ms,
+            max_session_timeout_ms=self.group_max_session_timeout_ms,
+            initial_rebalance_delay_ms=self.group_initial_rebalance_delay_ms,
+            max_size=self.group_max_size,
+            offset_metadata_max_bytes=self.offset_metadata_max_bytes,
+            offsets_retention_ms=self.offsets_retention_minutes * 60_000,
+            offsets_retention_check_interval_ms=self.offsets_retention_check_interval_ms,
+        )
+
+
+def _convert(name: str, value: Any, default: Any) -> Any:
+    if isinstance(default, bool):
+        text = str(value).lower()
+        if text in ("true", "false"):
+            return text == "true"
+        raise ConfigError(f"{name} must be true or false, not {value!r}")
+    if isinstance(default, int):
+        try:
+            number = int(value)
+        except (TypeError, ValueError):
+            number = None
+        if number is None or isinstance(value, bool):
+            raise ConfigError(f"{name} must be a whole number, not {value!r}")
+        return number
+    return str(value)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,100 @@
+"""ListGroups, DescribeGroups, DeleteGroups: groups as an administrator sees them.
+
+ListGroups v4: states filter and state (KIP-518), v5: types filter and type (KIP-848)
+DescribeGroups v6: an unknown group is GROUP_ID_NOT_FOUND; before it, a Dead group without error
+"""
+
+from __future__ import annotations
+
+from kadence.coordinator.effects import Caller
+from kadence.coordinator.group import ClassicGroup, State
+from kadence.coordinator.shard import Shard
+from kadence.protocol import error_codes as codes
+from kadence.protocol.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from kadence.protocol.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from kadence.protocol.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+__all__ = ["delete_groups", "describe_groups", "list_groups"]
+
+GROUP_TYPE = "classic"
+
+
+def list_groups(shard: Shard, caller: Caller, request: ListGroupsRequest) -> None:
+    """All groups, or those in the states and of the types asked for (names in any case)."""
+    states = {name.lower() for name in request.states_filter}
+    types = {name.lower() for name in request.types_filter}
+    groups = [
+        ListedGroup(
+            group_id=group.group_id,
+            protocol_type=group.protocol_type or "",
+            group_state=group.state.value,
+            group_type=GROUP_TYPE,
+        )
+        for group in shard.groups.values()
+        if (not states or group.state.value.lower() in states) and (not types or GROUP_TYPE in types)
+    ]
+    shard.answer(caller, ListGroupsResponse(error_code=codes.NONE, groups=groups))
+
+
+def describe_groups(shard: Shard, caller: Caller, request: DescribeGroupsRequest) -> None:
+    """State, protocol and members of each group named."""
+    described = [_describe(shard.groups.get(name), name, caller.version) for name in request.groups]
+    shard.answer(caller, DescribeGroupsResponse(groups=described))
+
+
+def _describe(group: ClassicGroup | None, group_id: str, version: int) -> DescribedGroup:
+    if group is None:
+        if version < 6:
+            return DescribedGroup(error_code=codes.NONE, group_id=group_id, group_state=State.DEAD.value)
+        return DescribedGroup(
+            error_code=codes.GROUP_ID_NOT_FOUND,
+            group_id=group_id,
+            group_state=State.DEAD.value,
+            error_message=f"Group {group_id} not found.",
+        )
+    # Before it is stable a group has no assignment, and its protocol may still change.
+    is_stable = group.state is State.STABLE
+    protocol = (group.protocol_name or "") if is_stable else ""
+    return DescribedGroup(
+        error_code=codes.NONE,
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol,
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(protocol) if is_stable else b"",
+                member_assignment=member.assignment if is_stable else b"",
+            )
+            for member in group.members.values()
+        ],
+    )
+
+
+def delete_groups(shard: Shard, caller: Caller, request: DeleteGroupsRequest) -> None:
+    """Remove groups without members, and their offsets with them."""
+    results = [
+        DeletableGroupResult(group_id=name, error_code=_delete(shard, name)) for name in request.groups_names
+    ]
+    shard.answer(caller, DeleteGroupsResponse(results=results))
+
+
+def _delete(shard: Shard, group_id: str) -> int:
+    if not group_id:
+        return codes.INVALID_GROUP_ID
+    group = shard.groups.get(group_id)
+    if group is None:
+        return codes.GROUP_ID_NOT_FOUND
+    if group.state is not State.EMPTY:
+        return codes.NON_EMPTY_GROUP
+    shard.remove_group(group)
+    return codes.NONE

@@ -1,0 +1,32 @@
+"""What goes in and out of the coordinator besides the messages themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Answer", "Caller"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Caller:
+    """Who asks, and in which version of the API; identity is equality, since two requests may look alike.
+
+    Attributes:
+        ticket: the shell's own handle of the request. The coordinator only carries it, from `handle` to the
+            one `Answer` that ends it, perhaps much later (a parked JoinGroup or SyncGroup).
+        version: version of the request; some rules differ by it, and the answer is encoded in it.
+    """
+
+    ticket: Any
+    version: int
+    client_id: str = ""
+    client_host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One request is over: give ``response`` to ``caller``."""
+
+    caller: Caller
+    response: Any

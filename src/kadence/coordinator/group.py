@@ -1,0 +1,214 @@
+"""A classic group as a value: its states, its members, and the questions one can ask it. It decides nothing.
+
+The states and who may follow whom are the table `NEXT`. The rules that move a group are in `joining`,
+`syncing`, `leaving` and `rebalance`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from kadence.coordinator.effects import Caller
+from kadence.protocol.consumer_protocol_subscription import ConsumerProtocolSubscription
+from kadence.protocol.registry import decode_versioned
+from kadence.wire import WireError
+
+__all__ = ["CONSUMER_PROTOCOL_TYPE", "NEXT", "ClassicGroup", "Member", "State"]
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
+
+class State(Enum):
+    """Kafka's five states; the value is the name on the wire."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+NEXT: dict[State, frozenset[State]] = {
+    State.EMPTY: frozenset({State.PREPARING_REBALANCE, State.DEAD}),
+    State.PREPARING_REBALANCE: frozenset({State.EMPTY, State.COMPLETING_REBALANCE, State.DEAD}),
+    State.COMPLETING_REBALANCE: frozenset({State.PREPARING_REBALANCE, State.STABLE, State.DEAD}),
+    State.STABLE: frozenset({State.PREPARING_REBALANCE, State.DEAD}),
+    State.DEAD: frozenset(),
+}
+
+
+@dataclass(slots=True)
+class Member:
+    """One member. ``joining`` and ``syncing`` hold its parked request, if it has one."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: list[tuple[str, bytes]]
+    assignment: bytes = b""
+    joining: Caller | None = None
+    syncing: Caller | None = None
+    is_new: bool = True
+    """Its first join has not been answered yet; only then may it expire while it is parked."""
+
+    @property
+    def is_static(self) -> bool:
+        return self.group_instance_id is not None
+
+    @property
+    def is_parked(self) -> bool:
+        return self.joining is not None or self.syncing is not None
+
+    def metadata(self, protocol: str) -> bytes:
+        """What the member said under ``protocol``; empty if it does not know it."""
+        return next((data for name, data in self.protocols if name == protocol), b"")
+
+
+@dataclass(slots=True)
+class ClassicGroup:
+    """One group. Member order is the order of joining."""
+
+    group_id: str
+    state: State = State.EMPTY
+    previous_state: State = State.EMPTY
+    generation_id: int = 0
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    """Instance id -> member id."""
+    pending_joins: set[str] = field(default_factory=set)
+    """Ids given out with MEMBER_ID_REQUIRED and not yet used."""
+    pending_syncs: set[str] = field(default_factory=set)
+    new_member_added: bool = False
+    """Someone came since the initial delay was last extended."""
+    initial_delay_left_ms: int | None = None
+    """While the initial delay runs: how much longer it may be extended. None in any other join phase."""
+    initial_delay_ms: int = 0
+    empty_since: int | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"<group {self.group_id!r} {self.state.value} generation {self.generation_id}, "
+            f"{len(self.members)} members, {len(self.pending_joins)} pending>"
+        )
+
+    def transition(self, state: State) -> None:
+        """Move to ``state``; a move the table does not know is a bug of the rules, not of a client."""
+        if state not in NEXT[self.state]:
+            raise RuntimeError(f"group {self.group_id!r} cannot go from {self.state.value} to {state.value}")
+        self.previous_state, self.state = self.state, state
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that any member asks for (B8)."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def is_consumer_group(self) -> bool:
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        if not self.members:
+            self.protocol_type = protocol_type
+        self.members[member.member_id] = member
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.member_id
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.pending_joins.discard(member.member_id)
+
+    def remove(self, member_id: str) -> Member | None:
+        """Take a member out; if it led, any other leads."""
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return None
+        if member.group_instance_id is not None:
+            self.static_members.pop(member.group_instance_id, None)
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        self.pending_syncs.discard(member_id)
+        return member
+
+    def replace_static(self, member: Member, new_member_id: str) -> None:
+        """A restarted static member takes its old place under a new id."""
+        old_id = member.member_id
+        self.members = {
+            (new_member_id if member_id == old_id else member_id): each
+            for member_id, each in self.members.items()
+        }
+        member.member_id = new_member_id
+        assert member.group_instance_id is not None
+        self.static_members[member.group_instance_id] = new_member_id
+        if self.leader_id == old_id:
+            self.leader_id = new_member_id
+        if old_id in self.pending_syncs:
+            self.pending_syncs.discard(old_id)
+            self.pending_syncs.add(new_member_id)
+
+    def parked_joins(self) -> Iterator[Member]:
+        return (member for member in self.members.values() if member.joining is not None)
+
+    def parked_syncs(self) -> Iterator[Member]:
+        return (member for member in self.members.values() if member.syncing is not None)
+
+    @property
+    def has_all_members_joined(self) -> bool:
+        """Every member has (re)joined and nobody who was given an id is still expected."""
+        return not self.pending_joins and all(member.joining is not None for member in self.members.values())
+
+    def common_protocols(self) -> set[str]:
+        """Names that every member knows."""
+        counts = Counter(name for member in self.members.values() for name, _ in member.protocols)
+        return {name for name, count in counts.items() if count == len(self.members)}
+
+    def accepts_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Whether a joiner with these protocols can take part."""
+        offered = set(names)
+        if not protocol_type or not offered:
+            return False
+        if not self.members:
+            return True
+        return protocol_type == self.protocol_type and not offered.isdisjoint(self.common_protocols())
+
+    def select_protocol(self) -> str:
+        """Each member votes for its first choice among the common ones; most votes win, then the leader's order."""
+        common = self.common_protocols()
+        if not common:
+            raise RuntimeError(f"the members of group {self.group_id!r} share no protocol")
+        votes = Counter(
+            next(name for name, _ in member.protocols if name in common) for member in self.members.values()
+        )
+        leader = self.members.get(self.leader_id or "") or next(iter(self.members.values()))
+        order = {name: rank for rank, (name, _) in reversed(list(enumerate(leader.protocols)))}
+        return max(votes, key=lambda name: (votes[name], -order.get(name, len(order))))
+
+    def subscribed_topics(self) -> set[str] | None:
+        """Topics of a "consumer" group's members; None when that cannot be known (other type, unreadable)."""
+        if not self.is_consumer_group or self.protocol_name is None:
+            return set() if self.is_consumer_group and not self.members else None
+        topics: set[str] = set()
+        for member in self.members.values():
+            names = _topics_of(member.metadata(self.protocol_name))
+            if names is None:
+                return None
+            topics.update(names)
+        return topics
+
+
+def _topics_of(metadata: bytes) -> list[str] | None:
+    """Topics named by a Subscription of the consumer protocol; None if these bytes are none.
+
+    The bytes belong to the clients: the coordinator may look, but must not depend on them.
+    """
+    try:
+        return decode_versioned(ConsumerProtocolSubscription, metadata)[1].topics
+    except WireError:
+        return None

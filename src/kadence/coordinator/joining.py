@@ -1,0 +1,194 @@
+"""JoinGroup: who may come in, and what coming in does to the group.
+
+v0  no rebalance timeout: the session timeout is used for both (B8)
+v4  a first join gets an id with MEMBER_ID_REQUIRED and comes back with it (KIP-394)
+v5  group.instance.id: static members (KIP-345)
+v7  protocol name may be null    v8  reason    v9  skipAssignment (KIP-814)
+"""
+
+from __future__ import annotations
+
+from kadence.clock import add_ms
+from kadence.coordinator.effects import Caller
+from kadence.coordinator.group import ClassicGroup, Member, State
+from kadence.coordinator.rebalance import current_generation, prepare, try_complete
+from kadence.coordinator.shard import Shard, session_key
+from kadence.protocol import error_codes as codes
+from kadence.protocol.join_group import JoinGroupRequest
+
+__all__ = ["join"]
+
+
+def join(shard: Shard, now: int, caller: Caller, request: JoinGroupRequest) -> None:
+    """Answer at once, or park the caller in its member until the join phase ends."""
+    config = shard.config
+    if not request.group_id:
+        return shard.refuse_join(caller, codes.INVALID_GROUP_ID, request.member_id)
+    if not config.min_session_timeout_ms <= request.session_timeout_ms <= config.max_session_timeout_ms:
+        return shard.refuse_join(caller, codes.INVALID_SESSION_TIMEOUT, request.member_id)
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        if request.member_id:
+            return shard.refuse_join(caller, codes.UNKNOWN_MEMBER_ID, request.member_id)
+        group = shard.groups[request.group_id] = ClassicGroup(request.group_id, empty_since=now)
+    if not _has_room(shard, group, request.member_id):
+        if request.member_id in group.members:
+            shard.forget_member(group, request.member_id, codes.GROUP_MAX_SIZE_REACHED)
+            try_complete(shard, now, group)
+        return shard.refuse_join(caller, codes.GROUP_MAX_SIZE_REACHED)
+    if not group.accepts_protocols(request.protocol_type, (each.name for each in request.protocols)):
+        return shard.refuse_join(caller, codes.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+    if request.member_id:
+        return _join_known(shard, now, group, caller, request)
+    if request.group_instance_id is not None:
+        return _join_static(shard, now, group, caller, request)
+    member_id = f"{caller.client_id}-{shard.new_id()}"
+    if caller.version >= 4:
+        group.pending_joins.add(member_id)
+        deadline = add_ms(now, request.session_timeout_ms)
+        shard.timers.schedule(session_key(group, member_id), deadline)
+        return shard.refuse_join(caller, codes.MEMBER_ID_REQUIRED, member_id)
+    return _add(shard, now, group, member_id, caller, request)
+
+
+def _has_room(shard: Shard, group: ClassicGroup, member_id: str) -> bool:
+    limit = shard.config.max_size
+    member = group.members.get(member_id)
+    if group.state in (State.EMPTY, State.DEAD):
+        return True
+    if group.state is State.PREPARING_REBALANCE:
+        if member is not None and member.joining is not None:
+            return True
+        return sum(1 for _ in group.parked_joins()) < limit
+    return member is not None or len(group.members) < limit
+
+
+def _rebalance_timeout(caller: Caller, request: JoinGroupRequest) -> int:
+    if caller.version == 0 or request.rebalance_timeout_ms < 0:
+        return request.session_timeout_ms
+    return request.rebalance_timeout_ms
+
+
+def _protocols(request: JoinGroupRequest) -> list[tuple[str, bytes]]:
+    return [(each.name, bytes(each.metadata)) for each in request.protocols]
+
+
+def _add(
+    shard: Shard, now: int, group: ClassicGroup, member_id: str, caller: Caller, request: JoinGroupRequest
+) -> None:
+    member = Member(
+        member_id=member_id,
+        group_instance_id=request.group_instance_id,
+        client_id=caller.client_id,
+        client_host=caller.client_host,
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=_rebalance_timeout(caller, request),
+        protocols=_protocols(request),
+    )
+    group.add(member, request.protocol_type)
+    shard.park_join(now, group, member, caller)
+    group.new_member_added = True
+    if group.state is State.PREPARING_REBALANCE:
+        try_complete(shard, now, group)
+    else:
+        prepare(shard, now, group)
+
+
+def _join_known(
+    shard: Shard, now: int, group: ClassicGroup, caller: Caller, request: JoinGroupRequest
+) -> None:
+    """A join that names its member: back with a new id, rejoining, or repeating itself."""
+    member_id = request.member_id
+    if member_id in group.pending_joins and request.group_instance_id is None:
+        return _add(shard, now, group, member_id, caller, request)
+    code = validate_member(group, member_id, request.group_instance_id)
+    if code != codes.NONE:
+        return shard.refuse_join(caller, code, member_id)
+    member = group.members[member_id]
+    changed = member.protocols != _protocols(request)
+    leads = group.leader_id == member_id
+    if group.state is State.PREPARING_REBALANCE:
+        _update(member, caller, request)
+        shard.park_join(now, group, member, caller)
+        try_complete(shard, now, group)
+    elif changed or (group.state is State.STABLE and leads):
+        # A leader that joins again has seen new metadata and wants to assign anew.
+        _update(member, caller, request)
+        shard.park_join(now, group, member, caller)
+        prepare(shard, now, group)
+    else:
+        # The member lost our answer, or made sure of its place: it is told where the group stands.
+        _update(member, caller, request)
+        shard.answer(caller, current_generation(group, member))
+        shard.rearm_session(now, group, member)
+
+
+def _join_static(
+    shard: Shard, now: int, group: ClassicGroup, caller: Caller, request: JoinGroupRequest
+) -> None:
+    """A static member without an id has been (re)started; it takes its old place if it had one (KIP-345)."""
+    assert request.group_instance_id is not None
+    new_id = f"{request.group_instance_id}-{shard.new_id()}"
+    old_id = group.static_members.get(request.group_instance_id)
+    if old_id is None:
+        return _add(shard, now, group, new_id, caller, request)
+    member = group.members[old_id]
+    shard.timers.cancel(session_key(group, old_id))
+    joining, member.joining = member.joining, None
+    syncing, member.syncing = member.syncing, None
+    if joining is not None:
+        shard.refuse_join(joining, codes.FENCED_INSTANCE_ID, old_id)
+    if syncing is not None:
+        shard.refuse_sync(syncing, codes.FENCED_INSTANCE_ID)
+    old_leader = group.leader_id
+    group.replace_static(member, new_id)
+    _update(member, caller, request)
+    member.client_id, member.client_host = caller.client_id, caller.client_host
+    if group.state is State.STABLE and group.select_protocol() == group.protocol_name:
+        return _answer_returned(shard, now, group, member, caller, old_leader or "")
+    shard.park_join(now, group, member, caller)
+    if group.state is State.PREPARING_REBALANCE:
+        try_complete(shard, now, group)
+    else:
+        prepare(shard, now, group)
+
+
+def _answer_returned(
+    shard: Shard, now: int, group: ClassicGroup, member: Member, caller: Caller, old_leader: str
+) -> None:
+    """The restart changes nothing for the group, so there is no rebalance.
+
+    A returned leader must not assign again: v9 says so in the answer, before it the answer names the old
+    leader id, which is nobody now.
+    """
+    if member.member_id == group.leader_id and caller.version >= 9:
+        response = current_generation(group, member, skip_assignment=True)
+    else:
+        response = current_generation(group, member)
+        response.leader = old_leader
+        response.members = []
+    member.is_new = False
+    shard.answer(caller, response)
+    shard.rearm_session(now, group, member)
+
+
+def _update(member: Member, caller: Caller, request: JoinGroupRequest) -> None:
+    member.protocols = _protocols(request)
+    member.session_timeout_ms = request.session_timeout_ms
+    member.rebalance_timeout_ms = _rebalance_timeout(caller, request)
+
+
+def validate_member(group: ClassicGroup, member_id: str, group_instance_id: str | None) -> int:
+    """Whether the group knows this identity: an error code, NONE if it does.
+
+    An instance id that another member id holds now fences the asker: a second process has taken its place.
+    """
+    if group_instance_id is not None:
+        owner = group.static_members.get(group_instance_id)
+        if owner is None:
+            return codes.UNKNOWN_MEMBER_ID
+        if owner != member_id:
+            return codes.FENCED_INSTANCE_ID
+    if member_id not in group.members:
+        return codes.UNKNOWN_MEMBER_ID
+    return codes.NONE

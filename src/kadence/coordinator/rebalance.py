@@ -1,0 +1,174 @@
+"""The two phases of a classic rebalance, and what their timers do.
+
+    prepare ──(all joined, or the rebalance timeout)──▶ complete ──(the leader syncs)──▶ Stable
+       ▲                                                   │
+       └───────(members that did not sync in time)─────────┘
+
+The rebalance timeout is the longest over the group's members, taken when a phase starts; it and the
+session timers know nothing of each other (B8, T24). See KIP-62 and KIP-134 (the initial delay).
+"""
+
+from __future__ import annotations
+
+from kadence.clock import add_ms
+from kadence.coordinator.group import ClassicGroup, Member, State
+from kadence.coordinator.shard import Shard, join_key, session_key, sync_key
+from kadence.protocol import error_codes as codes
+from kadence.protocol.join_group import JoinGroupResponse, JoinGroupResponseMember
+from kadence.protocol.sync_group import SyncGroupResponse
+
+__all__ = [
+    "complete_join",
+    "current_generation",
+    "drop_pending",
+    "on_join_timer",
+    "on_session_timer",
+    "on_sync_timer",
+    "prepare",
+    "remove_and_rebalance",
+    "try_complete",
+]
+
+
+def prepare(shard: Shard, now: int, group: ClassicGroup) -> None:
+    """Start to collect joins. Members that wait for an assignment are told to join again."""
+    if group.state is State.COMPLETING_REBALANCE:
+        for member in group.members.values():
+            member.assignment = b""
+            shard.answer_sync(now, group, member, SyncGroupResponse(error_code=codes.REBALANCE_IN_PROGRESS))
+    shard.timers.cancel(sync_key(group))
+    group.pending_syncs.clear()
+    was_empty = group.state is State.EMPTY
+    group.transition(State.PREPARING_REBALANCE)
+    delay = shard.config.initial_rebalance_delay_ms
+    if was_empty and delay > 0:
+        group.initial_delay_ms = delay
+        group.initial_delay_left_ms = max(group.rebalance_timeout_ms - delay, 0)
+        group.new_member_added = False
+        shard.timers.schedule(join_key(group), add_ms(now, delay))
+        return
+    group.initial_delay_left_ms = None
+    if not try_complete(shard, now, group):
+        shard.timers.schedule(join_key(group), add_ms(now, group.rebalance_timeout_ms))
+
+
+def try_complete(shard: Shard, now: int, group: ClassicGroup) -> bool:
+    """End the join phase early if nobody is missing. The initial delay is never cut short."""
+    if (
+        group.state is not State.PREPARING_REBALANCE
+        or group.initial_delay_left_ms is not None
+        or not group.has_all_members_joined
+    ):
+        return False
+    complete_join(shard, now, group)
+    return True
+
+
+def on_join_timer(shard: Shard, now: int, group: ClassicGroup) -> None:
+    """The initial delay or the rebalance timeout is over."""
+    if group.state is not State.PREPARING_REBALANCE:
+        return
+    left = group.initial_delay_left_ms
+    if left is not None and left != 0 and group.new_member_added:
+        delay = min(shard.config.initial_rebalance_delay_ms, left)
+        group.initial_delay_left_ms = max(left - group.initial_delay_ms, 0)
+        group.initial_delay_ms = delay
+        group.new_member_added = False
+        shard.timers.schedule(join_key(group), add_ms(now, delay))
+        return
+    complete_join(shard, now, group)
+
+
+def complete_join(shard: Shard, now: int, group: ClassicGroup) -> None:
+    """Begin the next generation with those who joined, or end with an empty group.
+
+    Dynamic members that did not rejoin are gone. Static ones keep their place until their session ends;
+    if they are all that is left, the phase is run again, because there is nobody to lead.
+    """
+    shard.timers.cancel(join_key(group))
+    group.initial_delay_left_ms = None
+    for member in [each for each in group.members.values() if each.joining is None and not each.is_static]:
+        shard.forget_member(group, member.member_id, codes.UNKNOWN_MEMBER_ID)
+    rejoined = next(group.parked_joins(), None)
+    if group.members and rejoined is None:
+        # Never at once: with a timeout of 0 the timer would fire for ever within one poll.
+        shard.timers.schedule(join_key(group), add_ms(now, max(group.rebalance_timeout_ms, 1)))
+        return
+    group.generation_id += 1
+    if rejoined is None:
+        group.transition(State.EMPTY)
+        group.protocol_name = None
+        group.leader_id = None
+        group.empty_since = now
+        return
+    leader = group.members.get(group.leader_id or "")
+    if leader is None or leader.joining is None:
+        group.leader_id = rejoined.member_id
+    group.empty_since = None
+    group.protocol_name = group.select_protocol()
+    group.transition(State.COMPLETING_REBALANCE)
+    group.pending_syncs = set(group.members)
+    shard.timers.schedule(sync_key(group), add_ms(now, group.rebalance_timeout_ms))
+    for member in list(group.parked_joins()):
+        shard.answer_join(now, group, member, current_generation(group, member))
+
+
+def current_generation(
+    group: ClassicGroup, member: Member, *, skip_assignment: bool = False
+) -> JoinGroupResponse:
+    """The group's generation as ``member`` is told it; only the leader sees the others' metadata."""
+    members: list[JoinGroupResponseMember] = []
+    if member.member_id == group.leader_id:
+        members = [
+            JoinGroupResponseMember(
+                member_id=each.member_id,
+                group_instance_id=each.group_instance_id,
+                metadata=each.metadata(group.protocol_name or ""),
+            )
+            for each in group.members.values()
+        ]
+    return JoinGroupResponse(
+        error_code=codes.NONE,
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader_id or "",
+        skip_assignment=skip_assignment,
+        member_id=member.member_id,
+        members=members,
+    )
+
+
+def on_sync_timer(shard: Shard, now: int, group: ClassicGroup) -> None:
+    """Whoever joined and has not synced within the rebalance timeout is gone."""
+    if group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.pending_syncs:
+        return
+    for member_id in list(group.pending_syncs):
+        shard.forget_member(group, member_id, codes.UNKNOWN_MEMBER_ID)
+    prepare(shard, now, group)
+
+
+def on_session_timer(shard: Shard, now: int, group: ClassicGroup, member_id: str) -> None:
+    """No sign of life for a session timeout."""
+    if member_id in group.pending_joins:
+        drop_pending(shard, now, group, [member_id])
+    elif member_id in group.members:
+        remove_and_rebalance(shard, now, group, [member_id])
+
+
+def drop_pending(shard: Shard, now: int, group: ClassicGroup, member_ids: list[str]) -> None:
+    """Give up ids that were handed out. They never took part, so nothing starts; a join phase may end."""
+    for member_id in member_ids:
+        group.pending_joins.discard(member_id)
+        shard.timers.cancel(session_key(group, member_id))
+    try_complete(shard, now, group)
+
+
+def remove_and_rebalance(shard: Shard, now: int, group: ClassicGroup, member_ids: list[str]) -> None:
+    """Take members out and let the rest share what they had."""
+    for member_id in member_ids:
+        shard.forget_member(group, member_id, codes.UNKNOWN_MEMBER_ID)
+    if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+        prepare(shard, now, group)
+    else:
+        try_complete(shard, now, group)

@@ -1,0 +1,94 @@
+"""SyncGroup and Heartbeat: what a member that has joined may ask.
+
+SyncGroup v3 and Heartbeat v3: group.instance.id;  SyncGroup v5: protocol type and name both ways (KIP-559)
+"""
+
+from __future__ import annotations
+
+from kadence.coordinator.effects import Caller
+from kadence.coordinator.group import ClassicGroup, Member, State
+from kadence.coordinator.joining import validate_member
+from kadence.coordinator.shard import Shard, sync_key
+from kadence.protocol import error_codes as codes
+from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
+
+__all__ = ["heartbeat", "sync"]
+
+
+def sync(shard: Shard, now: int, caller: Caller, request: SyncGroupRequest) -> None:
+    """Hand out assignments: a follower is parked until the leader brings them."""
+    if not request.group_id:
+        return shard.refuse_sync(caller, codes.INVALID_GROUP_ID)
+    group = shard.groups.get(request.group_id)
+    if group is None or group.state is State.EMPTY:
+        return shard.refuse_sync(caller, codes.UNKNOWN_MEMBER_ID)
+    code = _validate_sync(group, request)
+    if code != codes.NONE:
+        return shard.refuse_sync(caller, code)
+    member = group.members[request.member_id]
+    if group.state is State.PREPARING_REBALANCE:
+        return shard.refuse_sync(caller, codes.REBALANCE_IN_PROGRESS)
+    _mark_synced(shard, group, member)
+    if group.state is State.STABLE:
+        shard.answer(caller, _assignment(group, member))
+        return shard.rearm_session(now, group, member)
+    shard.park_sync(group, member, caller)
+    if group.leader_id == member.member_id:
+        given = {each.member_id: bytes(each.assignment) for each in request.assignments}
+        for each in group.members.values():
+            each.assignment = given.get(each.member_id, b"")
+        group.transition(State.STABLE)
+        for each in list(group.parked_syncs()):
+            shard.answer_sync(now, group, each, _assignment(group, each))
+    return None
+
+
+def _validate_sync(group: ClassicGroup, request: SyncGroupRequest) -> int:
+    code = validate_member(group, request.member_id, request.group_instance_id)
+    if code != codes.NONE:
+        return code
+    if request.generation_id != group.generation_id:
+        return codes.ILLEGAL_GENERATION
+    if request.protocol_type is not None and request.protocol_type != group.protocol_type:
+        return codes.INCONSISTENT_GROUP_PROTOCOL
+    if request.protocol_name is not None and request.protocol_name != group.protocol_name:
+        return codes.INCONSISTENT_GROUP_PROTOCOL
+    return codes.NONE
+
+
+def _mark_synced(shard: Shard, group: ClassicGroup, member: Member) -> None:
+    group.pending_syncs.discard(member.member_id)
+    if not group.pending_syncs:
+        shard.timers.cancel(sync_key(group))
+
+
+def _assignment(group: ClassicGroup, member: Member) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=codes.NONE,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=member.assignment,
+    )
+
+
+def heartbeat(shard: Shard, now: int, caller: Caller, request: HeartbeatRequest) -> None:
+    """A sign of life. REBALANCE_IN_PROGRESS counts as one too (B5)."""
+    shard.answer(caller, HeartbeatResponse(error_code=_heartbeat(shard, now, request)))
+
+
+def _heartbeat(shard: Shard, now: int, request: HeartbeatRequest) -> int:
+    if not request.group_id:
+        return codes.INVALID_GROUP_ID
+    group = shard.groups.get(request.group_id)
+    if group is None or group.state is State.EMPTY:
+        return codes.UNKNOWN_MEMBER_ID
+    code = validate_member(group, request.member_id, request.group_instance_id)
+    if code != codes.NONE:
+        return code
+    if request.generation_id != group.generation_id:
+        return codes.ILLEGAL_GENERATION
+    shard.rearm_session(now, group, group.members[request.member_id])
+    if group.state is State.PREPARING_REBALANCE:
+        return codes.REBALANCE_IN_PROGRESS
+    return codes.NONE
