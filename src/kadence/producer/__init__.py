@@ -1,0 +1,11 @@
+"""The producer: small, idempotent, thread-safe.
+
+Application threads append to the `accumulator` under one lock; the producer's network thread asks the `sender`
+(sans-IO, ``now`` as a parameter) what to send. Those two files hold every rule; `producer` and `thread` only
+connect them to threads and sockets.
+"""
+
+from kadence.producer.futures import RecordFuture, RecordMetadata
+from kadence.producer.producer import Producer
+
+__all__ = ["Producer", "RecordFuture", "RecordMetadata"]

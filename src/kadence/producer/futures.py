@@ -1,0 +1,200 @@
+"""What ``send()`` gives back: one light future per record, resolved a whole batch at a time.
+
+A record's future is two references and a number; the answer, the lock and the callbacks belong to the batch's
+`Delivery`. That is why this is not `concurrent.futures.Future`, which allocates a condition for each record
+(about 3 µs and 1 KiB); it has the same methods.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from kadence.clock import Seconds, to_ms
+from kadence.errors import KafkaError, KafkaTimeoutError
+
+__all__ = ["Delivery", "RecordFuture", "RecordMetadata"]
+
+_log = logging.getLogger("kadence.producer")
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record went.
+
+    Attributes:
+        offset: its offset; -1 when the broker did not say (acks=0, or a retry of a batch it already had).
+        timestamp: ms since 1970 that the log holds: the record's own, or the broker's for a topic with
+            ``message.timestamp.type=LogAppendTime``.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class _Part(NamedTuple):
+    """The outcome of consecutive records of a batch, from index ``first`` on."""
+
+    first: int
+    base_offset: int
+    log_append_time: int
+    error: KafkaError | None
+    record_errors: Mapping[int, KafkaError]
+
+
+class Delivery:
+    """The common fate of a batch's records, decided by the network thread.
+
+    Usually by one answer for all. A batch that the broker found too large is split; then each piece is a part
+    of its own, and the delivery is done when all are.
+
+    Args:
+        gate: notified on completion; shared by all deliveries of a producer, so that waiting costs nothing
+            until somebody waits.
+    """
+
+    __slots__ = ("_callbacks", "_parts", "done", "gate", "outstanding", "partition", "topic")
+
+    def __init__(self, topic: str, partition: int, gate: threading.Condition) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.gate = gate
+        self.done = False
+        self.outstanding = 1
+        """How many parts are undecided."""
+        self._parts: list[_Part] = []
+        self._callbacks: list[tuple[Callable[[RecordFuture], object], RecordFuture]] = []
+
+    def complete(self, base_offset: int, log_append_time: int = -1, *, first: int = 0) -> None:
+        """The broker has the records from index ``first`` on; -1: it did not say at which offset."""
+        self._decide(_Part(first, base_offset, log_append_time, None, {}))
+
+    def fail(
+        self, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None, *, first: int = 0
+    ) -> None:
+        """They will not be written; ``record_errors`` by index, where the broker blamed single records."""
+        self._decide(_Part(first, -1, -1, error, record_errors or {}))
+
+    def _decide(self, part: _Part) -> None:
+        with self.gate:
+            self._parts.append(part)
+            self._parts.sort(key=lambda part: part.first)
+            self.outstanding -= 1
+            if self.outstanding:
+                return
+            self.done = True
+            callbacks, self._callbacks = self._callbacks, []
+            self.gate.notify_all()
+        # Outside the lock: a callback may call send(), which takes it.
+        for callback, future in callbacks:
+            _call(callback, future)
+
+    def add_callback(self, callback: Callable[[RecordFuture], object], future: RecordFuture) -> None:
+        with self.gate:
+            if not self.done:
+                self._callbacks.append((callback, future))
+                return
+        _call(callback, future)
+
+    def outcome(self, index: int) -> tuple[int, int, KafkaError | None]:
+        """Offset (-1 unknown), log append time (-1 none) and error of one record; only when `done`."""
+        part = self._parts[bisect_right(self._parts, index, key=lambda part: part.first) - 1]
+        if part.error is not None:
+            return -1, -1, part.record_errors.get(index, part.error)
+        offset = part.base_offset + index - part.first if part.base_offset >= 0 else -1
+        return offset, part.log_append_time, None
+
+
+def _call(callback: Callable[[RecordFuture], object], future: RecordFuture) -> None:
+    try:
+        callback(future)
+    except Exception:
+        _log.exception("a callback of a record's future raised; the record's delivery is not affected")
+
+
+class RecordFuture:
+    """The delivery of one record, to come. The methods are those of `concurrent.futures.Future`."""
+
+    __slots__ = ("_delivery", "_index", "_timestamp")
+
+    def __init__(self, delivery: Delivery, index: int, timestamp: int) -> None:
+        self._delivery = delivery
+        self._index = index
+        self._timestamp = timestamp
+
+    def done(self) -> bool:
+        """Whether the record was acknowledged or has failed."""
+        return self._delivery.done
+
+    def result(self, timeout: Seconds | None = None) -> RecordMetadata:
+        """Wait for the acknowledgement.
+
+        Raises:
+            KafkaTimeoutError: not decided within ``timeout`` seconds (None = no limit; the producer's
+                ``delivery.timeout.ms`` bounds it). The record may still be delivered.
+            KafkaError: why the record was not delivered.
+        """
+        error = self.exception(timeout)
+        if error is not None:
+            raise error
+        delivery = self._delivery
+        offset, log_append_time, _ = delivery.outcome(self._index)
+        timestamp = self._timestamp if log_append_time < 0 else log_append_time
+        return RecordMetadata(delivery.topic, delivery.partition, offset, timestamp)
+
+    def exception(self, timeout: Seconds | None = None) -> KafkaError | None:
+        """Wait, and give the error instead of raising it; None when the record was delivered.
+
+        Raises:
+            KafkaTimeoutError: not decided within ``timeout`` seconds.
+        """
+        delivery = self._delivery
+        if not delivery.done:
+            wait_ms = to_ms(timeout)
+            seconds = None if wait_ms is None else min(wait_ms / 1000, threading.TIMEOUT_MAX)
+            with delivery.gate:
+                if not delivery.gate.wait_for(lambda: delivery.done, seconds):
+                    raise KafkaTimeoutError(
+                        f"the record for {delivery.topic}-{delivery.partition} was not acknowledged within "
+                        f"{timeout} s; it is still on its way"
+                    )
+        _, _, error = delivery.outcome(self._index)
+        if error is None:
+            return None
+        # A fresh instance for each caller: a raised exception collects the traceback of whoever raised it.
+        mine = copy.copy(error)
+        mine.__cause__ = error.__cause__
+        return mine
+
+    def add_done_callback(self, callback: Callable[[RecordFuture], object]) -> None:
+        """Call ``callback(self)`` when decided: on the network thread, or now and here if it is already.
+
+        It must be quick, as nothing is sent meanwhile; what it raises is logged.
+        """
+        self._delivery.add_callback(callback, self)
+
+    def cancel(self) -> bool:
+        """Always False: a record that was handed over cannot be called back."""
+        return False
+
+    def cancelled(self) -> bool:
+        """Always False."""
+        return False
+
+    def running(self) -> bool:
+        """Whether it is still undecided."""
+        return not self._delivery.done
+
+    def __repr__(self) -> str:
+        delivery = self._delivery
+        if not delivery.done:
+            state = "pending"
+        else:
+            offset, _, error = delivery.outcome(self._index)
+            state = f"failed: {error}" if error else f"offset {offset}" if offset >= 0 else "sent"
+        return f"<RecordFuture {delivery.topic}-{delivery.partition} {state}>"

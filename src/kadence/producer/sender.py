@@ -1,0 +1,456 @@
+"""What the producer sends and what it makes of the answers. Sans-IO: ``now`` comes in, requests go out.
+
+`Sender.poll` moves batches from the accumulator into one ProduceRequest per broker, at most one batch of each
+partition in each; `on_response` gives each batch its verdict (`verdicts`) and keeps order and sequence numbers
+right (`sequences`). A batch ends in exactly one of three ways: written, refused, or out of time
+(``delivery.timeout.ms``, KIP-91).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from kadence.backoff import Backoff
+from kadence.clock import FOREVER, add_ms
+from kadence.config import ProducerConfig
+from kadence.connection.request import ANY_NODE, Completed, Lane, Request
+from kadence.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    LocalError,
+    MalformedMessageError,
+    RecordTooLargeError,
+    for_code,
+)
+from kadence.producer.accumulator import Accumulator, Batch
+from kadence.producer.sequences import MAX_UNDECIDED, PartitionDelivery
+from kadence.producer.topics import Topics
+from kadence.producer.verdicts import Verdict, verdict_of
+from kadence.protocol.init_producer_id import InitProducerIdRequest
+from kadence.protocol.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from kadence.records import encode_batch
+from kadence.types import TopicPartition
+from kadence.wire import ZERO_UUID
+
+__all__ = ["Sender", "Step"]
+
+_log = logging.getLogger("kadence.producer")
+
+_RECONNECT_CHECK_MS: Final = 50
+"""How often a broker in reconnect backoff is looked at again."""
+
+CanSend = Callable[[int, Lane, int], bool]
+
+
+class Step(NamedTuple):
+    """What to send now, and when to ask again at the latest (absolute ms)."""
+
+    requests: list[Request]
+    wake_at: int
+
+
+class _Sent(NamedTuple):
+    """What a ProduceRequest carried, for its answer."""
+
+    node_id: int
+    batches: dict[TopicPartition, Batch]
+    names_by_id: dict[bytes, str]
+
+
+class Sender:
+    """See the head of this file. Network thread only, but for what it takes from the accumulator.
+
+    Args:
+        can_send: whether a node takes requests now (`NetworkClient.can_send`).
+    """
+
+    def __init__(
+        self, config: ProducerConfig, accumulator: Accumulator, topics: Topics, can_send: CanSend
+    ) -> None:
+        self._config = config
+        self._acks = {"all": -1, "-1": -1, "1": 1, "0": 0}[config.acks]
+        self._accumulator = accumulator
+        self._topics = topics
+        self._can_send = can_send
+        self._partitions: dict[TopicPartition, PartitionDelivery] = {}
+        self._undecided: set[TopicPartition] = set()
+        self._requests_in_flight: dict[int, int] = {}
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._identity: tuple[int, int] | None = None
+        self._identity_asked = False
+        self._identity_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        # Without sequence numbers the broker cannot refuse what overtakes, so only one may be undecided; without
+        # acknowledgements nothing is ever repeated.
+        self._most_undecided = MAX_UNDECIDED if config.enable_idempotence else 1 if self._acks else 2**31
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is waiting for an answer."""
+        return not any(self._requests_in_flight.values())
+
+    # ------------------------------------------------------------ sending
+
+    def poll(self, now: int) -> Step:
+        """The requests to send at ``now``."""
+        wake_at = self._expire(now)
+        requests: list[Request] = []
+        if self._config.enable_idempotence:
+            requests, identity_at = self._ask_identity(now)
+            wake_at = min(wake_at, identity_at)
+        if not self._config.enable_idempotence or self._identity is not None:
+            chosen, ready_at = self._choose(now)
+            wake_at = min(wake_at, ready_at)
+            requests += [
+                request for node, batches in chosen.items() if (request := self._produce(now, node, batches))
+            ]
+        # Last, since choosing may have found a partition without a leader.
+        metadata, metadata_at = self._topics.poll(now)
+        if metadata is not None:
+            requests.append(metadata)
+        return Step(requests, min(wake_at, metadata_at))
+
+    def _choose(self, now: int) -> tuple[dict[int, list[Batch]], int]:
+        """Take what goes out now, by node; and when more may be ready."""
+        chosen: dict[int, list[Batch]] = {}
+        sizes: dict[int, int] = {}
+        wake_at = FOREVER
+        accumulator = self._accumulator
+        with accumulator.gate:
+            for tp in [*self._undecided, *(tp for tp in accumulator.waiting if tp not in self._undecided)]:
+                candidate = self._candidate(tp)
+                if candidate is None:
+                    continue
+                batch, ready_at, is_new = candidate
+                if ready_at > now:
+                    wake_at = min(wake_at, ready_at)
+                    continue
+                leader = self._topics.cluster.leader(tp)
+                if leader is None:
+                    self._topics.refresh()
+                    continue
+                if leader not in chosen:
+                    in_flight = self._requests_in_flight.get(leader, 0)
+                    if in_flight >= self._config.max_in_flight_requests_per_connection:
+                        continue
+                    if not self._can_send(leader, Lane.MAIN, now):
+                        wake_at = min(wake_at, now + _RECONNECT_CHECK_MS)
+                        continue
+                size = sizes.get(leader, 0) + (batch.size if batch.encoded is None else len(batch.encoded))
+                if leader in chosen and size > self._config.max_request_size:
+                    wake_at = now
+                    continue
+                sizes[leader] = size
+                if is_new:
+                    accumulator.take(tp)
+                    wake_at = now if tp in accumulator.waiting else wake_at
+                chosen.setdefault(leader, []).append(batch)
+        return chosen, wake_at
+
+    def _candidate(self, tp: TopicPartition) -> tuple[Batch, int, bool] | None:
+        """The batch of a partition that goes next, when it may, and whether it was never sent."""
+        partition = self._partitions.get(tp)
+        if partition is not None and partition.must_repeat:
+            batch = partition.retry()
+            return None if batch is None else (batch, batch.not_before, False)
+        if tp not in self._accumulator.waiting:
+            return None
+        if partition is not None and not partition.takes_new(self._most_undecided):
+            return None
+        return self._accumulator.waiting[tp][0], self._accumulator.ready_at(tp), True
+
+    def _produce(self, now: int, node_id: int, batches: list[Batch]) -> Request | None:
+        sent = _Sent(node_id, {}, {})
+        topics: dict[str, TopicProduceData] = {}
+        for batch in batches:
+            partition = self._partitions.setdefault(batch.tp, PartitionDelivery())
+            if not self._encode(batch, partition):
+                continue
+            batch.attempts += 1
+            partition.sent(batch)
+            self._undecided.add(batch.tp)
+            sent.batches[batch.tp] = batch
+            topic = topics.get(batch.tp.topic)
+            if topic is None:
+                known = self._topics.cluster.topics.get(batch.tp.topic)
+                topic_id = ZERO_UUID if known is None else known.topic_id
+                topics[batch.tp.topic] = topic = TopicProduceData(topic_id=topic_id, name=batch.tp.topic)
+                sent.names_by_id[topic_id] = batch.tp.topic
+            topic.partition_data.append(PartitionProduceData(index=batch.tp.partition, records=batch.encoded))
+        if not sent.batches:
+            return None
+        self._requests_in_flight[node_id] = self._requests_in_flight.get(node_id, 0) + 1
+        message = ProduceRequest(
+            acks=self._acks, timeout_ms=self._config.request_timeout_ms, topic_data=list(topics.values())
+        )
+        # Produce v13 names topics by id alone, which needs metadata that knows it.
+        has_ids = ZERO_UUID not in sent.names_by_id
+        return Request(
+            message,
+            node_id,
+            add_ms(now, self._config.request_timeout_ms),
+            tag=sent,
+            max_version=None if has_ids else 12,
+        )
+
+    def _encode(self, batch: Batch, partition: PartitionDelivery) -> bool:
+        """Make the batch's bytes; False when that failed, which fails the batch."""
+        if batch.encoded is not None:
+            return True
+        if self._config.enable_idempotence and batch.base_sequence < 0:
+            if partition.needs_identity:
+                partition.identify(*self._require_identity())
+            partition.number(batch)
+        try:
+            batch.encoded = encode_batch(
+                batch.records,
+                compression=self._config.compression_type,
+                producer_id=batch.producer_id,
+                producer_epoch=batch.epoch,
+                base_sequence=batch.base_sequence,
+            )
+        except Exception as error:
+            cause = (
+                error if isinstance(error, KafkaError) else LocalError(f"cannot encode records: {error!r}")
+            )
+            cause.__cause__ = error if cause is not error else None
+            self._fail(batch, cause, never_sent=True)
+            return False
+        return True
+
+    # ------------------------------------------------------------ identity
+
+    def _require_identity(self) -> tuple[int, int]:
+        if self._identity is None:
+            raise AssertionError("nothing is chosen before there is a producer id")
+        return self._identity
+
+    def _ask_identity(self, now: int) -> tuple[list[Request], int]:
+        if self._identity is not None or self._identity_asked or not self._accumulator.incomplete:
+            return [], FOREVER
+        if not self._identity_backoff.ready(now):
+            return [], self._identity_backoff.until
+        self._identity_asked = True
+        message = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
+        return [Request(message, ANY_NODE, add_ms(now, self._config.request_timeout_ms))], FOREVER
+
+    def _on_identity(self, now: int, completed: Completed) -> None:
+        self._identity_asked = False
+        response = completed.response
+        error = completed.error
+        if error is None and response.error_code:
+            error = for_code(response.error_code, "the broker gave no producer id")
+        if error is None:
+            self._identity_backoff.succeeded()
+            self._identity = (response.producer_id, response.producer_epoch)
+            _log.info("producer id %d epoch %d", *self._identity)
+            return
+        self._identity_backoff.failed(now)
+        _log.info("no producer id yet: %s", error)
+        if not error.retriable:
+            error.add_note("records need a producer id; enable.idempotence=false works without one")
+            self.fail_all(error)
+
+    # ------------------------------------------------------------ answers
+
+    def on_response(self, now: int, completed: Completed) -> None:
+        """Take the answer, or the failure, of one request."""
+        message = completed.request.message
+        if isinstance(message, ProduceRequest):
+            self._on_produced(now, completed)
+        elif isinstance(message, InitProducerIdRequest):
+            self._on_identity(now, completed)
+        else:
+            self._topics.on_response(now, completed)
+
+    def _on_produced(self, now: int, completed: Completed) -> None:
+        sent: _Sent = completed.request.tag
+        self._requests_in_flight[sent.node_id] -= 1
+        missing = dict(sent.batches)
+        if completed.error is None and completed.response is not None:
+            for topic in completed.response.responses:
+                name = topic.name or sent.names_by_id.get(topic.topic_id, "")
+                for answer in topic.partition_responses:
+                    batch = missing.pop(TopicPartition(name, answer.index), None)
+                    if batch is not None:
+                        self._judge(now, batch, answer)
+        error = completed.error
+        if error is not None and error.retriable:
+            self._topics.refresh()
+        for batch in missing.values():
+            if error is None and self._acks == 0:
+                self._written(batch, -1, -1)
+            elif error is not None and error.retriable:
+                self._repeat(now, batch, error)
+            else:
+                self._fail(
+                    batch, error or MalformedMessageError(f"the answer to a produce request lacks {batch.tp}")
+                )
+
+    def _judge(self, now: int, batch: Batch, answer: PartitionProduceResponse) -> None:
+        verdict = verdict_of(answer.error_code)
+        if verdict is Verdict.WRITTEN:
+            self._written(
+                batch, answer.base_offset if not answer.error_code else -1, answer.log_append_time_ms
+            )
+            return
+        error = for_code(answer.error_code, answer.error_message and f"{batch.tp}: {answer.error_message}")
+        partition = self._partitions[batch.tp]
+        if self._accumulator.is_decided(batch):
+            # It ran out of time while in flight.
+            partition.decided(batch)
+            self._settle(batch.tp)
+        elif verdict is Verdict.SPLIT:
+            self._split(batch, error)
+        elif verdict is Verdict.FAIL or (
+            verdict is Verdict.OUT_OF_SEQUENCE and not self._config.enable_idempotence
+        ):
+            record_errors = {
+                blamed.batch_index + batch.first: for_code(
+                    answer.error_code, blamed.batch_index_error_message
+                )
+                for blamed in answer.record_errors
+            }
+            if record_errors:
+                error = for_code(
+                    answer.error_code,
+                    f"{batch.tp}: not written since other records of its batch were refused",
+                )
+            self._fail(batch, error, record_errors)
+        else:
+            if verdict is Verdict.RETRY_ELSEWHERE:
+                self._topics.refresh()
+            self._repeat(now, batch, error, out_of_sequence=verdict is Verdict.OUT_OF_SEQUENCE)
+
+    def _written(self, batch: Batch, base_offset: int, log_append_time: int) -> None:
+        self._partitions[batch.tp].decided(batch)
+        self._settle(batch.tp)
+        if not self._accumulator.is_decided(batch):
+            with self._accumulator.gate:
+                self._accumulator.release(batch)
+            batch.delivery.complete(base_offset, log_append_time, first=batch.first)
+
+    def _repeat(self, now: int, batch: Batch, error: KafkaError, *, out_of_sequence: bool = False) -> None:
+        partition = self._partitions[batch.tp]
+        if self._accumulator.is_decided(batch):
+            partition.decided(batch)
+            self._settle(batch.tp)
+            return
+        batch.last_error = error
+        batch.not_before = now + self._backoff.delay_ms(batch.attempts - 1)
+        if out_of_sequence:
+            partition.out_of_sequence(batch)
+        else:
+            partition.failed_for_now(batch)
+        self._settle(batch.tp)
+        _log.info("repeating %r: %s", batch, error)
+
+    def _split(self, batch: Batch, error: KafkaError) -> None:
+        if len(batch.records) == 1:
+            size = len(batch.encoded or b"")
+            too_large = RecordTooLargeError(
+                f"a record for {batch.tp} makes a batch of {size} bytes, more than the broker takes "
+                "(max.message.bytes of the topic, message.max.bytes of the broker); raise that, or make it smaller"
+            )
+            too_large.__cause__ = error
+            self._fail(batch, too_large)
+            return
+        batch.last_error = error
+        with self._accumulator.gate:
+            pieces = self._accumulator.split(batch)
+        self._partitions[batch.tp].replaced(batch, pieces)
+        self._settle(batch.tp)
+        _log.info("splitting %r: %s", batch, error)
+
+    def _fail(
+        self,
+        batch: Batch,
+        error: KafkaError,
+        record_errors: dict[int, KafkaError] | None = None,
+        *,
+        never_sent: bool = False,
+    ) -> None:
+        self._partitions[batch.tp].decided(batch, never_sent=never_sent)
+        self._settle(batch.tp)
+        self._tell(batch, error, record_errors)
+
+    def _tell(
+        self, batch: Batch, error: KafkaError, record_errors: dict[int, KafkaError] | None = None
+    ) -> None:
+        """Give the bad news, once."""
+        if self._accumulator.is_decided(batch):
+            return
+        with self._accumulator.gate:
+            self._accumulator.release(batch)
+        _log.warning("records lost: %r: %s", batch, error)
+        batch.delivery.fail(error, record_errors, first=batch.first)
+
+    def _settle(self, tp: TopicPartition) -> None:
+        """After each change of a partition's undecided batches."""
+        partition = self._partitions[tp]
+        if not partition.undecided:
+            self._undecided.discard(tp)
+        if self._config.enable_idempotence and partition.needs_identity:
+            # It used up the epochs of its producer id.
+            self._identity = None
+
+    # ------------------------------------------------------------ time
+
+    def _expire(self, now: int) -> int:
+        """Fail what is out of time; say when the next one is."""
+        with self._accumulator.gate:
+            late = self._accumulator.expired(now)
+            next_at = self._accumulator.next_deadline()
+        for batch in late:
+            self._tell(batch, self._out_of_time(batch))
+        for tp in list(self._undecided):
+            partition = self._partitions[tp]
+            for batch in list(partition.undecided):
+                if self._accumulator.is_decided(batch):
+                    continue
+                if batch.deadline > now:
+                    next_at = min(next_at, batch.deadline)
+                elif batch in partition.in_flight:
+                    # Its place is kept until the answer comes: the order of the others depends on it.
+                    self._tell(batch, self._out_of_time(batch))
+                else:
+                    self._fail(batch, self._out_of_time(batch))
+        return next_at
+
+    def _out_of_time(self, batch: Batch) -> KafkaError:
+        why = batch.last_error
+        if why is None and self._topics.cluster.leader(batch.tp) is None:
+            state = "its partition has no leader"
+        elif why is None:
+            state = "no broker took it" if not batch.attempts else "no answer came"
+        else:
+            state = f"last error after {batch.attempts} attempts: {why}"
+        error = KafkaTimeoutError(
+            f"{len(batch.records)} records for {batch.tp} were not acknowledged within "
+            f"delivery.timeout.ms={self._config.delivery_timeout_ms}; {state}"
+        )
+        error.__cause__ = why
+        return error
+
+    def fail_all(self, error: KafkaError) -> None:
+        """Fail everything undecided: no identity, a forced close, a bug of ours."""
+        with self._accumulator.gate:
+            dropped = self._accumulator.drop_all()
+        for batch in dropped:
+            partition = self._partitions.get(batch.tp)
+            if partition is not None and batch not in partition.in_flight:
+                partition.decided(batch)
+                self._settle(batch.tp)
+            batch.delivery.fail(error, first=batch.first)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Sender {sum(self._requests_in_flight.values())} requests in flight, "
+            f"{len(self._undecided)} partitions undecided, {self._accumulator!r}>"
+        )

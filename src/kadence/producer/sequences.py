@@ -1,0 +1,131 @@
+"""One partition's batches between first sending and verdict, in order, with their sequence numbers (KIP-98, KIP-360).
+
+The order of a partition is kept by two rules. What was never sent waits while anything sent before must be
+repeated; and what must be repeated is repeated one batch at a time, oldest first, once nothing of the partition
+is in flight. So a retry never overtakes, with or without idempotence.
+
+Sequence numbers belong to (producer id, epoch, partition), so each partition bumps its own epoch, without asking
+the broker. That happens only when the broker refuses the *oldest* undecided batch as out of order: then nothing
+behind it can have been written either, and all of them may be numbered anew without a duplicate.
+"""
+
+from __future__ import annotations
+
+from kadence.producer.accumulator import Batch
+
+__all__ = ["MAX_EPOCH", "MAX_UNDECIDED", "PartitionDelivery"]
+
+MAX_EPOCH = 32767
+MAX_UNDECIDED = 5
+"""The broker remembers this many batches of a producer per partition to recognise repeated ones."""
+
+
+class PartitionDelivery:
+    """See the head of this file. Network thread only.
+
+    Attributes:
+        undecided: sent batches without a verdict, oldest first. in_flight: those of them that are on the way.
+        producer_id, epoch, next_sequence: what the next new batch gets; -1 before the first.
+    """
+
+    __slots__ = ("_renumber", "epoch", "in_flight", "next_sequence", "producer_id", "undecided")
+
+    def __init__(self) -> None:
+        self.undecided: list[Batch] = []
+        self.in_flight: set[Batch] = set()
+        self.producer_id = -1
+        self.epoch = -1
+        self.next_sequence = 0
+        self._renumber = False
+
+    @property
+    def must_repeat(self) -> bool:
+        """Whether something waits to be sent again."""
+        return len(self.undecided) > len(self.in_flight)
+
+    def retry(self) -> Batch | None:
+        """The batch to repeat next, if its turn has come (its backoff is the caller's business)."""
+        return self.undecided[0] if self.undecided and not self.in_flight else None
+
+    def takes_new(self, most_undecided: int) -> bool:
+        """Whether a batch that was never sent may go now."""
+        return not self.must_repeat and len(self.undecided) < most_undecided
+
+    def is_oldest(self, batch: Batch) -> bool:
+        return bool(self.undecided) and self.undecided[0] is batch
+
+    @property
+    def needs_identity(self) -> bool:
+        """Whether a producer id must be given (`identify`) before the next idempotent send."""
+        return self.producer_id < 0
+
+    def identify(self, producer_id: int, epoch: int) -> None:
+        """A new identity: numbering starts at 0."""
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.next_sequence = 0
+
+    def number(self, batch: Batch) -> None:
+        """Give a batch that has none its place in the sequence."""
+        batch.producer_id = self.producer_id
+        batch.epoch = self.epoch
+        batch.base_sequence = self.next_sequence
+        # int32, wrapping to 0.
+        self.next_sequence = (self.next_sequence + len(batch.records)) & 0x7FFFFFFF
+
+    def sent(self, batch: Batch) -> None:
+        """``batch`` goes out: the retry, or a new one behind all others."""
+        if not (self.undecided and self.undecided[0] is batch):
+            self.undecided.append(batch)
+        self.in_flight.add(batch)
+
+    def failed_for_now(self, batch: Batch) -> None:
+        """It must be sent again."""
+        self.in_flight.discard(batch)
+        self.renumber_if_due()
+
+    def out_of_sequence(self, batch: Batch) -> None:
+        """The broker misses something before it. If that is not one of ours, only a new numbering helps."""
+        self._renumber = self._renumber or self.is_oldest(batch)
+        self.failed_for_now(batch)
+
+    def decided(self, batch: Batch, *, never_sent: bool = False) -> None:
+        """A verdict, good or bad. ``never_sent``: it was just numbered, its numbers are free again.
+
+        Numbers that a broker has seen are never used for other records, even when it refused them: if it had
+        written them after all, it would take the others for repeated ones and lose them. The gap costs one
+        renumbering.
+        """
+        self.in_flight.discard(batch)
+        if batch in self.undecided:
+            self.undecided.remove(batch)
+        elif never_sent and batch.base_sequence >= 0:
+            self.next_sequence = batch.base_sequence
+        self.renumber_if_due()
+
+    def replaced(self, batch: Batch, pieces: tuple[Batch, ...]) -> None:
+        """It was split; the pieces take its place and its numbers."""
+        self.in_flight.discard(batch)
+        at = self.undecided.index(batch)
+        self.undecided[at : at + 1] = pieces
+        self.renumber_if_due()
+
+    def renumber_if_due(self) -> None:
+        """Bump the epoch and number everything anew, once nothing is in flight any more."""
+        if not self._renumber or self.in_flight:
+            return
+        self._renumber = False
+        if self.epoch < MAX_EPOCH:
+            self.identify(self.producer_id, self.epoch + 1)
+        else:
+            # No epoch left: a new producer id will be asked for.
+            self.identify(-1, -1)
+        for batch in self.undecided:
+            batch.producer_id = batch.epoch = batch.base_sequence = -1
+            batch.encoded = None
+
+    def __repr__(self) -> str:
+        return (
+            f"<PartitionDelivery producer {self.producer_id} epoch {self.epoch} next {self.next_sequence} "
+            f"undecided {len(self.undecided)} in flight {len(self.in_flight)}>"
+        )

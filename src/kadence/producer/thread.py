@@ -1,0 +1,89 @@
+"""The producer's network thread: asks the sender, moves bytes, and ends when the producer is closed and empty."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from kadence.clock import FOREVER, Clock
+from kadence.config import ProducerConfig
+from kadence.errors import ClosedError, FatalNetworkError
+from kadence.net import ConnectionConfig, NetworkClient
+from kadence.producer.accumulator import Accumulator
+from kadence.producer.sender import Sender
+from kadence.producer.topics import Topics
+
+__all__ = ["NetworkThread"]
+
+_log = logging.getLogger("kadence.producer")
+
+
+class NetworkThread(threading.Thread):
+    """Runs until `begin_close` and everything is decided, or until a bug of ours.
+
+    Attributes:
+        fatal: the bug that ended it; raised by the producer's next call (B6).
+        trouble: why no broker can be reached, for the message of a call that waits in vain.
+    """
+
+    def __init__(
+        self, config: ProducerConfig, clock: Clock, accumulator: Accumulator, topics: Topics
+    ) -> None:
+        super().__init__(name=f"{config.client_id}-network", daemon=True)
+        self._clock = clock
+        self._accumulator = accumulator
+        self._topics = topics
+        self._client = NetworkClient(ConnectionConfig.of(config), clock)
+        self._sender = Sender(config, accumulator, topics, self._client.can_send)
+        self._close_at = FOREVER
+        self.fatal: FatalNetworkError | None = None
+        self.trouble: str | None = None
+
+    def wakeup(self) -> None:
+        """There is something new to look at. Any thread."""
+        self._client.wakeup()
+
+    def begin_close(self, deadline: int) -> None:
+        """Send what is left until ``deadline``, drop the rest, end. Any thread."""
+        self._close_at = deadline
+        self._client.wakeup()
+
+    def run(self) -> None:
+        try:
+            while self._run_once():
+                pass
+        except Exception as error:
+            _log.exception("the producer's network thread ended with a bug")
+            fatal = FatalNetworkError(f"the producer's network thread ended with a bug: {error!r}")
+            fatal.__cause__ = error
+            self.fatal = fatal
+            self._sender.fail_all(fatal)
+        finally:
+            self._client.close()
+            with self._accumulator.gate:
+                self._accumulator.gate.notify_all()
+
+    def _run_once(self) -> bool:
+        now = self._clock.now_ms()
+        if self._close_at != FOREVER:
+            if not self._accumulator.incomplete:
+                return False
+            if now >= self._close_at:
+                self._sender.fail_all(
+                    ClosedError("the producer was closed before this record was acknowledged; close() later")
+                )
+                return False
+        step = self._sender.poll(now)
+        for request in step.requests:
+            self._client.send(request)
+        wake_at = min(step.wake_at, self._close_at)
+        self.trouble = self._client.trouble()
+        cluster = self._topics.cluster
+        for completed in self._client.poll(None if wake_at == FOREVER else max(0, wake_at - now)):
+            self._sender.on_response(completed.received_at, completed)
+        if self._topics.cluster is not cluster:
+            self._client.set_nodes(self._topics.cluster.nodes.values())
+        return True
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {'alive' if self.is_alive() else 'ended'} {self._sender!r}>"
