@@ -66,9 +66,7 @@ class Assignor(Protocol):
         """
         ...
 
-    def assign(
-        self, partitions: Mapping[str, int], members: Mapping[str, MemberSubscription]
-    ) -> Assignment:
+    def assign(self, partitions: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Assignment:
         """Distribute.
 
         Args:

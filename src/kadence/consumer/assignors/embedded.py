@@ -49,9 +49,7 @@ def encode_subscription(subscription: MemberSubscription) -> bytes:
     return _VERSION.pack(_SUBSCRIPTION_VERSION) + writer.getvalue()
 
 
-def decode_subscription(
-    data: bytes, instance_id: str | None = None
-) -> MemberSubscription:
+def decode_subscription(data: bytes, instance_id: str | None = None) -> MemberSubscription:
     """Another member's part of JoinGroup, as its leader gets it.
 
     Raises:
@@ -77,8 +75,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
     """One member's part of the leader's SyncGroup."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
-            AssignedTopic(topic=topic, partitions=numbers)
-            for topic, numbers in _by_topic(partitions).items()
+            AssignedTopic(topic=topic, partitions=numbers) for topic, numbers in _by_topic(partitions).items()
         ],
         user_data=None,
     )

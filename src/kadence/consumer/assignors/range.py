@@ -29,9 +29,7 @@ class RangeAssignor:
     def user_data(self, generation: int) -> bytes | None:
         return None
 
-    def assign(
-        self, partitions: Mapping[str, int], members: Mapping[str, MemberSubscription]
-    ) -> Assignment:
+    def assign(self, partitions: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Assignment:
         result: Assignment = {member: [] for member in members}
         ordered = sorted(
             members,
@@ -45,8 +43,6 @@ class RangeAssignor:
             start = 0
             for rank, member in enumerate(readers):
                 end = start + each + (rank < more)
-                result[member] += [
-                    TopicPartition(topic, number) for number in range(start, end)
-                ]
+                result[member] += [TopicPartition(topic, number) for number in range(start, end)]
                 start = end
         return result

@@ -42,9 +42,7 @@ class CoordinatorManager:
         outbox: takes a `Failed` for a fatal error that none of the ``on_failed`` listeners took.
     """
 
-    def __init__(
-        self, group_id: str | None, config: GroupConfig, outbox: Outbox
-    ) -> None:
+    def __init__(self, group_id: str | None, config: GroupConfig, outbox: Outbox) -> None:
         self.group_id = group_id
         self.node: Node | None = None
         self.on_found: Callable[[Node], None] | None = None
@@ -109,12 +107,8 @@ class CoordinatorManager:
         start = max(self._backoff.until, self._not_before)
         if now < start:
             return Poll(wake_at=start)
-        message = FindCoordinatorRequest(
-            key_type=_GROUP_KEY, coordinator_keys=[self.group_id or ""]
-        )
-        self._in_flight = Request(
-            message, ANY_NODE, add_ms(now, self._config.request_timeout_ms)
-        )
+        message = FindCoordinatorRequest(key_type=_GROUP_KEY, coordinator_keys=[self.group_id or ""])
+        self._in_flight = Request(message, ANY_NODE, add_ms(now, self._config.request_timeout_ms))
         return Poll([self._in_flight])
 
     def on_response(self, now: int, completed: Completed) -> None:
@@ -131,16 +125,12 @@ class CoordinatorManager:
         if answer is None:
             self._fatal(
                 now,
-                errors.MalformedMessageError(
-                    "FindCoordinator was answered without a coordinator"
-                ),
+                errors.MalformedMessageError("FindCoordinator was answered without a coordinator"),
             )
         elif answer.error_code == error_codes.NONE:
             self._found(now, Node(answer.node_id, answer.host, answer.port))
         else:
-            self._refused(
-                now, errors.for_code(answer.error_code, answer.error_message or None)
-            )
+            self._refused(now, errors.for_code(answer.error_code, answer.error_message or None))
 
     def _found(self, now: int, node: Node) -> None:
         self._backoff.succeeded()
@@ -166,9 +156,7 @@ class CoordinatorManager:
         if error.retriable:
             self._backoff.failed(now)
         else:
-            error.add_note(
-                f"while looking up the coordinator of group {self.group_id!r}"
-            )
+            error.add_note(f"while looking up the coordinator of group {self.group_id!r}")
             self._fatal(now, error)
 
     def _fatal(self, now: int, error: KafkaError) -> None:

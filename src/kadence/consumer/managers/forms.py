@@ -33,9 +33,7 @@ class FindCoordinatorRequest(find_coordinator.FindCoordinatorRequest):
             super().write(w, version)
         else:
             (key,) = self.coordinator_keys
-            find_coordinator.FindCoordinatorRequest(
-                key=key, key_type=self.key_type
-            ).write(w, version)
+            find_coordinator.FindCoordinatorRequest(key=key, key_type=self.key_type).write(w, version)
 
 
 class LeaveGroupRequest(leave_group.LeaveGroupRequest):
@@ -46,9 +44,9 @@ class LeaveGroupRequest(leave_group.LeaveGroupRequest):
             super().write(w, version)
         else:
             (member,) = self.members
-            leave_group.LeaveGroupRequest(
-                group_id=self.group_id, member_id=member.member_id
-            ).write(w, version)
+            leave_group.LeaveGroupRequest(group_id=self.group_id, member_id=member.member_id).write(
+                w, version
+            )
 
 
 class OffsetFetchRequest(offset_fetch.OffsetFetchRequest):
@@ -60,9 +58,7 @@ class OffsetFetchRequest(offset_fetch.OffsetFetchRequest):
             return
         (group,) = self.groups
         topics = [
-            offset_fetch.OffsetFetchRequestTopic(
-                name=topic.name, partition_indexes=topic.partition_indexes
-            )
+            offset_fetch.OffsetFetchRequestTopic(name=topic.name, partition_indexes=topic.partition_indexes)
             for topic in group.topics or ()
         ]
         offset_fetch.OffsetFetchRequest(

@@ -69,14 +69,10 @@ class HeartbeatManager:
             self._disarm()
             if not member.joining:
                 return NOTHING
-            return (
-                Poll(wake_at=now)
-                if self._gave_up(now)
-                else Poll(wake_at=self._poll_ends(now))
-            )
+            return Poll(wake_at=now) if self._gave_up(now) else Poll(wake_at=self._poll_ends(now))
         self._arm(now)
         if self._coordinator.node is None:
-            return Poll(wake_at=min(self._coordinator.require(now), FOREVER))
+            return Poll(wake_at=self._coordinator.require(now))
         if now >= self._session_ends:
             self._in_flight = None
             self._coordinator.mark_unknown(
@@ -108,10 +104,7 @@ class HeartbeatManager:
 
     def _arm(self, now: int) -> None:
         """A new identity, or a coordinator just found, has just been heard of: all timers start again."""
-        if (
-            self._membership.group == self._identity
-            and self._coordinator.found_at == self._found_at
-        ):
+        if self._membership.group == self._identity and self._coordinator.found_at == self._found_at:
             return
         if self._membership.group != self._identity:
             self._identity = self._membership.group
@@ -132,9 +125,7 @@ class HeartbeatManager:
         self.max_lateness_ms = max(self.max_lateness_ms, self.last_lateness_ms)
         self.heartbeats_sent += 1
         self._due = add_ms(now, self._config.heartbeat_interval_ms)
-        self._in_flight = self._membership.heartbeat(
-            now, add_ms(now, self._config.request_timeout_ms)
-        )
+        self._in_flight = self._membership.heartbeat(now, add_ms(now, self._config.request_timeout_ms))
         return self._in_flight
 
     def _gave_up(self, now: int) -> bool:
@@ -150,9 +141,7 @@ class HeartbeatManager:
     def _poll_ends(self, now: int) -> int:
         """When the processing timeout can pass at the earliest. The border is read again then: a poll wakes nobody."""
         since = self._progress.processing_since(now)
-        return add_ms(
-            now if since is None else since, self._config.processing_timeout_ms
-        )
+        return add_ms(now if since is None else since, self._config.processing_timeout_ms)
 
     def __repr__(self) -> str:
         return f"<heartbeat sent={self.heartbeats_sent} max_lateness={self.max_lateness_ms} ms>"

@@ -9,20 +9,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from kadence.cluster import Cluster
 from kadence.clock import FOREVER, add_ms
 from kadence.consumer.assignors.base import Assignment, Assignor, MemberSubscription
 from kadence.consumer.assignors.embedded import decode_subscription, encode_assignment
 from kadence.consumer.managers.base import Jobs
 from kadence.consumer.managers.membership import ClusterView
 from kadence.errors import KafkaError, MalformedMessageError
+from kadence.protocol import error_codes
 from kadence.protocol.join_group import JoinGroupResponseMember
 from kadence.wire import WireError
+
+if TYPE_CHECKING:
+    from kadence.cluster import Cluster
 
 __all__ = ["Leader"]
 
 log = logging.getLogger("kadence.consumer")
+
+_PASSING = error_codes.RETRIABLE - {error_codes.UNKNOWN_TOPIC_OR_PARTITION}
 
 _METADATA_PATIENCE_MS = 5_000
 """How long to wait for topics that no broker has told us of yet, before assigning without them."""
@@ -49,11 +55,15 @@ class Leader:
         self._counts: dict[str, int] | None = None
         self._seen: Cluster | None = None
 
-    def follow(self) -> None:
-        """Not the leader (any more): forget everything, whatever is still being computed."""
+    def stop(self) -> None:
+        """A new rebalance: whatever is still being computed is for nobody."""
         self._attempt += 1
         self.result = self.error = None
         self._assignor, self._members, self._counts, self._seen = None, {}, None, None
+
+    def follow(self) -> None:
+        """Not the leader (any more)."""
+        self.stop()
         if self._topics:
             self._topics = frozenset()
             self._metadata.want(frozenset())
@@ -66,8 +76,8 @@ class Leader:
         *,
         skip_assignment: bool,
     ) -> None:
-        """Begin. ``skip_assignment``: the group keeps what it has (KIP-814), only its topics are watched."""
-        self.follow()
+        """Be the leader. ``skip_assignment``: the group keeps what it has (KIP-814), only its topics are watched."""
+        self.stop()
         try:
             for member in members:
                 self._members[member.member_id] = decode_subscription(
@@ -91,9 +101,7 @@ class Leader:
         if self._assignor is None:
             return FOREVER
         counts = _counts(self._metadata.cluster, self._topics)
-        unknown = [
-            topic for topic in self._topics if not _told(self._metadata.cluster, topic)
-        ]
+        unknown = [topic for topic in self._topics if not _told(self._metadata.cluster, topic)]
         if unknown and now < self._wait_until:
             return self._wait_until
         assignor, members, attempt = self._assignor, self._members, self._attempt
@@ -106,9 +114,7 @@ class Leader:
         self._jobs.submit(lambda: _assign(assignor, counts, members), done)
         return FOREVER
 
-    def _computed(
-        self, assignor: Assignor, result: object, error: Exception | None
-    ) -> None:
+    def _computed(self, assignor: Assignor, result: object, error: Exception | None) -> None:
         if error is None and isinstance(result, dict):
             self.result = result
         else:
@@ -148,12 +154,14 @@ def _assign(
 
 def _counts(cluster: Cluster, topics: Iterable[str]) -> dict[str, int]:
     counts = {}
-    for topic in topics:
-        if partitions := cluster.partitions_for(topic):
-            counts[topic] = len(partitions)
+    for name in topics:
+        topic = cluster.topics.get(name)
+        if topic is not None and topic.partitions:
+            counts[name] = len(topic.partitions)
     return counts
 
 
-def _told(cluster: Cluster, topic: str) -> bool:
-    """Whether a broker has told us of the topic, be it that there is none."""
-    return bool(cluster.partitions_for(topic)) or topic in cluster.errors
+def _told(cluster: Cluster, name: str) -> bool:
+    """Whether a broker has told us of the topic, be it that there is none; not what it could not say just now."""
+    topic = cluster.topics.get(name)
+    return topic is not None and (bool(topic.partitions) or topic.error_code not in _PASSING)

@@ -50,17 +50,11 @@ class Departures:
     def done(self) -> bool:
         return not self._waiting
 
-    def add(
-        self, now: int, member_id: str, reason: str, joining: Request | None = None
-    ) -> None:
+    def add(self, now: int, member_id: str, reason: str, joining: Request | None = None) -> None:
         """This membership is over; ``joining``: the join under way that will bring its id."""
-        backoff = Backoff(
-            self._config.retry_backoff_ms, self._config.retry_backoff_max_ms
-        )
+        backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
         ends_at = add_ms(now, self._config.session_timeout_ms)
-        self._waiting.append(
-            _Departure(member_id, reason[:_REASON_MAX], ends_at, backoff, joining)
-        )
+        self._waiting.append(_Departure(member_id, reason[:_REASON_MAX], ends_at, backoff, joining))
 
     def joined(self, completed: Completed) -> None:
         """The answer of a JoinGroup that nobody else waits for."""
@@ -79,9 +73,7 @@ class Departures:
     def poll(self, now: int) -> Poll:
         if not self._waiting:
             return NOTHING
-        self._waiting = [
-            departure for departure in self._waiting if now < departure.ends_at
-        ]
+        self._waiting = [departure for departure in self._waiting if now < departure.ends_at]
         requests: list[Request] = []
         wake_at = FOREVER
         for departure in self._waiting:
@@ -104,9 +96,7 @@ class Departures:
             group_instance_id=None,
             reason=departure.reason,
         )
-        message = LeaveGroupRequest(
-            group_id=self._config.group_id or "", members=[member]
-        )
+        message = LeaveGroupRequest(group_id=self._config.group_id or "", members=[member])
         return Request(
             message,
             node_id,
@@ -114,9 +104,7 @@ class Departures:
         )
 
     def on_response(self, now: int, completed: Completed) -> None:
-        departure = next(
-            (d for d in self._waiting if d.sent is completed.request), None
-        )
+        departure = next((d for d in self._waiting if d.sent is completed.request), None)
         if departure is None:
             return
         departure.sent = None

@@ -9,12 +9,14 @@ answer itself.
 from __future__ import annotations
 
 import enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from kadence.cluster import Cluster
 from kadence.connection.request import Completed, Request
 from kadence.consumer.managers.base import Poll
 from kadence.types import GroupMetadata
+
+if TYPE_CHECKING:
+    from kadence.cluster import Cluster
 
 __all__ = ["ClusterView", "GroupConfig", "Membership", "Verdict"]
 

@@ -1,0 +1,36 @@
+"""What to tell the user when a group refuses a member for good: what was given, what is allowed, what to do."""
+
+from __future__ import annotations
+
+from kadence import errors
+from kadence.consumer.managers.membership import GroupConfig
+from kadence.errors import KafkaError
+from kadence.protocol import error_codes
+
+__all__ = ["explain"]
+
+
+def explain(code: int, group_id: str, assignors: tuple[str, ...], config: GroupConfig) -> KafkaError:
+    """The error of a code that JoinGroup, SyncGroup or Heartbeat was refused with."""
+    texts = {
+        error_codes.INCONSISTENT_GROUP_PROTOCOL: (
+            f"the members of group {group_id!r} share no assignor with this one, which offers "
+            f"{', '.join(assignors)}. Java's consumer offers range and cooperative-sticky by default, librdkafka "
+            "range and roundrobin: to join such a group, name what they use in partition.assignment.strategy, "
+            "e.g. 'range' or 'cooperative-sticky,range'. Or the group id is used by something that is no consumer"
+        ),
+        error_codes.INVALID_SESSION_TIMEOUT: (
+            f"session.timeout.ms = {config.session_timeout_ms} is outside the broker's bounds "
+            "(group.min.session.timeout.ms and group.max.session.timeout.ms, 6 s to 30 min by default)"
+        ),
+        error_codes.GROUP_MAX_SIZE_REACHED: (
+            f"group {group_id!r} has as many members as the broker allows (group.max.size)"
+        ),
+        error_codes.FENCED_INSTANCE_ID: (
+            f"another process joined group {group_id!r} with group.instance.id = {config.group_instance_id!r}; "
+            "each process needs its own"
+        ),
+        error_codes.GROUP_AUTHORIZATION_FAILED: f"not allowed to read as group {group_id!r}",
+        error_codes.INVALID_GROUP_ID: f"group.id = {group_id!r} is not one that the broker takes",
+    }
+    return errors.for_code(code, texts.get(code))
