@@ -8,8 +8,10 @@ maxRecordsPerPartition), because then its records lose their order within the ta
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -20,6 +22,9 @@ __all__ = ["OffsetRange", "Task", "TaskSize", "plan"]
 
 WORTH_A_TASK: Final = 20_000
 """Below so many offsets a second task costs more than it saves, idle cores or not."""
+
+CHOICE: Final = 8
+"""How many of the emptiest bins are looked at for one that reads a piece's leader already."""
 
 
 class OffsetRange(NamedTuple):
@@ -107,8 +112,6 @@ def _split(whole: OffsetRange, parts: int) -> list[OffsetRange]:
 
 @dataclass(slots=True)
 class _Bin:
-    number: int
-    load: int = 0
     leaders: set[int | None] = field(default_factory=set)
     pieces: list[OffsetRange] = field(default_factory=list)
 
@@ -125,18 +128,26 @@ def _pack(
     """
     if not pieces:
         return []
-    bins = [_Bin(number) for number in range(tasks)]
+    if tasks == len(pieces):
+        return [(piece,) for piece in pieces]
+    bins = [_Bin() for _ in range(tasks)]
+    by_load = [(0, number) for number in range(tasks)]
+    limit = sys.maxsize if most is None else most
     slack = sum(piece.size for piece in pieces) // tasks // 20
     for piece in sorted(pieces, key=lambda p: (-p.size, p)):
         leader = leaders.get(piece.topic_partition)
-        fitting = [b for b in bins if most is None or not b.pieces or b.load + piece.size <= most]
-        if not fitting:
-            fitting = [_Bin(len(bins))]
-            bins += fitting
-        least = min(b.load for b in fitting)
-        near = [b for b in fitting if b.load <= least + slack]
-        chosen = min(near, key=lambda b: (leader not in b.leaders, b.load, b.number))
-        chosen.load += piece.size
-        chosen.leaders.add(leader)
-        chosen.pieces.append(piece)
+        if by_load[0][0] + piece.size > limit and by_load[0][0]:
+            heapq.heappush(by_load, (0, len(bins)))
+            bins.append(_Bin())
+        near = [heapq.heappop(by_load)]
+        highest = min(near[0][0] + slack, limit - piece.size)
+        while by_load and len(near) < CHOICE and by_load[0][0] <= highest:
+            near.append(heapq.heappop(by_load))
+        chosen = min(near, key=lambda entry: (leader not in bins[entry[1]].leaders, entry))
+        near.remove(chosen)
+        load, number = chosen
+        bins[number].leaders.add(leader)
+        bins[number].pieces.append(piece)
+        for entry in (*near, (load + piece.size, number)):
+            heapq.heappush(by_load, entry)
     return [tuple(sorted(b.pieces)) for b in bins if b.pieces]

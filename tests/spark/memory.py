@@ -1,0 +1,159 @@
+"""A cluster in memory behind the ports of the Spark room, and a clock that moves when somebody sleeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kadence.errors import BrokerError, KafkaError, for_code
+from kadence.protocol import error_codes
+from kadence.spark.options import SourceOptions, parse
+from kadence.spark.start import Partitions, Pattern, Subscription, Topics
+from kadence.testing.clock import FakeClock
+from kadence.types import TopicPartition
+
+
+class FakePace(FakeClock):
+    """Sleeping advances it; ``on_sleep`` is what happens in the world meanwhile."""
+
+    __slots__ = ("on_sleep", "slept")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slept: list[int] = []
+        self.on_sleep: Callable[[], None] = lambda: None
+
+    def sleep_ms(self, duration: int) -> None:
+        self.slept.append(duration)
+        self.advance(duration)
+        self.on_sleep()
+
+
+@dataclass
+class Log:
+    """One partition: offsets ``start`` to ``end``, the time of its records, bytes of each."""
+
+    start: int = 0
+    end: int = 0
+    time_of_first: int = 1_000
+    record_bytes: int = 100
+    leader: int | None = 1
+
+
+@dataclass
+class MemoryCluster:
+    """Implements `kadence.spark.ports.OffsetClient`; what it was asked is counted."""
+
+    logs: dict[TopicPartition, Log] = field(default_factory=dict)
+    group: dict[TopicPartition, int] = field(default_factory=dict)
+    members: int = 0
+    commits: list[dict[TopicPartition, int]] = field(default_factory=list)
+    failures: list[KafkaError] = field(default_factory=list)
+    commit_failures: list[KafkaError] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    connections: int = 0
+    closed: int = 0
+
+    def add(self, name: str, end: int = 0, *, start: int = 0, **more: int) -> TopicPartition:
+        """``add("t-0", 10)``: a log with ten records, or new bounds for one that is there."""
+        topic, _, number = name.rpartition("-")
+        partition = TopicPartition(topic, int(number))
+        self.logs[partition] = Log(start, end, **more)
+        return partition
+
+    def produce(self, name: str, count: int) -> None:
+        """Append records."""
+        topic, _, number = name.rpartition("-")
+        self.logs[TopicPartition(topic, int(number))].end += count
+
+    def drop(self, name: str) -> None:
+        """Delete a partition."""
+        topic, _, number = name.rpartition("-")
+        del self.logs[TopicPartition(topic, int(number))]
+
+    def connect(self) -> MemoryCluster:
+        self.connections += 1
+        return self
+
+    def _answer(self, what: str) -> None:
+        self.asked.append(what)
+        if self.failures:
+            raise self.failures.pop(0)
+
+    def partitions(self, topics: Topics) -> dict[TopicPartition, int | None]:
+        self._answer("partitions")
+        return {p: log.leader for p, log in self.logs.items() if _belongs(p, topics)}
+
+    def log_starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        self._answer("log_starts")
+        return {p: self.logs[p].start for p in partitions}
+
+    def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        self._answer("log_ends")
+        return {p: self.logs[p].end for p in partitions}
+
+    def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """Record n of a log is ``time_of_first + n``."""
+        self._answer("offsets_for_times")
+        found: dict[TopicPartition, int | None] = {}
+        for partition, time in times.items():
+            log = self.logs[partition]
+            offset = max(log.start, time - log.time_of_first)
+            found[partition] = offset if offset < log.end else None
+        return found
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        self._answer("committed")
+        return {p: self.group.get(p) for p in partitions}
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        if self.commit_failures:
+            raise self.commit_failures.pop(0)
+        self.commits.append(dict(offsets))
+        self.group.update(offsets)
+
+    def live_members(self) -> int:
+        self._answer("live_members")
+        return self.members
+
+    def sample(self, partition: TopicPartition, offset: int) -> tuple[int, int]:
+        log = self.logs[partition]
+        span = min(10, log.end - offset)
+        return span * log.record_bytes, span
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def _belongs(partition: TopicPartition, topics: Topics) -> bool:
+    match topics:
+        case Subscription(names):
+            return partition.topic in names
+        case Pattern():
+            return topics.matches(partition.topic)
+        case Partitions(partitions):
+            return partition in partitions
+
+
+def broker_failure(retriable: bool = True) -> BrokerError:
+    """A broker's error of one kind or the other."""
+    code = error_codes.COORDINATOR_NOT_AVAILABLE if retriable else error_codes.GROUP_AUTHORIZATION_FAILED
+    return for_code(code)
+
+
+def stream_options(**more: str) -> SourceOptions:
+    """Options of a stream over topic ``t``; keywords are option names with ``_`` for ``.``."""
+    return _options(streaming=True, more=more)
+
+
+def batch_options(**more: str) -> SourceOptions:
+    """The same for a batch query."""
+    return _options(streaming=False, more=more)
+
+
+def _options(*, streaming: bool, more: Mapping[str, str]) -> SourceOptions:
+    given = {"kafka.bootstrap.servers": "localhost:9092"}
+    given |= {name.replace("_", "."): value for name, value in more.items()}
+    if not {"subscribe", "subscribePattern", "assign"} & given.keys():
+        given["subscribe"] = "t"
+    return parse(given, streaming=streaming)

@@ -1,0 +1,433 @@
+"""The driver's side of a stream, against a cluster in memory and under virtual time."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from tests.spark.memory import FakePace, MemoryCluster, broker_failure, stream_options
+
+from kadence.errors import BrokerError, ConfigError, UnknownTopicOrPartitionError
+from kadence.spark.commits import REPEAT_MS, GroupInUseError
+from kadence.spark.driver import DISCOVERY_MS, StreamDriver
+from kadence.spark.loss import DataLossError
+from kadence.spark.offsets import Json
+
+
+def driver_of(cluster: MemoryCluster, pace: FakePace | None = None, **more: str) -> StreamDriver:
+    return StreamDriver(stream_options(**more), cluster.connect, pace or FakePace())
+
+
+def planned(driver: StreamDriver, start: Json, end: Json) -> list[str]:
+    return sorted(str(piece) for task in driver.plan(start, end) for piece in task)
+
+
+@pytest.fixture
+def cluster() -> MemoryCluster:
+    made = MemoryCluster()
+    made.add("t-0", 10)
+    made.add("t-1", 20, start=5)
+    return made
+
+
+def test_nothing_is_asked_before_the_first_offset(cluster: MemoryCluster) -> None:
+    driver = driver_of(cluster)
+    assert cluster.connections == 0
+    assert repr(driver) == "<StreamDriver Subscription(names=('t',)) not connected>"
+    driver.close()
+    assert cluster.closed == 0
+    driver.latest({})
+    driver.close()
+    driver.close()
+    assert (cluster.connections, cluster.closed) == (1, 1)
+
+
+def test_first_batch_from_earliest_carries_its_start(cluster: MemoryCluster) -> None:
+    driver = driver_of(cluster, startingOffsets="earliest")
+    end = driver.latest({})
+    assert end == {"#t": {"0": 0, "1": 5}, "t": {"0": 10, "1": 20}}
+    assert planned(driver, {}, end) == ["t-0 [0, 10)", "t-1 [5, 20)"]
+    assert driver.report() == {"t": {"0": 10, "1": 20}}
+
+
+def test_idle_returns_the_very_start(cluster: MemoryCluster) -> None:
+    pace = FakePace()
+    driver = driver_of(cluster, pace, startingOffsets="earliest", idlePollMs="200")
+    end = driver.latest({})
+    again = json.loads(json.dumps(end))
+    before = pace.now_ms()
+    assert driver.latest(again) is again
+    assert pace.now_ms() - before == 200
+
+
+def test_idle_wakes_early_on_new_data(cluster: MemoryCluster) -> None:
+    pace = FakePace()
+    driver = driver_of(cluster, pace, startingOffsets="earliest", idlePollMs="10000")
+    end = driver.latest({})
+    pace.on_sleep = lambda: cluster.produce("t-0", 1)
+    following = driver.latest(end)
+    assert following == {"t": {"0": 11, "1": 20}}
+    assert len(pace.slept) == 1
+    assert planned(driver, end, following) == ["t-0 [10, 11)"]
+
+
+def test_idle_asks_for_ends_only(cluster: MemoryCluster) -> None:
+    driver = driver_of(cluster, startingOffsets="earliest", idlePollMs="400")
+    end = driver.latest({})
+    cluster.asked.clear()
+    driver.latest(end)
+    assert set(cluster.asked) == {"log_ends"}
+
+
+def test_start_at_latest_survives_a_failed_first_batch(cluster: MemoryCluster) -> None:
+    """The batch that pins the start down is empty; what comes later is read from there, whoever asks again."""
+    first = driver_of(cluster)
+    end = first.latest({})
+    assert end == {"#t": {"0": 10, "1": 20}, "t": {"0": 10, "1": 20}}
+    assert planned(first, {}, end) == []
+    cluster.produce("t-0", 60)
+    # The process dies with batch 0 in the log; the next one is asked to plan it again, then goes on.
+    second = driver_of(cluster)
+    assert planned(second, {}, end) == []
+    following = second.latest(end)
+    assert planned(second, end, following) == ["t-0 [10, 70)"]
+
+
+def test_a_first_batch_with_records_is_planned_again_the_same(cluster: MemoryCluster) -> None:
+    """Batch 0 failed, the log moved on meanwhile: neither its start nor its end may."""
+    end = driver_of(cluster, startingOffsets="earliest").latest({})
+    cluster.produce("t-0", 60)
+    cluster.logs[next(iter(cluster.logs))].start = 3
+    assert planned(driver_of(cluster, startingOffsets="earliest"), {}, end) == ["t-0 [0, 10)", "t-1 [5, 20)"]
+
+
+def test_restart_with_no_new_data_is_no_batch(cluster: MemoryCluster) -> None:
+    end = driver_of(cluster, startingOffsets="earliest").latest({})
+    again = json.loads(json.dumps(end))
+    restarted = driver_of(cluster)
+    restarted.prepare_available_now()
+    assert restarted.latest(again) is again
+
+
+def test_start_at_times_and_offsets(cluster: MemoryCluster) -> None:
+    by_time = driver_of(cluster, startingTimestamp="1007")
+    assert by_time.latest({})["#t"] == {"0": 7, "1": 7}
+    by_offset = driver_of(cluster, startingOffsets='{"t":{"0":4,"1":-1}}')
+    assert by_offset.latest({}) == {"#t": {"0": 4, "1": 20}, "t": {"0": 10, "1": 20}}
+
+
+def test_start_times_without_a_record(cluster: MemoryCluster) -> None:
+    with pytest.raises(ConfigError, match=r"no record of t-0 is as late as 1015"):
+        driver_of(cluster, startingTimestamp="1015").latest({})
+    lenient = driver_of(cluster, startingTimestamp="1015", startingOffsetsByTimestampStrategy="latest")
+    assert lenient.latest({})["#t"] == {"0": 10, "1": 15}
+
+
+def test_start_offsets_must_name_all_partitions(cluster: MemoryCluster) -> None:
+    with pytest.raises(ConfigError, match=r"lacks t-1 and names t-7"):
+        driver_of(cluster, startingOffsets='{"t":{"0":4,"7":1}}').latest({})
+
+
+def test_start_at_committed_offsets_and_earliest_where_there_are_none(cluster: MemoryCluster) -> None:
+    cluster.group[next(iter(cluster.logs))] = 6
+    driver = driver_of(cluster, startingOffsets="committed", kafka_group_id="g")
+    assert driver.latest({}) == {"#t": {"0": 6, "1": 5}, "t": {"0": 10, "1": 20}}
+
+
+def test_a_missing_topic_is_named_after_some_patience(cluster: MemoryCluster) -> None:
+    pace = FakePace()
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"reads u, which"):
+        driver_of(cluster, pace, subscribe="t,u").latest({})
+    assert pace.slept == [1000, 1000, 1000]
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"reads t-9, which"):
+        driver_of(cluster, assign='{"t":[0,9]}').latest({})
+
+
+def test_a_pattern_may_match_nothing_yet(cluster: MemoryCluster) -> None:
+    pace = FakePace()
+    driver = driver_of(cluster, pace, subscribePattern="late.*")
+    assert driver.latest({}) == {}
+    cluster.add("later-0", 4)
+    pace.advance(DISCOVERY_MS)
+    assert driver.latest({}) == {"#later": {"0": 0}, "later": {"0": 4}}
+
+
+def test_new_partitions_begin_at_their_earliest(cluster: MemoryCluster) -> None:
+    pace = FakePace()
+    driver = driver_of(cluster, pace)
+    end = driver.latest({})
+    cluster.add("t-2", 9, start=2)
+    pace.advance(DISCOVERY_MS)
+    following = driver.latest(end)
+    assert following == {"#t": {"2": 2}, "t": {"0": 10, "1": 20, "2": 9}}
+    assert planned(driver, end, following) == ["t-2 [2, 9)"]
+    # Retention goes on while that batch waits to be planned again: its range does not change.
+    cluster.add("t-2", 9, start=5)
+    assert planned(driver_of(cluster), end, following) == ["t-2 [2, 9)"]
+
+
+def test_an_empty_new_partition_makes_no_batch(cluster: MemoryCluster) -> None:
+    pace = FakePace()
+    driver = driver_of(cluster, pace)
+    end = driver.latest({})
+    cluster.add("t-2")
+    pace.advance(DISCOVERY_MS)
+    assert driver.latest(end) is end
+    cluster.produce("t-0", 1)
+    assert driver.latest(end) == {"#t": {"2": 0}, "t": {"0": 11, "1": 20, "2": 0}}
+
+
+# ---------------------------------------------------------------- limits
+
+
+def test_max_offsets_per_trigger(cluster: MemoryCluster) -> None:
+    driver = driver_of(cluster, startingOffsets="earliest", maxOffsetsPerTrigger="10")
+    assert driver.latest({})["t"] == {"0": 4, "1": 11}
+    assert driver.latest({}, unlimited=True)["t"] == {"0": 10, "1": 20}
+
+
+def test_max_bytes_per_trigger_follows_samples(cluster: MemoryCluster) -> None:
+    driver = driver_of(cluster, startingOffsets="earliest", maxBytesPerTrigger="1000")
+    assert driver.latest({})["t"] == {"0": 4, "1": 11}
+    both = driver_of(cluster, startingOffsets="earliest", maxBytesPerTrigger="1000", maxOffsetsPerTrigger="5")
+    assert both.latest({})["t"] == {"0": 2, "1": 8}
+
+
+def test_min_offsets_wait_for_volume_or_delay(cluster: MemoryCluster) -> None:
+    pace = FakePace()
+    driver = driver_of(
+        cluster,
+        pace,
+        startingOffsets="earliest",
+        minOffsetsPerTrigger="5",
+        maxTriggerDelay="10s",
+        idlePollMs="0",
+    )
+    end = driver.latest({})
+    cluster.produce("t-0", 4)
+    assert driver.latest(end) is end
+    cluster.produce("t-0", 1)
+    end = driver.latest(end)
+    assert end["t"]["0"] == 15
+    cluster.produce("t-0", 1)
+    assert driver.latest(end) is end
+    pace.advance(10_000)
+    assert driver.latest(end)["t"]["0"] == 16
+
+
+# ---------------------------------------------------------------- availableNow
+
+
+def run_available_now(driver: StreamDriver, start: Json) -> list[Json]:
+    driver.prepare_available_now()
+    seen = [start]
+    while (end := driver.latest(seen[-1])) is not seen[-1]:
+        seen.append(end)
+        assert len(seen) < 100
+    return seen[1:]
+
+
+def test_available_now_ends_under_constant_production(cluster: MemoryCluster) -> None:
+    driver = driver_of(
+        cluster, startingOffsets="earliest", maxOffsetsPerTrigger="10", minOffsetsPerTrigger="3"
+    )
+    original = cluster.log_ends
+
+    def busy(partitions: Any) -> Any:
+        cluster.produce("t-0", 100)
+        cluster.add("t-9", 50)
+        return original(partitions)
+
+    driver.prepare_available_now()
+    cluster.log_ends = busy  # type: ignore[method-assign]
+    seen: list[Json] = [{}]
+    while (end := driver.latest(seen[-1])) is not seen[-1]:
+        seen.append(end)
+    assert seen[-1]["t"] == {"0": 10, "1": 20}
+    assert len(seen) == 4
+
+
+def test_available_now_commits_its_last_offsets(cluster: MemoryCluster) -> None:
+    driver = driver_of(cluster, startingOffsets="earliest", maxOffsetsPerTrigger="10", kafka_group_id="g")
+    run_available_now(driver, {})
+    assert {str(p): offset for p, offset in cluster.group.items()} == {"t-0": 10, "t-1": 20}
+
+
+def test_available_now_tries_the_last_commit_even_after_a_failure(cluster: MemoryCluster) -> None:
+    cluster.commit_failures = [broker_failure()]
+    driver = driver_of(cluster, startingOffsets="earliest", kafka_group_id="g")
+    run_available_now(driver, {})
+    assert {str(p): offset for p, offset in cluster.group.items()} == {"t-0": 10, "t-1": 20}
+
+
+def test_available_now_from_latest_pins_the_start_down(cluster: MemoryCluster) -> None:
+    assert run_available_now(driver_of(cluster), {}) == [{"#t": {"0": 10, "1": 20}, "t": {"0": 10, "1": 20}}]
+
+
+def test_available_now_with_a_start_above_its_target_is_no_loss(cluster: MemoryCluster) -> None:
+    driver = driver_of(cluster)
+    driver.prepare_available_now()
+    cluster.produce("t-0", 5)
+    assert driver.latest({}) == {"#t": {"0": 15, "1": 20}, "t": {"0": 15, "1": 20}}
+
+
+# ---------------------------------------------------------------- data loss
+
+
+START: Json = {"t": {"0": 4, "1": 20}}
+
+
+def test_retention_gap(cluster: MemoryCluster, caplog: pytest.LogCaptureFixture) -> None:
+    cluster.add("t-0", 10, start=7)
+    with pytest.raises(
+        DataLossError, match=r"3 offsets of t-0 .* offset 4 was next, .* begins at 7.*failOnDataLoss"
+    ):
+        driver_of(cluster).latest(START)
+    lenient = driver_of(cluster, failOnDataLoss="false")
+    with caplog.at_level(logging.WARNING, "kadence.spark"):
+        end = lenient.latest(START)
+    assert "data loss, going on" in caplog.text
+    assert end == {"#t": {"0": 7}, "t": {"0": 10, "1": 20}}
+    assert planned(lenient, START, end) == ["t-0 [7, 10)"]
+
+
+def test_retention_of_everything(cluster: MemoryCluster) -> None:
+    cluster.add("t-0", 10, start=10)
+    lenient = driver_of(cluster, failOnDataLoss="false")
+    end = lenient.latest(START)
+    assert end["t"] == {"0": 10, "1": 20}
+    assert planned(lenient, START, end) == []
+    assert lenient.latest(end) is end
+
+
+def test_recreated_topic(cluster: MemoryCluster) -> None:
+    cluster.add("t-0", 2)
+    with pytest.raises(DataLossError, match=r"t-0 ends at 2, below offset 4"):
+        driver_of(cluster).latest(START)
+    lenient = driver_of(cluster, failOnDataLoss="false")
+    end = lenient.latest(START)
+    assert end == {"#t": {"0": 2}, "t": {"0": 2, "1": 20}}
+    assert planned(lenient, START, end) == []
+    cluster.produce("t-0", 3)
+    following = lenient.latest(end)
+    assert planned(lenient, end, following) == ["t-0 [2, 5)"]
+
+
+def test_deleted_partitions(cluster: MemoryCluster) -> None:
+    cluster.drop("t-0")
+    with pytest.raises(DataLossError, match=r"do not exist any more: t-0"):
+        driver_of(cluster).latest(START)
+    lenient = driver_of(cluster, failOnDataLoss="false")
+    end = lenient.latest(START)
+    assert end == {"t": {"1": 20}}
+    assert planned(lenient, START, end) == []
+
+
+def test_a_partition_that_is_missing_for_a_moment_is_not_gone(cluster: MemoryCluster) -> None:
+    pace = FakePace()
+    cluster.drop("t-0")
+
+    def come_back() -> None:
+        if len(pace.slept) == 2:
+            cluster.add("t-0", 10)
+
+    pace.on_sleep = come_back
+    driver = driver_of(cluster, pace)
+    assert driver.latest(START)["t"] == {"0": 10, "1": 20}
+    assert len(pace.slept) == 2
+
+
+def test_start_option_above_the_end(cluster: MemoryCluster) -> None:
+    with pytest.raises(DataLossError, match=r"t-0 ends at 10, below offset 99"):
+        driver_of(cluster, startingOffsets='{"t":{"0":99,"1":5}}').latest({})
+    lenient = driver_of(cluster, startingOffsets='{"t":{"0":99,"1":5}}', failOnDataLoss="false")
+    end = lenient.latest({})
+    assert planned(lenient, {}, end) == ["t-1 [5, 20)"]
+
+
+# ---------------------------------------------------------------- committing
+
+
+def test_start_is_committed_when_it_changes(cluster: MemoryCluster) -> None:
+    pace = FakePace()
+    driver = driver_of(cluster, pace, startingOffsets="earliest", kafka_group_id="g", idlePollMs="0")
+    end = driver.latest({})
+    assert cluster.commits == []  # nothing is in the sink yet
+    driver.latest(end)
+    driver.latest(end)
+    assert [{str(p): o for p, o in offsets.items()} for offsets in cluster.commits] == [
+        {"t-0": 10, "t-1": 20}
+    ]
+    pace.advance(REPEAT_MS)  # an idle query's offsets must not expire
+    driver.latest(end)
+    assert len(cluster.commits) == 2
+
+
+def test_without_a_group_nothing_is_committed(cluster: MemoryCluster) -> None:
+    driver = driver_of(cluster, startingOffsets="earliest", idlePollMs="0")
+    driver.latest(driver.latest({}))
+    refusing = driver_of(
+        cluster, startingOffsets="earliest", kafka_group_id="g", commitOffsets="false", idlePollMs="0"
+    )
+    refusing.latest(refusing.latest({}))
+    assert cluster.commits == []
+    assert "live_members" not in cluster.asked
+
+
+def test_a_failing_commit_is_told_once_and_tried_later(
+    cluster: MemoryCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    pace = FakePace()
+    cluster.commit_failures = [broker_failure(), broker_failure()]
+    driver = driver_of(cluster, pace, startingOffsets="earliest", kafka_group_id="g", idlePollMs="0")
+    end = driver.latest({})
+    with caplog.at_level(logging.INFO, "kadence.spark"):
+        for _ in range(4):
+            driver.latest(end)
+            pace.advance(20_000)
+        assert caplog.text.count("committing offsets to group g failed") == 1
+        pace.advance(30_000)
+        driver.latest(end)
+    assert "works again" in caplog.text
+    assert len(cluster.commits) == 1
+
+
+def test_a_group_with_live_members_is_refused_before_anything_is_read(cluster: MemoryCluster) -> None:
+    cluster.members = 2
+    with pytest.raises(GroupInUseError, match=r"'g' is in use by a live consumer group \(2 members\)"):
+        driver_of(cluster, kafka_group_id="g").latest({})
+
+
+def test_not_being_allowed_to_look_at_the_group_is_no_reason_to_fail(cluster: MemoryCluster) -> None:
+    cluster.failures = [broker_failure(retriable=False)]
+    driver_of(cluster, startingOffsets="earliest", kafka_group_id="g").latest({})
+
+
+# ---------------------------------------------------------------- failures
+
+
+def test_retriable_failures_are_repeated_as_the_options_say(cluster: MemoryCluster) -> None:
+    pace = FakePace()
+    cluster.failures = [broker_failure(), broker_failure()]
+    driver = driver_of(cluster, pace, startingOffsets="earliest", fetchOffset_retryIntervalMs="10")
+    assert driver.latest({})["t"] == {"0": 10, "1": 20}
+    assert pace.slept == [10, 10]
+    cluster.failures = [broker_failure() for _ in range(9)]
+    with pytest.raises(BrokerError):
+        driver.latest({})
+
+
+def test_other_failures_are_not(cluster: MemoryCluster) -> None:
+    pace = FakePace()
+    cluster.failures = [broker_failure(retriable=False)]
+    with pytest.raises(BrokerError):
+        driver_of(cluster, pace).latest({})
+    assert pace.slept == []
+
+
+def test_a_checkpoint_of_sparks_own_connector_goes_on(cluster: MemoryCluster) -> None:
+    """It notes no start for partitions that it met in a batch; then the earliest has to do."""
+    driver = driver_of(cluster)
+    assert planned(driver, {"t": {"0": 4}}, {"t": {"0": 10, "1": 20}}) == ["t-0 [4, 10)", "t-1 [5, 20)"]

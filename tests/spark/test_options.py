@@ -1,0 +1,241 @@
+"""Every option of the connector, and what is said about those that cannot be."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from kadence.errors import ConfigError
+from kadence.spark.options import OPTIONS, SourceOptions, parse
+from kadence.spark.start import (
+    AtOffsets,
+    AtTimestamp,
+    AtTimestamps,
+    Everywhere,
+    Found,
+    Partitions,
+    Pattern,
+    Subscription,
+)
+from kadence.types import TopicPartition
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def stream(**given: str) -> SourceOptions:
+    return parse({**SERVERS, "subscribe": "t", **given}, streaming=True)
+
+
+def batch(**given: str) -> SourceOptions:
+    return parse({**SERVERS, "subscribe": "t", **given}, streaming=False)
+
+
+def refused(given: dict[str, str], streaming: bool = True) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse(
+            {name: text for name, text in {**SERVERS, "subscribe": "t", **given}.items() if text},
+            streaming=streaming,
+        )
+    return str(caught.value)
+
+
+def test_defaults_are_the_connectors() -> None:
+    of_stream, of_batch = stream(), batch()
+    assert of_stream.starting == Everywhere(Found.LATEST)
+    assert of_batch.starting == Everywhere(Found.EARLIEST)
+    assert of_batch.ending == Everywhere(Found.LATEST)
+    assert of_stream.fail_on_data_loss and of_batch.fail_on_data_loss
+    assert not of_stream.include_headers
+    assert of_stream.max_offsets_per_trigger is None
+    assert of_stream.max_trigger_delay_ms == 15 * 60 * 1000
+    assert of_stream.poll_timeout_ms == 120_000
+    assert of_stream.group_id_prefix == "spark-kafka-source"
+    assert of_batch.group_id_prefix == "spark-kafka-relation"
+    assert of_stream.group_id is None
+    assert not of_stream.commit_offsets
+
+
+def test_names_are_read_in_any_case_as_spark_hands_them_over() -> None:
+    options = parse(
+        {**SERVERS, "subscribe": "t", "MAXOFFSETSPERTRIGGER": "5", "includeheaders": "TRUE"}, streaming=True
+    )
+    assert options.max_offsets_per_trigger == 5
+    assert options.include_headers
+
+
+def test_topics() -> None:
+    assert stream(subscribe=" b, a ,,a").topics == Subscription(("a", "b"))
+    pattern = parse({**SERVERS, "subscribePattern": "a.+"}, streaming=True).topics
+    assert isinstance(pattern, Pattern)
+    assert pattern.matches("abc")
+    assert not pattern.matches("xabc")
+    assigned = parse({**SERVERS, "assign": '{"t":[1,0,1]}'}, streaming=True).topics
+    assert assigned == Partitions((T0, T1))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"subscribe": ""}, "exactly one of the options subscribe, subscribePattern and assign"),
+        ({"assign": '{"t":[0]}'}, "subscribe and assign"),
+        ({"subscribe": " , "}, "names no topic"),
+        ({"subscribe": "", "subscribePattern": "a("}, "no regular expression"),
+        ({"subscribe": "", "assign": "t"}, "no JSON"),
+        ({"subscribe": "", "assign": "[0]"}, "no JSON object"),
+        ({"subscribe": "", "assign": '{"t":["0"]}'}, "list of partition numbers"),
+        ({"subscribe": "", "assign": '{"t":[true]}'}, "list of partition numbers"),
+        ({"subscribe": "", "assign": "{}"}, "names no partition"),
+    ],
+)
+def test_topics_that_cannot_be(given: dict[str, str], said: str) -> None:
+    assert said in refused(given)
+
+
+def test_starting_offsets() -> None:
+    assert stream(startingOffsets="Earliest").starting == Everywhere(Found.EARLIEST)
+    assert stream(startingOffsets='{"t":{"0":23,"1":-1}}').starting == AtOffsets(
+        "startingOffsets", {T0: 23, T1: Found.LATEST}
+    )
+    assert batch(startingOffsets='{"t":{"0":-2}}').starting == AtOffsets(
+        "startingOffsets", {T0: Found.EARLIEST}
+    )
+    committed = stream(startingOffsets="committed", **{"kafka.group.id": "g"})
+    assert committed.starting == Everywhere(Found.COMMITTED)
+    assert committed.commit_offsets
+
+
+def test_starting_times_go_before_offsets() -> None:
+    by_time = {"startingOffsetsByTimestamp": '{"t":{"0":5}}', "startingOffsets": "earliest"}
+    assert stream(**by_time).starting == AtTimestamps("startingOffsetsByTimestamp", {T0: 5}, or_latest=False)
+    assert stream(startingTimestamp="7", **by_time).starting == AtTimestamp(
+        "startingTimestamp", 7, or_latest=False
+    )
+    lenient = stream(startingTimestamp="7", startingOffsetsByTimestampStrategy="latest")
+    assert lenient.starting == AtTimestamp("startingTimestamp", 7, or_latest=True)
+
+
+def test_ending() -> None:
+    assert batch(endingOffsets='{"t":{"0":-1,"1":9}}').ending == AtOffsets(
+        "endingOffsets", {T0: Found.LATEST, T1: 9}
+    )
+    assert batch(endingTimestamp="7", endingOffsets="latest").ending == AtTimestamp(
+        "endingTimestamp", 7, or_latest=True
+    )
+    assert batch(endingOffsetsByTimestamp='{"t":{"0":7}}').ending == AtTimestamps(
+        "endingOffsetsByTimestamp", {T0: 7}, or_latest=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("streaming", "given", "said"),
+    [
+        (True, {"startingOffsets": "newest"}, "earliest, latest, committed"),
+        (True, {"startingOffsets": '{"t":{"0":-3}}'}, ">= -2"),
+        (True, {"startingOffsets": '{"t":{"0":1.5}}'}, "whole number"),
+        (True, {"startingOffsets": '{"t":{"x":1}}'}, "no partition number"),
+        (True, {"startingOffsets": '{"t":1}'}, "object of partitions"),
+        (True, {"startingOffsets": "committed"}, "needs kafka.group.id"),
+        (False, {"startingOffsets": "latest"}, "earliest, committed"),
+        (False, {"startingOffsets": '{"t":{"0":-1}}'}, "latest"),
+        (False, {"endingOffsets": "earliest"}, "latest"),
+        (False, {"endingOffsets": '{"t":{"0":-2}}'}, "earliest"),
+        (True, {"endingOffsets": "latest"}, "for batch queries"),
+        (True, {"endingTimestamp": "1"}, "for batch queries"),
+        (True, {"endingOffsetsByTimestamp": "{}"}, "for batch queries"),
+        (True, {"startingTimestamp": "noon"}, "milliseconds since 1970"),
+        (True, {"startingOffsetsByTimestamp": '{"t":{"0":-1}}'}, ">= 0"),
+        (True, {"startingOffsetsByTimestampStrategy": "hope"}, "error or latest"),
+    ],
+)
+def test_places_that_cannot_be(streaming: bool, given: dict[str, str], said: str) -> None:
+    assert said in refused(given, streaming)
+
+
+def test_limits() -> None:
+    options = stream(
+        maxOffsetsPerTrigger="1000",
+        minOffsetsPerTrigger="10",
+        maxTriggerDelay="2h",
+        maxBytesPerTrigger="64m",
+        minPartitions="4",
+        maxRecordsPerPartition="100",
+        idlePollMs="0",
+    )
+    assert (options.max_offsets_per_trigger, options.min_offsets_per_trigger) == (1000, 10)
+    assert options.max_trigger_delay_ms == 7_200_000
+    assert options.max_bytes_per_trigger == 64 * 1024 * 1024
+    assert (options.min_partitions, options.max_records_per_partition) == (4, 100)
+    assert options.idle_poll_ms == 0
+    assert stream(maxTriggerDelay="250").max_trigger_delay_ms == 250
+    assert stream(maxBytesPerTrigger="1000").max_bytes_per_trigger == 1000
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"maxOffsetsPerTrigger": "0"}, "whole number >= 1"),
+        ({"maxOffsetsPerTrigger": "many"}, "'many'"),
+        ({"maxTriggerDelay": "15x"}, "15m"),
+        ({"maxBytesPerTrigger": "1x"}, "64m"),
+        ({"failOnDataLoss": "maybe"}, "true or false"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "is above"),
+        ({"kafka.group.id": " "}, "is empty"),
+    ],
+)
+def test_values_that_cannot_be(given: dict[str, str], said: str) -> None:
+    assert said in refused(given)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("maxOffsetPerTrigger", "did you mean 'maxOffsetsPerTrigger'"),
+        ("startingoffset", "did you mean 'startingOffsets'"),
+        ("bootstrap.servers", "did you mean 'kafka.bootstrap.servers'"),
+        ("group.id", "did you mean 'kafka.group.id'"),
+        ("path", "load() takes no path"),
+        ("zzz", "known are subscribe"),
+        ("kafka.fetch.min.byte", "did you mean 'fetch.min.bytes'"),
+    ],
+)
+def test_an_unknown_option_gets_the_nearest_known_one(name: str, said: str) -> None:
+    assert said in refused({name: "1"})
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "auto.offset.reset",
+        "key.deserializer",
+        "value.deserializer",
+        "enable.auto.commit",
+        "interceptor.classes",
+    ],
+)
+def test_refused_client_keys_say_why(key: str) -> None:
+    assert f"kafka.{key} cannot be used: " in refused({f"kafka.{key}": "x"})
+
+
+def test_bootstrap_servers_are_needed() -> None:
+    with pytest.raises(ConfigError, match=r"bootstrap\.servers is required"):
+        parse({"subscribe": "t"}, streaming=True)
+
+
+def test_stream_options_in_a_batch_are_ignored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "kadence.spark"):
+        batch(maxOffsetsPerTrigger="5")
+    assert "maxOffsetsPerTrigger has no effect in a batch query" in caplog.text
+
+
+def test_client_settings_travel_without_the_group_and_do_not_show() -> None:
+    options = stream(**{"kafka.group.id": "g", "kafka.fetch.min.bytes": "7", "commitOffsets": "false"})
+    assert options.client == {"bootstrap.servers": "localhost:9092", "fetch.min.bytes": "7"}
+    assert options.group_id == "g"
+    assert not options.commit_offsets
+    assert "fetch.min" not in repr(options)
+
+
+def test_every_option_is_explained() -> None:
+    assert all(text.endswith(".") for text in OPTIONS.values())

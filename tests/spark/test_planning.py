@@ -1,0 +1,105 @@
+"""Ranges to tasks: nothing lost, nothing twice, as few tasks as the work needs."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kadence.spark.planning import WORTH_A_TASK, OffsetRange, Task, TaskSize, plan
+from kadence.types import TopicPartition
+
+
+def size(
+    parallelism: int = 2, target: int = 500_000, least: int | None = None, most: int | None = None
+) -> TaskSize:
+    return TaskSize(parallelism=parallelism, target=target, min_tasks=least, max_offsets=most)
+
+
+def ranges(*sizes: int, start: int = 100) -> list[OffsetRange]:
+    return [OffsetRange("t", number, start, start + count) for number, count in enumerate(sizes)]
+
+
+def loads(tasks: list[Task]) -> list[int]:
+    return sorted(sum(piece.size for piece in task) for task in tasks)
+
+
+def test_nothing_gives_no_task() -> None:
+    assert plan([], size(), {}) == []
+    assert plan([OffsetRange("t", 0, 7, 7), OffsetRange("t", 1, 9, 4)], size(), {}) == []
+
+
+def test_many_small_partitions_are_one_task() -> None:
+    tasks = plan(ranges(*[100] * 64), size(), {})
+    assert len(tasks) == 1
+    assert len(tasks[0]) == 64
+
+
+def test_enough_work_uses_the_cores_and_no_more() -> None:
+    assert loads(plan(ranges(*[10_000] * 8), size(), {})) == [40_000, 40_000]
+    assert len(plan(ranges(WORTH_A_TASK, 1), size(), {})) == 2
+
+
+def test_much_work_makes_more_tasks_than_cores() -> None:
+    assert loads(plan(ranges(*[500_000] * 8), size(), {})) == [500_000] * 8
+
+
+def test_a_partition_is_not_split_unless_asked() -> None:
+    assert plan(ranges(5_000_000), size(), {}) == [(OffsetRange("t", 0, 100, 5_000_100),)]
+
+
+def test_max_records_per_partition_splits_evenly() -> None:
+    tasks = plan(ranges(1000), size(most=300), {})
+    assert [piece for task in tasks for piece in task] == [
+        OffsetRange("t", 0, 100, 350),
+        OffsetRange("t", 0, 350, 600),
+        OffsetRange("t", 0, 600, 850),
+        OffsetRange("t", 0, 850, 1100),
+    ]
+    assert loads(tasks) == [250] * 4
+
+
+def test_min_partitions_splits_the_big_ones() -> None:
+    tasks = plan(ranges(900, 100), size(least=4), {})
+    assert len(tasks) == 4
+    assert loads(tasks) == [100, 300, 300, 300]
+
+
+def test_min_partitions_cannot_split_below_one_offset() -> None:
+    assert len(plan(ranges(2, 1), size(least=10), {})) == 3
+
+
+def test_skewed_partitions_are_balanced() -> None:
+    tasks = plan(ranges(900_000, 300_000, 300_000, 300_000), size(target=900_000), {})
+    assert loads(tasks) == [900_000, 900_000]
+
+
+def test_partitions_of_one_leader_go_together() -> None:
+    leaders = {TopicPartition("t", number): number % 2 for number in range(8)}
+    tasks = plan(ranges(*[100_000] * 8), size(), leaders)
+    assert [{leaders[piece.topic_partition] for piece in task} for task in tasks] == [{0}, {1}]
+
+
+@given(
+    st.lists(st.integers(0, 5000), max_size=20),
+    st.integers(1, 16),
+    st.integers(1, 3000),
+    st.none() | st.integers(1, 40),
+    st.none() | st.integers(1, 2000),
+)
+def test_every_offset_is_in_exactly_one_task(
+    sizes: list[int], parallelism: int, target: int, least: int | None, most: int | None
+) -> None:
+    wanted = ranges(*sizes)
+    tasks = plan(wanted, size(parallelism, target, least, most), {})
+    pieces = sorted(piece for task in tasks for piece in task)
+    for whole in wanted:
+        own = [piece for piece in pieces if piece.partition == whole.partition]
+        bounds = [whole.start, *(piece.end for piece in own)]
+        assert [piece.start for piece in own] == bounds[:-1]
+        assert bounds[-1] == whole.end
+    assert all(task for task in tasks)
+    assert len(tasks) >= min(least or 0, sum(sizes))
+    if most is not None:
+        assert all(load <= most for load in loads(tasks))
+    if least is None and most is None:
+        assert len(pieces) == sum(count > 0 for count in sizes)
