@@ -14,10 +14,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from codegen import errors_source, module_source, tables_source
-from schema_text import SchemaError, parse_errors, parse_module
-
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # so that it runs as a script too
+
+from tools.python_modules import errors_source, module_source, tables_source
+from tools.schema_text import SchemaError, parse_errors, parse_module
+
 SCHEMA = ROOT / "schema"
 TARGET = ROOT / "src" / "kadence" / "protocol"
 WRITTEN_BY_HAND = frozenset({"__init__.py", "registry.py", "message.py"})
@@ -40,7 +42,7 @@ def formatted(files: dict[str, str]) -> dict[str, str]:
             (folder / file).write_text(text)
         config = str(ROOT / "pyproject.toml")
         ruff = [sys.executable, "-m", "ruff"]
-        for command in (["check", "--quiet", "--fix"], ["format", "--quiet"]):
+        for command in (["check", "--quiet", "--select=I,RUF022", "--fix"], ["format", "--quiet"]):
             subprocess.run(
                 [*ruff, *command, "--config", config, "--no-cache", str(folder)],
                 check=True,

@@ -52,4 +52,4 @@ class Request(Message, Protocol):
     """A request: it knows its API and what answers it."""
 
     API_KEY: ClassVar[int]
-    RESPONSE: ClassVar[type[Response]]
+    RESPONSE: ClassVar[type]

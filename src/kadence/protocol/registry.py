@@ -201,7 +201,7 @@ def decode_response(request_cls: type[Request], version: int, buf: Buffer) -> tu
         raise WireError(f"ResponseHeader: {error}") from error
     if api_key == _API_VERSIONS and Reader(buf, r.pos).int16() == error_codes.UNSUPPORTED_VERSION:
         version = 0
-    return header.correlation_id, _read(r, request_cls.RESPONSE, version)
+    return header.correlation_id, _read(r, RESPONSES[api_key], version)
 
 
 def encode_versioned(message: Message, version: int) -> bytes:

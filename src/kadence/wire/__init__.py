@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kadence.wire.errors import VersionError, WireError
 from kadence.wire.reader import ZERO_UUID, Buffer, Reader
+from kadence.wire.structure import FRESH, Structure
 from kadence.wire.writer import Writer
 
-__all__ = ["ZERO_UUID", "Buffer", "Reader", "VersionError", "WireError", "Writer"]
+__all__ = ["FRESH", "ZERO_UUID", "Buffer", "Reader", "Structure", "VersionError", "WireError", "Writer"]
