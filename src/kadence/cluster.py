@@ -1,0 +1,131 @@
+"""What is known of a cluster, as one immutable value and one pure function that brings it up to date.
+
+Shared by consumer, producer and admin; each keeps its own. A newer answer may be older news: metadata comes
+from whichever broker was asked, so a leader epoch never goes back for the same topic id (KIP-320), while a
+changed topic id is another topic of the same name (KIP-516) and starts anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from kadence.protocol import error_codes
+from kadence.protocol.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kadence.types import Node, PartitionInfo, TopicPartition
+from kadence.wire import ZERO_UUID
+
+__all__ = ["Cluster", "Topic", "apply"]
+
+_PASSING = error_codes.RETRIABLE - {error_codes.UNKNOWN_TOPIC_OR_PARTITION, error_codes.UNKNOWN_TOPIC_ID}
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic. ``partitions`` in the order of their numbers; empty with an ``error_code``.
+
+    ``topic_id`` is `ZERO_UUID` where the broker tells none (metadata below v10).
+    """
+
+    name: str
+    topic_id: bytes = ZERO_UUID
+    error_code: int = error_codes.NONE
+    is_internal: bool = False
+    partitions: tuple[PartitionInfo, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Brokers and topics as last heard of."""
+
+    nodes: Mapping[int, Node] = field(default_factory=lambda: MappingProxyType({}))
+    topics: Mapping[str, Topic] = field(default_factory=lambda: MappingProxyType({}))
+    cluster_id: str | None = None
+    controller_id: int | None = None
+
+    def partition(self, partition: TopicPartition) -> PartitionInfo | None:
+        """What is known of one partition; None when it, or its topic, is not."""
+        topic = self.topics.get(partition.topic)
+        if topic is None:
+            return None
+        number, partitions = partition.partition, topic.partitions
+        if number < len(partitions) and partitions[number].partition == number:
+            return partitions[number]
+        return next((info for info in partitions if info.partition == number), None)
+
+    def leader(self, partition: TopicPartition) -> int | None:
+        """The id of the broker that leads it; None while nobody is known to."""
+        info = self.partition(partition)
+        return None if info is None else info.leader
+
+    def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """A topic's partitions; empty when it is not known."""
+        known = self.topics.get(topic)
+        return () if known is None else known.partitions
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """The topic with this id; None when it is not known."""
+        return next((t.name for t in self.topics.values() if t.topic_id == topic_id != ZERO_UUID), None)
+
+
+def apply(cluster: Cluster, response: MetadataResponse, requested: Iterable[str] | None) -> Cluster:
+    """The cluster after an answer.
+
+    Args:
+        requested: the topics that were asked for, which the answer replaces; None when it was about all
+            topics, so those that it does not name are gone.
+    """
+    nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+    topics: dict[str, Topic] = {} if requested is None else dict(cluster.topics)
+    for told in response.topics:
+        if told.name is not None:
+            topics[told.name] = _topic(cluster.topics.get(told.name), told)
+    return Cluster(
+        MappingProxyType(nodes),
+        MappingProxyType(topics),
+        response.cluster_id if response.cluster_id is not None else cluster.cluster_id,
+        response.controller_id if response.controller_id >= 0 else None,
+    )
+
+
+def _topic(before: Topic | None, told: MetadataResponseTopic) -> Topic:
+    assert told.name is not None
+    name = told.name
+    known: dict[int, PartitionInfo] = {}
+    if before is not None and (
+        before.topic_id == told.topic_id or ZERO_UUID in (before.topic_id, told.topic_id)
+    ):
+        known = {info.partition: info for info in before.partitions}
+        if known and told.error_code in _PASSING:
+            # One broker's trouble is no reason to forget where the leaders are.
+            return before
+    partitions = sorted(
+        (_partition(name, known.get(p.partition_index), p) for p in told.partitions),
+        key=lambda p: p.partition,
+    )
+    return Topic(name, told.topic_id, told.error_code, told.is_internal, tuple(partitions))
+
+
+def _partition(topic: str, before: PartitionInfo | None, told: MetadataResponsePartition) -> PartitionInfo:
+    epoch = told.leader_epoch if told.leader_epoch >= 0 else None
+    if (
+        before is not None
+        and epoch is not None
+        and before.leader_epoch is not None
+        and epoch < before.leader_epoch
+    ):
+        return before
+    return PartitionInfo(
+        topic,
+        told.partition_index,
+        told.leader_id if told.leader_id >= 0 else None,
+        epoch,
+        tuple(told.replica_nodes),
+        tuple(told.isr_nodes),
+        tuple(told.offline_replicas),
+    )
