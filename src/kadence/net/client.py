@@ -1,53 +1,340 @@
-"""The network client: interface first, so that the other rooms can be written against it."""
+"""All connections of one network thread, behind one selector.
+
+Requests are queued by `send` and everything else happens in `poll`: requests find a node, channels dial, bytes
+move, deadlines pass. A request ends exactly once, in the list that some `poll` returns.
+
+Where a request for any node goes: a broker that is connected, with the fewest requests on its way; else one that
+is being connected; else one that may be tried now; else a bootstrap address, one after the other. While a dead
+address is tried the request waits with it, and moves on when that attempt has failed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+import random
+import selectors
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
 
-from kadence.clock import Clock
-from kadence.connection.request import Completed, Lane, Request
+from kadence.clock import FOREVER, Clock, add_ms, wait_seconds
+from kadence.connection.request import ANY_NODE, Completed, Lane, Request
+from kadence.errors import ClosedError, ConnectError, DisconnectedError, KafkaError, RequestTimedOutError
+from kadence.net.arena import ArenaPool
+from kadence.net.backoff import Backoff
+from kadence.net.channel import Channel, IdleError
 from kadence.net.config import ConnectionConfig
+from kadence.net.dns import Lookup, Resolver
+from kadence.net.nodes import FIRST_BOOTSTRAP, KnownNode
+from kadence.net.wakeup import Wakeup
 from kadence.types import Node
 
 __all__ = ["NetworkClient"]
 
+_log = logging.getLogger("kadence.net")
+
 
 class NetworkClient:
-    """All connections of one network thread."""
+    """See the top of the file. One thread calls everything but `wakeup`.
 
-    def __init__(self, config: ConnectionConfig, clock: Clock) -> None:
-        raise NotImplementedError
+    Args:
+        config: the settings. clock: tells the time; waiting is the selector's.
+        lookup: `socket.getaddrinfo`, or a test's. jitter: a number in [0, 1) for the backoff.
+    """
+
+    def __init__(
+        self,
+        config: ConnectionConfig,
+        clock: Clock,
+        *,
+        lookup: Lookup = socket.getaddrinfo,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._jitter = jitter
+        self._wakeup = Wakeup()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._wakeup.fileno(), selectors.EVENT_READ)
+        self._resolver = Resolver(self._wakeup.wake, lookup)
+        self.arenas = ArenaPool(config.spare_arena_bytes)
+        """Where Fetch responses lie; ``arenas.in_use`` is what they hold. Network thread only."""
+        self._known = {
+            FIRST_BOOTSTRAP - place: self._learn(Node(FIRST_BOOTSTRAP - place, host, port))
+            for place, (host, port) in enumerate(config.bootstrap)
+        }
+        self._channels: dict[tuple[int, Lane], Channel] = {}
+        # Requests for any node that have not found one.
+        self._homeless: deque[Request] = deque()
+        # Where to begin among equals, so that not every client asks the same broker first.
+        self._offset = int(jitter() * 1024)
+        self._done: list[Completed] = []
+        self._closed = False
+
+    # -- the cluster
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
-        raise NotImplementedError
+        """The brokers of the cluster, as metadata tells them. Bootstrap addresses stay as a last resort (KIP-1102)."""
+        now = self._clock.now_ms()
+        wanted = {node.node_id: node for node in nodes}
+        for node_id in [known for known in self._known if known >= 0]:
+            node = wanted.get(node_id)
+            old = self._known[node_id].node
+            if node is not None and (node.host, node.port) == (old.host, old.port):
+                self._known[node_id].node = node
+                continue
+            del self._known[node_id]
+            reason = "left the cluster" if node is None else f"moved to {node.host}:{node.port}"
+            for channel in [item for item in self._channels.values() if item.known.node.node_id == node_id]:
+                self._end(
+                    channel, DisconnectedError(f"broker {node_id} at {old.host}:{old.port} {reason}"), now
+                )
+        for node_id, node in wanted.items():
+            if node_id not in self._known:
+                self._known[node_id] = self._learn(node)
+                self._adopt(self._known[node_id])
 
     def nodes(self) -> tuple[Node, ...]:
-        raise NotImplementedError
-
-    def send(self, request: Request) -> None:
-        raise NotImplementedError
-
-    def poll(self, wait_ms: int | None) -> list[Completed]:
-        raise NotImplementedError
-
-    def wakeup(self) -> None:
-        raise NotImplementedError
-
-    def in_flight(self, node_id: int | None = None, lane: Lane | None = None) -> int:
-        raise NotImplementedError
-
-    def can_send(self, node_id: int, lane: Lane, now: int) -> bool:
-        raise NotImplementedError
+        """What `set_nodes` said last."""
+        return tuple(known.node for known in self._known.values() if not known.is_bootstrap)
 
     def api_range(self, node_id: int, api_key: int) -> tuple[int, int] | None:
-        raise NotImplementedError
-
-    def next_deadline(self, now: int) -> int:
-        raise NotImplementedError
+        """The versions of an API that a broker offers (`ANY_NODE`: any broker seen); None before its first answer."""
+        for known in self._candidates() if node_id == ANY_NODE else filter(None, [self._known.get(node_id)]):
+            if known.ranges is not None:
+                return known.ranges.get(api_key)
+        return None
 
     def trouble(self) -> str | None:
-        """Why no broker can be reached, one clause per address; None while one can."""
-        raise NotImplementedError
+        """Why no broker can be reached, each address with its reason; None when one is connected or none failed."""
+        if any(channel.is_ready for channel in self._channels.values()):
+            return None
+        return "; ".join(known.trouble for known in self._known.values() if known.trouble) or None
+
+    # -- requests
+
+    def send(self, request: Request) -> None:
+        """Queue a request; `poll` opens the connection where there is none, and returns its end.
+
+        Raises:
+            ClosedError: after `close`.
+        """
+        if self._closed:
+            raise ClosedError("the network client is closed")
+        if request.node_id == ANY_NODE:
+            self._homeless.append(request)
+        elif (known := self._known.get(request.node_id)) is not None:
+            self._channel(known, request.lane).queue.append(request)
+        else:
+            unknown = ConnectError(f"broker {request.node_id} is not among the cluster's nodes")
+            self._done.append(Completed(request, None, unknown, -1, self._clock.now_ms()))
+
+    def can_send(self, node_id: int, lane: Lane, now: int) -> bool:
+        """Whether a request would go out, or a connection be tried, without waiting for a backoff or a throttle."""
+        if node_id == ANY_NODE:
+            return any(self.can_send(known, lane, now) for known in self._known)
+        known = self._known.get(node_id)
+        if known is None:
+            return False
+        channel = self._channels.get((node_id, lane))
+        if channel is not None and channel.is_started:
+            return not channel.is_throttled(now)
+        return not known.backoff.waits(now)
+
+    def in_flight(self, node_id: int | None = None, lane: Lane | None = None) -> int:
+        """Requests queued and sent. None counts all; requests for any node that found none yet count for `ANY_NODE`."""
+        count = sum(
+            channel.in_flight
+            for (known_id, known_lane), channel in self._channels.items()
+            if node_id in (None, known_id) and lane in (None, known_lane)
+        )
+        if node_id in (None, ANY_NODE):
+            count += sum(lane in (None, request.lane) for request in self._homeless)
+        return count
+
+    # -- the loop
+
+    def poll(self, wait_ms: int | None) -> list[Completed]:
+        """Do all I/O once, waiting at most ``wait_ms`` (None: for ever) for something to happen.
+
+        Returns sooner, perhaps with an empty list, when anything happens at all: a wake-up, a connection, a deadline.
+
+        Raises:
+            ClosedError: after `close`.
+        """
+        if self._closed:
+            raise ClosedError("the network client is closed")
+        now = self._clock.now_ms()
+        self._work(now)
+        ready = self._selector.select(self._patience(wait_ms, now))
+        now = self._clock.now_ms()
+        for channel in [item for item in self._channels.values() if item.has_more]:
+            self._guard(channel, now, partial(channel.on_ready, selectors.EVENT_READ))
+        for key, events in ready:
+            if key.data is None:
+                self._wakeup.clear()
+            else:
+                self._guard(key.data, now, partial(key.data.on_ready, events))
+        for found in self._resolver.results():
+            for channel in tuple(self._channels.values()):
+                self._guard(channel, now, partial(channel.found, found))
+        self._work(now)
+        ended = self._done.copy()
+        self._done.clear()
+        return ended
+
+    def next_deadline(self, now: int) -> int:
+        """When `poll` has something to do without any byte arriving (ms); ``now`` when it has at once."""
+        if self._done or any(channel.has_more for channel in self._channels.values()):
+            return now
+        deadline = min((channel.next_deadline() for channel in self._channels.values()), default=FOREVER)
+        for request in self._homeless:
+            deadline = min(deadline, request.deadline)
+        if self._homeless:
+            deadline = min([deadline, *(known.backoff.retry_at for known in self._known.values())])
+        return max(now, deadline)
+
+    def wakeup(self) -> None:
+        """End the present `poll`, or the next one. Any thread; a flood costs one byte."""
+        self._wakeup.wake()
 
     def close(self, timeout_ms: int = 0) -> None:
-        raise NotImplementedError
+        """Close every connection; what is not yet written gets ``timeout_ms`` to go out.
+
+        Requests that have not ended end nowhere: poll until `in_flight` is 0 where their answers matter.
+        """
+        if self._closed:
+            return
+        until = add_ms(self._clock.now_ms(), timeout_ms)
+        while (left := until - self._clock.now_ms()) > 0 and any(
+            c.has_unwritten for c in self._channels.values()
+        ):
+            self.poll(left)
+        self._closed = True
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+        self._resolver.close()
+        self._selector.close()
+        self._wakeup.close()
+
+    def __repr__(self) -> str:
+        ready = sum(channel.is_ready for channel in self._channels.values())
+        state = (
+            "closed"
+            if self._closed
+            else f"connections={ready}/{len(self._channels)} in_flight={self.in_flight()}"
+        )
+        return f"<NetworkClient {self._config.client_id} nodes={len(self.nodes())} {state}>"
+
+    # -- inside
+
+    def _learn(self, node: Node) -> KnownNode:
+        config = self._config
+        backoff = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, self._jitter)
+        return KnownNode(node, backoff)
+
+    def _adopt(self, known: KnownNode) -> None:
+        """A bootstrap connection that leads to the same host and port is the broker's from now on."""
+        for (node_id, lane), channel in tuple(self._channels.items()):
+            old, node = channel.known, known.node
+            if (
+                old.is_bootstrap
+                and channel.is_ready
+                and (old.node.host, old.node.port) == (node.host, node.port)
+            ):
+                del self._channels[node_id, lane]
+                self._channels[node.node_id, lane] = channel
+                channel.known = known
+                known.ranges = old.ranges
+
+    def _channel(self, known: KnownNode, lane: Lane) -> Channel:
+        key = (known.node.node_id, lane)
+        channel = self._channels.get(key)
+        if channel is None:
+            wake_fd = self._wakeup.fileno()
+            channel = Channel(known, lane, self._config, self._selector, self.arenas, wake_fd, self._done)
+            self._channels[key] = channel
+        return channel
+
+    def _candidates(self) -> list[KnownNode]:
+        """Whom to try for any node, the best first: fewest failures, brokers before bootstrap addresses."""
+        count = max(1, len(self._known))
+
+        def rank(known: KnownNode) -> tuple[int, bool, int]:
+            node_id = known.node.node_id
+            place = -node_id if known.is_bootstrap else (node_id + self._offset) % count
+            return known.backoff.failures, known.is_bootstrap, place
+
+        return sorted(self._known.values(), key=rank)
+
+    def _home(self, lane: Lane, now: int) -> Channel | None:
+        """The channel for a request for any node, None while every broker is in its backoff."""
+        channels = [item for item in self._channels.values() if item.lane is lane]
+        ready = [item for item in channels if item.is_ready and not item.is_throttled(now)]
+        if ready:
+            return min(ready, key=lambda item: item.in_flight)
+        dialling = [item for item in channels if item.is_started]
+        if dialling:
+            return dialling[0]
+        for known in self._candidates():
+            if not known.backoff.waits(now):
+                return self._channel(known, lane)
+        return None
+
+    def _work(self, now: int) -> None:
+        """All that needs no byte to arrive: deadlines, homes for requests, connections to begin, bytes to write."""
+        for channel in tuple(self._channels.values()):
+            self._guard(channel, now, channel.tick)
+        for _ in range(len(self._homeless)):
+            request = self._homeless.popleft()
+            if request.deadline <= now:
+                self._never_sent(request, now)
+            elif (home := self._home(request.lane, now)) is not None:
+                home.queue.append(request)
+            else:
+                self._homeless.append(request)
+        settled = any(
+            not known.is_bootstrap and known.backoff.failures == 0 for known in self._known.values()
+        )
+        for channel in tuple(self._channels.values()):
+            if channel.queue and not channel.is_started and not channel.known.backoff.waits(now):
+                self._guard(channel, now, partial(channel.start, self._resolver))
+            self._guard(channel, now, channel.pump)
+            if settled and channel.known.is_bootstrap and channel.is_idle:
+                self._end(channel, IdleError(f"{channel.known} is not needed any more"), now)
+
+    def _never_sent(self, request: Request, now: int) -> None:
+        reason = self.trouble() or "no broker was ready"
+        late = RequestTimedOutError(f"{request.name} could not be sent in time: {reason}")
+        self._done.append(Completed(request, None, late, -1, now))
+
+    def _guard(self, channel: Channel, now: int, action: Callable[[int], None]) -> None:
+        """One step of a channel that may have ended meanwhile, and that this step may end."""
+        if self._channels.get((channel.known.node.node_id, channel.lane)) is not channel:
+            return
+        try:
+            action(now)
+        except KafkaError as error:
+            self._end(channel, error, now)
+
+    def _end(self, channel: Channel, error: KafkaError, now: int) -> None:
+        known = channel.known
+        if isinstance(error, IdleError):
+            _log.debug("closed %s (%s): %s", known, channel.lane.name, error)
+        else:
+            known.backoff.failed(now)
+            # Once per change: a broker that stays away is tried every second.
+            level = logging.DEBUG if known.trouble == str(error) else logging.WARNING
+            known.trouble = str(error)
+            _log.log(level, "%s (%s): %s", known, channel.lane.name, error)
+        del self._channels[known.node.node_id, channel.lane]
+        self._homeless.extendleft(reversed(channel.end(error, now)))
+
+    def _patience(self, wait_ms: int | None, now: int) -> float | None:
+        """How long the selector may wait (s; None: for ever)."""
+        deadline = self.next_deadline(now)
+        if wait_ms is not None:
+            deadline = min(deadline, add_ms(now, max(0, wait_ms)))
+        return wait_seconds(deadline, now)

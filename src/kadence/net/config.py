@@ -27,7 +27,6 @@ class ConnectionConfig:
             TLS alert or of an HTTP answer would mean as a length, so those are always recognised.
         receive_buffer_bytes, send_buffer_bytes: -1 leaves them to the system.
         ssl_context: None talks plaintext.
-        verify_hostname: whether the certificate must name the host that was asked for.
         spare_arena_bytes: how much free memory for Fetch responses is kept for the next ones.
     """
 
@@ -43,7 +42,6 @@ class ConnectionConfig:
     max_frame_bytes: int = 268_435_456
     spare_arena_bytes: int = 67_108_864
     ssl_context: ssl.SSLContext | None = None
-    verify_hostname: bool = True
     software_name: str = "kadence"
     software_version: str = "0"
 
@@ -65,7 +63,6 @@ class ConnectionConfig:
             send_buffer_bytes=config.send_buffer_bytes,
             receive_buffer_bytes=config.receive_buffer_bytes,
             ssl_context=make_context(config) if config.security_protocol == "SSL" else None,
-            verify_hostname=config.ssl_endpoint_identification_algorithm != "",
             software_version=metadata.version("kadence"),
         )
 

@@ -1,0 +1,299 @@
+"""One connection to one broker, from its first byte to its loss, without a socket.
+
+    OPENING ──ApiVersions answered──▶ READY ──lost──▶ CLOSED
+       └────────────────────lost────────────────────────┘
+
+The broker answers in the order of the requests, so what is in flight is a queue and every answer belongs to
+its head; a correlation id that says otherwise means that the stream can no longer be trusted. ApiVersions is
+asked in our highest version first: a broker that does not know it answers UNSUPPORTED_VERSION in the format of
+version 0, with its own range since KIP-511 (2.4), and is asked again in a version that it knows. Throttling is
+the client's duty since KIP-219: nothing more is sent until the time named by an answer has passed.
+
+The shell owns the bytes: it writes `outgoing`, cuts the incoming stream into frames and hands them to
+`receive`. What `receive` raises is the end of the connection; the shell passes it to `lose`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from typing import Any, Final
+
+from kadence.clock import FOREVER, add_ms
+from kadence.connection import versions
+from kadence.connection.frames import LENGTH_BYTES
+from kadence.connection.request import Completed, Lease, Request
+from kadence.errors import (
+    ConnectError,
+    DisconnectedError,
+    KafkaError,
+    MalformedMessageError,
+    RequestTimedOutError,
+    UnsupportedVersionError,
+    for_code,
+)
+from kadence.protocol import error_codes, registry
+from kadence.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kadence.protocol.fetch import FetchRequest
+from kadence.protocol.produce import ProduceRequest
+from kadence.wire import VersionError, WireError
+
+__all__ = ["BrokerConnection", "Phase"]
+
+_MAX_CORRELATION_ID: Final = 2**31 - 1
+
+
+class Phase(Enum):
+    """Where a connection stands; the picture is at the top of the file."""
+
+    OPENING = "opening"
+    READY = "ready"
+    CLOSED = "closed"
+
+
+class _Sent:
+    """A request in flight. ``request`` is None for the connection's own ApiVersions."""
+
+    __slots__ = ("correlation_id", "deadline", "message", "request", "version")
+
+    def __init__(
+        self, request: Request | None, message: Any, version: int, correlation_id: int, deadline: int
+    ) -> None:
+        self.request = request
+        self.message = message
+        self.version = version
+        self.correlation_id = correlation_id
+        self.deadline = deadline
+
+    @property
+    def name(self) -> str:
+        return type(self.message).__name__.removesuffix("Request")
+
+
+class BrokerConnection:
+    """Requests to bytes, frames to answers. ``address`` is how messages name the broker."""
+
+    __slots__ = (
+        "_client_id",
+        "_correlation_id",
+        "_in_flight",
+        "_out",
+        "_request_timeout_ms",
+        "_software",
+        "address",
+        "held_until",
+        "phase",
+        "ranges",
+    )
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        client_id: str,
+        request_timeout_ms: int,
+        software: tuple[str, str] = ("kadence", "0"),
+    ) -> None:
+        self.address = address
+        self.phase = Phase.OPENING
+        self.ranges: versions.Ranges = {}
+        self.held_until = 0
+        self._client_id = client_id
+        self._request_timeout_ms = request_timeout_ms
+        self._software = software
+        self._correlation_id = -1
+        self._in_flight: deque[_Sent] = deque()
+        # Bytes with the request that ends once they are written (acks=0 has no answer), in order.
+        self._out: deque[tuple[memoryview, Request | None, int]] = deque()
+
+    # -- sending
+
+    def open(self, now: int) -> None:
+        """Put the first ApiVersions on its way."""
+        self._ask_versions(ApiVersionsRequest.MAX_VERSION, now)
+
+    def send(self, request: Request, now: int) -> Completed | None:
+        """Encode one request behind the others. Returns its end at once when it cannot be sent at all."""
+        try:
+            version = versions.choose(request, self.ranges, self.address)
+            self._put(request, request.message, version, now)
+        except UnsupportedVersionError as error:
+            return Completed(request, None, error, -1, now)
+        except VersionError as error:
+            unsupported = UnsupportedVersionError(
+                f"broker {self.address}: {request.name} v{version}: {error}"
+            )
+            return Completed(request, None, unsupported, version, now)
+        except WireError as error:
+            malformed = MalformedMessageError(f"{request.name} v{version} cannot be encoded: {error}")
+            return Completed(request, None, malformed, version, now)
+        return None
+
+    def outgoing(self) -> memoryview | None:
+        """The next bytes to write, None when there are none."""
+        return self._out[0][0] if self._out else None
+
+    def sent(self, count: int, now: int) -> Completed | None:
+        """``count`` bytes of `outgoing` were written. Returns the end of a request that has no answer."""
+        data, unanswered, version = self._out[0]
+        if count < len(data):
+            self._out[0] = (data[count:], unanswered, version)
+            return None
+        self._out.popleft()
+        if unanswered is None:
+            return None
+        return Completed(unanswered, None, None, version, now)
+
+    # -- receiving
+
+    def expects_lease(self) -> bool:
+        """Whether the frame that begins to arrive is a Fetch response, which is to lie in an arena.
+
+        Raises:
+            MalformedMessageError: nothing was asked, so nothing is due.
+        """
+        return isinstance(self._head().message, FetchRequest)
+
+    def receive(self, frame: Any, lease: Lease | None, now: int) -> Completed | None:
+        """One whole frame without its length. Returns the answer, None for the connection's own exchange.
+
+        Raises:
+            MalformedMessageError: bytes that do not belong here. ConnectError: ApiVersions was refused.
+        """
+        head = self._head()
+        correlation_id = int.from_bytes(frame[:4], signed=True)
+        if correlation_id != head.correlation_id:
+            raise MalformedMessageError(
+                f"{self.address} answered with correlation id {correlation_id} where {head.correlation_id} "
+                f"({head.name}) was due; the stream cannot be trusted any more"
+            )
+        if head.request is None:
+            self._versions_answered(frame, head, now)
+            return None
+        response = self._decode(head, head.version, frame)
+        self._in_flight.popleft()
+        throttle_ms = getattr(response, "throttle_time_ms", 0)
+        if throttle_ms > 0:
+            self.held_until = max(self.held_until, now + throttle_ms)
+        return Completed(head.request, response, None, head.version, now, lease)
+
+    # -- ending
+
+    def lose(self, error: KafkaError, now: int) -> list[Completed]:
+        """The connection is gone. What was overdue has timed out; an error about bytes belongs to the request
+        they answered; the rest was lost on the way, and may or may not have been served."""
+        self.phase = Phase.CLOSED
+        completed = []
+        waiting = [(sent.request, sent.version, sent.name, sent.deadline) for sent in self._in_flight]
+        waiting += [(request, version, "Produce", FOREVER) for _, request, version in self._out if request]
+        for place, (request, version, name, deadline) in enumerate(waiting):
+            if request is None:
+                continue
+            failure: KafkaError
+            if deadline <= now:
+                failure = RequestTimedOutError(
+                    f"{self.address} did not answer {name} in time; the connection was closed"
+                )
+            elif place == 0 and isinstance(error, MalformedMessageError):
+                failure = error
+            else:
+                failure = DisconnectedError(f"lost the connection with {name} in flight: {error}")
+                failure.__cause__ = error
+            completed.append(Completed(request, None, failure, version, now))
+        self._in_flight.clear()
+        self._out.clear()
+        return completed
+
+    # -- the state, for the shell
+
+    @property
+    def in_flight(self) -> int:
+        """Requests of others that were handed to this connection and have not ended."""
+        unanswered = sum(request is not None for _, request, _ in self._out)
+        return unanswered + sum(sent.request is not None for sent in self._in_flight)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing in flight and nothing to write."""
+        return not self._in_flight and not self._out
+
+    def can_send(self, now: int) -> bool:
+        """Ready, and not throttled."""
+        return self.phase is Phase.READY and now >= self.held_until
+
+    def next_deadline(self) -> int:
+        """When the first request in flight is overdue."""
+        return min((sent.deadline for sent in self._in_flight), default=FOREVER)
+
+    def overdue(self, now: int) -> RequestTimedOutError | None:
+        """The error to close with when a request in flight is overdue."""
+        for sent in self._in_flight:
+            if sent.deadline <= now:
+                return RequestTimedOutError(f"{self.address} did not answer {sent.name} in time")
+        return None
+
+    def __repr__(self) -> str:
+        return f"<connection to {self.address} {self.phase.value} in_flight={self.in_flight}>"
+
+    # -- inside
+
+    def _head(self) -> _Sent:
+        """The request whose answer is due."""
+        if not self._in_flight:
+            raise MalformedMessageError(
+                f"{self.address} sent bytes that answer no request; is it a Kafka listener?"
+            )
+        return self._in_flight[0]
+
+    def _put(self, request: Request | None, message: Any, version: int, now: int) -> None:
+        next_id = self._correlation_id + 1 if self._correlation_id < _MAX_CORRELATION_ID else 0
+        body = registry.encode_request(message, version, next_id, self._client_id)
+        # Only now: a request that cannot be encoded must not use up an id.
+        self._correlation_id = next_id
+        data = memoryview(b"".join((len(body).to_bytes(LENGTH_BYTES), body)))
+        if isinstance(message, ProduceRequest) and message.acks == 0:
+            self._out.append((data, request, version))
+            return
+        deadline = add_ms(now, self._request_timeout_ms)
+        if request is not None and deadline < request.deadline < FOREVER:
+            deadline = request.deadline
+        self._out.append((data, None, version))
+        self._in_flight.append(_Sent(request, message, version, next_id, deadline))
+
+    def _ask_versions(self, version: int, now: int) -> None:
+        name, number = self._software
+        message = ApiVersionsRequest(client_software_name=name, client_software_version=number)
+        self._put(None, message, version, now)
+
+    def _versions_answered(self, frame: Any, head: _Sent, now: int) -> None:
+        if int.from_bytes(frame[4:6], signed=True) == error_codes.UNSUPPORTED_VERSION and head.version > 0:
+            self._in_flight.popleft()
+            self._ask_versions(self._lower_version(head, frame), now)
+            return
+        response: ApiVersionsResponse = self._decode(head, head.version, frame)
+        self._in_flight.popleft()
+        if response.error_code != error_codes.NONE:
+            cause = for_code(response.error_code)
+            raise ConnectError(f"{self.address} refused ApiVersions v{head.version}: {cause}") from cause
+        self.ranges = versions.ranges_of(response.api_keys)
+        self.phase = Phase.READY
+        self.held_until = now + max(0, response.throttle_time_ms)
+
+    def _lower_version(self, head: _Sent, frame: Any) -> int:
+        """The version to ask ApiVersions in after a refusal: the highest one the broker names, else 0."""
+        try:
+            refusal: ApiVersionsResponse = self._decode(head, 0, frame)
+        except MalformedMessageError:
+            # Some answer in a format of their own. Every broker understands version 0.
+            return 0
+        theirs = versions.ranges_of(refusal.api_keys).get(ApiVersionsRequest.API_KEY, (0, 0))
+        return versions.common((ApiVersionsRequest.MIN_VERSION, head.version - 1), theirs) or 0
+
+    def _decode(self, sent: _Sent, version: int, frame: Any) -> Any:
+        try:
+            return registry.decode_response(type(sent.message), version, frame)[1]
+        except WireError as error:
+            raise MalformedMessageError(
+                f"{self.address} answered {sent.name} v{version} with {len(frame)} bytes that are no such "
+                f"answer: {error}"
+            ) from error

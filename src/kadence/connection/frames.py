@@ -1,0 +1,52 @@
+"""The four bytes before every message: how long it is, and whether to believe them.
+
+A length is the first thing a wrong peer gets wrong: a TLS port spoken to in plaintext, an HTTP server, or a
+plaintext port spoken to with TLS all send bytes that read as an absurd length. Saying which of them it was is
+worth more than "frame too large".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kadence.errors import MalformedMessageError
+
+__all__ = ["LENGTH_BYTES", "SHORTEST", "check_length"]
+
+LENGTH_BYTES: Final = 4
+SHORTEST: Final = 4
+"""A response holds at least its correlation id."""
+
+_HTTP: Final = int.from_bytes(b"HTTP")
+_HTML: Final = int.from_bytes(b"<htm")
+_SSH: Final = int.from_bytes(b"SSH-")
+
+
+def check_length(length: int, limit: int, address: str) -> None:
+    """Refuse a length (signed, as read) that no honest Kafka broker would send.
+
+    Raises:
+        MalformedMessageError: names the address, the length, the limit and the likely cause.
+    """
+    if SHORTEST <= length <= limit:
+        return
+    raise MalformedMessageError(
+        f"{address} announced a message of {length} bytes; between {SHORTEST} and {limit} are accepted. "
+        + _likely_cause(length, limit)
+    )
+
+
+def _likely_cause(length: int, limit: int) -> str:
+    if length in (_HTTP, _HTML):
+        return "These bytes are an HTTP answer: this is a web server or a proxy, not a Kafka listener"
+    if length == _SSH:
+        return "These bytes are an SSH greeting: this is not a Kafka listener"
+    # A TLS record starts with its type (21 alert, 22 handshake) and the version 3.x.
+    if (length >> 24) & 0xFF in (0x15, 0x16) and (length >> 16) & 0xFF == 0x03:
+        return "These bytes are a TLS record: the listener speaks TLS; set security.protocol=SSL"
+    if 0 < length < 2**31 and length > limit:
+        return (
+            "Either this is no Kafka listener, or one batch of a topic is larger than that: lower "
+            "fetch.max.bytes, or the size of the topic's messages"
+        )
+    return "This is no Kafka listener, or the stream is damaged"

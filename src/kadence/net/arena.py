@@ -1,0 +1,126 @@
+"""Memory for Fetch responses: big, reused, never cleared.
+
+A response is read straight into an arena and stays there until the application has decoded it, so the bytes
+are copied once between the socket and the user's objects. Fresh memory of that size costs a page fault per
+4 KiB (about as much as receiving it), so arenas are kept for the next response.
+
+The network thread leases; any thread retains and releases. The only things that threads share are a list used
+as a counter and a queue of returned arenas, both with operations that are atomic by themselves: a lock here
+could make the network thread wait for an application thread that holds the interpreter.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from kadence.errors import IllegalStateError
+
+__all__ = ["Arena", "ArenaPool"]
+
+_SMALLEST: Final = 16_384
+_BOTTOM: Final = object()
+_HOLD: Final = object()
+
+
+class Arena:
+    """One leased stretch of memory; satisfies `kadence.connection.Lease`. Made by `ArenaPool.lease`."""
+
+    __slots__ = ("_holds", "_memory", "_returned", "view")
+
+    def __init__(self, memory: bytearray, length: int, returned: deque[bytearray]) -> None:
+        self.view = memoryview(memory)[:length]
+        """The bytes that were asked for, writable."""
+        self._memory = memory
+        self._returned = returned
+        # One token per holder. Whoever pops the bottom one is the last, and there can only be one such.
+        self._holds: list[object] = [_BOTTOM]
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory held, a little above the length asked for."""
+        return len(self._memory)
+
+    def retain(self) -> None:
+        """One more holder. Any thread that holds it already."""
+        self._holds.append(_HOLD)
+
+    def release(self) -> None:
+        """One holder less; the last gives the memory back. Any thread.
+
+        Raises:
+            IllegalStateError: it was released more often than it was held, so somebody's bytes are at risk.
+        """
+        try:
+            token = self._holds.pop()
+        except IndexError:
+            raise IllegalStateError("an arena was released twice") from None
+        if token is _BOTTOM:
+            self._returned.append(self._memory)
+
+    def __repr__(self) -> str:
+        return f"<Arena {len(self.view)} of {self.size} bytes held={len(self._holds)}>"
+
+
+class ArenaPool:
+    """Leases arenas and takes them back. Network thread only.
+
+    Args:
+        spare_bytes: how much unused memory to keep. Above it the memory that was returned first goes.
+    """
+
+    __slots__ = ("_leased_bytes", "_returned", "_spare", "_spare_bytes")
+
+    def __init__(self, spare_bytes: int) -> None:
+        self._spare_bytes = spare_bytes
+        self._spare: list[bytearray] = []
+        self._returned: deque[bytearray] = deque()
+        self._leased_bytes = 0
+
+    @property
+    def in_use(self) -> int:
+        """Bytes leased and not yet given back."""
+        self._collect()
+        return self._leased_bytes
+
+    @property
+    def spare(self) -> int:
+        """Bytes kept for the next leases."""
+        self._collect()
+        return sum(map(len, self._spare))
+
+    def lease(self, length: int) -> Arena:
+        """An arena of at least ``length`` bytes with one holder. Its content is whatever was there before."""
+        self._collect()
+        memory = self._fitting(length) or bytearray(_capacity(length))
+        self._leased_bytes += len(memory)
+        return Arena(memory, length, self._returned)
+
+    def _fitting(self, length: int) -> bytearray | None:
+        """The smallest spare that fits, unless it is so large that a small response would pin it."""
+        best = -1
+        most = 4 * _capacity(length)
+        for place, memory in enumerate(self._spare):
+            if length <= len(memory) <= most and (best < 0 or len(memory) < len(self._spare[best])):
+                best = place
+        return self._spare.pop(best) if best >= 0 else None
+
+    def _collect(self) -> None:
+        while self._returned:
+            memory = self._returned.popleft()
+            self._leased_bytes -= len(memory)
+            self._spare.append(memory)
+        kept = sum(map(len, self._spare))
+        while kept > self._spare_bytes:
+            kept -= len(self._spare.pop(0))
+
+    def __repr__(self) -> str:
+        return f"<ArenaPool in_use={self.in_use} spare={self.spare}>"
+
+
+def _capacity(length: int) -> int:
+    """``length`` rounded up to one of eight sizes per power of two, so that sizes repeat and waste stays small."""
+    if length <= _SMALLEST:
+        return _SMALLEST
+    step = 1 << (length.bit_length() - 4)
+    return -(-length // step) * step

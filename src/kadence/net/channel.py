@@ -1,0 +1,372 @@
+"""One (node, lane) from the wish to talk to it until it is closed: dialling, then frames both ways.
+
+    waiting ──start──▶ dialling ──stream stands──▶ asking ApiVersions ──answered──▶ ready ──▶ (closed)
+                          ▲                              │
+                          └──── next address ◀── failed ─┘
+
+A channel waits while its node is in its reconnect backoff. Requests that end go to one list, the client's, as they
+end; what ends the channel itself is an exception out of one of its methods, which the client passes to `end`.
+"""
+
+from __future__ import annotations
+
+import logging
+import selectors
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from kadence.clock import FOREVER
+from kadence.connection.connection import BrokerConnection, Phase
+from kadence.connection.request import ANY_NODE, Completed, Lane, Request
+from kadence.errors import DisconnectedError, KafkaError, RequestTimedOutError, TransportError
+from kadence.net.dial import Dial, Step, tell
+from kadence.net.inbox import Frame, Inbox
+from kadence.net.stream import Stream, stream_of
+
+if TYPE_CHECKING:
+    from kadence.net.arena import ArenaPool
+    from kadence.net.config import ConnectionConfig
+    from kadence.net.dns import Found, Resolver
+    from kadence.net.nodes import KnownNode
+
+__all__ = ["Channel", "IdleError"]
+
+_log = logging.getLogger("kadence.net")
+
+_FRAMES_PER_TURN: Final = 32
+
+
+class IdleError(DisconnectedError):
+    """Closed by us because nothing was said for long: not a failure."""
+
+
+class Channel:
+    """One connection of one node; see the top of the file. Called by `NetworkClient` only.
+
+    Args:
+        done: where the ends of requests go. pool: memory for Fetch responses.
+        wake_fd: readable when another thread wants the network thread.
+    """
+
+    __slots__ = (
+        "_config",
+        "_connection",
+        "_dial",
+        "_done",
+        "_inbox",
+        "_pool",
+        "_selector",
+        "_stream",
+        "_used_at",
+        "_wake_fd",
+        "_watched",
+        "has_more",
+        "known",
+        "lane",
+        "queue",
+    )
+
+    def __init__(
+        self,
+        known: KnownNode,
+        lane: Lane,
+        config: ConnectionConfig,
+        selector: selectors.BaseSelector,
+        pool: ArenaPool,
+        wake_fd: int,
+        done: list[Completed],
+    ) -> None:
+        self.known = known
+        self.lane = lane
+        self.queue: deque[Request] = deque()
+        self.has_more = False
+        """More frames may lie ready inside the process, where no selector sees them."""
+        self._config = config
+        self._selector = selector
+        self._pool = pool
+        self._wake_fd = wake_fd
+        self._done = done
+        self._dial: Dial | None = None
+        self._connection: BrokerConnection | None = None
+        self._stream: Stream | None = None
+        self._inbox: Inbox | None = None
+        self._watched: tuple[int, int] | None = None
+        self._used_at = 0
+
+    # -- the state, for the client
+
+    @property
+    def is_started(self) -> bool:
+        """Dialling or beyond."""
+        return self._dial is not None
+
+    @property
+    def is_ready(self) -> bool:
+        """Requests can go out, but for throttling."""
+        return self._connection is not None and self._connection.phase is Phase.READY
+
+    @property
+    def in_flight(self) -> int:
+        """Requests queued and sent."""
+        return len(self.queue) + (self._connection.in_flight if self._connection is not None else 0)
+
+    @property
+    def is_idle(self) -> bool:
+        """Ready, with nothing to do."""
+        connection = self._connection
+        return connection is not None and self.is_ready and not self.queue and connection.idle
+
+    @property
+    def has_unwritten(self) -> bool:
+        """Something waits to go out."""
+        connection = self._connection
+        return bool(self.queue) or (connection is not None and connection.outgoing() is not None)
+
+    def is_throttled(self, now: int) -> bool:
+        """The broker has asked for silence."""
+        return self._connection is not None and now < self._connection.held_until
+
+    def next_deadline(self) -> int:
+        """When `tick`, or a start, has something to do."""
+        deadline = min((request.deadline for request in self.queue), default=FOREVER)
+        connection, dial = self._connection, self._dial
+        if dial is None:
+            return min(deadline, self.known.backoff.retry_at) if self.queue else FOREVER
+        if connection is None or not self.is_ready:
+            return min(deadline, dial.attempt_until)
+        deadline = min(deadline, connection.next_deadline())
+        if self.queue:
+            deadline = min(deadline, connection.held_until)
+        elif connection.idle and self._config.connections_max_idle_ms >= 0:
+            deadline = min(deadline, self._used_at + self._config.connections_max_idle_ms)
+        return deadline
+
+    # -- life. All of these raise the KafkaError that ends the channel.
+
+    def start(self, resolver: Resolver, now: int) -> None:
+        """Begin to connect."""
+        node = self.known.node
+        self._dial = Dial(self._config, node.host, str(self.known), now + self._config.connect_timeout_ms)
+        if (found := resolver.ask(node.host, node.port)) is not None:
+            self.found(found, now)
+
+    def found(self, found: Found, now: int) -> None:
+        """A look-up ended, perhaps ours."""
+        dial, node = self._dial, self.known.node
+        if (
+            dial is not None
+            and dial.step is Step.LOOKUP
+            and (found.host, found.port) == (node.host, node.port)
+        ):
+            dial.found(found, now)
+            self._watch(dial.fileno(), dial.interest)
+
+    def on_ready(self, events: int, now: int) -> None:
+        """The selector has seen something."""
+        if self._connection is None:
+            self._go_on_dialling(now)
+            return
+        if events & selectors.EVENT_READ:
+            self._read(now)
+        if events & selectors.EVENT_WRITE:
+            self._write(now)
+
+    def pump(self, now: int) -> None:
+        """Hand queued requests to the connection and write what fits."""
+        connection = self._connection
+        if connection is None:
+            return
+        before = len(self.queue)
+        while self.queue and connection.can_send(now):
+            if (ended := connection.send(self.queue.popleft(), now)) is not None:
+                self._done.append(ended)
+        if len(self.queue) != before:
+            self._used_at = now
+            self._write(now)
+
+    def tick(self, now: int) -> None:
+        """Look at the clock: overdue requests, an attempt that takes too long, idleness."""
+        self._drop_overdue(now)
+        connection, dial = self._connection, self._dial
+        if connection is not None and self.is_ready:
+            if (error := connection.overdue(now)) is not None:
+                raise error
+            idle_ms = self._config.connections_max_idle_ms
+            if idle_ms >= 0 and self.is_idle and now - self._used_at >= idle_ms:
+                raise IdleError(f"{self.known} was not used for {now - self._used_at} ms")
+        elif dial is not None and now >= dial.attempt_until:
+            self._attempt_failed("no answer in time", now)
+
+    def end(self, error: KafkaError, now: int) -> list[Request]:
+        """Close, and end what was on its way. Returns the requests for any node that were never sent."""
+        if self._connection is not None:
+            self._done += self._connection.lose(error, now)
+        orphans = []
+        for request in self.queue:
+            if request.node_id == ANY_NODE and error.retriable:
+                orphans.append(request)
+            else:
+                self._done.append(Completed(request, None, _fresh(error), -1, now))
+        self.queue.clear()
+        self.close()
+        return orphans
+
+    def close(self) -> None:
+        """Close what is open; requests are the caller's concern."""
+        self._hang_up()
+        if self._dial is not None:
+            self._dial.close()
+
+    def __repr__(self) -> str:
+        stage = repr(self._connection) if self._connection is not None else f"to {self.known}"
+        if self._connection is None:
+            stage += f" {self._dial.step.value if self._dial is not None else 'waiting'}"
+        return f"<channel {self.lane.name} {stage} queued={len(self.queue)}>"
+
+    # -- inside: dialling
+
+    def _go_on_dialling(self, now: int) -> None:
+        dial = self._dial
+        assert dial is not None
+        # A failed attempt closes its descriptor, whose number the next one may get: never watch across.
+        self._unwatch()
+        if dial.advance(now) and dial.sock is not None:
+            self._talk(dial, now)
+        elif dial.sock is not None:
+            self._watch(dial.fileno(), dial.interest)
+
+    def _talk(self, dial: Dial, now: int) -> None:
+        """The stream stands: ask for versions."""
+        assert dial.sock is not None
+        connection = BrokerConnection(
+            f"{self.known} at {dial.address}" if self.known.address != str(dial.address) else str(self.known),
+            client_id=self._config.client_id,
+            request_timeout_ms=self._config.request_timeout_ms,
+            software=(self._config.software_name, self._config.software_version),
+        )
+        self._stream = stream_of(dial.sock)
+        self._connection = connection
+        self._inbox = Inbox(
+            self._stream,
+            self._pool,
+            connection.expects_lease,
+            self._config.max_frame_bytes,
+            connection.address,
+        )
+        connection.open(now)
+        self._watch(dial.fileno(), selectors.EVENT_READ)
+        self._write(now)
+
+    def _opened(self, now: int) -> None:
+        """ApiVersions was answered."""
+        connection = self._connection
+        assert connection is not None
+        self.known.backoff.succeeded()
+        self.known.trouble = None
+        self.known.ranges = connection.ranges
+        _log.debug("connected to %s (%s)", connection.address, self.lane.name)
+        self.pump(now)
+
+    def _attempt_failed(self, cause: str, now: int) -> None:
+        """Until ApiVersions is answered a failure is one of the address; the next may be better."""
+        dial = self._dial
+        assert dial is not None
+        self._hang_up()
+        dial.failed(cause, now)
+        self._watch(dial.fileno(), dial.interest)
+
+    def _hang_up(self) -> None:
+        self._unwatch()
+        if self._inbox is not None:
+            self._inbox.close()
+        self._connection = self._stream = self._inbox = None
+        self.has_more = False
+
+    # -- inside: bytes
+
+    def _read(self, now: int) -> None:
+        inbox = self._inbox
+        assert inbox is not None
+        self.has_more = False
+        try:
+            for _ in range(_FRAMES_PER_TURN):
+                frame = inbox.next_frame(self._wake_fd)
+                if frame is None:
+                    return
+                self._used_at = now
+                self._receive(frame, now)
+            self.has_more = True
+        except (OSError, TransportError) as error:
+            self._broken(error, now)
+
+    def _receive(self, frame: Frame, now: int) -> None:
+        connection = self._connection
+        assert connection is not None
+        try:
+            answer = connection.receive(frame.data, frame.arena, now)
+        except BaseException:
+            if frame.arena is not None:
+                frame.arena.release()
+            raise
+        if answer is not None:
+            self._done.append(answer)
+        elif self.is_ready:
+            self._opened(now)
+        else:
+            self._write(now)
+
+    def _write(self, now: int) -> None:
+        connection, stream = self._connection, self._stream
+        assert connection is not None and stream is not None
+        try:
+            while (data := connection.outgoing()) is not None:
+                count = stream.write_now(data)
+                if count is None:
+                    break
+                if (ended := connection.sent(count, now)) is not None:
+                    self._done.append(ended)
+        except OSError as error:
+            self._broken(error, now)
+            return
+        waits = selectors.EVENT_WRITE if connection.outgoing() is not None else 0
+        assert self._watched is not None
+        self._watch(self._watched[0], selectors.EVENT_READ | waits)
+
+    def _broken(self, error: OSError | TransportError, now: int) -> None:
+        """Reading or writing failed: the end of the channel, or while opening only of the attempt."""
+        if not self.is_ready:
+            self._attempt_failed(tell(error), now)
+            return
+        if isinstance(error, TransportError):
+            raise error
+        raise DisconnectedError(f"{self.known}: {tell(error)}") from error
+
+    def _drop_overdue(self, now: int) -> None:
+        if all(request.deadline > now for request in self.queue):
+            return
+        for request in tuple(self.queue):
+            if request.deadline <= now:
+                self.queue.remove(request)
+                late = RequestTimedOutError(f"{request.name} could not be sent in time: {self!r}")
+                self._done.append(Completed(request, None, late, -1, now))
+
+    def _watch(self, fd: int, events: int) -> None:
+        if self._watched == (fd, events):
+            return
+        if self._watched is None:
+            self._selector.register(fd, events, self)
+        else:
+            self._selector.modify(fd, events, self)
+        self._watched = (fd, events)
+
+    def _unwatch(self) -> None:
+        if self._watched is not None:
+            self._selector.unregister(self._watched[0])
+            self._watched = None
+
+
+def _fresh(error: KafkaError) -> KafkaError:
+    """An error of its own for each request: one that is raised twice collects both tracebacks."""
+    copy = type(error)(*error.args)
+    copy.__cause__ = error.__cause__
+    return copy

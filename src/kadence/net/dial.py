@@ -1,0 +1,214 @@
+"""From a host name to a stream that can carry frames: look-up, TCP, TLS, one address after the other.
+
+Every resolved address is tried before the host is given up, each with an equal share of the time that is left, so
+that an address family that leads nowhere cannot use up all of it. The error lists each attempt: address, step, cause.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import selectors
+import socket
+import ssl
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from kadence.errors import AuthenticationError, ConnectError
+from kadence.net import openssl
+
+if TYPE_CHECKING:
+    from kadence.net.config import ConnectionConfig
+    from kadence.net.dns import Address, Found
+
+__all__ = ["Dial", "Step", "tell"]
+
+_IN_PROGRESS: Final = (errno.EINPROGRESS, errno.EWOULDBLOCK)
+
+
+class Step(Enum):
+    """Where an attempt stands; the value is how messages call it."""
+
+    LOOKUP = "name look-up"
+    TCP = "TCP connect"
+    TLS = "TLS handshake"
+    VERSIONS = "ApiVersions"
+
+
+class Dial:
+    """The attempts to reach one host. Non-blocking: the owner waits for `interest` on `sock` and calls `advance`.
+
+    Args:
+        name: how messages call the broker. until: when all attempts together must have ended (ms).
+    """
+
+    __slots__ = (
+        "_addresses",
+        "_config",
+        "_host",
+        "_name",
+        "_trail",
+        "_until",
+        "address",
+        "attempt_until",
+        "sock",
+        "step",
+    )
+
+    def __init__(self, config: ConnectionConfig, host: str, name: str, until: int) -> None:
+        self._config = config
+        self._host = host
+        self._name = name
+        self._until = until
+        self._addresses: list[Address] = []
+        self._trail: list[str] = []
+        self.step = Step.LOOKUP
+        self.sock: socket.socket | None = None
+        self.address: Address | None = None
+        self.attempt_until = until
+
+    @property
+    def interest(self) -> int:
+        """What to wait for on `sock`."""
+        return selectors.EVENT_WRITE if self.step is Step.TCP else selectors.EVENT_READ
+
+    def found(self, found: Found, now: int) -> None:
+        """The look-up ended; start with the first address.
+
+        Raises:
+            ConnectError: the name has no address, or no address takes a connection.
+        """
+        if found.error is not None or not found.addresses:
+            reason = found.error.strerror or str(found.error) if found.error is not None else "no address"
+            self._trail.append(f"{Step.LOOKUP.value} of {self._host!r}: {reason}")
+            raise self._gave_up()
+        self._addresses = list(found.addresses)
+        self._next_address(now)
+
+    def advance(self, now: int) -> bool:
+        """Go on after `sock` became ready. True when the stream stands, TLS included.
+
+        Raises:
+            ConnectError: no address is left. AuthenticationError: a certificate was not accepted.
+        """
+        sock = self.sock
+        if sock is None:
+            return False
+        try:
+            if self.step is Step.TCP:
+                if not _writable(sock):
+                    return False
+                if (number := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)) != 0:
+                    raise OSError(number, os.strerror(number))
+                self._connected(sock)
+            if self.step is Step.TLS:
+                assert isinstance(self.sock, ssl.SSLSocket)
+                self.sock.do_handshake()
+                self.step = Step.VERSIONS
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return False
+        except ssl.SSLCertVerificationError as error:
+            self.close()
+            raise AuthenticationError(
+                f"{self._name}: the certificate shown at {self.address} was not accepted: "
+                f"{error.verify_message or error.reason}. ssl.ca.location names the authorities to trust; "
+                "ssl.endpoint.identification.algorithm= (empty) stops checking the host name"
+            ) from error
+        except OSError as error:
+            self.failed(tell(error), now)
+            return False
+        return True
+
+    def fileno(self) -> int:
+        """The descriptor of the present attempt."""
+        assert self.sock is not None
+        return self.sock.fileno()
+
+    def failed(self, cause: str, now: int) -> None:
+        """The present attempt failed; go on with the next address.
+
+        Raises:
+            ConnectError: there is none left.
+        """
+        self._note(cause)
+        self._next_address(now)
+
+    def close(self) -> None:
+        """Close what is open."""
+        if self.sock is not None:
+            self.sock.close()
+            self.sock = None
+
+    def _note(self, cause: str) -> None:
+        where = str(self.address) if self.address is not None else repr(self._host)
+        self._trail.append(f"{self.step.value} {'of' if self.address is None else 'to'} {where}: {cause}")
+
+    def _next_address(self, now: int) -> None:
+        """Start a TCP connection to the next address that takes one."""
+        while True:
+            self.close()
+            if not self._addresses or now >= self._until:
+                raise self._gave_up()
+            self.attempt_until = now + max(1, (self._until - now) // len(self._addresses))
+            self.address = self._addresses.pop(0)
+            self.step = Step.TCP
+            try:
+                self.sock = self._start(self.address)
+            except OSError as error:
+                self._note(tell(error))
+                continue
+            return
+
+    def _start(self, address: Address) -> socket.socket:
+        sock = socket.socket(address.family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, size in (
+                (socket.SO_SNDBUF, self._config.send_buffer_bytes),
+                (socket.SO_RCVBUF, self._config.receive_buffer_bytes),
+            ):
+                # Setting a size, however large, switches the system's own tuning off.
+                if size >= 0:
+                    sock.setsockopt(socket.SOL_SOCKET, option, size)
+            number = sock.connect_ex(address.sockaddr)
+            if number not in (0, *_IN_PROGRESS):
+                raise OSError(number, os.strerror(number))
+        except OSError:
+            sock.close()
+            raise
+        return sock
+
+    def _connected(self, sock: socket.socket) -> None:
+        context = self._config.ssl_context
+        if context is None:
+            self.step = Step.VERSIONS
+            return
+        self.step = Step.TLS
+        secured = context.wrap_socket(sock, do_handshake_on_connect=False, server_hostname=self._host)
+        self.sock = secured
+        openssl.read_ahead(openssl.pointer(secured))
+
+    def _gave_up(self) -> ConnectError:
+        self.close()
+        tried = "; ".join(self._trail) or "no address could be tried in time"
+        return ConnectError(f"cannot connect to {self._name}: {tried}")
+
+
+def _writable(sock: socket.socket) -> bool:
+    """Whether a connection attempt has ended; SO_ERROR is 0 both before and after a success."""
+    poller = select.poll()
+    poller.register(sock, select.POLLOUT)
+    return bool(poller.poll(0))
+
+
+def tell(error: Exception) -> str:
+    """A cause in few words, with what it usually means."""
+    if isinstance(error, ssl.SSLError):
+        reason = (error.reason or str(error)).replace("_", " ").lower()
+        if error.reason in ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "RECORD_LAYER_FAILURE"):
+            return f"{reason} (is this listener PLAINTEXT? security.protocol is SSL)"
+        return reason
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

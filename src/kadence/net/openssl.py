@@ -1,0 +1,83 @@
+"""Reading TLS without the interpreter: OpenSSL's own object behind Python's ssl.
+
+Python's ssl decrypts one record (16 KiB at most) per call and gives the interpreter away for each. Beside a busy
+Python thread every call then waits a switch interval, and TLS falls to a few MB/s (`bench/gil.py` measures it).
+There is no public way to read more per call, so the handshake, the certificates and the errors stay with Python's
+ssl, and the compiled `fill` calls ``SSL_read_ex`` itself on the connection that they made.
+
+Two things are needed, both proved before they are used; where either is missing TLS works as Python's ssl does it:
+
+* the functions: looked up through the `_ssl` module's own library handle, so they are those of the very OpenSSL that
+  made the connection (a statically linked `_ssl` shows none of them);
+* the pointer: CPython's `_SSLSocket` begins, since 3.8, with a weak reference to its owner, the ``SSL *`` and the
+  context. The two neighbours are known from outside; if both are where they must be, so is what lies between.
+
+Only the network thread touches the object, so nothing runs at the same time as Python's ssl on it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ssl
+import sys
+import weakref
+from typing import Any, Final
+
+__all__ = ["functions", "pointer", "read_ahead"]
+
+_HEAD: Final = object.__basicsize__
+_WORD: Final = ctypes.sizeof(ctypes.c_void_p)
+_READ_AHEAD_BYTES: Final = 131_072
+
+
+def _library() -> Any | None:
+    if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return None
+    path = getattr(sys.modules.get("_ssl"), "__file__", None)
+    if path is None:
+        return None
+    try:
+        library = ctypes.CDLL(path)
+        for name in ("SSL_read_ex", "SSL_write_ex", "SSL_get_error", "ERR_clear_error", "SSL_set_read_ahead"):
+            getattr(library, name)
+    except (OSError, AttributeError):
+        return None
+    return library
+
+
+_LIBRARY: Final = _library()
+
+
+def functions() -> tuple[int, int, int, int] | None:
+    """Addresses of SSL_read_ex, SSL_write_ex, SSL_get_error and ERR_clear_error; None where they cannot be had."""
+    if _LIBRARY is None:
+        return None
+    found = [
+        ctypes.cast(getattr(_LIBRARY, name), ctypes.c_void_p).value or 0
+        for name in ("SSL_read_ex", "SSL_write_ex", "SSL_get_error", "ERR_clear_error")
+    ]
+    return found[0], found[1], found[2], found[3]
+
+
+def pointer(sock: ssl.SSLSocket) -> int:
+    """The ``SSL *`` of a connected socket; 0 when it is not where it is expected."""
+    inner: Any = getattr(sock, "_sslobj", None)
+    if _LIBRARY is None or inner is None or type(inner).__basicsize__ < _HEAD + 3 * _WORD:
+        return 0
+    owner, found, context = (
+        ctypes.c_void_p.from_address(id(inner) + _HEAD + place * _WORD).value or 0 for place in range(3)
+    )
+    # One plain weak reference per object: asking again gives the same one that the constructor made.
+    if owner != id(weakref.ref(sock)) or context != id(sock.context):
+        return 0
+    return found
+
+
+def read_ahead(ssl_pointer: int) -> None:
+    """Let OpenSSL take many records per system call instead of one in two calls. Before the handshake."""
+    if _LIBRARY is None or not ssl_pointer:
+        return
+    _LIBRARY.SSL_set_read_ahead(ctypes.c_void_p(ssl_pointer), 1)
+    set_length = getattr(_LIBRARY, "SSL_set_default_read_buffer_len", None)
+    if set_length is not None:
+        set_length(ctypes.c_void_p(ssl_pointer), ctypes.c_size_t(_READ_AHEAD_BYTES))

@@ -1,0 +1,54 @@
+"""How another thread ends the network thread's wait."""
+
+from __future__ import annotations
+
+import socket
+from typing import Final
+
+__all__ = ["Wakeup"]
+
+_DRAIN: Final = 64
+
+
+class Wakeup:
+    """A socket pair and a flag: `wake` from any thread, the rest on the network thread.
+
+    The flag makes a flood of wake-ups cost one byte, so the pair cannot fill up. A wake-up before the wait is
+    not lost: the byte lies there until the selector looks.
+    """
+
+    __slots__ = ("_reader", "_woken", "_writer")
+
+    def __init__(self) -> None:
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
+        self._woken = False
+
+    def fileno(self) -> int:
+        """The descriptor that becomes readable."""
+        return self._reader.fileno()
+
+    def wake(self) -> None:
+        """End the present wait, or the next one. Any thread, and signal handlers."""
+        if self._woken:
+            return
+        self._woken = True
+        try:
+            self._writer.send(b"\0")
+        except OSError:
+            # Closed meanwhile: there is no wait left to end. A full pair cannot be, see the flag.
+            return
+
+    def clear(self) -> None:
+        """Take the byte away. First the byte, then the flag: the other order can lose a wake-up that comes between."""
+        try:
+            self._reader.recv(_DRAIN)
+        except BlockingIOError:
+            pass
+        self._woken = False
+
+    def close(self) -> None:
+        """Close both ends."""
+        self._reader.close()
+        self._writer.close()
