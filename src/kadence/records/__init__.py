@@ -1,0 +1,33 @@
+"""Record batches (magic 2) to records and columns, and back.
+
+Callable from any thread; the objects made here belong to the thread that uses them. `scan`, `iter_batches` and
+`assign_offsets` look at headers only, for the network thread and the broker; `FetchedRecords` decodes, for the
+application. ``IMPLEMENTATION`` says which decoder is loaded.
+"""
+
+from kadence.records._implementation import IMPLEMENTATION, Record
+from kadence.records.batch import BatchHeader, assign_offsets, iter_batches, scan, validate
+from kadence.records.builder import BatchBuilder, encode_batch, largest_record_size
+from kadence.records.columns import BinaryColumn, Columns, HeaderColumn
+from kadence.records.crc import KERNEL, crc32c
+from kadence.records.fetched import MAX_BATCH_BYTES, FetchedRecords
+
+__all__ = [
+    "IMPLEMENTATION",
+    "KERNEL",
+    "MAX_BATCH_BYTES",
+    "BatchBuilder",
+    "BatchHeader",
+    "BinaryColumn",
+    "Columns",
+    "FetchedRecords",
+    "HeaderColumn",
+    "Record",
+    "assign_offsets",
+    "crc32c",
+    "encode_batch",
+    "iter_batches",
+    "largest_record_size",
+    "scan",
+    "validate",
+]

@@ -1,0 +1,94 @@
+"""What both halves of the decoder agree on: the reasons a record can be refused, and a record's text and pickle.
+
+Imports neither half, so both can import it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from kadence.records._columns_py import Record
+
+__all__ = [
+    "DATA_LIMIT",
+    "FIELDS",
+    "REASONS",
+    "SMALLEST_RECORD",
+    "RecordFormatError",
+    "describe",
+    "rebuild_record",
+    "replace",
+]
+
+FIELDS: Final = (
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestamp_type",
+    "key",
+    "value",
+    "headers",
+    "leader_epoch",
+)
+"""A record's fields in the order of the constructor, of the pickle and of the text."""
+
+SMALLEST_RECORD: Final = 7
+"""Bytes of the smallest record there can be (every field one byte); bounds what a batch may claim to hold."""
+
+DATA_LIMIT: Final = 2**31 - 1
+"""Arrow's 32-bit offsets address this many bytes of one column."""
+
+REASONS: Final = (
+    "",
+    "a variable-length number is cut off or longer than it may be",
+    "a record's length runs past the end of its batch",
+    "a key or value runs past the end of its record",
+    "a header runs past the end of its record",
+    "a record does not end where its length says",
+    "a record's offset is not above the one before it, or outside its batch",
+    "a record's timestamp does not fit 64 bits",
+    "bytes are left over after the last record of the batch",
+    "the batch claims more records than its bytes can hold",
+)
+"""Why a record cannot be read. The halves share the numbers, so that the parity tests can compare them."""
+
+_SHOWN: Final = 64
+
+
+class RecordFormatError(ValueError):
+    """Bytes that are no record. `FetchedRecords` adds topic, partition and advice and raises `CorruptRecordError`."""
+
+    def __init__(self, reason: int) -> None:
+        super().__init__(REASONS[reason])
+        self.reason = reason
+
+
+def _short(value: object) -> str:
+    """A megabyte of value in a log line helps nobody: show its head and its size."""
+    if isinstance(value, bytes) and len(value) > _SHOWN:
+        return f"<{len(value)} bytes {value[:_SHOWN]!r}...>"
+    return repr(value)
+
+
+def describe(record: Record) -> str:
+    """The text of a record, ``Record(topic='t', partition=0, ...)``; long bytes are cut."""
+    return f"Record({', '.join(f'{name}={_short(getattr(record, name))}' for name in FIELDS)})"
+
+
+def replace(record: Record, changes: dict[str, Any]) -> Record:
+    """A copy of a record with some fields changed."""
+    fields = {name: getattr(record, name) for name in FIELDS}
+    for name in changes:
+        if name not in fields:
+            raise TypeError(f"a record has no field {name!r}; it has {', '.join(FIELDS)}")
+    fields.update(changes)
+    return type(record)(**fields)
+
+
+def rebuild_record(*fields: Any) -> Record:
+    """Unpickle a record, as the type that this process uses: pickles cross between compiled and plain."""
+    from kadence.records import Record as Loaded
+
+    return Loaded(*fields)

@@ -1,0 +1,253 @@
+"""The record batch's frame: a 61-byte header (magic 2, KIP-98) and what can be done without reading records.
+
+Offsets are relative to the header's base offset, timestamps to its base timestamp. The checksum covers
+everything from the attributes on; base offset and leader epoch lie before it, so that a broker can stamp them
+in place.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kadence.errors import CorruptRecordError, UnsupportedRecordFormatError
+from kadence.records.crc import crc32c
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = [
+    "CONTROL",
+    "CRC_FROM",
+    "HEADER",
+    "HEADER_SIZE",
+    "LOG_OVERHEAD",
+    "MAGIC",
+    "TIMESTAMP_TYPE",
+    "TRANSACTIONAL",
+    "BatchHeader",
+    "assign_offsets",
+    "frame_fault",
+    "iter_batches",
+    "old_format_message",
+    "scan",
+    "validate",
+]
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+"""base offset, length, leader epoch, magic, crc, attributes, last offset delta, base and max timestamp,
+producer id and epoch, base sequence, record count."""
+
+HEADER_SIZE: Final = 61
+LOG_OVERHEAD: Final = 12
+"""Base offset and length; the length counts what follows them."""
+
+MAGIC: Final = 2
+MAGIC_AT: Final = 16
+CRC_AT: Final = 17
+CRC_FROM: Final = 21
+
+COMPRESSION: Final = 0x07
+TIMESTAMP_TYPE: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+
+_FRAME: Final = struct.Struct(">qi4xb")
+_OFFSET: Final = struct.Struct(">q")
+_EPOCH: Final = struct.Struct(">i")
+_LARGEST_OFFSET: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHeader:
+    """The header's fields, in the order of the wire."""
+
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @classmethod
+    def parse(cls, data: Buffer, pos: int = 0) -> BatchHeader:
+        """Read the header at ``pos``; its numbers are not judged.
+
+        Raises:
+            CorruptRecordError: fewer than 61 bytes are left.
+        """
+        try:
+            return cls(*HEADER.unpack_from(data, pos))
+        except struct.error as error:
+            raise CorruptRecordError(f"no room for a batch header at byte {pos}: {error}") from error
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.batch_length + LOG_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record, also when compaction removed it."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """Offset after the batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record; it wraps from 2**31 - 1 to 0. -1 without a producer id."""
+        if self.base_sequence < 0:
+            return -1
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+    @property
+    def compression(self) -> int:
+        """Codec of the records: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        return self.attributes & COMPRESSION
+
+    @property
+    def timestamp_type(self) -> int:
+        """0: timestamps of the producer; 1: every record has the broker's, which is ``max_timestamp``."""
+        return 1 if self.attributes & TIMESTAMP_TYPE else 0
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """The batch holds a transaction's end marker, not a user's records."""
+        return bool(self.attributes & CONTROL)
+
+
+def old_format_message(magic: int) -> str:
+    """What to tell someone who has a batch that is not magic 2."""
+    if magic in (0, 1):
+        return (
+            f"message format {magic} (before Kafka 0.11) is not supported: Kafka 4 cannot write it any more; "
+            "copy the topic with an older client, or let its retention remove the old segments"
+        )
+    return f"unknown record format (magic {magic}); a newer Kadence may read it"
+
+
+def frame_fault(base_offset: int, length: int, last_offset_delta: int, count: int) -> str | None:
+    """Why a header's numbers cannot be true, or None."""
+    if length < HEADER_SIZE - LOG_OVERHEAD:
+        return f"a batch claims a length of {length} bytes"
+    if base_offset < 0 or last_offset_delta < 0 or base_offset + last_offset_delta >= _LARGEST_OFFSET:
+        return f"a batch claims the offsets {base_offset} to {base_offset + last_offset_delta}"
+    if count < 0:
+        return f"a batch claims {count} records"
+    return None
+
+
+def iter_batches(data: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Header and bytes of each complete batch; a batch that is cut off at the end is left out.
+
+    Raises:
+        CorruptRecordError: a header that cannot be true. UnsupportedRecordFormatError: magic 0 or 1.
+    """
+    view = memoryview(data).cast("B")
+    pos, end = 0, len(view)
+    while end - pos > MAGIC_AT:
+        base, length, magic = _FRAME.unpack_from(view, pos)
+        if magic != MAGIC:
+            raise UnsupportedRecordFormatError(f"at byte {pos}: {old_format_message(magic)}")
+        if end - pos < max(length + LOG_OVERHEAD, HEADER_SIZE):
+            if length >= HEADER_SIZE - LOG_OVERHEAD:
+                return
+            raise CorruptRecordError(f"at byte {pos}: {frame_fault(base, length, 0, 0)}")
+        header = BatchHeader.parse(view, pos)
+        fault = frame_fault(base, length, header.last_offset_delta, header.record_count)
+        if fault:
+            raise CorruptRecordError(f"at byte {pos}: {fault}")
+        yield header, view[pos : pos + header.size]
+        pos += header.size
+
+
+def validate(data: Buffer) -> list[BatchHeader]:
+    """Check everything that can be checked without reading records, as a broker does before it appends.
+
+    Returns:
+        the headers of the batches, which fill ``data`` exactly.
+
+    Raises:
+        CorruptRecordError: a wrong checksum, a header that cannot be true, bytes that are left over.
+        UnsupportedRecordFormatError: magic 0 or 1.
+    """
+    headers = []
+    complete = 0
+    for header, batch in iter_batches(data):
+        if crc32c(batch[CRC_FROM:]) != header.crc:
+            raise CorruptRecordError(f"at byte {complete}: the batch's checksum does not match its bytes")
+        if header.record_count > header.last_offset_delta + 1:
+            raise CorruptRecordError(
+                f"at byte {complete}: the batch claims {header.record_count} records "
+                f"within {header.last_offset_delta + 1} offsets"
+            )
+        headers.append(header)
+        complete += header.size
+    size = memoryview(data).nbytes
+    if complete != size:
+        raise CorruptRecordError(f"{size - complete} bytes after the last whole batch, at byte {complete}")
+    return headers
+
+
+def assign_offsets(data: bytearray | memoryview, base_offset: int, leader_epoch: int) -> int:
+    """Write offsets and leader epoch into the batches in place; the checksums stay true.
+
+    Returns:
+        the offset after the last batch.
+    """
+    view = memoryview(data)
+    pos = 0
+    for header, _ in iter_batches(view):
+        _OFFSET.pack_into(view, pos, base_offset)
+        _EPOCH.pack_into(view, pos + LOG_OVERHEAD, leader_epoch)
+        base_offset += header.last_offset_delta + 1
+        pos += header.size
+    return base_offset
+
+
+def scan(data: Buffer, fetch_offset: int) -> tuple[int, int, int]:
+    """Walk over the headers of fetched batches; no checksum, no decompression, no error.
+
+    Where a header cannot be true the walk ends, and the rest counts as complete: whoever reads it gets the error.
+
+    Returns:
+        next_offset: offset after the last complete batch, ``fetch_offset`` without one.
+        record_count: how many records may come out (not control records, not those below ``fetch_offset``).
+        complete_bytes: bytes of complete batches; 0 when there is only the beginning of one.
+    """
+    view = memoryview(data)
+    pos, end = 0, view.nbytes
+    next_offset, records = fetch_offset, 0
+    while end - pos > MAGIC_AT:
+        base, length, magic = _FRAME.unpack_from(view, pos)
+        if magic != MAGIC or length < HEADER_SIZE - LOG_OVERHEAD:
+            return next_offset, records, end
+        if length + LOG_OVERHEAD > end - pos:
+            break
+        fields = HEADER.unpack_from(view, pos)
+        delta, count = fields[6], fields[12]
+        if frame_fault(base, length, delta, count):
+            return next_offset, records, end
+        after = base + delta + 1
+        if after > next_offset:
+            if not fields[5] & CONTROL:
+                records += min(count, after - next_offset)
+            next_offset = after
+        pos += length + LOG_OVERHEAD
+    return next_offset, records, pos

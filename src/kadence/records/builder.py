@@ -1,0 +1,137 @@
+"""Records to batches: what the producer appends to, and the one-call form for everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from kadence.errors import IllegalStateError
+from kadence.records._implementation import RecordEncoder
+from kadence.records.batch import CONTROL, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, TIMESTAMP_TYPE, TRANSACTIONAL
+from kadence.records.codecs import codec_id, compress
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["BatchBuilder", "encode_batch", "largest_record_size"]
+
+
+def largest_record_size(
+    key: Buffer | None, value: Buffer | None, headers: Iterable[tuple[str, Buffer | None]] = ()
+) -> int:
+    """Upper bound of the bytes that one more record adds to an uncompressed batch (at most 31 too many)."""
+    size = 5 + 1 + 10 + 5 + 5 + 5 + 5
+    for part in (key, value):
+        if part is not None:
+            size += len(part) if isinstance(part, bytes) else memoryview(part).nbytes
+    for name, content in headers:
+        size += 10 + len(name.encode()) + (0 if content is None else memoryview(content).nbytes)
+    return size
+
+
+class BatchBuilder(RecordEncoder):
+    """Records appended one by one, then built into a batch, as often as retries need.
+
+    ``append(timestamp, key, value, headers=()) -> size`` adds a record; ``size`` is what the batch would be without
+    compression. `build` may be called again with another producer epoch or sequence: the records stay.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._packed: tuple[str, int | None, int, bytes] | None = None
+
+    def build(
+        self,
+        *,
+        base_offset: int = 0,
+        compression: str = "none",
+        level: int | None = None,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        leader_epoch: int = -1,
+        transactional: bool = False,
+        control: bool = False,
+        append_time: int | None = None,
+    ) -> bytes:
+        """The batch of all records so far.
+
+        Args:
+            base_offset: offset of the first record; a producer leaves 0, the broker writes its own.
+            compression: none, gzip, snappy, lz4 or zstd. level: the codec's level, None for a sane one.
+            producer_id: for idempotence, with producer_epoch and base_sequence (of the first record).
+            leader_epoch: what a broker stamps.
+            transactional: mark as part of a transaction. control: mark as control batch.
+            append_time: every record gets this timestamp of the broker (ms); None keeps their own.
+
+        Raises:
+            IllegalStateError: no record was appended. ConfigError: an unknown compression.
+        """
+        if self.count == 0:
+            raise IllegalStateError("a batch needs at least one record")
+        codec = codec_id(compression)
+        body: bytes | None = None
+        if codec:
+            packed = self._packed
+            if packed is None or packed[:3] != (compression, level, self.count):
+                packed = (compression, level, self.count, compress(codec, self.records(), level))
+                self._packed = packed
+            body = packed[3]
+        attributes = (
+            codec
+            | (TRANSACTIONAL if transactional else 0)
+            | (CONTROL if control else 0)
+            | (TIMESTAMP_TYPE if append_time is not None else 0)
+        )
+        size = self.size if body is None else HEADER_SIZE + len(body)
+        header = HEADER.pack(
+            base_offset,
+            size - LOG_OVERHEAD,
+            leader_epoch,
+            MAGIC,
+            0,
+            attributes,
+            self.count - 1,
+            self.base_timestamp,
+            self.max_timestamp if append_time is None else append_time,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            self.count,
+        )
+        return self.seal(header, body)
+
+
+def encode_batch(
+    records: Iterable[tuple[int, Buffer | None, Buffer | None, Iterable[tuple[str, Buffer | None]]]],
+    *,
+    base_offset: int = 0,
+    compression: str = "none",
+    level: int | None = None,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    leader_epoch: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+    append_time: int | None = None,
+) -> bytes:
+    """One batch of (timestamp ms, key, value, headers); the arguments are those of `BatchBuilder.build`.
+
+    Raises:
+        IllegalStateError: no records. ConfigError: an unknown compression. RecordTooLargeError: over 2 GiB.
+    """
+    builder = BatchBuilder()
+    builder.extend(records)
+    return builder.build(
+        base_offset=base_offset,
+        compression=compression,
+        level=level,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        leader_epoch=leader_epoch,
+        transactional=transactional,
+        control=control,
+        append_time=append_time,
+    )

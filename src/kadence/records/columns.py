@@ -1,0 +1,84 @@
+"""Records as columns: plain buffers in Arrow's memory layout, made without knowing Arrow.
+
+Every buffer is an object with the buffer protocol that owns its memory, so `kadence.records.arrow` wraps
+it without a copy and a reader without pyarrow can use ``memoryview(buffer).cast(...)``. All numbers are in
+the machine's byte order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["BinaryColumn", "Columns", "HeaderColumn"]
+
+
+@dataclass(slots=True)
+class BinaryColumn:
+    """A column of byte strings.
+
+    Attributes:
+        ends: int32, one more than rows; row i is ``data[ends[i]:ends[i + 1]]``.
+        data: all the bytes, one after the other.
+        validity: one bit per row, least significant first, 1 = not null; None when nothing is null.
+        null_count: how many rows are null.
+    """
+
+    ends: Buffer
+    data: Buffer
+    validity: Buffer | None
+    null_count: int
+
+
+@dataclass(slots=True)
+class HeaderColumn:
+    """The headers of all rows: a list per row, null where a record has none (as Spark's connector has it).
+
+    Attributes:
+        ends: int32, one more than rows; row i has the headers ``ends[i]`` to ``ends[i + 1]``.
+        validity: one bit per row as in `BinaryColumn`; None when every row has headers.
+        null_count: how many rows have no header.
+        count: how many headers there are in all.
+        key: the headers' keys, UTF-8, never null. value: their values.
+    """
+
+    ends: Buffer
+    validity: Buffer | None
+    null_count: int
+    count: int
+    key: BinaryColumn
+    value: BinaryColumn
+
+
+@dataclass(slots=True)
+class Columns:
+    """Some records of one partition, in the order of their offsets.
+
+    Attributes:
+        topic: the topic of all rows. partition: its partition.
+        count: number of rows.
+        offsets: int64.
+        timestamps: int64, microseconds since 1970 UTC (Kafka's milliseconds times 1000; what Spark's schema
+            wants). A timestamp beyond the range of microseconds becomes the nearest end of the range.
+        timestamp_types: int32; -1 none, 0 set by the producer, 1 set by the broker.
+        key: keys. value: values.
+        headers: headers, None when they were not asked for.
+        nbytes: bytes that the buffers hold.
+    """
+
+    topic: str
+    partition: int
+    count: int
+    offsets: Buffer
+    timestamps: Buffer
+    timestamp_types: Buffer
+    key: BinaryColumn
+    value: BinaryColumn
+    headers: HeaderColumn | None
+    nbytes: int
+
+    def __len__(self) -> int:
+        return self.count
