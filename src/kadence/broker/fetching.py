@@ -28,6 +28,8 @@ from kadence.wire import ZERO_UUID
 
 __all__ = ["ParkedFetch", "check_leader", "wake"]
 
+_LEADER_HINT_VERSION = 12
+_ENDPOINTS_VERSION = 16
 _NEW_LEADER_HINTS = frozenset({codes.NOT_LEADER_OR_FOLLOWER, codes.FENCED_LEADER_EPOCH})
 """Errors whose answer tells who leads now (KIP-951)."""
 
@@ -131,6 +133,7 @@ class ParkedFetch:
     def _response(self) -> FetchResponse:
         """Read within the limits: the first partition with data always gives a batch (KIP-74)."""
         context = self._context
+        version = self._call.version
         left = min(self._message.max_bytes, self._services.settings.fetch_max_bytes)
         is_first = True
         topics: list[FetchableTopicResponse] = []
@@ -151,11 +154,12 @@ class ParkedFetch:
                     data.records = cast(Any, chunks)
                     left = max(left - chunks.size, 0)
                     is_first, has_records = False, True
-            elif code in _NEW_LEADER_HINTS and partition is not None:
+            elif code in _NEW_LEADER_HINTS and partition is not None and version >= _LEADER_HINT_VERSION:
                 data.current_leader = LeaderIdAndEpoch(
                     leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
                 )
-                leaders.add(partition.leader_id)
+                if version >= _ENDPOINTS_VERSION:
+                    leaders.add(partition.leader_id)
             is_news = (
                 has_records
                 or code != codes.NONE

@@ -15,7 +15,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Final
 
-from kadence.broker.batch import BatchHeader, stamp
+from kadence.records import BatchHeader, assign_offsets
 
 __all__ = ["PartitionLog"]
 
@@ -86,7 +86,7 @@ class PartitionLog:
         at = segment.used
         segment.data[at : at + size] = batch
         base = self.end_offset
-        stamp(segment.data, at, base, leader_epoch)
+        assign_offsets(memoryview(segment.data)[at : at + size], base, leader_epoch)
         segment.used += size
         index = self._index
         index.ends.append(self.last_position + size)

@@ -9,8 +9,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from kadence.broker.batch import BatchError, BatchHeader
+from kadence.broker.incoming import BatchError
 from kadence.protocol import error_codes as codes
+from kadence.records import BatchHeader
 
 __all__ = ["ProducerStates"]
 

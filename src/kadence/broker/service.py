@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kadence.broker.scatter import encode_scattered
 from kadence.coordinator import Answer, Caller
+from kadence.wire import WireError
 
 if TYPE_CHECKING:
     from kadence.broker.cluster import Cluster
@@ -80,9 +81,16 @@ class Call:
         if self.is_done:
             return
         self.is_done = True
-        if not self.connection.is_closed and not self._is_muted:
-            self.connection.send(encode_scattered(response, self.version, self.correlation_id))
-            self.connection.finish()
+        if self.connection.is_closed or self._is_muted:
+            return
+        try:
+            buffers = encode_scattered(response, self.version, self.correlation_id)
+        except WireError:
+            _log.exception("a bug: no answer can be made for %r", self)
+            self.connection.close(f"a bug in answering {type(self.message).__name__} v{self.version}")
+            return
+        self.connection.send(buffers)
+        self.connection.finish()
 
     def mute(self) -> None:
         """Let the call take effect without its answer ever being sent (a fault)."""

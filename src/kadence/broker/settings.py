@@ -14,7 +14,7 @@ from typing import Any, Final
 from kadence.coordinator import CoordinatorConfig
 from kadence.errors import ConfigError
 
-__all__ = ["TOPIC_DEFAULTS", "Settings"]
+__all__ = ["TOPIC_DEFAULTS", "Settings", "check_topic_config"]
 
 TOPIC_DEFAULTS: Final = {
     "cleanup.policy": "delete",
@@ -107,3 +107,16 @@ def _convert(name: str, value: Any, default: Any) -> Any:
 
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def check_topic_config(config: Mapping[str, str]) -> str | None:
+    """What is wrong with a new topic's configuration; None if nothing is."""
+    for name, value in config.items():
+        default = TOPIC_DEFAULTS.get(name)
+        if default is None:
+            near = difflib.get_close_matches(name, TOPIC_DEFAULTS, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            return f"Unknown topic config name: {name}.{hint}"
+        if default.lstrip("-").isdigit() and not value.lstrip("-").isdigit():
+            return f"Invalid value {value} for configuration {name}: it is a number."
+    return None

@@ -21,9 +21,16 @@ from kadence.broker.handlers import (
     k14_sync_group,
     k15_describe_groups,
     k16_list_groups,
+    k19_create_topics,
+    k20_delete_topics,
     k22_init_producer_id,
+    k23_offset_for_leader_epoch,
+    k32_describe_configs,
+    k37_create_partitions,
     k42_delete_groups,
     k47_offset_delete,
+    k60_describe_cluster,
+    k75_describe_topic_partitions,
 )
 from kadence.broker.handlers.k18_api_versions import make_handler, offer
 from kadence.broker.service import Handler
@@ -46,9 +53,16 @@ _ALL = [
         k14_sync_group,
         k15_describe_groups,
         k16_list_groups,
+        k19_create_topics,
+        k20_delete_topics,
         k22_init_producer_id,
+        k23_offset_for_leader_epoch,
+        k32_describe_configs,
+        k37_create_partitions,
         k42_delete_groups,
         k47_offset_delete,
+        k60_describe_cluster,
+        k75_describe_topic_partitions,
     )
 ]
 

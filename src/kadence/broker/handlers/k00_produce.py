@@ -7,10 +7,11 @@ v0-2 are offered and not served: librdkafka leaves compression off unless 0 is i
 
 from __future__ import annotations
 
-from kadence.broker.batch import BatchError, BatchHeader, validate
 from kadence.broker.cluster import Partition, Topic
 from kadence.broker.fetching import check_leader, wake
+from kadence.broker.incoming import BatchError, stamp_append_time, validate_produced
 from kadence.broker.service import Call, Handler, Services
+from kadence.clock import wall_ms
 from kadence.protocol import error_codes as codes
 from kadence.protocol.produce import (
     LeaderIdAndEpoch,
@@ -22,8 +23,12 @@ from kadence.protocol.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from kadence.records import BatchHeader
 
 __all__ = ["HANDLER"]
+
+_FIRST_LEADER_HINT_VERSION = 10
+_FIRST_TOPIC_ID_VERSION = 13
 
 
 def handle(services: Services, call: Call) -> None:
@@ -69,7 +74,7 @@ def _end_silently(call: Call, responses: list[TopicProduceResponse]) -> None:
 
 
 def _topic(services: Services, call: Call, data: TopicProduceData) -> tuple[Topic | None, int]:
-    if call.version >= 13:
+    if call.version >= _FIRST_TOPIC_ID_VERSION:
         return services.cluster.topic_by_id(data.topic_id), codes.UNKNOWN_TOPIC_ID
     return services.cluster.topics.get(data.name), codes.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -88,7 +93,8 @@ def _partition(
     result.error_code = missing if topic is None else check_leader(partition, call.node_id, -1)
     if call.message.acks not in (-1, 0, 1):
         result.error_code = codes.INVALID_REQUIRED_ACKS
-    if result.error_code == codes.NOT_LEADER_OR_FOLLOWER and partition is not None:
+    moved = result.error_code == codes.NOT_LEADER_OR_FOLLOWER
+    if moved and partition is not None and call.version >= _FIRST_LEADER_HINT_VERSION:
         result.current_leader = LeaderIdAndEpoch(
             leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
         )
@@ -96,32 +102,33 @@ def _partition(
     if result.error_code != codes.NONE or partition is None:
         return result
     try:
-        result.base_offset, is_new = _append(services, partition, data)
+        batch, header = _receive(services, partition, data)
+        known = partition.producers.check(header)
     except BatchError as error:
         result.error_code = error.code
         result.error_message = error.message
         return result
     result.log_start_offset = partition.log.start_offset
-    if is_new:
-        appended.append(partition)
+    if known is not None:
+        # A retry of what is there already: the same answer again (KIP-98).
+        result.base_offset = known
+        return result
+    if partition.topic.config.get("message.timestamp.type") == "LogAppendTime":
+        result.log_append_time_ms = wall_ms()
+        batch = stamp_append_time(batch, result.log_append_time_ms)
+        header = BatchHeader.parse(batch)
+    result.base_offset = partition.log.append(batch, header, partition.leader_epoch)
+    partition.producers.appended(header, result.base_offset)
+    appended.append(partition)
     return result
 
 
-def _append(services: Services, partition: Partition, data: PartitionProduceData) -> tuple[int, bool]:
-    """Append one batch, or find it again.
-
-    Returns:
-        The offset of its first record, and whether it is new.
-    """
+def _receive(
+    services: Services, partition: Partition, data: PartitionProduceData
+) -> tuple[memoryview, BatchHeader]:
     batch = memoryview(b"" if data.records is None else data.records)
     limit = int(partition.topic.config.get("max.message.bytes", services.settings.message_max_bytes))
-    header: BatchHeader = validate(batch, limit)
-    known = partition.producers.check(header)
-    if known is not None:
-        return known, False
-    base_offset = partition.log.append(batch, header, partition.leader_epoch)
-    partition.producers.appended(header, base_offset)
-    return base_offset, True
+    return batch, validate_produced(batch, limit)
 
 
 def refuse(call: Call, code: int) -> ProduceResponse:

@@ -18,15 +18,11 @@ from kadence.protocol.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from kadence.records import FetchedRecords, Record
 
 __all__ = ["HANDLER"]
 
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
-EARLIEST_PENDING_UPLOAD = -6
+_FIRST_EPOCH_VERSION = 4
 
 
 def handle(services: Services, call: Call) -> ListOffsetsResponse:
@@ -34,10 +30,7 @@ def handle(services: Services, call: Call) -> ListOffsetsResponse:
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[
-                    _look_up(services.cluster.partition(topic.name, each.partition_index), call.node_id, each)
-                    for each in topic.partitions
-                ],
+                partitions=[_look_up(services, call, topic.name, each) for each in topic.partitions],
             )
             for topic in call.message.topics
         ]
@@ -45,23 +38,23 @@ def handle(services: Services, call: Call) -> ListOffsetsResponse:
 
 
 def _look_up(
-    partition: Partition | None, node_id: int, asked: ListOffsetsPartition
+    services: Services, call: Call, topic: str, asked: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
+    partition = services.cluster.partition(topic, asked.partition_index)
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
-    answer.error_code = check_leader(partition, node_id, asked.current_leader_epoch)
+    answer.error_code = check_leader(partition, call.node_id, asked.current_leader_epoch)
     if partition is None or answer.error_code != codes.NONE:
         return answer
     log = partition.log
     answer.leader_epoch = partition.leader_epoch
     match asked.timestamp:
-        case -1:
+        case -1:  # latest
             answer.offset = log.end_offset
-        case -2 | -4:
+        case -2 | -4:  # earliest, earliest local
             answer.offset = log.start_offset
-        case -5 | -6:
-            # Nothing is tiered.
+        case -5 | -6:  # latest tiered, earliest pending upload: nothing is tiered
             answer.leader_epoch = -1
-        case -3:
+        case -3:  # the largest timestamp
             found = _record_of_max_timestamp(partition)
             answer.leader_epoch = _fill(answer, partition, found)
         case timestamp if timestamp >= 0:
@@ -69,6 +62,8 @@ def _look_up(
             answer.leader_epoch = _fill(answer, partition, found)
         case _:
             answer.error_code = codes.UNSUPPORTED_VERSION
+    if call.version < _FIRST_EPOCH_VERSION:
+        answer.leader_epoch = -1
     return answer
 
 
@@ -81,18 +76,11 @@ def _fill(answer: ListOffsetsPartitionResponse, partition: Partition, found: Rec
     return partition.log.epoch_of(found.offset)
 
 
-from typing import Any
-
-Record = Any
-
-
 def _records(partition: Partition, batch: memoryview) -> list[Record]:
     topic, index = partition.topic.name, partition.index
-    from kadence.records import FetchedRecords
-
     records = FetchedRecords(batch, topic, index, partition.log.start_offset)
     try:
-        return records.take(2**31 - 1)
+        return records.take()
     finally:
         records.close()
 

@@ -1,0 +1,100 @@
+"""CreateTopics (19). v2 oldest  v4 default counts (-1)  v5 what was made, flexible  v7 topic id."""
+
+from __future__ import annotations
+
+from kadence.broker.cluster import is_valid_topic_name
+from kadence.broker.service import Call, Handler, Services
+from kadence.broker.settings import TOPIC_DEFAULTS, check_topic_config
+from kadence.protocol import error_codes as codes
+from kadence.protocol.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+__all__ = ["HANDLER"]
+
+_DEFAULT_SOURCE = 5
+_TOPIC_SOURCE = 1
+
+
+def handle(services: Services, call: Call) -> CreateTopicsResponse:
+    request: CreateTopicsRequest = call.message
+    names = [each.name for each in request.topics]
+    results: list[CreatableTopicResult] = []
+    for asked in request.topics:
+        if names.count(asked.name) > 1:
+            results.append(_failed(asked, codes.INVALID_REQUEST, "The topic is named twice in the request."))
+        else:
+            results.append(_create(services, asked, validate_only=request.validate_only))
+    return CreateTopicsResponse(topics=results)
+
+
+def _create(services: Services, asked: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
+    cluster, count = services.cluster, asked.num_partitions
+    if asked.assignments:
+        count = len(asked.assignments)
+        indexes = sorted(each.partition_index for each in asked.assignments)
+        named = {node_id for each in asked.assignments for node_id in each.broker_ids}
+        if indexes != list(range(count)) or not named <= cluster.nodes.keys():
+            return _failed(
+                asked,
+                codes.INVALID_REPLICA_ASSIGNMENT,
+                "Assign each partition from 0 on to brokers that exist.",
+            )
+    elif count == -1:
+        count = services.settings.num_partitions
+    config = {each.name: each.value for each in asked.configs if each.value is not None}
+    if asked.name in cluster.topics:
+        return _failed(asked, codes.TOPIC_ALREADY_EXISTS, f"Topic '{asked.name}' already exists.")
+    if not is_valid_topic_name(asked.name):
+        return _failed(
+            asked,
+            codes.INVALID_TOPIC_EXCEPTION,
+            "A topic name has 1 to 249 letters, digits, dots, underscores and hyphens.",
+        )
+    if count < 1:
+        return _failed(asked, codes.INVALID_PARTITIONS, "A topic needs at least one partition.")
+    if asked.replication_factor not in (-1, 1) and asked.replication_factor > len(cluster.nodes):
+        return _failed(
+            asked,
+            codes.INVALID_REPLICATION_FACTOR,
+            f"Replication factor {asked.replication_factor} is more than the {len(cluster.nodes)} brokers there are.",
+        )
+    wrong = check_topic_config(config)
+    if wrong is not None:
+        return _failed(asked, codes.INVALID_CONFIG, wrong)
+    result = CreatableTopicResult(
+        name=asked.name,
+        error_code=codes.NONE,
+        error_message=None,
+        num_partitions=count,
+        replication_factor=1,
+        configs=[
+            CreatableTopicConfigs(
+                name=name,
+                value=config.get(name, default),
+                config_source=_TOPIC_SOURCE if name in config else _DEFAULT_SOURCE,
+            )
+            for name, default in TOPIC_DEFAULTS.items()
+        ],
+    )
+    if not validate_only:
+        topic = cluster.create_topic(asked.name, count, config)
+        result.topic_id = topic.topic_id
+        for assignment in asked.assignments:
+            topic.partitions[assignment.partition_index].leader_id = assignment.broker_ids[0]
+    return result
+
+
+def _failed(asked: CreatableTopic, code: int, message: str | None) -> CreatableTopicResult:
+    return CreatableTopicResult(name=asked.name, error_code=code, error_message=message, configs=None)
+
+
+def refuse(call: Call, code: int) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=[_failed(each, code, None) for each in call.message.topics])
+
+
+HANDLER = Handler(CreateTopicsRequest, handle, refuse)

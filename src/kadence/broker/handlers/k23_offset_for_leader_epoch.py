@@ -1,0 +1,59 @@
+"""OffsetForLeaderEpoch (23): where an epoch ended, for truncation detection (KIP-320). v3 replica id  v4 flexible."""
+
+from __future__ import annotations
+
+from kadence.broker.fetching import check_leader
+from kadence.broker.service import Call, Handler, Services
+from kadence.protocol import error_codes as codes
+from kadence.protocol.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+__all__ = ["HANDLER"]
+
+
+def handle(services: Services, call: Call) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_look_up(services, call, topic.topic, each) for each in topic.partitions],
+            )
+            for topic in call.message.topics
+        ]
+    )
+
+
+def _look_up(services: Services, call: Call, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    partition = services.cluster.partition(topic, asked.partition)
+    code = check_leader(partition, call.node_id, asked.current_leader_epoch)
+    answer = EpochEndOffset(error_code=code, partition=asked.partition, leader_epoch=-1, end_offset=-1)
+    if partition is None or code != codes.NONE:
+        return answer
+    if asked.leader_epoch == partition.leader_epoch:
+        # The present epoch has no end yet, even if nothing has been appended in it.
+        answer.leader_epoch, answer.end_offset = partition.leader_epoch, partition.log.end_offset
+    else:
+        answer.leader_epoch, answer.end_offset = partition.log.epoch_end(asked.leader_epoch)
+    return answer
+
+
+def refuse(call: Call, code: int) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[
+                    EpochEndOffset(error_code=code, partition=each.partition) for each in topic.partitions
+                ],
+            )
+            for topic in call.message.topics
+        ]
+    )
+
+
+HANDLER = Handler(OffsetForLeaderEpochRequest, handle, refuse)

@@ -1,0 +1,83 @@
+"""DescribeTopicPartitions (75): topics in order of name, page by page (KIP-966).
+
+No topic named means all. The cursor in the answer says where the next page begins.
+"""
+
+from __future__ import annotations
+
+from kadence.broker.cluster import Topic
+from kadence.broker.service import Call, Handler, Services
+from kadence.protocol import error_codes as codes
+from kadence.protocol.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+__all__ = ["HANDLER"]
+
+_PAGE = 2_000
+
+
+def handle(services: Services, call: Call) -> DescribeTopicPartitionsResponse:
+    request: DescribeTopicPartitionsRequest = call.message
+    topics = services.cluster.topics
+    names = sorted({each.name for each in request.topics} or topics)
+    first = 0
+    if request.cursor is not None:
+        names = [name for name in names if name >= request.cursor.topic_name]
+        if names and names[0] == request.cursor.topic_name:
+            first = max(request.cursor.partition_index, 0)
+    left = min(request.response_partition_limit, _PAGE)
+    answer = DescribeTopicPartitionsResponse(next_cursor=None)
+    for name in names:
+        topic = topics.get(name)
+        if topic is None:
+            answer.topics.append(_failed(name, codes.UNKNOWN_TOPIC_OR_PARTITION))
+            continue
+        if left <= 0:
+            answer.next_cursor = Cursor(topic_name=name, partition_index=first)
+            break
+        page = _describe(topic, first, left)
+        answer.topics.append(page)
+        left -= len(page.partitions)
+        stop = first + len(page.partitions)
+        if stop < len(topic.partitions):
+            answer.next_cursor = Cursor(topic_name=name, partition_index=stop)
+            break
+        first = 0
+    return answer
+
+
+def _describe(topic: Topic, first: int, count: int) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=codes.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            DescribeTopicPartitionsResponsePartition(
+                error_code=codes.NONE,
+                partition_index=each.index,
+                leader_id=each.leader_id,
+                leader_epoch=each.leader_epoch,
+                replica_nodes=[each.leader_id],
+                isr_nodes=[each.leader_id],
+            )
+            for each in topic.partitions[first : first + count]
+        ],
+    )
+
+
+def _failed(name: str, code: int) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
+
+
+def refuse(call: Call, code: int) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[_failed(each.name, code) for each in call.message.topics], next_cursor=None
+    )
+
+
+HANDLER = Handler(DescribeTopicPartitionsRequest, handle, refuse)
