@@ -1,0 +1,86 @@
+"""The cluster and the topics that the benchmarks read: one real Kafka, 8 partitions, uncompressed."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kadence.testing.kafka import Kafka
+
+PARTITIONS = 8
+
+# A broker as it runs in earnest: both compilers, G1, and a heap that is never the limit.
+JVM_OPTIONS = ("-Xms1g", "-Xmx1g")
+
+
+def benchmark_kafka(directory: Path) -> Kafka:
+    """A Kafka, not yet started, with a TLS listener whose certificate is made in ``directory``."""
+    certificate, key = make_certificate(directory)
+    properties = {
+        "listener.name.tls.ssl.keystore.type": "PEM",
+        "listener.name.tls.ssl.keystore.certificate.chain": certificate.read_text(),
+        "listener.name.tls.ssl.keystore.key": key.read_text(),
+        "log.retention.ms": "-1",
+    }
+    return Kafka(properties, listeners={"TLS": "SSL"}, jvm_options=JVM_OPTIONS)
+
+
+def make_certificate(directory: Path) -> tuple[Path, Path]:
+    """A self-signed certificate for 127.0.0.1 and its key, as PEM files."""
+    certificate, key = directory / "certificate.pem", directory / "key.pem"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+    ]
+    command += [
+        "-addext",
+        "subjectAltName=IP:127.0.0.1,DNS:localhost",
+        "-keyout",
+        str(key),
+        "-out",
+        str(certificate),
+    ]
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except FileNotFoundError:
+        raise SystemExit("openssl is needed to make a certificate for the TLS listener; install it") from None
+    return certificate, key
+
+
+def fill(bootstrap: str, topic: str, size: int, count: int) -> None:
+    """Create ``topic`` and write ``count`` records of ``size`` bytes with 16-byte keys.
+
+    The records go to the partitions in turn and lie in batches as librdkafka's producer makes them by
+    default (up to 10,000 records or 1 MB).
+    """
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for created in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
+        created.result(30)
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000}
+    )
+    # Bytes that differ from record to record would cost the filling, and no uncompressed reader notices.
+    value = bytes(range(256)) * (size // 256 + 1)
+    for number in range(count):
+        key = b"%016d" % number
+        while True:
+            try:
+                producer.produce(topic, value[:size], key, partition=number % PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        if number % 1000 == 0:
+            producer.poll(0)
+    if producer.flush(120):
+        raise SystemExit(f"{topic} could not be filled: records are still unsent after 120 s")
