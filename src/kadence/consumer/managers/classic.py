@@ -620,6 +620,24 @@ class ClassicMembership:
             # If the sync succeeds all the same, the rebalance that comes after it has begun already.
             self._asked_again = True
 
+    # ------------------------------------------------------------ commits
+
+    def tenure(self, partition: TopicPartition) -> object | None:
+        return self._subscription.partitions.get(partition)
+
+    def commit_refused(self, now: int, sent: GroupMetadata, code: int) -> bool:
+        if code == error_codes.FENCED_INSTANCE_ID:
+            if sent == self.group:
+                self._fatal(now, self._explained(code))
+            return False
+        if sent != self.group or self._join is not None:
+            return self.active
+        if code == error_codes.REBALANCE_IN_PROGRESS:
+            self._asked_to_rejoin(now)
+            return True
+        self._lost(now, code)
+        return False
+
     # ------------------------------------------------------------ ends
 
     def _not_answered(self, now: int, completed: Completed, error: KafkaError) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kadence.connection.request import Completed, Request
 from kadence.consumer.managers.base import Poll
-from kadence.types import GroupMetadata
+from kadence.types import GroupMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from kadence.cluster import Cluster
@@ -65,6 +65,10 @@ class ClusterView(Protocol):
 
     def want(self, topics: frozenset[str]) -> None:
         """Keep the metadata of these topics fresh, beside those of the subscription. Replaces what was wanted."""
+        ...
+
+    def request_update(self, now: int) -> None:
+        """What is known was contradicted: ask again."""
         ...
 
 
@@ -133,6 +137,18 @@ class Membership(Protocol):
         ...
 
     def on_heartbeat(self, now: int, completed: Completed) -> Verdict: ...
+
+    def tenure(self, partition: TopicPartition) -> object | None:
+        """One and the same object as long as the partition stays this member's without a break; None: not its."""
+        ...
+
+    def commit_refused(self, now: int, sent: GroupMetadata, code: int) -> bool:
+        """A commit was refused because of the identity it was sent with.
+
+        Returns:
+            Whether this member is still itself, so that the commit may be sent again as what it is then.
+        """
+        ...
 
     def poll(self, now: int) -> Poll: ...
 
