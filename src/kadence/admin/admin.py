@@ -1,0 +1,271 @@
+"""The public `Admin`: every call of it, one line of work each."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from kadence.admin import groups as _groups
+from kadence.admin import offsets as _offsets
+from kadence.admin import topics as _topics
+from kadence.admin.calls import Calls
+from kadence.admin.values import (
+    ClusterDescription,
+    ConfigEntry,
+    ConfigResource,
+    GroupDescription,
+    GroupListing,
+    NewTopic,
+    OffsetSpec,
+    Outcomes,
+    TopicDescription,
+)
+from kadence.clock import Seconds, SystemClock
+from kadence.config import AdminConfig, generated_client_id
+from kadence.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+
+__all__ = ["Admin"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Admin:
+    """Topics, groups and offsets of a cluster. Any number of threads may share one; calls take turns.
+
+    Every call blocks for ``timeout`` seconds at most (``default.api.timeout.ms`` when None) and repeats what may
+    pass by itself: a controller or coordinator that moved, a broker that is away. A call for several items raises
+    if any of them failed, with a note for each other one; with ``raise_errors=False`` it gives the `Outcomes`
+    with their ``errors`` instead.
+
+    Raises of every call:
+        KafkaTimeoutError: not done in time; the message has the last error.
+        BrokerError: a broker refused. TransportError: no way to a broker that time would mend.
+        ClosedError, ForkedError: this client cannot be used (any more).
+
+    Args:
+        config: Kafka's dotted keys. settings: the same in snake_case.
+
+    Raises:
+        ConfigError: a key or value that cannot be used.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+        self._config = AdminConfig.parse(config, **settings)
+        if not self._config.client_id:
+            object.__setattr__(self._config, "client_id", generated_client_id("admin"))
+        self._calls = Calls(self._config, SystemClock())
+
+    # ------------------------------------------------------------ topics
+
+    def create_topics(
+        self,
+        topics: Mapping[str, int] | Iterable[NewTopic | str],
+        *,
+        validate_only: bool = False,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[str, NewTopic]:
+        """Create topics, given as {name: partitions}, names, or `NewTopic` values.
+
+        Returns:
+            What was created, with the partitions and replicas that the broker chose where it says so.
+        """
+        if isinstance(topics, Mapping):
+            wanted = [NewTopic(name, partitions) for name, partitions in topics.items()]
+        else:
+            wanted = [NewTopic(topic) if isinstance(topic, str) else topic for topic in _not_text(topics)]
+        deadline = self._calls.deadline(timeout)
+        return _checked(
+            _topics.create_topics(self._calls, wanted, deadline, validate_only=validate_only), raise_errors
+        )
+
+    def delete_topics(
+        self, names: Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
+    ) -> Outcomes[str, None]:
+        """Delete topics and all their records."""
+        names = _not_text(names)
+        return _checked(
+            _topics.delete_topics(self._calls, names, self._calls.deadline(timeout)), raise_errors
+        )
+
+    def list_topics(
+        self, *, internal: bool = False, timeout: Seconds | None = None
+    ) -> dict[str, TopicDescription]:
+        """All topics by name, sorted; Kafka's own only with ``internal``."""
+        return _topics.list_topics(self._calls, self._calls.deadline(timeout), internal=internal)
+
+    def describe_topics(
+        self, names: Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
+    ) -> Outcomes[str, TopicDescription]:
+        """Partitions, leaders and replicas of topics."""
+        names = _not_text(names)
+        return _checked(
+            _topics.describe_topics(self._calls, names, self._calls.deadline(timeout)), raise_errors
+        )
+
+    def create_partitions(
+        self, totals: Mapping[str, int], *, raise_errors: bool = True, timeout: Seconds | None = None
+    ) -> Outcomes[str, int]:
+        """Grow topics to these total numbers of partitions. Keys of new records may change partition."""
+        return _checked(
+            _topics.create_partitions(self._calls, totals, self._calls.deadline(timeout)), raise_errors
+        )
+
+    # ------------------------------------------------------------ groups
+
+    def list_groups(self, *, timeout: Seconds | None = None) -> list[GroupListing]:
+        """All groups of all brokers, sorted by name."""
+        return _groups.list_groups(self._calls, self._calls.deadline(timeout))
+
+    def describe_groups(
+        self, groups: Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
+    ) -> Outcomes[str, GroupDescription]:
+        """State, members and assignment of groups of both kinds."""
+        groups = _not_text(groups)
+        return _checked(
+            _groups.describe_groups(self._calls, groups, self._calls.deadline(timeout)), raise_errors
+        )
+
+    def delete_groups(
+        self, groups: Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
+    ) -> Outcomes[str, None]:
+        """Delete groups without members, and their offsets."""
+        groups = _not_text(groups)
+        return _checked(
+            _groups.delete_groups(self._calls, groups, self._calls.deadline(timeout)), raise_errors
+        )
+
+    # ------------------------------------------------------------ offsets
+
+    def list_offsets(
+        self,
+        specs: Mapping[TopicPartition, OffsetSpec],
+        *,
+        isolation_level: str = "read_uncommitted",
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[TopicPartition, OffsetAndTimestamp | None]:
+        """An offset of each partition: "earliest", "latest", "max_timestamp", or the first at or after a time (ms).
+
+        Returns:
+            None for a partition that has no such record.
+        """
+        if isolation_level not in ("read_uncommitted", "read_committed"):
+            raise ValueError(
+                f"isolation_level is read_uncommitted or read_committed, not {isolation_level!r}"
+            )
+        outcomes = _offsets.list_offsets(
+            self._calls,
+            specs,
+            self._calls.deadline(timeout),
+            read_committed=isolation_level == "read_committed",
+        )
+        return _checked(outcomes, raise_errors)
+
+    def group_offsets(
+        self,
+        group: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[TopicPartition, OffsetAndMetadata]:
+        """What a group committed, for all partitions or some; those without an offset are left out.
+
+        Args:
+            require_stable: wait for transactions that are committing offsets.
+        """
+        outcomes = _offsets.group_offsets(
+            self._calls, group, partitions, self._calls.deadline(timeout), require_stable=require_stable
+        )
+        return _checked(outcomes, raise_errors)
+
+    def alter_group_offsets(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        *,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[TopicPartition, OffsetAndMetadata]:
+        """Commit offsets for a group that has no live members."""
+        wanted = {
+            TopicPartition(*tp): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+            for tp, offset in offsets.items()
+        }
+        deadline = self._calls.deadline(timeout)
+        return _checked(_offsets.alter_group_offsets(self._calls, group, wanted, deadline), raise_errors)
+
+    def delete_group_offsets(
+        self,
+        group: str,
+        partitions: Iterable[TopicPartition],
+        *,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[TopicPartition, None]:
+        """Forget what a group committed for partitions that no live member is subscribed to."""
+        deadline = self._calls.deadline(timeout)
+        partitions = [TopicPartition(*tp) for tp in partitions]
+        return _checked(_offsets.delete_group_offsets(self._calls, group, partitions, deadline), raise_errors)
+
+    # ------------------------------------------------------------ the cluster
+
+    def describe_cluster(self, *, timeout: Seconds | None = None) -> ClusterDescription:
+        """Brokers, controller, cluster id."""
+        return _topics.describe_cluster(self._calls, self._calls.deadline(timeout))
+
+    def describe_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        *,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:
+        """Settings of topics, brokers or groups, by name."""
+        deadline = self._calls.deadline(timeout)
+        return _checked(_topics.describe_configs(self._calls, resources, deadline), raise_errors)
+
+    # ------------------------------------------------------------ the end
+
+    def close(self, timeout: Seconds | None = None) -> None:
+        """Close the connections. Further calls of it do nothing; it never waits, ``timeout`` is for symmetry."""
+        del timeout
+        self._calls.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        calls = getattr(self, "_calls", None)
+        if calls is not None and not calls.is_closed:
+            warnings.warn(
+                f"{self!r} was not closed; use `with Admin(...)` or close()", ResourceWarning, source=self
+            )
+            calls.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._calls.is_closed else "open"
+        return f"<Admin {self._config.client_id} {state} {','.join(self._config.bootstrap_servers)}>"
+
+
+def _not_text(names: Iterable[K]) -> list[K]:
+    """A list, but not one made of the letters of a single name."""
+    if isinstance(names, str):
+        raise TypeError(f"give a list of names, e.g. [{names!r}], not a string")
+    return list(names)
+
+
+def _checked(outcomes: Outcomes[K, V], raise_errors: bool) -> Outcomes[K, V]:
+    if raise_errors:
+        outcomes.raise_errors()
+    return outcomes

@@ -1,0 +1,285 @@
+"""How admin calls are made: send, wait, and repeat what may pass by itself until the deadline.
+
+There is no thread here: the calling thread drives the network client, one call at a time under a lock. A call is
+a function of the items still open; `Calls.settle` repeats it for those whose error is retriable.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from kadence.admin.values import Outcomes
+from kadence.backoff import Backoff
+from kadence.clock import Clock, Seconds, add_ms, to_ms
+from kadence.config import AdminConfig
+from kadence.connection.request import ANY_NODE, Request
+from kadence.errors import (
+    BrokerError,
+    ClosedError,
+    ForkedError,
+    KafkaError,
+    KafkaTimeoutError,
+    MalformedMessageError,
+    for_code,
+)
+from kadence.net import ConnectionConfig, NetworkClient
+from kadence.protocol import error_codes as ec
+from kadence.protocol.find_coordinator import FindCoordinatorRequest
+from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kadence.types import Node
+
+__all__ = ["ANY_NODE", "Ask", "Attempt", "Calls"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+Attempt = Callable[[Collection[K], int], Mapping[K, V | KafkaError]]
+"""One try for the open items with a deadline (absolute ms): the value or the error of each."""
+
+PATIENCE_MS: Final = 2_000
+"""How long a topic may be unknown to a broker before that is an error: a new one takes a moment to spread."""
+
+_PRESENCE: Final = frozenset({ec.UNKNOWN_TOPIC_OR_PARTITION, ec.UNKNOWN_TOPIC_ID})
+
+
+class Ask:
+    """One request of a call: what, to whom, and in which versions."""
+
+    __slots__ = ("max_version", "message", "min_version", "node_id")
+
+    def __init__(
+        self,
+        message: Any,
+        node_id: int = ANY_NODE,
+        *,
+        min_version: int | None = None,
+        max_version: int | None = None,
+    ) -> None:
+        self.message = message
+        self.node_id = node_id
+        self.min_version = min_version
+        self.max_version = max_version
+
+
+class Calls:
+    """See the head of this file."""
+
+    def __init__(self, config: AdminConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._client = NetworkClient(ConnectionConfig.of(config), clock)
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._is_closed = False
+
+    def deadline(self, timeout: Seconds | None) -> int:
+        """When a call that starts now must end; None takes ``default.api.timeout.ms``."""
+        wait_ms = to_ms(timeout)
+        return add_ms(
+            self._clock.now_ms(), self._config.default_api_timeout_ms if wait_ms is None else wait_ms
+        )
+
+    # ------------------------------------------------------------ one request, several requests
+
+    def ask(self, ask: Ask, deadline: int) -> Any:
+        """The answer to one request.
+
+        Raises:
+            TransportError: it could not be sent or was not answered.
+        """
+        (answer,) = self.ask_all([ask], deadline)
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer
+
+    def ask_all(self, asks: Sequence[Ask], deadline: int) -> list[Any | KafkaError]:
+        """The answer or the transport error of each, asked at the same time."""
+        with self._lock:
+            self._check_usable()
+            now = self._clock.now_ms()
+            send_by = min(deadline, add_ms(now, self._config.request_timeout_ms))
+            requests = [
+                Request(
+                    ask.message,
+                    ask.node_id,
+                    send_by,
+                    min_version=ask.min_version,
+                    max_version=ask.max_version,
+                )
+                for ask in asks
+            ]
+            answers: dict[Request, Any | KafkaError] = {}
+            for request in requests:
+                self._client.send(request)
+            while len(answers) < len(requests):
+                now = self._clock.now_ms()
+                if now >= deadline and answers.keys() != set(requests):
+                    # What was sent may still be answered; nobody will look.
+                    for request in requests:
+                        answers.setdefault(request, self._too_late(request))
+                    break
+                for completed in self._client.poll(max(0, deadline - now)):
+                    if completed.lease is not None:
+                        completed.lease.release()
+                    answers[completed.request] = (
+                        completed.response if completed.error is None else completed.error
+                    )
+                answers = {request: answers[request] for request in requests if request in answers}
+            return [answers[request] for request in requests]
+
+    def _too_late(self, request: Request) -> KafkaTimeoutError:
+        why = self._client.trouble()
+        return KafkaTimeoutError(
+            f"{request.name} was not answered in time by {','.join(self._config.bootstrap_servers)}"
+            + (f": {why}" if why else "")
+        )
+
+    # ------------------------------------------------------------ repeating
+
+    def settle(
+        self,
+        items: Iterable[K],
+        attempt: Attempt[K, V],
+        deadline: int,
+        *,
+        patience_ms: int = PATIENCE_MS,
+    ) -> Outcomes[K, V]:
+        """Try until each item has a value or an error that does not pass, or the deadline comes.
+
+        Args:
+            patience_ms: how long UNKNOWN_TOPIC_OR_PARTITION counts as passing.
+        """
+        with self._lock:
+            open_items = list(dict.fromkeys(items))
+            result: Outcomes[K, V] = Outcomes()
+            order = {item: index for index, item in enumerate(open_items)}
+            patient_until = add_ms(self._clock.now_ms(), patience_ms)
+            backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
+            while open_items:
+                try:
+                    answers = attempt(open_items, deadline)
+                except KafkaError as error:
+                    answers = dict.fromkeys(open_items, error)
+                now = self._clock.now_ms()
+                again: dict[K, KafkaError] = {}
+                for item in open_items:
+                    answer = answers.get(item)
+                    if not isinstance(answer, KafkaError):
+                        if item not in answers:
+                            result.errors[item] = MalformedMessageError(f"the broker's answer lacks {item}")
+                        else:
+                            result[item] = answer  # type: ignore[assignment]
+                    elif _passes(answer, now < patient_until):
+                        again[item] = answer
+                    else:
+                        result.errors[item] = answer
+                open_items = list(again)
+                backoff.failed(now)
+                if again and backoff.until >= deadline:
+                    for item, error in again.items():
+                        result.errors[item] = self._gave_up(item, error)
+                    break
+                if again:
+                    self._pause(backoff.until)
+            return Outcomes(
+                {item: result[item] for item in sorted(result, key=order.__getitem__)},
+                {item: result.errors[item] for item in sorted(result.errors, key=order.__getitem__)},
+            )
+
+    def settle_one(self, attempt: Callable[[int], V], deadline: int) -> V:
+        """As `settle`, for a call without items; raises what remains."""
+        outcomes: Outcomes[str, V] = self.settle(
+            ["the answer"], lambda items, deadline: dict.fromkeys(items, attempt(deadline)), deadline
+        )
+        outcomes.raise_errors()
+        return outcomes["the answer"]
+
+    def _gave_up(self, item: object, error: KafkaError) -> KafkaError:
+        if isinstance(error, KafkaTimeoutError):
+            return error
+        late = KafkaTimeoutError(f"{item}: not done in time; the last error was {error}")
+        late.__cause__ = error
+        return late
+
+    def _pause(self, until: int) -> None:
+        while (now := self._clock.now_ms()) < until:
+            self._client.poll(until - now)
+
+    # ------------------------------------------------------------ who to ask
+
+    def metadata(self, topics: Iterable[str] | None, deadline: int) -> MetadataResponse:
+        """What a broker knows of these topics (None: all) and of the brokers. Never creates a topic."""
+        message = MetadataRequest(
+            topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
+            allow_auto_topic_creation=False,
+        )
+        response: MetadataResponse = self.ask(Ask(message, min_version=4), deadline)
+        self._client.set_nodes(
+            Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
+        )
+        return response
+
+    def controller(self, deadline: int) -> int:
+        """The broker that takes changes of topics."""
+        response = self.metadata([], deadline)
+        if response.controller_id < 0:
+            raise for_code(ec.NOT_CONTROLLER, "the cluster has no controller at the moment")
+        return response.controller_id
+
+    def coordinators(self, groups: Collection[str], deadline: int) -> dict[str, int | KafkaError]:
+        """The coordinator of each group."""
+        self.metadata([], deadline)
+        # Versions above 3 take many keys at once, but every broker still has the old form.
+        answers = self.ask_all(
+            [Ask(FindCoordinatorRequest(key=group), max_version=3) for group in groups], deadline
+        )
+        found: dict[str, int | KafkaError] = {}
+        for group, answer in zip(groups, answers, strict=True):
+            if isinstance(answer, KafkaError):
+                found[group] = answer
+            elif answer.error_code:
+                found[group] = for_code(
+                    answer.error_code, f"group {group!r}: {answer.error_message or 'no coordinator'}"
+                )
+            else:
+                found[group] = answer.node_id
+        return found
+
+    def coordinator(self, group: str, deadline: int) -> int:
+        """The coordinator of one group; raises instead of giving an error."""
+        found = self.coordinators([group], deadline)[group]
+        if isinstance(found, KafkaError):
+            raise found
+        return found
+
+    # ------------------------------------------------------------ the end
+
+    def _check_usable(self) -> None:
+        if os.getpid() != self._pid:
+            raise ForkedError("this admin client was made before fork(); make one in the child")
+        if self._is_closed:
+            raise ClosedError("this admin client is closed")
+
+    def close(self) -> None:
+        with self._lock:
+            if not self._is_closed:
+                self._is_closed = True
+                if os.getpid() == self._pid:
+                    self._client.close()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+
+def _passes(error: KafkaError, is_patient: bool) -> bool:
+    """Whether the same call may succeed in a moment."""
+    if isinstance(error, BrokerError):
+        if error.code in _PRESENCE:
+            return is_patient
+        return error.retriable
+    # A KafkaTimeoutError means that the deadline is over; anything else retriable is the way to a broker.
+    return error.retriable and not isinstance(error, KafkaTimeoutError)

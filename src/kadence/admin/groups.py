@@ -1,0 +1,183 @@
+"""Consumer groups, classic and KIP-848: the messages and what their answers mean."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from kadence.admin.calls import Ask, Calls
+from kadence.admin.values import GroupDescription, GroupListing, MemberDescription, Outcomes
+from kadence.errors import KafkaError, UnsupportedVersionError, for_code
+from kadence.protocol import error_codes as ec
+from kadence.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
+from kadence.protocol.consumer_protocol_assignment import ConsumerProtocolAssignment
+from kadence.protocol.delete_groups import DeleteGroupsRequest
+from kadence.protocol.describe_groups import DescribeGroupsRequest
+from kadence.protocol.list_groups import ListGroupsRequest
+from kadence.types import TopicPartition
+from kadence.wire import Reader, WireError
+
+__all__ = ["delete_groups", "describe_groups", "list_groups"]
+
+_DEAD = "Dead"
+
+
+def _error(code: int, group: str, message: str | None = None) -> KafkaError:
+    return for_code(code, f"group {group!r}: {message or ec.MESSAGES.get(code, 'the broker refused')}")
+
+
+def list_groups(calls: Calls, deadline: int) -> list[GroupListing]:
+    def attempt(deadline: int) -> list[GroupListing]:
+        brokers = [broker.node_id for broker in calls.metadata([], deadline).brokers]
+        found: dict[str, GroupListing] = {}
+        for answer in calls.ask_all([Ask(ListGroupsRequest(), node) for node in brokers], deadline):
+            if isinstance(answer, KafkaError):
+                raise answer
+            if answer.error_code:
+                raise for_code(answer.error_code)
+            for group in answer.groups:
+                found[group.group_id] = GroupListing(
+                    group.group_id, group.protocol_type, group.group_state, group.group_type.lower()
+                )
+        return [found[group] for group in sorted(found)]
+
+    return calls.settle_one(attempt, deadline)
+
+
+def describe_groups(calls: Calls, groups: Iterable[str], deadline: int) -> Outcomes[str, GroupDescription]:
+    def attempt(groups: Collection[str], deadline: int) -> dict[str, GroupDescription | KafkaError]:
+        result: dict[str, GroupDescription | KafkaError] = {}
+        by_node = _by_coordinator(calls, groups, deadline, result)
+        classic = _describe_consumer(calls, by_node, deadline, result)
+        _describe_classic(calls, classic, deadline, result)
+        return result
+
+    return calls.settle(groups, attempt, deadline)
+
+
+def _by_coordinator(
+    calls: Calls, groups: Collection[str], deadline: int, result: dict[str, Any]
+) -> dict[int, list[str]]:
+    """Groups by the node that coordinates them; those without one get their error in ``result``."""
+    by_node: dict[int, list[str]] = {}
+    for group, node in calls.coordinators(groups, deadline).items():
+        if isinstance(node, KafkaError):
+            result[group] = node
+        else:
+            by_node.setdefault(node, []).append(group)
+    return by_node
+
+
+def _describe_consumer(
+    calls: Calls, by_node: dict[int, list[str]], deadline: int, result: dict[str, Any]
+) -> dict[int, list[str]]:
+    """Describe KIP-848 groups; give back those that the broker does not take for such."""
+    classic: dict[int, list[str]] = {}
+    asks = [Ask(ConsumerGroupDescribeRequest(group_ids=groups), node) for node, groups in by_node.items()]
+    for (node, groups), answer in zip(by_node.items(), calls.ask_all(asks, deadline), strict=True):
+        if isinstance(answer, UnsupportedVersionError):
+            classic[node] = groups
+            continue
+        if isinstance(answer, KafkaError):
+            result.update(dict.fromkeys(groups, answer))
+            continue
+        for group in answer.groups:
+            if group.error_code in (ec.GROUP_ID_NOT_FOUND, ec.UNSUPPORTED_VERSION):
+                classic.setdefault(node, []).append(group.group_id)
+            elif group.error_code:
+                result[group.group_id] = _error(group.error_code, group.group_id, group.error_message)
+            else:
+                members = tuple(
+                    MemberDescription(
+                        member.member_id,
+                        member.instance_id,
+                        member.client_id,
+                        member.client_host,
+                        frozenset(
+                            TopicPartition(topic.topic_name, partition)
+                            for topic in member.assignment.topic_partitions
+                            for partition in topic.partitions
+                        ),
+                    )
+                    for member in group.members
+                )
+                result[group.group_id] = GroupDescription(
+                    group.group_id,
+                    group.group_state,
+                    "consumer",
+                    "consumer",
+                    group.assignor_name,
+                    node,
+                    members,
+                )
+    return classic
+
+
+def _describe_classic(
+    calls: Calls, by_node: dict[int, list[str]], deadline: int, result: dict[str, Any]
+) -> None:
+    asks = [Ask(DescribeGroupsRequest(groups=groups), node) for node, groups in by_node.items()]
+    for (node, groups), answer in zip(by_node.items(), calls.ask_all(asks, deadline), strict=True):
+        if isinstance(answer, KafkaError):
+            result.update(dict.fromkeys(groups, answer))
+            continue
+        for group in answer.groups:
+            if group.error_code:
+                result[group.group_id] = _error(group.error_code, group.group_id, group.error_message)
+            elif group.group_state == _DEAD:
+                # Before version 6 a group that does not exist is described as dead.
+                result[group.group_id] = _error(ec.GROUP_ID_NOT_FOUND, group.group_id)
+            else:
+                members = tuple(
+                    MemberDescription(
+                        member.member_id,
+                        member.group_instance_id,
+                        member.client_id,
+                        member.client_host,
+                        _assigned(group.protocol_type, member.member_assignment),
+                    )
+                    for member in group.members
+                )
+                result[group.group_id] = GroupDescription(
+                    group.group_id,
+                    group.group_state,
+                    "classic",
+                    group.protocol_type,
+                    group.protocol_data,
+                    node,
+                    members,
+                )
+
+
+def _assigned(protocol_type: str, data: bytes) -> frozenset[TopicPartition]:
+    """What a classic member owns; nothing for other protocols than the consumer's, whose bytes mean something else."""
+    if protocol_type != "consumer" or not data:
+        return frozenset()
+    try:
+        reader = Reader(data)
+        version = min(max(reader.int16(), 0), ConsumerProtocolAssignment.MAX_VERSION)
+        assignment = ConsumerProtocolAssignment.read(reader, version)
+    except WireError:
+        # Another client's bytes; the rest of the description is still worth having.
+        return frozenset()
+    return frozenset(
+        TopicPartition(topic.topic, partition)
+        for topic in assignment.assigned_partitions
+        for partition in topic.partitions
+    )
+
+
+def delete_groups(calls: Calls, groups: Iterable[str], deadline: int) -> Outcomes[str, None]:
+    def attempt(groups: Collection[str], deadline: int) -> dict[str, None | KafkaError]:
+        result: dict[str, None | KafkaError] = {}
+        by_node = _by_coordinator(calls, groups, deadline, result)
+        asks = [Ask(DeleteGroupsRequest(groups_names=names), node) for node, names in by_node.items()]
+        for names, answer in zip(by_node.values(), calls.ask_all(asks, deadline), strict=True):
+            if isinstance(answer, KafkaError):
+                result.update(dict.fromkeys(names, answer))
+                continue
+            for item in answer.results:
+                result[item.group_id] = _error(item.error_code, item.group_id) if item.error_code else None
+        return result
+
+    return calls.settle(groups, attempt, deadline)

@@ -1,0 +1,242 @@
+"""Offsets of partitions and of groups: the messages and what their answers mean."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+from kadence.admin.calls import Ask, Calls
+from kadence.admin.values import OffsetSpec, Outcomes
+from kadence.errors import KafkaError, for_code
+from kadence.protocol import error_codes as ec
+from kadence.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kadence.protocol.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kadence.protocol.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from kadence.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from kadence.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+
+__all__ = ["alter_group_offsets", "delete_group_offsets", "group_offsets", "list_offsets"]
+
+_ENDS: Final = {"latest": -1, "earliest": -2, "max_timestamp": -3}
+_MAX_TIMESTAMP_SINCE: Final = 7
+_OFFSET_FETCH_LAST_SINGLE_GROUP: Final = 7
+_OFFSET_COMMIT_LAST_BY_NAME: Final = 9
+
+
+def _error(code: int, what: object, message: str | None = None) -> KafkaError:
+    return for_code(code, f"{what}: {message or ec.MESSAGES.get(code, 'the broker refused')}")
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    return topics
+
+
+def list_offsets(
+    calls: Calls, specs: Mapping[TopicPartition, OffsetSpec], deadline: int, *, read_committed: bool
+) -> Outcomes[TopicPartition, OffsetAndTimestamp | None]:
+    timestamps = {TopicPartition(*tp): _timestamp(spec) for tp, spec in specs.items()}
+
+    def attempt(
+        partitions: Collection[TopicPartition], deadline: int
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None | KafkaError]:
+        result: dict[TopicPartition, OffsetAndTimestamp | None | KafkaError] = {}
+        by_node = _by_leader(calls, partitions, deadline, result)
+        asks = []
+        for node, led in by_node.items():
+            message = ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=int(read_committed),
+                topics=[
+                    ListOffsetsTopic(
+                        name=topic,
+                        partitions=[
+                            ListOffsetsPartition(
+                                partition_index=index, timestamp=timestamps[TopicPartition(topic, index)]
+                            )
+                            for index in indexes
+                        ],
+                    )
+                    for topic, indexes in _by_topic(led).items()
+                ],
+                timeout_ms=30_000,
+            )
+            wants_max = any(timestamps[tp] == _ENDS["max_timestamp"] for tp in led)
+            asks.append(Ask(message, node, min_version=_MAX_TIMESTAMP_SINCE if wants_max else None))
+        for led, answer in zip(by_node.values(), calls.ask_all(asks, deadline), strict=True):
+            if isinstance(answer, KafkaError):
+                result.update(dict.fromkeys(led, answer))
+                continue
+            for topic in answer.topics:
+                for item in topic.partitions:
+                    tp = TopicPartition(topic.name, item.partition_index)
+                    if item.error_code:
+                        result[tp] = _error(item.error_code, tp)
+                    elif item.offset < 0:
+                        result[tp] = None
+                    else:
+                        epoch = item.leader_epoch if item.leader_epoch >= 0 else None
+                        result[tp] = OffsetAndTimestamp(item.offset, item.timestamp, epoch)
+        return result
+
+    return calls.settle(timestamps, attempt, deadline)
+
+
+def _timestamp(spec: OffsetSpec) -> int:
+    if isinstance(spec, str) and spec in _ENDS:
+        return _ENDS[spec]
+    if isinstance(spec, int) and not isinstance(spec, bool) and spec >= 0:
+        return spec
+    raise ValueError(
+        f"an offset is asked for as one of {', '.join(_ENDS)} or a time in ms >= 0, not {spec!r}"
+    )
+
+
+def _by_leader(
+    calls: Calls, partitions: Collection[TopicPartition], deadline: int, result: dict[TopicPartition, Any]
+) -> dict[int, list[TopicPartition]]:
+    """Partitions by their leader; those without one get their error in ``result``."""
+    metadata = calls.metadata(sorted({tp.topic for tp in partitions}), deadline)
+    topics = {topic.name: topic for topic in metadata.topics}
+    by_node: dict[int, list[TopicPartition]] = {}
+    for tp in partitions:
+        topic = topics.get(tp.topic)
+        known = {partition.partition_index: partition for partition in topic.partitions} if topic else {}
+        partition = known.get(tp.partition)
+        if topic is None or topic.error_code:
+            result[tp] = _error(topic.error_code if topic else ec.UNKNOWN_TOPIC_OR_PARTITION, tp)
+        elif partition is None:
+            result[tp] = _error(
+                ec.UNKNOWN_TOPIC_OR_PARTITION, tp, f"topic {tp.topic!r} has {len(known)} partitions"
+            )
+        elif partition.leader_id < 0:
+            result[tp] = _error(ec.LEADER_NOT_AVAILABLE, tp)
+        else:
+            by_node.setdefault(partition.leader_id, []).append(tp)
+    return by_node
+
+
+def group_offsets(
+    calls: Calls,
+    group: str,
+    partitions: Iterable[TopicPartition] | None,
+    deadline: int,
+    *,
+    require_stable: bool,
+) -> Outcomes[TopicPartition, OffsetAndMetadata]:
+    topics = None
+    if partitions is not None:
+        topics = [
+            OffsetFetchRequestTopic(name=topic, partition_indexes=indexes)
+            for topic, indexes in _by_topic(partitions).items()
+        ]
+
+    def attempt(deadline: int) -> Outcomes[TopicPartition, OffsetAndMetadata]:
+        message = OffsetFetchRequest(group_id=group, topics=topics, require_stable=require_stable)
+        ask = Ask(
+            message,
+            calls.coordinator(group, deadline),
+            min_version=_OFFSET_FETCH_LAST_SINGLE_GROUP if require_stable else 2,
+            max_version=_OFFSET_FETCH_LAST_SINGLE_GROUP,
+        )
+        response = calls.ask(ask, deadline)
+        if response.error_code:
+            raise _error(response.error_code, f"group {group!r}")
+        outcomes: Outcomes[TopicPartition, OffsetAndMetadata] = Outcomes()
+        for topic in response.topics:
+            for item in topic.partitions:
+                tp = TopicPartition(topic.name, item.partition_index)
+                if item.error_code:
+                    error = _error(item.error_code, f"group {group!r}, {tp}")
+                    if error.retriable and item.error_code != ec.UNKNOWN_TOPIC_OR_PARTITION:
+                        raise error
+                    outcomes.errors[tp] = error
+                elif item.committed_offset >= 0:
+                    epoch = item.committed_leader_epoch if item.committed_leader_epoch >= 0 else None
+                    outcomes[tp] = OffsetAndMetadata(item.committed_offset, epoch, item.metadata or "")
+        return outcomes
+
+    return calls.settle_one(attempt, deadline)
+
+
+def alter_group_offsets(
+    calls: Calls, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: int
+) -> Outcomes[TopicPartition, OffsetAndMetadata]:
+    def attempt(
+        partitions: Collection[TopicPartition], deadline: int
+    ) -> dict[TopicPartition, OffsetAndMetadata | KafkaError]:
+        message = OffsetCommitRequest(
+            group_id=group,
+            topics=[
+                OffsetCommitRequestTopic(
+                    name=topic,
+                    partitions=[_commit(index, offsets[TopicPartition(topic, index)]) for index in indexes],
+                )
+                for topic, indexes in _by_topic(partitions).items()
+            ],
+        )
+        ask = Ask(message, calls.coordinator(group, deadline), max_version=_OFFSET_COMMIT_LAST_BY_NAME)
+        result: dict[TopicPartition, OffsetAndMetadata | KafkaError] = {}
+        for topic in calls.ask(ask, deadline).topics:
+            for item in topic.partitions:
+                tp = TopicPartition(topic.name, item.partition_index)
+                result[tp] = _refusal(item.error_code, group, tp) if item.error_code else offsets[tp]
+        return result
+
+    return calls.settle(offsets, attempt, deadline)
+
+
+def _commit(index: int, offset: OffsetAndMetadata) -> OffsetCommitRequestPartition:
+    return OffsetCommitRequestPartition(
+        partition_index=index,
+        committed_offset=offset.offset,
+        committed_leader_epoch=-1 if offset.leader_epoch is None else offset.leader_epoch,
+        committed_metadata=offset.metadata,
+    )
+
+
+def _refusal(code: int, group: str, tp: TopicPartition) -> KafkaError:
+    if code in (ec.UNKNOWN_MEMBER_ID, ec.ILLEGAL_GENERATION, ec.NON_EMPTY_GROUP):
+        return _error(code, f"group {group!r}, {tp}", "the group has live members; stop its consumers first")
+    return _error(code, f"group {group!r}, {tp}")
+
+
+def delete_group_offsets(
+    calls: Calls, group: str, partitions: Iterable[TopicPartition], deadline: int
+) -> Outcomes[TopicPartition, None]:
+    def attempt(
+        partitions: Collection[TopicPartition], deadline: int
+    ) -> dict[TopicPartition, None | KafkaError]:
+        message = OffsetDeleteRequest(
+            group_id=group,
+            topics=[
+                OffsetDeleteRequestTopic(
+                    name=topic, partitions=[OffsetDeleteRequestPartition(i) for i in indexes]
+                )
+                for topic, indexes in _by_topic(partitions).items()
+            ],
+        )
+        response = calls.ask(Ask(message, calls.coordinator(group, deadline)), deadline)
+        if response.error_code:
+            raise _error(response.error_code, f"group {group!r}")
+        return {
+            TopicPartition(topic.name, item.partition_index): _error(
+                item.error_code, f"group {group!r}, {topic.name}-{item.partition_index}"
+            )
+            if item.error_code
+            else None
+            for topic in response.topics
+            for item in topic.partitions
+        }
+
+    return calls.settle(partitions, attempt, deadline)
