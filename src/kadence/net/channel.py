@@ -131,7 +131,7 @@ class Channel:
         deadline = min((request.deadline for request in self.queue), default=FOREVER)
         connection, dial = self._connection, self._dial
         if dial is None:
-            return min(deadline, self.known.backoff.retry_at) if self.queue else FOREVER
+            return min(deadline, self.known.retry_at) if self.queue else FOREVER
         if connection is None or not self.is_ready:
             return min(deadline, dial.attempt_until)
         deadline = min(deadline, connection.next_deadline())
@@ -261,9 +261,7 @@ class Channel:
         """ApiVersions was answered."""
         connection = self._connection
         assert connection is not None
-        self.known.backoff.succeeded()
-        self.known.trouble = None
-        self.known.ranges = connection.ranges
+        self.known.succeeded(connection.ranges)
         _log.debug("connected to %s (%s)", connection.address, self.lane.name)
         self.pump(now)
 

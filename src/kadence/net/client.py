@@ -18,11 +18,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from kadence.backoff import Backoff
 from kadence.clock import FOREVER, Clock, add_ms, wait_seconds
 from kadence.connection.request import ANY_NODE, Completed, Lane, Request
 from kadence.errors import ClosedError, ConnectError, DisconnectedError, KafkaError, RequestTimedOutError
 from kadence.net.arena import ArenaPool
-from kadence.net.backoff import Backoff
 from kadence.net.channel import Channel, IdleError
 from kadence.net.config import ConnectionConfig
 from kadence.net.dns import Lookup, Resolver
@@ -40,7 +40,7 @@ class NetworkClient:
 
     Args:
         config: the settings. clock: tells the time; waiting is the selector's.
-        lookup: `socket.getaddrinfo`, or a test's. jitter: a number in [0, 1) for the backoff.
+        lookup: `socket.getaddrinfo`, or a test's. rng: the jitter of the backoff.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class NetworkClient:
         clock: Clock,
         *,
         lookup: Lookup = socket.getaddrinfo,
-        jitter: Callable[[], float] = random.random,
+        rng: random.Random | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
-        self._jitter = jitter
+        self._random = rng or random.Random()
         self._wakeup = Wakeup()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._wakeup.fileno(), selectors.EVENT_READ)
@@ -68,7 +68,7 @@ class NetworkClient:
         # Requests for any node that have not found one.
         self._homeless: deque[Request] = deque()
         # Where to begin among equals, so that not every client asks the same broker first.
-        self._offset = int(jitter() * 1024)
+        self._offset = self._random.randrange(1024)
         self._done: list[Completed] = []
         self._closed = False
 
@@ -140,7 +140,7 @@ class NetworkClient:
         channel = self._channels.get((node_id, lane))
         if channel is not None and channel.is_started:
             return not channel.is_throttled(now)
-        return not known.backoff.waits(now)
+        return not known.waits(now)
 
     def in_flight(self, node_id: int | None = None, lane: Lane | None = None) -> int:
         """Requests queued and sent. None counts all; requests for any node that found none yet count for `ANY_NODE`."""
@@ -192,7 +192,7 @@ class NetworkClient:
         for request in self._homeless:
             deadline = min(deadline, request.deadline)
         if self._homeless:
-            deadline = min([deadline, *(known.backoff.retry_at for known in self._known.values())])
+            deadline = min([deadline, *(known.retry_at for known in self._known.values())])
         return max(now, deadline)
 
     def wakeup(self) -> None:
@@ -232,7 +232,7 @@ class NetworkClient:
 
     def _learn(self, node: Node) -> KnownNode:
         config = self._config
-        backoff = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, self._jitter)
+        backoff = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, self._random)
         return KnownNode(node, backoff)
 
     def _adopt(self, known: KnownNode) -> None:
@@ -265,7 +265,7 @@ class NetworkClient:
         def rank(known: KnownNode) -> tuple[int, bool, int]:
             node_id = known.node.node_id
             place = -node_id if known.is_bootstrap else (node_id + self._offset) % count
-            return known.backoff.failures, known.is_bootstrap, place
+            return known.failures, known.is_bootstrap, place
 
         return sorted(self._known.values(), key=rank)
 
@@ -279,7 +279,7 @@ class NetworkClient:
         if dialling:
             return dialling[0]
         for known in self._candidates():
-            if not known.backoff.waits(now):
+            if not known.waits(now):
                 return self._channel(known, lane)
         return None
 
@@ -295,11 +295,9 @@ class NetworkClient:
                 home.queue.append(request)
             else:
                 self._homeless.append(request)
-        settled = any(
-            not known.is_bootstrap and known.backoff.failures == 0 for known in self._known.values()
-        )
+        settled = any(not known.is_bootstrap and known.failures == 0 for known in self._known.values())
         for channel in tuple(self._channels.values()):
-            if channel.queue and not channel.is_started and not channel.known.backoff.waits(now):
+            if channel.queue and not channel.is_started and not channel.known.waits(now):
                 self._guard(channel, now, partial(channel.start, self._resolver))
             self._guard(channel, now, channel.pump)
             if settled and channel.known.is_bootstrap and channel.is_idle:
@@ -324,10 +322,9 @@ class NetworkClient:
         if isinstance(error, IdleError):
             _log.debug("closed %s (%s): %s", known, channel.lane.name, error)
         else:
-            known.backoff.failed(now)
             # Once per change: a broker that stays away is tried every second.
             level = logging.DEBUG if known.trouble == str(error) else logging.WARNING
-            known.trouble = str(error)
+            known.failed(now, str(error))
             _log.log(level, "%s (%s): %s", known, channel.lane.name, error)
         del self._channels[known.node.node_id, channel.lane]
         self._homeless.extendleft(reversed(channel.end(error, now)))

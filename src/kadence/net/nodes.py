@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kadence.backoff import Backoff
     from kadence.connection.versions import Ranges
-    from kadence.net.backoff import Backoff
     from kadence.types import Node
 
 __all__ = ["FIRST_BOOTSTRAP", "KnownNode"]
@@ -20,16 +20,40 @@ class KnownNode:
 
     Attributes:
         ranges: API versions of its latest connection, None before the first.
-        trouble: why the latest attempt to connect failed, None after a success.
+        failures: connections in a row that failed or were lost. trouble: why the latest did, None after a success.
     """
 
-    __slots__ = ("backoff", "node", "ranges", "trouble")
+    __slots__ = ("_backoff", "failures", "node", "ranges", "trouble")
 
     def __init__(self, node: Node, backoff: Backoff) -> None:
         self.node = node
-        self.backoff = backoff
+        self._backoff = backoff
+        self.failures = 0
         self.ranges: Ranges | None = None
         self.trouble: str | None = None
+
+    @property
+    def retry_at(self) -> int:
+        """When it may be tried again (ms)."""
+        return self._backoff.until
+
+    def waits(self, now: int) -> bool:
+        """Whether it is too early to try again."""
+        return not self._backoff.ready(now)
+
+    def failed(self, now: int, trouble: str) -> None:
+        """A connection failed. Failures inside one wait count once: all lanes of a dead broker fail together."""
+        self.trouble = trouble
+        if self._backoff.ready(now):
+            self._backoff.failed(now)
+            self.failures += 1
+
+    def succeeded(self, ranges: Ranges) -> None:
+        """A connection is ready; the next failure starts from the first wait again."""
+        self.ranges = ranges
+        self.failures = 0
+        self.trouble = None
+        self._backoff.succeeded()
 
     @property
     def is_bootstrap(self) -> bool:
