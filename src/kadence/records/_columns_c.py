@@ -418,7 +418,9 @@ class Cursor:
             if row.key_size >= 0:
                 record.key = PyBytes_FromStringAndSize(cython.cast(cython.p_char, row.key), row.key_size)
             if row.value_size >= 0:
-                record.value = PyBytes_FromStringAndSize(cython.cast(cython.p_char, row.value), row.value_size)
+                record.value = PyBytes_FromStringAndSize(
+                    cython.cast(cython.p_char, row.value), row.value_size
+                )
             record.headers = headers
             record.leader_epoch = epoch
             out.append(record)

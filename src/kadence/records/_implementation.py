@@ -1,8 +1,8 @@
 """Which half of the decoder this process uses. KADENCE_EXTENSION decides at import, as it does at build.
 
-    auto     (default) the compiled half where it was built, else Python
-    require  the compiled half, or an ImportError
-    off      Python
+auto     (default) the compiled half where it was built, else Python
+require  the compiled half, or an ImportError
+off      Python
 """
 
 from __future__ import annotations

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 from kadence.errors import IllegalStateError
 from kadence.records._implementation import RecordEncoder
-from kadence.records.batch import CONTROL, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, TIMESTAMP_TYPE, TRANSACTIONAL
+from kadence.records.batch import (
+    CONTROL,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    TIMESTAMP_TYPE,
+    TRANSACTIONAL,
+)
 from kadence.records.codecs import codec_id, compress
 
 if TYPE_CHECKING:

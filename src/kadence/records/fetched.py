@@ -67,6 +67,7 @@ class FetchedRecords:
     Attributes:
         next_offset: offset after the last record handed out; control batches, aborted and compacted ones that
             follow it are stepped over.
+        leader_epoch: epoch of the leader that wrote the batch opened last; None before the first, or unknown.
     """
 
     __slots__ = (
@@ -84,6 +85,7 @@ class FetchedRecords:
         "_max_batch_bytes",
         "_retained",
         "_size",
+        "leader_epoch",
         "next_offset",
         "partition",
         "topic",
@@ -108,6 +110,7 @@ class FetchedRecords:
         self.topic = topic
         self.partition = partition
         self.next_offset = fetch_offset
+        self.leader_epoch: int | None = None
         self._check_crcs = check_crcs
         self._max_batch_bytes = max_batch_bytes
         self._aborted = AbortedTransactions(aborted) if aborted is not None else None
@@ -122,7 +125,9 @@ class FetchedRecords:
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "failed" if self._error else f"at byte {self._at}"
-        return f"<FetchedRecords {self.topic}-{self.partition} next {self.next_offset}, {state} of {self._size}>"
+        return (
+            f"<FetchedRecords {self.topic}-{self.partition} next {self.next_offset}, {state} of {self._size}>"
+        )
 
     # --- what there is
 
@@ -333,6 +338,7 @@ class FetchedRecords:
                 start, end = 0, memoryview(records).nbytes
                 self._retained = end
             is_append_time = attributes & TIMESTAMP_TYPE
+            epoch = fields[2] if fields[2] >= 0 else None
             self._cursor.open(
                 records,
                 start,
@@ -344,7 +350,7 @@ class FetchedRecords:
                 fields[7],
                 1 if is_append_time else 0,
                 fields[8],
-                fields[2] if fields[2] >= 0 else None,
+                epoch,
             )
         except (CodecError, RecordFormatError) as error:
             corrupt = self._corrupt(str(error))
@@ -354,6 +360,7 @@ class FetchedRecords:
         except (RecordTooLargeError, UnsupportedRecordFormatError) as error:
             self._fail(type(error)(self._text(str(error))), has_given)
             return False
+        self.leader_epoch = epoch
         self._at = after
         self._fields = None
         return True
