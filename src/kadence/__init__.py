@@ -1,0 +1,60 @@
+"""Kadence: a Kafka consumer whose heartbeat never misses, with its broker, producer and Spark source.
+
+The front door: names only. The one thing it does is to give `Consumer` its network side, so that the
+application side of the library never imports the network side.
+"""
+
+from kadence.broker import Broker
+from kadence.clock import Seconds
+from kadence.consumer import assembly
+from kadence.consumer.callbacks import RebalanceListener
+from kadence.consumer.consumer import Consumer
+from kadence.consumer.records import Records
+from kadence.errors import (
+    BrokerError,
+    CommitFailedError,
+    ConfigError,
+    CorruptRecordError,
+    KafkaError,
+    KafkaTimeoutError,
+    LocalError,
+    TransportError,
+    WakeupError,
+)
+from kadence.producer import Producer
+from kadence.records import Record
+from kadence.types import (
+    GroupMetadata,
+    Node,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    PartitionInfo,
+    TopicPartition,
+)
+
+Consumer._engines = staticmethod(assembly.make)
+
+__all__ = [
+    "Broker",
+    "BrokerError",
+    "CommitFailedError",
+    "ConfigError",
+    "Consumer",
+    "CorruptRecordError",
+    "GroupMetadata",
+    "KafkaError",
+    "KafkaTimeoutError",
+    "LocalError",
+    "Node",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "PartitionInfo",
+    "Producer",
+    "RebalanceListener",
+    "Record",
+    "Records",
+    "Seconds",
+    "TopicPartition",
+    "TransportError",
+    "WakeupError",
+]

@@ -6,7 +6,7 @@ The front door gives `make` to `Consumer`, so neither side imports the other.
 from __future__ import annotations
 
 from kadence.clock import SystemClock
-from kadence.config import ConsumerConfig, generated_client_id
+from kadence.config import ConsumerConfig
 from kadence.consumer.border.buffer import Border
 from kadence.consumer.managers.base import RequestManager
 from kadence.consumer.managers.classic import ClassicMembership
@@ -36,7 +36,6 @@ def make(config: ConsumerConfig) -> tuple[Border, NetworkThread]:
     Raises:
         ConfigError: a certificate or key file that cannot be used.
     """
-    client_id = config.client_id or generated_client_id("consumer")
     clock = SystemClock()
     client = NetworkClient(ConnectionConfig.of(config), clock)
     border = Border(client.wakeup)
@@ -57,20 +56,21 @@ def _turn(
     subscription = Subscription()
     reaper = Reaper(client.trouble)
     outlet = Outlet(border, subscription, reaper)
-    jobs = JobThread(f"{client_id}-jobs", client.wakeup)
+    jobs = JobThread(f"{config.client_id}-jobs", client.wakeup)
     metadata = MetadataManager(config, outlet)
     managers: list[RequestManager] = [metadata]
     membership: ClassicMembership | None = None
     commits: CommitManager | None = None
     if config.group_id is not None:
         coordinator = CoordinatorManager(config.group_id, config, outlet)
-        coordinator.on_found = client.add_node
+        # It may be newer than our metadata: known beside the others until the next answer names all.
+        coordinator.on_found = lambda node: client.set_nodes((*client.nodes(), node))
         membership = ClassicMembership(coordinator, subscription, metadata, config, jobs, outlet)
         heartbeat = HeartbeatManager(coordinator, membership, border.progress, config, outlet)
         commits = CommitManager(coordinator, membership, metadata, config, outlet)
         managers += [coordinator, commits, heartbeat, membership]
     offsets = OffsetsManager(config, subscription, metadata, commits, outlet)
-    fetch = FetchManager(config, subscription, metadata, border, client.arena_bytes, outlet)
+    fetch = FetchManager(config, subscription, metadata, border, lambda: client.arenas.in_use, outlet)
     managers += [offsets, fetch]
     processor = Processor(subscription, metadata, offsets, membership, commits, outlet)
 

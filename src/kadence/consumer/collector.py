@@ -67,9 +67,10 @@ class Collector:
         """
         return self._take(limit, FetchedRecords.take, len)
 
-    def take_columns(self, limit: int) -> list[tuple[TopicPartition, list[Columns]]]:
-        """As `take_records`, as columns."""
-        return self._take(limit, FetchedRecords.take_columns, _rows)
+    def take_columns(self, limit: int, *, headers: bool) -> list[tuple[TopicPartition, list[Columns]]]:
+        """As `take_records`, as columns; ``headers`` adds theirs."""
+        take = _with_headers if headers else FetchedRecords.take_columns
+        return self._take(limit, take, _rows)
 
     def buffered(self) -> bool:
         """Whether anything lies here or in the border, handed out or not."""
@@ -205,6 +206,10 @@ class Collector:
             if queue is None:
                 queue = ring[partition] = _Queue(item.cell)
             queue.fetches.append(item)
+
+
+def _with_headers(reader: FetchedRecords, limit: int) -> list[Columns]:
+    return reader.take_columns(limit, headers=True)
 
 
 def _rows(columns: list[Columns]) -> int:

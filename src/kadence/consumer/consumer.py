@@ -7,11 +7,12 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from kadence.clock import FOREVER, Seconds, SystemClock, add_ms, to_ms
-from kadence.config import ConsumerConfig
+from kadence.config import ConsumerConfig, generated_client_id
 from kadence.consumer.arguments import Offsets, cap, partitions_of, to_offsets, topic_names
 from kadence.consumer.border import messages as m
 from kadence.consumer.border.buffer import Border
@@ -63,7 +64,8 @@ class Consumer:
     _engines: Engines
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
-        self._config = ConsumerConfig.parse(config, **settings)
+        parsed = ConsumerConfig.parse(config, **settings)
+        self._config = replace(parsed, client_id=parsed.client_id or generated_client_id("consumer"))
         self._clock = SystemClock()
         border, engine = type(self)._engines(self._config)
         self._border = border
@@ -192,7 +194,7 @@ class Consumer:
 
         with self._shell as core:
             limit = cap(max_records, self._config.max_poll_records)
-            chunks = self._shell.run(core.poll(self._shell.until(timeout), limit, columns=True))
+            chunks = self._shell.run(core.poll_columns(self._shell.until(timeout), limit, headers=headers))
             return arrow.to_table([part for _, parts in chunks for part in parts], headers=headers)
 
     def __iter__(self) -> Self:
@@ -490,7 +492,7 @@ class Consumer:
         core = self._core
         state = "closed" if core.closed else "open"
         return (
-            f"<Consumer {self._config.client_id or '-'} group={self._config.group_id or '-'} {state} "
+            f"<Consumer {self._config.client_id} group={self._config.group_id or '-'} {state} "
             f"member={core.group.member_id or '-'} generation={core.group.generation_id} "
             f"assigned={len(self._border.assignment)}>"
         )

@@ -33,6 +33,7 @@ from kadence.errors import (
     KafkaTimeoutError,
     WakeupError,
 )
+from kadence.records import Columns, Record
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 __all__ = ["CommitCallback", "Core", "Engine", "Run", "Waits"]
@@ -104,7 +105,7 @@ class Core:
 
     # ------------------------------------------------------------ reading
 
-    def poll_buffered(self, limit: int) -> list[Any] | None:
+    def poll_buffered(self, limit: int) -> list[tuple[TopicPartition, list[Record]]] | None:
         """The fast path of a poll: records from the buffer, without a wait, a hop or a wake (C6).
 
         None when the ordinary path has something to do: a fact to look at, a commit that is due, a wakeup.
@@ -127,8 +128,17 @@ class Core:
         self._collector.prove()
         return self._collector.take_records(limit) or None
 
-    def poll(self, deadline: int, limit: int, *, columns: bool = False) -> Waits[list[Any]]:
-        """Records (or columns) as soon as there are any, serving the group's callbacks meanwhile."""
+    def poll(self, deadline: int, limit: int) -> Waits[list[tuple[TopicPartition, list[Record]]]]:
+        """Records as soon as there are any, serving the group's callbacks meanwhile."""
+        return self._poll(deadline, partial(self._collector.take_records, limit))
+
+    def poll_columns(
+        self, deadline: int, limit: int, *, headers: bool
+    ) -> Waits[list[tuple[TopicPartition, list[Columns]]]]:
+        """As `poll`, as columns."""
+        return self._poll(deadline, partial(self._collector.take_columns, limit, headers=headers))
+
+    def _poll(self, deadline: int, take: Callable[[], list[T]]) -> Waits[list[T]]:
         if self.subscribed is None and self.pattern is None and not self.manual:
             raise IllegalStateError("nothing to poll: call subscribe() or assign() first")
         border = self._border
@@ -144,8 +154,7 @@ class Core:
                 yield from self._serve_callbacks()
                 self._raise_failure()
                 self._raise_wakeup()
-                take = self._collector.take_columns if columns else self._collector.take_records
-                chunks: list[Any] = take(limit)
+                chunks = take()
                 if chunks or self._collector.advanced:
                     return chunks
                 if self.clock.now_ms() >= deadline:
@@ -289,9 +298,9 @@ class Core:
         """Commit before something ends (close, assign). Failures are logged: the records come again."""
         if (
             not self.config.auto_commit
-            or self.manual is False
+            or (self.manual is False
             and self.subscribed is None
-            and self.pattern is None
+            and self.pattern is None)
         ):
             return
         offsets = self._changed(self._proved() if proved_only else self.consumed())

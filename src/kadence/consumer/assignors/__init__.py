@@ -16,6 +16,7 @@ __all__ = [
     "MemberSubscription",
     "RangeAssignor",
     "RebalanceProtocol",
+    "common_protocol",
     "named",
 ]
 
@@ -36,3 +37,18 @@ def named(names: Iterable[str]) -> tuple[Assignor, ...]:
             raise ConfigError(f"partition.assignment.strategy: {name!r} is none of {', '.join(_BY_NAME)}")
         chosen.append(_BY_NAME[name]())
     return tuple(chosen)
+
+
+def common_protocol(assignors: Iterable[Assignor]) -> RebalanceProtocol:
+    """The most cooperative way that every assignor supports: any of them may be chosen by the group.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    offered = list(assignors)
+    common = frozenset(RebalanceProtocol).intersection(*(a.protocols for a in offered))
+    if not common:
+        raise ConfigError(
+            f"partition.assignment.strategy: {', '.join(a.name for a in offered)} share no rebalance protocol"
+        )
+    return max(common)

@@ -67,11 +67,7 @@ class Cell:
         origin, position = self.origin, self.position
         if origin is None:
             return None
-        return (
-            position
-            if position is not None and position.lease == origin.lease
-            else origin
-        )
+        return position if position is not None and position.lease == origin.lease else origin
 
     def proved_position(self) -> Origin | None:
         """What may be committed without the risk of a loss: see SYSTEM.md D, at least once."""

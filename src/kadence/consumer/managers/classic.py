@@ -4,7 +4,7 @@
                          ▲           ▲                        │ refused                 │ asked to rejoin
                       REVOKING <─────┴────────────────────────┴─────────────────────────┘
 
-The whole table is `TRANSITIONS`. Two things differ from Kafka's classic consumer, both on purpose:
+The whole table is `states.TRANSITIONS`. Two things differ from Kafka's classic consumer, both on purpose:
 
 * A rebalance needs the application only where it must give something up. A cooperative member joins the
   moment it is asked to, still claiming what it owns; what the new assignment takes away is revoked
@@ -20,31 +20,25 @@ moves on, heartbeats compare the identity they carried.
 from __future__ import annotations
 
 import dataclasses
-import enum
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from kadence import errors
 from kadence.clock import FOREVER, add_ms
 from kadence.connection.request import Completed, Lane, Request
-from kadence.consumer.assignors import named
+from kadence.consumer.assignors import common_protocol, named
 from kadence.consumer.assignors.base import Assignor, MemberSubscription, RebalanceProtocol
 from kadence.consumer.assignors.embedded import decode_assignment, encode_subscription
-from kadence.consumer.border.messages import (
-    AssignPartitions,
-    Failed,
-    LosePartitions,
-    Rebalance,
-    RebalanceFinished,
-    RevokePartitions,
-)
+from kadence.consumer.border.messages import Failed
 from kadence.consumer.managers.base import Backoff, Jobs, Outbox, Poll
 from kadence.consumer.managers.coordinator import CoordinatorManager
+from kadence.consumer.managers.handover import Handover
 from kadence.consumer.managers.leader import Leader
 from kadence.consumer.managers.leaving import Departures
 from kadence.consumer.managers.membership import ClusterView, GroupConfig, Verdict
 from kadence.consumer.managers.refusals import explain
+from kadence.consumer.managers.states import OUT, TRANSITIONS, Chronicle, State
 from kadence.consumer.state.subscription import Subscription
 from kadence.errors import FencedInstanceIdError, KafkaError
 from kadence.protocol import error_codes
@@ -54,7 +48,7 @@ from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupRequestAssign
 from kadence.types import GroupMetadata, TopicPartition
 from kadence.wire import WireError
 
-__all__ = ["TRANSITIONS", "ClassicMembership", "State"]
+__all__ = ["ClassicMembership"]
 
 log = logging.getLogger("kadence.consumer")
 
@@ -62,32 +56,7 @@ _PROTOCOL_TYPE: Final = "consumer"
 _JOIN_MARGIN_MS: Final = 5_000
 """A JoinGroup is parked for up to the rebalance timeout; its answer gets so much longer to arrive."""
 _REASON_MAX: Final = 255
-
-
-class State(enum.Enum):
-    """Kafka's names where Kafka has them."""
-
-    UNJOINED = "not in the group"
-    REVOKING = "partitions must be given up before it joins"
-    PREPARING_REBALANCE = "joining"
-    COMPLETING_REBALANCE = "joined, waiting for the assignment"
-    STABLE = "in the group"
-    STALE = "left because nothing was polled"
-    LEAVING = "partitions must be given up before it leaves"
-
-
-_OUT = frozenset({State.UNJOINED, State.STALE})
-_REJOIN = frozenset({State.REVOKING, State.PREPARING_REBALANCE})
-
-TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
-    State.UNJOINED: frozenset({State.PREPARING_REBALANCE}),
-    State.REVOKING: _OUT | _REJOIN | {State.LEAVING},
-    State.PREPARING_REBALANCE: _OUT | _REJOIN | {State.LEAVING, State.COMPLETING_REBALANCE},
-    State.COMPLETING_REBALANCE: _OUT | _REJOIN | {State.LEAVING, State.STABLE},
-    State.STABLE: _OUT | _REJOIN | {State.LEAVING},
-    State.STALE: frozenset({State.PREPARING_REBALANCE, State.UNJOINED}),
-    State.LEAVING: _OUT,
-}
+_SECOND_ROUND: Final = "partitions revoked, second round (KIP-429)"
 
 
 class ClassicMembership:
@@ -131,14 +100,8 @@ class ClassicMembership:
         self._joined_topics: frozenset[str] = frozenset()
         self._protocol_name: str | None = None
         self._asked_again = False
-        self._cause = ""
-        self._started_at: int | None = None
-        self._held_before: frozenset[TopicPartition] = frozenset()
-        self._target: frozenset[TopicPartition] = frozenset()
-        self._callbacks = 0
-        self._revoking: dict[int, frozenset[TopicPartition]] = {}
-        self._assigning: dict[int, frozenset[TopicPartition]] = {}
-        self._first: set[int] = set()
+        self._chronicle = Chronicle(outbox)
+        self._partitions = Handover(subscription, outbox)
         self._gave_up: set[TopicPartition] = set()
         self._leave_reason = ""
         coordinator.on_failed.append(self._coordinator_failed)
@@ -151,11 +114,11 @@ class ClassicMembership:
 
     @property
     def active(self) -> bool:
-        return self.group.generation_id >= 0 and self.state not in _OUT
+        return self.group.generation_id >= 0 and self.state not in OUT
 
     @property
     def joining(self) -> bool:
-        return self.group.generation_id < 0 and self.state not in _OUT
+        return self.group.generation_id < 0 and self.state not in OUT
 
     @property
     def settled(self) -> bool:
@@ -164,7 +127,7 @@ class ClassicMembership:
 
     @property
     def left(self) -> bool:
-        return self.state in _OUT and self._departures.done
+        return self.state in OUT and self._departures.done
 
     def __repr__(self) -> str:
         group = self.group
@@ -204,24 +167,19 @@ class ClassicMembership:
         """The application ran a callback. What it raised changes nothing: the group cannot wait for it (T17)."""
         if error is not None:
             log.warning("group %s: a rebalance callback raised %s", self.group.group_id, error)
-        if (added := self._assigning.pop(callback_id, None)) is not None:
-            self._subscription.release(added)
-        if (given_up := self._revoking.pop(callback_id, None)) is None:
-            return
-        self._first.discard(callback_id)
-        self._install([p for p in self._subscription.partitions if p not in given_up])
+        given_up = self._partitions.done(callback_id)
         if self._join is not None or self.state is State.COMPLETING_REBALANCE:
             self._gave_up |= given_up
         if self.state is State.REVOKING:
-            if not self._first:
+            if self._partitions.may_join:
                 self._go(State.PREPARING_REBALANCE)
         elif self.state is State.LEAVING:
-            if not self._revoking:
+            if not self._partitions.revoking:
                 self._depart(now)
-        elif self.state is State.STABLE and not self._revoking:
-            self._reconcile()
-            if given_up - self._target:
-                self._begin(now, "partitions revoked, second round (KIP-429)")
+        elif self.state is State.STABLE and given_up and not self._partitions.revoking:
+            self._partitions.reconcile()
+            if given_up - self._partitions.target:
+                self._begin(now, _SECOND_ROUND)
 
     def leave(self, now: int, *, reason: str, callbacks: bool = True) -> None:
         """Leave the group: give the partitions up (RevokePartitions), then LeaveGroup; see `left`.
@@ -231,7 +189,7 @@ class ClassicMembership:
             callbacks: False when no application is there to run them (or its time is over).
         """
         self.needs_polled = False
-        if self.state in _OUT:
+        if self.state in OUT:
             if self.state is State.STALE:
                 self._go(State.UNJOINED)
             return
@@ -240,8 +198,8 @@ class ClassicMembership:
             self._leader.stop()
             self._go(State.LEAVING)
             if callbacks:
-                self._revoke(self._subscription.assigned - self._pending())
-        if not (callbacks and self._revoking):
+                self._partitions.revoke(self._subscription.assigned)
+        if not (callbacks and self._partitions.revoking):
             self._depart(now)
 
     def poll_timed_out(self, now: int) -> None:
@@ -259,7 +217,7 @@ class ClassicMembership:
         )
         leaving = self.state is State.LEAVING
         self._say_goodbye(now, "nothing was polled for max.poll.interval.ms")
-        self._lose()
+        self._partitions.lose()
         self._reset()
         self._go(State.UNJOINED if leaving else State.STALE)
         self.needs_polled = not leaving
@@ -315,28 +273,12 @@ class ClassicMembership:
 
     def _begin(self, now: int, cause: str) -> None:
         """Start a rebalance, or start it again; the first cause stays."""
-        if self._started_at is None:
-            self._started_at, self._cause = now, cause
+        self._chronicle.begin(now, cause)
         self._join = self._sync = None
         self._asked_again = False
         self._leader.stop()
-        self._first = self._give_up_before_joining()
-        self._go(State.REVOKING if self._first else State.PREPARING_REBALANCE)
-
-    def _give_up_before_joining(self) -> set[int]:
-        """Ask for the callbacks that must be done before the join: eagerly all, else of topics no longer wanted."""
-        topics = self._subscription.topics
-        pending = self._pending()
-        self._revoke(
-            p
-            for p in self._subscription.partitions
-            if p not in pending and (self._eager or p.topic not in topics)
-        )
-        return {
-            callback
-            for callback, partitions in self._revoking.items()
-            if self._eager or any(p.topic not in topics for p in partitions)
-        }
+        self._partitions.before_joining(self._subscription.topics, eager=self._eager)
+        self._go(State.PREPARING_REBALANCE if self._partitions.may_join else State.REVOKING)
 
     def _send_join(self, now: int, requests: list[Request]) -> int:
         # A pattern that matches nothing yet has nothing to join with (T15).
@@ -360,7 +302,7 @@ class ClassicMembership:
                 JoinGroupRequestProtocol(name=name, metadata=self._metadata_for(assignor))
                 for name, assignor in self._assignors.items()
             ],
-            reason=self._cause[:_REASON_MAX],
+            reason=self._chronicle.cause[:_REASON_MAX],
         )
         self._join = Request(message, node_id, self._parked_until(now), Lane.JOIN)
         requests.append(self._join)
@@ -501,77 +443,13 @@ class ClassicMembership:
             self._begin(now, "assigned topics are not subscribed")
             return
         self._go(State.STABLE)
-        self._target = target
-        self._finished(now)
-        self._reconcile(always=True)
+        self._partitions.target = target
+        self._chronicle.finish(now, self.group, target)
+        self._partitions.reconcile(always=True)
         if self._asked_again:
             self._begin(now, "the coordinator asked (heartbeat)")
         elif self._gave_up - target:
-            self._begin(now, "partitions revoked, second round (KIP-429)")
-
-    def _finished(self, now: int) -> None:
-        before, target = self._held_before, self._target
-        self._held_before = target
-        started = now if self._started_at is None else self._started_at
-        rebalance = Rebalance(
-            cause=self._cause,
-            started_at=started,
-            ended_at=now,
-            generation=self.group.generation_id,
-            assigned=tuple(sorted(target)),
-            added=tuple(sorted(target - before)),
-            removed=tuple(sorted(before - target)),
-        )
-        self._started_at = None
-        self._outbox(RebalanceFinished(rebalance, self.group))
-
-    # ------------------------------------------------------------ partitions
-
-    def _reconcile(self, *, always: bool = False) -> None:
-        """Go from what is owned towards the target. ``always``: tell of added partitions even if there are none.
-
-        A partition that is assigned again while the application still gives it up is added as new once it
-        has: its callbacks were told that it goes.
-        """
-        owned = self._subscription.assigned
-        added = self._target - owned
-        self._revoke(owned - self._target - self._pending())
-        if added or always:
-            self._install([*self._subscription.partitions, *sorted(added)])
-            self._callbacks += 1
-            if self._subscription.has_listener:
-                self._assigning[self._callbacks] = added
-            self._outbox(AssignPartitions(self._callbacks, tuple(sorted(added))))
-
-    def _install(self, partitions: Iterable[TopicPartition]) -> None:
-        self._subscription.assign(partitions, held=self._subscription.has_listener)
-        self._subscription.mark_revoking(self._pending())
-
-    def _revoke(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop handing these out and ask the application to let go of them."""
-        going = frozenset(partitions)
-        if not going:
-            return
-        self._callbacks += 1
-        self._revoking[self._callbacks] = going
-        self._subscription.mark_revoking(going)
-        self._outbox(RevokePartitions(self._callbacks, tuple(sorted(going))))
-
-    def _pending(self) -> frozenset[TopicPartition]:
-        return frozenset().union(*self._revoking.values())
-
-    def _lose(self) -> None:
-        """Nothing is ours any more, at once. What is being revoked has its callback already."""
-        lost = self._subscription.assigned - self._pending()
-        self._revoking.clear()
-        self._assigning.clear()
-        self._first.clear()
-        self._gave_up.clear()
-        self._target = frozenset()
-        self._subscription.assign(())
-        if lost:
-            self._callbacks += 1
-            self._outbox(LosePartitions(self._callbacks, tuple(sorted(lost))))
+            self._begin(now, _SECOND_ROUND)
 
     # ------------------------------------------------------------ heartbeats
 
@@ -665,7 +543,7 @@ class ClassicMembership:
         keep = code == error_codes.ILLEGAL_GENERATION
         if leaving and keep:
             self._say_goodbye(now, self._leave_reason)
-        self._lose()
+        self._partitions.lose()
         member_id = self.group.member_id if keep and not leaving else ""
         self._reset()
         self.group = dataclasses.replace(self.group, member_id=member_id)
@@ -681,23 +559,23 @@ class ClassicMembership:
         leaving = self.state is State.LEAVING
         if not fenced:
             self._say_goodbye(now, "fatal error")
-        self._lose()
+        self._partitions.lose()
         self._reset()
         self._go(State.UNJOINED)
         self.needs_polled = not leaving
         self._outbox(Failed(error, fatal=fenced))
 
     def _coordinator_failed(self, now: int, error: KafkaError) -> bool:
-        if self.state in _OUT:
+        if self.state in OUT:
             return False
         self._fatal(now, error)
         return True
 
     def _depart(self, now: int) -> None:
         self._say_goodbye(now, self._leave_reason)
-        self._lose()
+        self._partitions.lose()
         self._reset()
-        self._held_before = frozenset()
+        self._chronicle.forget()
         self._go(State.UNJOINED)
 
     def _say_goodbye(self, now: int, reason: str) -> None:
@@ -712,8 +590,9 @@ class ClassicMembership:
     def _reset(self) -> None:
         self.group = self._nobody()
         self._join = self._sync = None
-        self._started_at = None
+        self._chronicle.abandon()
         self._asked_again = False
+        self._gave_up.clear()
         self._leader.follow()
 
     def _nobody(self) -> GroupMetadata:
@@ -728,18 +607,3 @@ class ClassicMembership:
         assert state in TRANSITIONS[self.state], f"{self.state.name} -> {state.name}"
         self.state = state
         log.info("group %s: %s", self.group.group_id, self)
-
-
-def common_protocol(assignors: Iterable[Assignor]) -> RebalanceProtocol:
-    """The most cooperative way that every assignor supports: any of them may be chosen by the group.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    offered = list(assignors)
-    common = frozenset(RebalanceProtocol).intersection(*(a.protocols for a in offered))
-    if not common:
-        raise errors.ConfigError(
-            f"partition.assignment.strategy: {', '.join(a.name for a in offered)} share no rebalance protocol"
-        )
-    return max(common)

@@ -69,9 +69,7 @@ _MOVED = frozenset(
         ec.UNKNOWN_LEADER_EPOCH,
     }
 )
-_UNKNOWN = frozenset(
-    {ec.UNKNOWN_TOPIC_OR_PARTITION, ec.UNKNOWN_TOPIC_ID, ec.INCONSISTENT_TOPIC_ID}
-)
+_UNKNOWN = frozenset({ec.UNKNOWN_TOPIC_OR_PARTITION, ec.UNKNOWN_TOPIC_ID, ec.INCONSISTENT_TOPIC_ID})
 _SESSION_ERRORS = frozenset(
     {
         ec.FETCH_SESSION_ID_NOT_FOUND,
@@ -130,9 +128,7 @@ class FetchManager:
         self._node_retry_at: dict[int, int] = {}
         self._per_partition = config.max_partition_fetch_bytes
         self._reset_timestamp = _RESET_TIMESTAMPS[config.auto_offset_reset]
-        self._isolation = (
-            _READ_COMMITTED if config.isolation_level == "read_committed" else 0
-        )
+        self._isolation = _READ_COMMITTED if config.isolation_level == "read_committed" else 0
         self.requests = 0
         self.session_requests = 0
         self.stale_bytes = 0
@@ -183,26 +179,18 @@ class FetchManager:
         if parked is not None:
             states = [state for state in states if not state.buffered_bytes]
             left = parked.ends_at - now
-            if (
-                not states
-                or left < _SIDE_MIN_MS
-                or (node_id, Lane.SIDE) in self._in_flight
-            ):
+            if not states or left < _SIDE_MIN_MS or (node_id, Lane.SIDE) in self._in_flight:
                 return None, False
         elif all(buffered) and sum(buffered) > self._per_partition * len(buffered):
             return None, True
-        wanted_bytes = min(
-            self._config.fetch_max_bytes, self._per_partition * len(states)
-        )
+        wanted_bytes = min(self._config.fetch_max_bytes, self._per_partition * len(states))
         held = self._room() + self._border.decompressed_bytes + self._reserved
         room = self._config.buffer_memory - held
         if room < min(wanted_bytes, self._per_partition) and held:
             return None, True
         max_bytes = max(min(wanted_bytes, room), 1)
         if parked is not None:
-            return self._request(
-                now, node_id, states, max_bytes, Lane.SIDE, parked.ends_at - now
-            ), False
+            return self._request(now, node_id, states, max_bytes, Lane.SIDE, parked.ends_at - now), False
         return self._request(
             now, node_id, states, max_bytes, Lane.FETCH, self._config.fetch_max_wait_ms
         ), False
@@ -270,7 +258,7 @@ class FetchManager:
     # ------------------------------------------------------------ what came back
 
     def on_response(self, now: int, completed: Completed) -> None:
-        sent: _Sent = completed.request.tag  # type: ignore[assignment]
+        sent: _Sent = completed.request.tag
         self._in_flight.pop((sent.node_id, completed.request.lane), None)
         self._reserved -= sent.reserved
         for partition, (lease, _) in sent.asked.items():
@@ -296,9 +284,7 @@ class FetchManager:
                 state.preferred_replica = None
         self._metadata.request_update(now)
 
-    def _answered(
-        self, now: int, sent: _Sent, response: FetchResponse, arena: Lease | None
-    ) -> None:
+    def _answered(self, now: int, sent: _Sent, response: FetchResponse, arena: Lease | None) -> None:
         code = response.error_code
         if code:
             if sent.session is not None:
@@ -307,9 +293,7 @@ class FetchManager:
                 else:
                     sent.session.failed()
             if code not in _SESSION_ERRORS:
-                log.warning(
-                    "fetch from broker %d failed: %s", sent.node_id, ec.name(code)
-                )
+                log.warning("fetch from broker %d failed: %s", sent.node_id, ec.name(code))
                 self._node_retry_at[sent.node_id] = now + self._config.retry_backoff_ms
             if code in _UNKNOWN or code == ec.FETCH_SESSION_TOPIC_ID_ERROR:
                 self._metadata.request_update(now)
@@ -322,9 +306,7 @@ class FetchManager:
             if name is None:
                 continue
             for data in topic.partitions:
-                self._partition(
-                    now, sent, TopicPartition(name, data.partition_index), data, arena
-                )
+                self._partition(now, sent, TopicPartition(name, data.partition_index), data, arena)
 
     def _partition(
         self,
@@ -368,21 +350,13 @@ class FetchManager:
         arena.retain()
         aborted = None
         if self._isolation == _READ_COMMITTED and data.aborted_transactions:
-            aborted = tuple(
-                (a.producer_id, a.first_offset) for a in data.aborted_transactions
-            )
+            aborted = tuple((a.producer_id, a.first_offset) for a in data.aborted_transactions)
         state.offset = next_offset
         state.fetched_bytes += complete
         self._subscription.move_to_end(partition)
-        self._border.put(
-            Fetched(
-                cell, asked[0], asked[1], memoryview(records)[:complete], arena, aborted
-            )
-        )
+        self._border.put(Fetched(cell, asked[0], asked[1], memoryview(records)[:complete], arena, aborted))
 
-    def _partition_failed(
-        self, now: int, sent: _Sent, state: PartitionState, code: int
-    ) -> None:
+    def _partition_failed(self, now: int, sent: _Sent, state: PartitionState, code: int) -> None:
         partition = state.partition
         state.retry_at = now + self._config.retry_backoff_ms
         if code in _MOVED or code in _UNKNOWN:
@@ -398,9 +372,7 @@ class FetchManager:
             self._out_of_range(sent, state)
         elif code == ec.TOPIC_AUTHORIZATION_FAILED:
             state.retry_at = now + self._config.retry_backoff_max_ms
-            self._outbox(
-                Failed(for_code(code, f"not allowed to read topic {partition.topic!r}"))
-            )
+            self._outbox(Failed(for_code(code, f"not allowed to read topic {partition.topic!r}")))
         elif code == ec.CORRUPT_MESSAGE:
             state.retry_at = now + self._config.retry_backoff_max_ms
             self._outbox(
@@ -412,9 +384,7 @@ class FetchManager:
                 )
             )
         else:
-            log.warning(
-                "fetch of %s failed: %s; trying again", partition, ec.name(code)
-            )
+            log.warning("fetch of %s failed: %s; trying again", partition, ec.name(code))
 
     def _out_of_range(self, sent: _Sent, state: PartitionState) -> None:
         partition, offset = state.partition, state.offset
@@ -467,8 +437,6 @@ def _forgotten(forget: dict[TopicPartition, bytes]) -> list[ForgottenTopic]:
     for partition, topic_id in forget.items():
         key = (partition.topic, topic_id)
         if key not in topics:
-            topics[key] = ForgottenTopic(
-                topic=partition.topic, topic_id=topic_id, partitions=[]
-            )
+            topics[key] = ForgottenTopic(topic=partition.topic, topic_id=topic_id, partitions=[])
         topics[key].partitions.append(partition.partition)
     return list(topics.values())

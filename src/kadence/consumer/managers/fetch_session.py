@@ -56,9 +56,7 @@ class FetchSession:
             return SessionPlan(self._id, INITIAL_EPOCH, self._known.copy(), {})
         send = {p: w for p, w in wanted.items() if known.get(p) != w}
         forget = {
-            p: w.topic_id
-            for p, w in known.items()
-            if p not in wanted or wanted[p].topic_id != w.topic_id
+            p: w.topic_id for p, w in known.items() if p not in wanted or wanted[p].topic_id != w.topic_id
         }
         self._known = dict(wanted)
         return SessionPlan(self._id, self._epoch, send, forget)

@@ -31,9 +31,7 @@ __all__ = ["MetadataManager"]
 
 log = logging.getLogger("kadence.consumer.metadata")
 
-_FATAL_FOR_TOPIC: Final = frozenset(
-    {ec.INVALID_TOPIC_EXCEPTION, ec.TOPIC_AUTHORIZATION_FAILED}
-)
+_FATAL_FOR_TOPIC: Final = frozenset({ec.INVALID_TOPIC_EXCEPTION, ec.TOPIC_AUTHORIZATION_FAILED})
 
 
 class MetadataManager:
@@ -55,9 +53,7 @@ class MetadataManager:
         self._refresh_at = 0
         self._in_flight: Request | None = None
         self._asks: list[TopicMetadata] = []
-        self._ask_backoff = Backoff(
-            config.retry_backoff_ms, config.retry_backoff_max_ms
-        )
+        self._ask_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._asked: dict[Request, list[TopicMetadata]] = {}
         self._told: set[str] = set()
         self.cluster = Cluster()
@@ -97,9 +93,7 @@ class MetadataManager:
         return frozenset(
             name
             for name, topic in self.cluster.topics.items()
-            if not topic.error_code
-            and not (internal and topic.is_internal)
-            and pattern.fullmatch(name)
+            if not topic.error_code and not (internal and topic.is_internal) and pattern.fullmatch(name)
         )
 
     def request_update(self, now: int) -> None:
@@ -142,11 +136,7 @@ class MetadataManager:
         requests = []
         wake_at = FOREVER
         if self._in_flight is None and (self._wanted or self._pattern is not None):
-            due = (
-                self._backoff.until
-                if self._needs_update
-                else max(self._refresh_at, self._backoff.until)
-            )
+            due = self._backoff.until if self._needs_update else max(self._refresh_at, self._backoff.until)
             if due <= now:
                 topics = None if self._pattern is not None else sorted(self._wanted)
                 self._in_flight = self._request(now, topics)
@@ -159,11 +149,7 @@ class MetadataManager:
                 asks, self._asks = self._asks, []
                 names: set[str] | None = set()
                 for ask in asks:
-                    names = (
-                        None
-                        if names is None or ask.topics is None
-                        else names | set(ask.topics)
-                    )
+                    names = None if names is None or ask.topics is None else names | set(ask.topics)
                 request = self._request(now, None if names is None else sorted(names))
                 self._asked[request] = asks
                 requests.append(request)
@@ -173,15 +159,10 @@ class MetadataManager:
 
     def _request(self, now: int, topics: list[str] | None) -> Request:
         message = MetadataRequest(
-            topics=None
-            if topics is None
-            else [MetadataRequestTopic(name=name) for name in topics],
-            allow_auto_topic_creation=self._config.allow_auto_create_topics
-            and topics is not None,
+            topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
+            allow_auto_topic_creation=self._config.allow_auto_create_topics and topics is not None,
         )
-        return Request(
-            message, ANY_NODE, add_ms(now, self._config.request_timeout_ms), tag=topics
-        )
+        return Request(message, ANY_NODE, add_ms(now, self._config.request_timeout_ms), tag=topics)
 
     def on_response(self, now: int, completed: Completed) -> None:
         asks = self._asked.pop(completed.request, None)
@@ -219,9 +200,7 @@ class MetadataManager:
             code = ec.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error_code
             if code in _FATAL_FOR_TOPIC and name not in self._told:
                 self._told.add(name)
-                self._outbox(
-                    Failed(for_code(code, f"topic {name!r}: {ec.MESSAGES[code]}"))
-                )
+                self._outbox(Failed(for_code(code, f"topic {name!r}: {ec.MESSAGES[code]}")))
             elif code:
                 incomplete = True
                 if name not in self._told:
@@ -233,9 +212,7 @@ class MetadataManager:
                     )
             elif topic is not None:
                 self._told.discard(name)
-                incomplete = incomplete or any(
-                    p.leader is None for p in topic.partitions
-                )
+                incomplete = incomplete or any(p.leader is None for p in topic.partitions)
         if incomplete:
             self._needs_update = True
             self._backoff.failed(now)

@@ -49,9 +49,7 @@ class Committed(Protocol):
         self,
         now: int,
         partitions: frozenset[TopicPartition],
-        done: Callable[
-            [int, dict[TopicPartition, OffsetAndMetadata | None] | Exception], None
-        ],
+        done: Callable[[int, dict[TopicPartition, OffsetAndMetadata | None] | Exception], None],
     ) -> None: ...
 
 
@@ -103,9 +101,7 @@ class OffsetsManager:
             self._initialise(now)
             wake_at = self._reset(now, requests)
         if self._lookups:
-            self._lookups = [
-                lookup for lookup in self._lookups if lookup.deadline > now
-            ]
+            self._lookups = [lookup for lookup in self._lookups if lookup.deadline > now]
             for lookup in self._lookups:
                 wake_at = min(wake_at, self._ask(now, lookup, requests))
         return Poll(requests, wake_at) if requests or wake_at != FOREVER else NOTHING
@@ -164,9 +160,7 @@ class OffsetsManager:
                     state.partition,
                     committed.offset,
                 )
-                self._subscription.position(
-                    state.partition, committed.offset, committed.leader_epoch
-                )
+                self._subscription.position(state.partition, committed.offset, committed.leader_epoch)
         if isinstance(result, Exception):
             self._outbox(Failed(result))
 
@@ -198,17 +192,9 @@ class OffsetsManager:
             if self._lease(p) == lease
         }
         for partition, state in self._subscription.partitions.items():
-            if (
-                state.status is Status.FETCHING
-                and not by_group
-                and self._metadata.leader(partition) is None
-            ):
+            if state.status is Status.FETCHING and not by_group and self._metadata.leader(partition) is None:
                 self._no_leader(now, state)
-            if (
-                state.status is not Status.AWAIT_RESET
-                or state.reset_timestamp is None
-                or partition in asked
-            ):
+            if state.status is not Status.AWAIT_RESET or state.reset_timestamp is None or partition in asked:
                 continue
             if state.retry_at > now:
                 wake_at = min(wake_at, state.retry_at)
@@ -224,9 +210,7 @@ class OffsetsManager:
                 state.reset_timestamp,
             )
         for leader, group in by_leader.items():
-            request = self._request(
-                now, leader, {p: timestamp for p, (_, timestamp) in group.items()}
-            )
+            request = self._request(now, leader, {p: timestamp for p, (_, timestamp) in group.items()})
             self._resetting[request] = group
             requests.append(request)
         return wake_at
@@ -236,10 +220,7 @@ class OffsetsManager:
         partition = state.partition
         self._metadata.request_update(now)
         state.retry_at = add_ms(now, self._config.retry_backoff_ms)
-        if (
-            self._subscription.by_group
-            or self._metadata.error_of(partition) != ec.UNKNOWN_TOPIC_OR_PARTITION
-        ):
+        if self._subscription.by_group or self._metadata.error_of(partition) != ec.UNKNOWN_TOPIC_OR_PARTITION:
             return
         since = self._unknown_since.setdefault(partition, now)
         if now - since >= _UNKNOWN_PATIENCE_MS:
@@ -259,11 +240,7 @@ class OffsetsManager:
         found, failed = self._read(completed, group)
         for partition, (lease, _) in group.items():
             state = self._subscription.partitions.get(partition)
-            if (
-                state is None
-                or state.cell.lease != lease
-                or state.status is not Status.AWAIT_RESET
-            ):
+            if state is None or state.cell.lease != lease or state.status is not Status.AWAIT_RESET:
                 continue
             at = found.get(partition)
             if at is not None:
@@ -277,11 +254,7 @@ class OffsetsManager:
                 continue
             code = failed.get(partition, ec.NONE)
             if code in (ec.TOPIC_AUTHORIZATION_FAILED,):
-                self._outbox(
-                    Failed(
-                        for_code(code, f"not allowed to read topic {partition.topic!r}")
-                    )
-                )
+                self._outbox(Failed(for_code(code, f"not allowed to read topic {partition.topic!r}")))
                 state.retry_at = add_ms(now, self._config.retry_backoff_max_ms)
             else:
                 self._metadata.request_update(now)
@@ -299,9 +272,7 @@ class OffsetsManager:
                 by_leader.setdefault(leader, {})[partition] = timestamp
                 continue
             if self._unknown_for_good(now, partition):
-                self._lookups = [
-                    other for other in self._lookups if other is not lookup
-                ]
+                self._lookups = [other for other in self._lookups if other is not lookup]
                 self._outbox(Answer(lookup.id, None, _unknown(partition, self._config)))
                 return FOREVER
             self._metadata.request_update(now)
@@ -352,14 +323,10 @@ class OffsetsManager:
 
     # ------------------------------------------------------------ the request
 
-    def _request(
-        self, now: int, leader: int, timestamps: Mapping[TopicPartition, int]
-    ) -> Request:
+    def _request(self, now: int, leader: int, timestamps: Mapping[TopicPartition, int]) -> Request:
         topics: dict[str, ListOffsetsTopic] = {}
         for partition, timestamp in timestamps.items():
-            topic = topics.setdefault(
-                partition.topic, ListOffsetsTopic(name=partition.topic, partitions=[])
-            )
+            topic = topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic, partitions=[]))
             epoch = self._metadata.leader_epoch(partition)
             topic.partitions.append(
                 ListOffsetsPartition(
@@ -378,9 +345,7 @@ class OffsetsManager:
 
     def _read(
         self, completed: Completed, asked: Mapping[TopicPartition, object]
-    ) -> tuple[
-        dict[TopicPartition, OffsetAndTimestamp | None], dict[TopicPartition, int]
-    ]:
+    ) -> tuple[dict[TopicPartition, OffsetAndTimestamp | None], dict[TopicPartition, int]]:
         """Answers and error codes of the partitions asked; a lost request answers none of them."""
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         failed: dict[TopicPartition, int] = {}
@@ -397,9 +362,7 @@ class OffsetsManager:
                         found[partition] = None
                     else:
                         epoch = part.leader_epoch if part.leader_epoch >= 0 else None
-                        found[partition] = OffsetAndTimestamp(
-                            part.offset, part.timestamp, epoch
-                        )
+                        found[partition] = OffsetAndTimestamp(part.offset, part.timestamp, epoch)
         return found, failed
 
 
@@ -407,9 +370,7 @@ def _name(timestamp: int | None) -> str:
     return {-2: "the beginning", -1: "the end"}.get(timestamp or 0, "as asked")
 
 
-def _unknown(
-    partition: TopicPartition, config: ConsumerConfig
-) -> UnknownTopicOrPartitionError:
+def _unknown(partition: TopicPartition, config: ConsumerConfig) -> UnknownTopicOrPartitionError:
     return UnknownTopicOrPartitionError(
         f"{partition} does not exist on the cluster at {','.join(config.bootstrap_servers)}; "
         f"create it (kadence topics create {partition.topic}) or correct its name"

@@ -22,17 +22,13 @@ class JobThread:
     def __init__(self, name: str, wake: Callable[[], None]) -> None:
         self._name = name
         self._wake = wake
-        self._todo: queue.SimpleQueue[tuple[Callable[[], object], Done] | None] = (
-            queue.SimpleQueue()
-        )
+        self._todo: queue.SimpleQueue[tuple[Callable[[], object], Done] | None] = queue.SimpleQueue()
         self._finished: deque[tuple[Done, object, Exception | None]] = deque()
         self._thread: threading.Thread | None = None
 
     def submit(self, work: Callable[[], object], done: Done) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._run, name=self._name, daemon=True
-            )
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
         self._todo.put((work, done))
 

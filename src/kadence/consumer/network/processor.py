@@ -77,11 +77,7 @@ class Processor:
     def finished(self) -> bool:
         """Closing, and nothing is left to say to a broker."""
         left = self._membership is None or self._membership.left
-        return (
-            self.closing is not None
-            and left
-            and (self._commits is None or not self._commits.pending)
-        )
+        return self.closing is not None and left and (self._commits is None or not self._commits.pending)
 
     def topics_changed(self, now: int) -> None:
         """Metadata changed: a pattern may match other topics now."""
@@ -90,23 +86,17 @@ class Processor:
             return
         matching = self._metadata.matching()
         if matching != subscription.topics:
-            log.info(
-                "pattern %r matches %d topics now", subscription.pattern, len(matching)
-            )
+            log.info("pattern %r matches %d topics now", subscription.pattern, len(matching))
             subscription.topics = matching
             self._membership.subscription_changed(now)
 
     # ------------------------------------------------------------ one method for each imperative
 
     def _subscribe(self, now: int, call: m.Subscribe) -> None:
-        topics = (
-            call.topics if call.topics is not None else self._topics_of(call.pattern)
-        )
+        topics = call.topics if call.topics is not None else self._topics_of(call.pattern)
         subscription = self._subscription
         subscription.subscribe(topics, call.pattern, has_listener=call.has_listener)
-        subscription.mark_revoking(
-            p for p in subscription.assigned if p.topic not in topics
-        )
+        subscription.mark_revoking(p for p in subscription.assigned if p.topic not in topics)
         self._metadata.want_matching(call.pattern)
         self._metadata.need("subscription", call.topics or frozenset())
         assert self._membership is not None
@@ -142,9 +132,7 @@ class Processor:
         else:
             self._answer(
                 call,
-                IllegalStateError(
-                    f"{call.partition} is no longer assigned to this consumer"
-                ),
+                IllegalStateError(f"{call.partition} is no longer assigned to this consumer"),
             )
 
     def _reset(self, now: int, call: m.ResetPositions) -> None:
@@ -188,9 +176,7 @@ class Processor:
     def _close(self, now: int, call: m.Close) -> None:
         self.closing = call
         if call.leave and self._subscription.by_group and self._membership is not None:
-            self._membership.leave(
-                now, reason="the consumer is closing", callbacks=bool(call.id)
-            )
+            self._membership.leave(now, reason="the consumer is closing", callbacks=bool(call.id))
 
     def _answer(self, call: m.Imperative, error: Exception | None = None) -> None:
         if call.id:

@@ -37,23 +37,15 @@ class Reaper:
 
     @property
     def next_deadline(self) -> int:
-        return min(
-            (deadline for deadline, _ in self._waiting.values()), default=FOREVER
-        )
+        return min((deadline for deadline, _ in self._waiting.values()), default=FOREVER)
 
     def reap(self, now: int) -> list[Answer]:
-        overdue = [
-            call_id
-            for call_id, (deadline, _) in self._waiting.items()
-            if deadline <= now
-        ]
+        overdue = [call_id for call_id, (deadline, _) in self._waiting.items() if deadline <= now]
         answers = []
         for call_id in overdue:
             _, name = self._waiting.pop(call_id)
             why = self._why()
-            text = f"{name} was not done in time" + (
-                f"; last trouble: {why}" if why else ""
-            )
+            text = f"{name} was not done in time" + (f"; last trouble: {why}" if why else "")
             answers.append(Answer(call_id, None, KafkaTimeoutError(text)))
         return answers
 

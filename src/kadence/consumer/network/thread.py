@@ -40,9 +40,7 @@ class Outlet:
     The assignment is shown before the fact that tells of it, so a callback sees what it is told about.
     """
 
-    def __init__(
-        self, border: Border, subscription: Subscription, reaper: Reaper
-    ) -> None:
+    def __init__(self, border: Border, subscription: Subscription, reaper: Reaper) -> None:
         self._border = border
         self._subscription = subscription
         self._reaper = reaper
@@ -100,14 +98,10 @@ class Turn:
         self._show()
         closing = self._processor.closing
         if closing is not None:
-            if now >= closing.deadline or (
-                self._processor.finished and not self._leave_pending()
-            ):
+            if now >= closing.deadline or (self._processor.finished and not self._leave_pending()):
                 return False
             wake_at = min(wake_at, closing.deadline)
-        completed = self._delegate.poll(
-            None if wake_at >= FOREVER else max(wake_at - now, 0)
-        )
+        completed = self._delegate.poll(None if wake_at >= FOREVER else max(wake_at - now, 0))
         now = self._clock.now_ms()
         self._delegate.deliver(now, completed)
         for answer in self._reaper.reap(now):
@@ -147,9 +141,7 @@ class Turn:
 def _ended(error: BaseException | None) -> Exception:
     if error is None:
         return ClosedError("this consumer is closed")
-    fatal = FatalNetworkError(
-        f"the network thread ended with a bug: {error!r}; only close() works now"
-    )
+    fatal = FatalNetworkError(f"the network thread ended with a bug: {error!r}; only close() works now")
     fatal.__cause__ = error
     return fatal
 

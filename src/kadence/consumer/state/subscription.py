@@ -77,9 +77,7 @@ class PartitionState:
     @property
     def fetchable(self) -> bool:
         cell = self.cell
-        return self.status is Status.FETCHING and not (
-            cell.paused or cell.revoking or cell.held
-        )
+        return self.status is Status.FETCHING and not (cell.paused or cell.revoking or cell.held)
 
     def __repr__(self) -> str:
         return f"<{self.partition} {self.status.name} offset={self.offset} lease={self.cell.lease}>"
@@ -108,9 +106,7 @@ class Subscription:
         self._leases += 1
         return self._leases
 
-    def subscribe(
-        self, topics: frozenset[str], pattern: str | None, *, has_listener: bool
-    ) -> None:
+    def subscribe(self, topics: frozenset[str], pattern: str | None, *, has_listener: bool) -> None:
         """Replace the subscription. Partitions of topics that left it are no longer handed out."""
         self.topics, self.pattern = topics, pattern
         self.by_group, self.has_listener = True, has_listener
@@ -121,9 +117,7 @@ class Subscription:
         self.by_group = self.has_listener = False
         self.assign(())
 
-    def assign(
-        self, partitions: Iterable[TopicPartition], *, held: bool = False
-    ) -> None:
+    def assign(self, partitions: Iterable[TopicPartition], *, held: bool = False) -> None:
         """Install an assignment: what stays keeps its state, what is new starts INITIALIZING.
 
         Args:
@@ -157,9 +151,7 @@ class Subscription:
             if (state := self.partitions.get(partition)) is not None:
                 state.cell.revoking = True
 
-    def position(
-        self, partition: TopicPartition, offset: int, epoch: int | None
-    ) -> None:
+    def position(self, partition: TopicPartition, offset: int, epoch: int | None) -> None:
         """Start a new lease at ``offset``: data fetched before is dropped when it would be handed out."""
         state = self.partitions[partition]
         cell = state.cell
@@ -186,6 +178,4 @@ class Subscription:
             self.partitions[partition] = state
 
     def _publish(self) -> None:
-        self.snapshot = MappingProxyType(
-            {p: s.cell for p, s in self.partitions.items()}
-        )
+        self.snapshot = MappingProxyType({p: s.cell for p, s in self.partitions.items()})

@@ -1,0 +1,83 @@
+"""The classic member's states and the ways between them, as a table; and how one rebalance after another went."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+from kadence.consumer.border.messages import Rebalance, RebalanceFinished
+from kadence.consumer.managers.base import Outbox
+from kadence.types import GroupMetadata, TopicPartition
+
+__all__ = ["OUT", "TRANSITIONS", "Chronicle", "State"]
+
+
+class State(enum.Enum):
+    """Kafka's names where Kafka has them."""
+
+    UNJOINED = "not in the group"
+    REVOKING = "partitions must be given up before it joins"
+    PREPARING_REBALANCE = "joining"
+    COMPLETING_REBALANCE = "joined, waiting for the assignment"
+    STABLE = "in the group"
+    STALE = "left because nothing was polled"
+    LEAVING = "partitions must be given up before it leaves"
+
+
+OUT: Final = frozenset({State.UNJOINED, State.STALE})
+_REJOIN: Final = frozenset({State.REVOKING, State.PREPARING_REBALANCE})
+
+TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
+    State.UNJOINED: frozenset({State.PREPARING_REBALANCE}),
+    State.REVOKING: OUT | _REJOIN | {State.LEAVING},
+    State.PREPARING_REBALANCE: OUT | _REJOIN | {State.LEAVING, State.COMPLETING_REBALANCE},
+    State.COMPLETING_REBALANCE: OUT | _REJOIN | {State.LEAVING, State.STABLE},
+    State.STABLE: OUT | _REJOIN | {State.LEAVING},
+    State.STALE: frozenset({State.PREPARING_REBALANCE, State.UNJOINED}),
+    State.LEAVING: OUT,
+}
+
+
+class Chronicle:
+    """Which rebalance is under way, and what the one before it ended with.
+
+    A rebalance that is started again before it ends is one rebalance: its first cause stays.
+
+    Attributes:
+        cause: of the rebalance under way, or of the last one.
+    """
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.cause = ""
+        self._outbox = outbox
+        self._started_at: int | None = None
+        self._before: frozenset[TopicPartition] = frozenset()
+
+    def begin(self, now: int, cause: str) -> None:
+        if self._started_at is None:
+            self._started_at, self.cause = now, cause
+
+    def finish(self, now: int, group: GroupMetadata, assigned: frozenset[TopicPartition]) -> None:
+        """It ended with this assignment: tell the application."""
+        before, self._before = self._before, assigned
+        rebalance = Rebalance(
+            cause=self.cause,
+            started_at=now if self._started_at is None else self._started_at,
+            ended_at=now,
+            generation=group.generation_id,
+            assigned=tuple(sorted(assigned)),
+            added=tuple(sorted(assigned - before)),
+            removed=tuple(sorted(before - assigned)),
+        )
+        self._started_at = None
+        self._outbox(RebalanceFinished(rebalance, group))
+
+    def abandon(self) -> None:
+        """The identity is gone; what comes next is another rebalance, with a cause of its own."""
+        self._started_at = None
+
+    def forget(self) -> None:
+        """Out of the group by our own will: the next membership starts from nothing."""
+        self._started_at = None
+        self._before = frozenset()
