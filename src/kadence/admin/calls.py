@@ -179,8 +179,8 @@ class Calls:
                 open_items = list(again)
                 backoff.failed(now)
                 if again and backoff.until >= deadline:
-                    for item, error in again.items():
-                        result.errors[item] = self._gave_up(item, error)
+                    for item, last_error in again.items():
+                        result.errors[item] = self._gave_up(item, last_error)
                     break
                 if again:
                     self._pause(backoff.until)

@@ -355,9 +355,9 @@ def _as_bytes(what: str, data: Any) -> bytes:
 def _checked_headers(
     headers: Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None],
 ) -> Sequence[Header]:
-    pairs = list(headers.items()) if isinstance(headers, Mapping) else [tuple(pair) for pair in headers]
+    pairs: Iterable[Any] = headers.items() if isinstance(headers, Mapping) else headers
     checked: list[Header] = []
-    for pair in pairs:
+    for pair in map(tuple, pairs):
         if len(pair) != 2 or not isinstance(pair[0], str):
             raise SerializationError(f"a header is a pair of name (str) and bytes or None, not {pair!r}")
         name, data = pair

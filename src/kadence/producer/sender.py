@@ -244,16 +244,16 @@ class Sender:
         self._identity_asked = False
         response = completed.response
         error = completed.error
-        if error is None and response.error_code:
+        if response is not None and response.error_code:
             error = for_code(response.error_code, "the broker gave no producer id")
-        if error is None:
+        elif response is not None:
             self._identity_backoff.succeeded()
             self._identity = (response.producer_id, response.producer_epoch)
             _log.info("producer id %d epoch %d", *self._identity)
             return
         self._identity_backoff.failed(now)
         _log.info("no producer id yet: %s", error)
-        if not error.retriable:
+        if error is not None and not error.retriable:
             error.add_note("records need a producer id; enable.idempotence=false works without one")
             self.fail_all(error)
 
@@ -311,7 +311,7 @@ class Sender:
         elif verdict is Verdict.FAIL or (
             verdict is Verdict.OUT_OF_SEQUENCE and not self._config.enable_idempotence
         ):
-            record_errors = {
+            record_errors: dict[int, KafkaError] = {
                 blamed.batch_index + batch.first: for_code(
                     answer.error_code, blamed.batch_index_error_message
                 )

@@ -71,16 +71,17 @@ class Topics:
     def on_response(self, now: int, completed: Completed) -> None:
         self._asked = None
         with self._gate:
-            if completed.error is not None:
+            response = completed.response
+            if completed.error is not None or response is None:
                 self._backoff.failed(now)
                 self._is_stale = True
-                if not completed.error.retriable:
+                if completed.error is not None and not completed.error.retriable:
                     self.failure = completed.error
                     self.answers += 1
                 self.last_error = completed.error
                 _log.info("metadata request failed, repeating: %s", completed.error)
             else:
-                self.cluster = apply(self.cluster, completed.response, completed.request.tag)
+                self.cluster = apply(self.cluster, response, completed.request.tag)
                 self.answers += 1
                 self.failure = self.last_error = None
                 self._refresh_at = add_ms(now, self._config.metadata_max_age_ms)
