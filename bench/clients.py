@@ -80,8 +80,10 @@ class Timer:
 
 
 def peak_rss_mb() -> float:
-    """The most memory this program ever held. Not getrusage's figure: on Linux that survives exec, and would
-    be our parent's."""
+    """The most memory this program ever held.
+
+    Not getrusage's figure: on Linux that survives exec, and would be our parent's.
+    """
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024
@@ -129,7 +131,7 @@ def touch_by_partition(batches: Any, work: int) -> int:
     return sum(touch_attributes(records, work) for records in batches.values())
 
 
-def touch_table(table: Any, work: int) -> int:
+def touch_table(table: Any, _work: int) -> int:
     """An Arrow table: keys, values and offsets are read by one vector operation each, as its users do."""
     import pyarrow.compute as pc
 

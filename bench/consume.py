@@ -19,10 +19,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import clients
+from kadence.testing.kafka import KAFKA_VERSION, Kafka
 from report import Row, markdown, text_table, write_section
 from topics import benchmark_kafka, fill
-
-from kadence.testing.kafka import KAFKA_VERSION, Kafka
 
 WORK_MICROSECONDS = 3.0
 YARDSTICK = "confluent-best"

@@ -17,7 +17,7 @@ from kadence.errors import MissingDependencyError
 from kadence.testing.kafka import Kafka
 
 if TYPE_CHECKING:
-    from kadence import Broker
+    from kadence.broker import Broker
 
 ON_CI = os.environ.get("CI") == "true"
 _MISSING = pytest.StashKey[str]()
@@ -75,7 +75,7 @@ def mock_cluster() -> Iterator[MockCluster]:
 @pytest.fixture
 def broker() -> Iterator[Broker]:
     """A fresh embedded broker for one test."""
-    from kadence import Broker
+    from kadence.broker import Broker
 
     with Broker() as running:
         yield running
