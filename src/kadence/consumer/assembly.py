@@ -39,20 +39,13 @@ def make(config: ConsumerConfig) -> tuple[Border, NetworkThread]:
     clock = SystemClock()
     client = NetworkClient(ConnectionConfig.of(config), clock)
     border = Border(client.wakeup)
-    return border, NetworkThread(
-        f"{client_id}-network",
-        border,
-        lambda: _turn(config, clock, client, border, client_id),
+    thread = NetworkThread(
+        f"{config.client_id}-network", border, lambda: _turn(config, clock, client, border), client.close
     )
+    return border, thread
 
 
-def _turn(
-    config: ConsumerConfig,
-    clock: SystemClock,
-    client: NetworkClient,
-    border: Border,
-    client_id: str,
-) -> Turn:
+def _turn(config: ConsumerConfig, clock: SystemClock, client: NetworkClient, border: Border) -> Turn:
     subscription = Subscription()
     reaper = Reaper(client.trouble)
     outlet = Outlet(border, subscription, reaper)
@@ -82,7 +75,6 @@ def _turn(
     return Turn(
         clock,
         border,
-        client,
         Delegate(client),
         processor,
         reaper,

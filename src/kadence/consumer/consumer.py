@@ -137,7 +137,7 @@ class Consumer:
                 self._shell.run(core.unsubscribe(deadline))
                 return
             self._shell.run(core.auto_commit_now(deadline, proved_only=True))
-            self._shell.run(core.call(lambda i: m.Assign(i, deadline, wanted), deadline, "assign()"))
+            self._shell.run(core.call(m.Assign, deadline, partitions=wanted))
             core.manual = True
 
     def unsubscribe(self, *, timeout: Seconds | None = None) -> None:
@@ -233,11 +233,7 @@ class Consumer:
             core.cell(partition)
             deadline = self._deadline(timeout)
             self._shell.run(
-                core.call(
-                    lambda i: m.Seek(i, deadline, partition, target, epoch),
-                    deadline,
-                    "seek()",
-                )
+                core.call(m.Seek, deadline, partition=partition, offset=target, leader_epoch=epoch)
             )
 
     def seek_to_beginning(
@@ -246,7 +242,7 @@ class Consumer:
         *,
         timeout: Seconds | None = None,
     ) -> None:
-        """Read from the first offset there is. Lazy: the look-up happens in the background. None given: all assigned."""
+        """Read from the first offset there is; looked up in the background. None given: all assigned."""
         self._reset(partitions, _EARLIEST, timeout)
 
     def seek_to_end(
@@ -255,7 +251,7 @@ class Consumer:
         *,
         timeout: Seconds | None = None,
     ) -> None:
-        """Read only what comes from now on (after the last stable offset when read_committed). Lazy, as above."""
+        """Read only what comes from now on (from the last stable offset when read_committed), as above."""
         self._reset(partitions, _LATEST, timeout)
 
     def _reset(
@@ -269,8 +265,7 @@ class Consumer:
             for partition in chosen:
                 core.cell(partition)
             deadline = self._deadline(timeout)
-            make = lambda i: m.ResetPositions(i, deadline, chosen, timestamp)
-            self._shell.run(core.call(make, deadline, "seek_to_beginning() or seek_to_end()"))
+            self._shell.run(core.call(m.ResetPositions, deadline, partitions=chosen, timestamp=timestamp))
 
     def position(self, partition: TopicPartition, *, timeout: Seconds | None = None) -> int:
         """The offset of the next record that poll() returns.
@@ -340,10 +335,9 @@ class Consumer:
             if not wanted:
                 return {}
             deadline = self._deadline(timeout)
-            make = lambda i: m.FetchCommitted(i, deadline, wanted)
             return cast(
                 "dict[TopicPartition, OffsetAndMetadata | None]",
-                self._shell.run(core.call(make, deadline, "committed()")),
+                self._shell.run(core.call(m.FetchCommitted, deadline, partitions=wanted)),
             )
 
     # ------------------------------------------------------------ the cluster
@@ -388,10 +382,9 @@ class Consumer:
             if not timestamps:
                 return {}
             deadline = self._deadline(timeout)
-            make = lambda i: m.ListOffsets(i, deadline, timestamps)
             return cast(
                 "dict[TopicPartition, OffsetAndTimestamp | None]",
-                self._shell.run(core.call(make, deadline, "looking up offsets")),
+                self._shell.run(core.call(m.ListOffsets, deadline, timestamps=timestamps)),
             )
 
     def partitions_for(self, topic: str, *, timeout: Seconds | None = None) -> list[PartitionInfo]:
@@ -407,10 +400,9 @@ class Consumer:
     ) -> dict[str, list[PartitionInfo]]:
         with self._shell as core:
             deadline = self._deadline(timeout)
-            make = lambda i: m.TopicMetadata(i, deadline, topics)
             return cast(
                 "dict[str, list[PartitionInfo]]",
-                self._shell.run(core.call(make, deadline, "looking up topics")),
+                self._shell.run(core.call(m.TopicMetadata, deadline, topics=topics)),
             )
 
     def current_lag(self, partition: TopicPartition) -> int | None:

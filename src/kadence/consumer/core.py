@@ -169,7 +169,7 @@ class Core:
 
     # ------------------------------------------------------------ calls
 
-    def call(self, make: Callable[[int], m.Imperative], deadline: int, what: str) -> Waits[Any]:
+    def call(self, kind: type[m.Imperative], deadline: int, **fields: Any) -> Waits[Any]:
         """Send an imperative and wait for its answer.
 
         Raises:
@@ -183,15 +183,13 @@ class Core:
         call_id = self._ids
         self._expected.add(call_id)
         try:
-            self._border.send(make(call_id))
+            self._border.send(kind(call_id, deadline, **fields))
             while (answer := self._answers.pop(call_id, None)) is None:
                 self._raise_wakeup()
                 if self._border.ended:
                     self._raise_dead()
                 if self.clock.now_ms() >= add_ms(deadline, _GRACE_MS):
-                    raise KafkaTimeoutError(
-                        f"{what}: the network thread did not answer; is the interpreter blocked?"
-                    )
+                    raise KafkaTimeoutError(_unanswered(kind))
                 yield add_ms(deadline, _GRACE_MS)
                 self._take_facts()
         finally:
@@ -202,16 +200,16 @@ class Core:
 
     def unsubscribe(self, deadline: int) -> Waits[None]:
         """Leave, serving revocation callbacks; what the group answers is not waited for beyond the deadline."""
-        yield from self._leave(lambda i: m.Unsubscribe(i, deadline), deadline, "unsubscribe()")
+        yield from self._leave(m.Unsubscribe, deadline)
         self.subscribed = self.pattern = self.listener = None
         self.manual = False
 
-    def _leave(self, make: Callable[[int], m.Imperative], deadline: int, what: str) -> Waits[None]:
+    def _leave(self, kind: type[m.Imperative], deadline: int, **fields: Any) -> Waits[None]:
         """An imperative during which the group asks for callbacks."""
         self._ids += 1
         call_id = self._ids
         self._expected.add(call_id)
-        self._border.send(make(call_id))
+        self._border.send(kind(call_id, deadline, **fields))
         error: Exception | None = None
         while call_id not in self._answers and not self._border.ended:
             self._take_facts()
@@ -222,14 +220,12 @@ class Core:
             if call_id in self._answers:
                 break
             if self.clock.now_ms() >= add_ms(deadline, _GRACE_MS):
-                raise KafkaTimeoutError(
-                    f"{what}: the network thread did not answer; is the interpreter blocked?"
-                )
+                raise KafkaTimeoutError(_unanswered(kind))
             yield add_ms(deadline, _GRACE_MS)
         self._expected.discard(call_id)
         answer = self._answers.pop(call_id, None)
         if answer is not None and answer.error is not None:
-            log.info("%s: %s", what, answer.error)
+            log.info("%s: %s", kind.__name__, answer.error)
         if error is not None:
             raise error
 
@@ -243,7 +239,7 @@ class Core:
         chosen = dict(offsets) if offsets is not None else self.consumed()
         yield from self._run_commit_callbacks()
         # Waits even for nothing: earlier asynchronous commits end first, in order.
-        yield from self.call(lambda i: m.Commit(i, deadline, chosen, retry=True), deadline, "commit()")
+        yield from self.call(m.Commit, deadline, offsets=chosen, retry=True)
         self._remember(chosen)
         self._take_facts()
         yield from self._run_commit_callbacks()
@@ -296,11 +292,8 @@ class Core:
 
     def auto_commit_now(self, deadline: int, *, proved_only: bool) -> Waits[None]:
         """Commit before something ends (close, assign). Failures are logged: the records come again."""
-        if (
-            not self.config.auto_commit
-            or (self.manual is False
-            and self.subscribed is None
-            and self.pattern is None)
+        if not self.config.auto_commit or (
+            self.manual is False and self.subscribed is None and self.pattern is None
         ):
             return
         offsets = self._changed(self._proved() if proved_only else self.consumed())
@@ -312,11 +305,7 @@ class Core:
         if not offsets:
             return
         try:
-            yield from self.call(
-                lambda i: m.Commit(i, deadline, offsets, retry=True),
-                deadline,
-                "auto-commit",
-            )
+            yield from self.call(m.Commit, deadline, offsets=offsets, retry=True)
             self._remember(offsets)
         except WakeupError:
             self._woken = True
@@ -349,7 +338,7 @@ class Core:
         try:
             if not self._border.ended:
                 yield from self.auto_commit_now(deadline, proved_only=proved_only)
-                yield from self._leave(lambda i: m.Close(i, deadline, leave=True), deadline, "close()")
+                yield from self._leave(m.Close, deadline, leave=True)
         except Exception as raised:  # noqa: BLE001 - raised below, once everything is stopped
             error = raised
         self._take_facts()
@@ -481,6 +470,10 @@ class Core:
         if self._woken:
             self._woken = False
             raise WakeupError("wakeup() was called")
+
+
+def _unanswered(kind: type[m.Imperative]) -> str:
+    return f"{kind.__name__}: the network thread did not answer; is something holding the interpreter?"
 
 
 def _callback(listener: RebalanceListener, fact: m.CallbackNeeded) -> Callable[[], Any]:

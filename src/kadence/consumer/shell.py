@@ -24,7 +24,7 @@ _forks = 0
 
 
 def _forked() -> None:
-    global _forks
+    global _forks  # noqa: PLW0603 - the one thing that a child must know is that it is one
     _forks += 1
 
 

@@ -177,14 +177,15 @@ class _Plan:
         for partition in sorted(self._owner):
             owner = self._owner[partition]
             claims = self._claims.get(partition)
-            if not claims or self._kept(partition, owner, claims):
+            if not claims or _keeps(owner, claims):
                 result[owner].append(partition)
         return result
 
-    def _kept(self, partition: TopicPartition, owner: str, claims: Mapping[str, int]) -> bool:
-        """Whether the plan leaves the partition with its one true owner."""
-        mine = claims.get(owner)
-        return mine is not None and all(mine > other for member, other in claims.items() if member != owner)
+
+def _keeps(owner: str, claims: Mapping[str, int]) -> bool:
+    """Whether a plan that chose ``owner`` leaves the partition with its one true owner."""
+    mine = claims.get(owner)
+    return mine is not None and all(mine > other for member, other in claims.items() if member != owner)
 
 
 def _chain(came_from: Mapping[str, tuple[str, str]], start: str, end: str) -> list[tuple[str, str, str]]:

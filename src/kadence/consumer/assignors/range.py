@@ -27,6 +27,7 @@ class RangeAssignor:
     protocols = frozenset({RebalanceProtocol.EAGER})
 
     def user_data(self, generation: int) -> bytes | None:
+        del generation
         return None
 
     def assign(self, partitions: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Assignment:

@@ -63,7 +63,7 @@ class Cell:
         self.drained_bytes = 0
 
     def current(self) -> Origin | None:
-        """The next position to return: the application's own if it belongs to the present lease, else the lease's start."""
+        """The next position to return: the application's own if it is of the present lease, else the lease's start."""
         origin, position = self.origin, self.position
         if origin is None:
             return None

@@ -121,7 +121,10 @@ class FetchCommitted(Imperative):
 
 @dataclass(frozen=True, slots=True)
 class ListOffsets(Imperative):
-    """Offsets by timestamp (−1 latest, −2 earliest, ≥ 0 ms). Answer: dict[TopicPartition, OffsetAndTimestamp | None]."""
+    """Offsets by timestamp (−1 latest, −2 earliest, ≥ 0 ms).
+
+    Answer: dict[TopicPartition, OffsetAndTimestamp | None].
+    """
 
     timestamps: Mapping[TopicPartition, int]
 

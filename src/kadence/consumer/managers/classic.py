@@ -453,7 +453,7 @@ class ClassicMembership:
 
     # ------------------------------------------------------------ heartbeats
 
-    def heartbeat(self, now: int, deadline: int) -> Request:
+    def heartbeat(self, deadline: int) -> Request:
         message = HeartbeatRequest(
             group_id=self.group.group_id,
             generation_id=self.group.generation_id,

@@ -130,8 +130,11 @@ class CommitManager:
         del now
 
         def done(now: int, result: dict[TopicPartition, OffsetAndMetadata | None] | Exception) -> None:
-            failed = isinstance(result, Exception)
-            self._outbox(Answer(call.id, None, result) if failed else Answer(call.id, result))  # type: ignore[arg-type]
+            del now
+            if isinstance(result, Exception):
+                self._outbox(Answer(call.id, None, result))
+            else:
+                self._outbox(Answer(call.id, result))
 
         self._committed.find(call.partitions, call.deadline, done)
 

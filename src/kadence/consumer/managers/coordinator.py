@@ -77,6 +77,7 @@ class CoordinatorManager:
 
     def mark_unknown(self, now: int, reason: str) -> None:
         """The coordinator is not where it was thought to be, or does not answer."""
+        del now
         if self.node is not None:
             log.info(
                 "group %s: coordinator %s given up: %s",

@@ -125,7 +125,7 @@ class HeartbeatManager:
         self.max_lateness_ms = max(self.max_lateness_ms, self.last_lateness_ms)
         self.heartbeats_sent += 1
         self._due = add_ms(now, self._config.heartbeat_interval_ms)
-        self._in_flight = self._membership.heartbeat(now, add_ms(now, self._config.request_timeout_ms))
+        self._in_flight = self._membership.heartbeat(add_ms(now, self._config.request_timeout_ms))
         return self._in_flight
 
     def _gave_up(self, now: int) -> bool:

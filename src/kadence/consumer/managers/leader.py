@@ -108,6 +108,7 @@ class Leader:
         self._assignor, self._counts, self._seen = None, counts, self._metadata.cluster
 
         def done(now: int, result: object, error: Exception | None) -> None:
+            del now
             if attempt == self._attempt:
                 self._computed(assignor, result, error)
 

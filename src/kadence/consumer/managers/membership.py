@@ -132,7 +132,7 @@ class Membership(Protocol):
         """The processing timeout passed between polls (B4)."""
         ...
 
-    def heartbeat(self, now: int, deadline: int) -> Request:
+    def heartbeat(self, deadline: int) -> Request:
         """The request that keeps the present identity alive. Only asked for while ``active``."""
         ...
 

@@ -63,7 +63,7 @@ class MetadataManager:
     # ------------------------------------------------------------ what others ask
 
     def need(self, reason: str, topics: frozenset[str]) -> None:
-        """Keep these topics known for ``reason``, replacing what that reason needed before; new ones are asked for at once."""
+        """Keep these topics known for ``reason``, in place of what it needed before; new ones are asked for at once."""
         self._reasons[reason] = topics
         before, self._wanted = self._wanted, frozenset().union(*self._reasons.values())
         if not self._wanted <= before:

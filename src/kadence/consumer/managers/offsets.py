@@ -253,7 +253,7 @@ class OffsetsManager:
                 self._subscription.position(partition, at.offset, None)
                 continue
             code = failed.get(partition, ec.NONE)
-            if code in (ec.TOPIC_AUTHORIZATION_FAILED,):
+            if code == ec.TOPIC_AUTHORIZATION_FAILED:
                 self._outbox(Failed(for_code(code, f"not allowed to read topic {partition.topic!r}")))
                 state.retry_at = add_ms(now, self._config.retry_backoff_max_ms)
             else:

@@ -1,4 +1,4 @@
-"""Between the managers and the network client: whose request was that? (C3)"""
+"""Between the managers and the network client: remembers whose request it was (C3)."""
 
 from __future__ import annotations
 

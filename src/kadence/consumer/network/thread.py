@@ -1,4 +1,6 @@
-"""The network thread (C1). `Turn.run_once` reads like its design note:
+"""The network thread (C1).
+
+`Turn.run_once` reads like its design note:
 
     take the application's imperatives
     ask every manager what it wants sent, and when it must be asked again
@@ -27,7 +29,6 @@ from kadence.consumer.network.processor import Processor
 from kadence.consumer.network.reaper import Reaper
 from kadence.consumer.state.subscription import Subscription
 from kadence.errors import ClosedError, FatalNetworkError
-from kadence.net import NetworkClient
 
 __all__ = ["NetworkThread", "Outlet", "Turn"]
 
@@ -63,7 +64,6 @@ class Turn:
         self,
         clock: Clock,
         border: Border,
-        client: NetworkClient,
         delegate: Delegate,
         processor: Processor,
         reaper: Reaper,
@@ -74,7 +74,6 @@ class Turn:
     ) -> None:
         self._clock = clock
         self._border = border
-        self._client = client
         self._delegate = delegate
         self._processor = processor
         self._reaper = reaper
@@ -135,7 +134,6 @@ class Turn:
             if imperative.id:
                 self._border.tell(Answer(imperative.id, None, _ended(error)))
         self._jobs.close()
-        self._client.close()
 
 
 def _ended(error: BaseException | None) -> Exception:
@@ -151,11 +149,15 @@ class NetworkThread:
 
     Args:
         build: makes the `Turn`, on the thread itself: nothing of the network side is ever shared.
+        dispose: closes the sockets, whether a turn was ever built or not.
     """
 
-    def __init__(self, name: str, border: Border, build: Callable[[], Turn]) -> None:
+    def __init__(
+        self, name: str, border: Border, build: Callable[[], Turn], dispose: Callable[[], None]
+    ) -> None:
         self._border = border
         self._build = build
+        self._dispose = dispose
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -183,4 +185,5 @@ class NetworkThread:
             if turn is not None:
                 turn.finish(cause)
         finally:
+            self._dispose()
             border.signal.set()
