@@ -67,7 +67,7 @@ def turns_for(microseconds: float) -> int:
     """Turns of the empty loop that take so long on this machine; the best of several, so noise does not shrink it."""
     turns = 10_000
     best = float("inf")
-    for _ in range(20):
+    for _ in range(1000):
         started = time.perf_counter()
         clients.spin(turns)
         best = min(best, time.perf_counter() - started)
@@ -103,19 +103,14 @@ def measure(kafka: Kafka, case: Case, options: argparse.Namespace, work: int, ce
     best = {name: max(runs, key=lambda run: run.records / run.seconds) for name, runs in results.items()}
     yardstick = best.get(YARDSTICK)
     reference = yardstick.records / yardstick.seconds if yardstick else None
-    return [
-        Row(
-            DESCRIPTIONS[name],
-            failures.get(name, ""),
-            *(
-                (run.records / run.seconds, run.cpu_seconds / run.records * 1e6, run.peak_rss_mb)
-                if (run := best.get(name))
-                else (None, None, None)
-            ),
-            reference,
-        )
-        for name in names
-    ]
+    return [row(DESCRIPTIONS[name], best.get(name), failures.get(name, ""), reference) for name in names]
+
+
+def row(title: str, run: clients.Result | None, failure: str, reference: float | None) -> Row:
+    if run is None:
+        return Row(title, failure, None, None, None, reference)
+    cpu = run.cpu_seconds / run.records * 1e6
+    return Row(title, "", run.records / run.seconds, cpu, run.peak_rss_mb, reference)
 
 
 def installed(distribution: str) -> str:
