@@ -1,0 +1,77 @@
+# Needs Python 3.11 or newer and make; everything else is installed into .venv.
+# A compiler makes records several times faster and is optional (KADENCE_EXTENSION=auto, require or off).
+
+BROKER ?= embedded
+PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.11; do \
+	"$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$each" && break; done)
+VENV := .venv
+RUN := $(VENV)/bin/python
+PIP := $(RUN) -m pip --disable-pip-version-check -q
+# What the installed package is made of; a change of one of these installs it again.
+BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '_*_c.py' -o -name '*.pxd' -o -name '*.h' \))
+
+.PHONY: help demo test coverage lint format generate bench bench-decode bench-spark docs clean
+
+help:
+	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
+	@echo "make test            every test (ARGS='-m \"not kafka\"' and the like reach pytest)"
+	@echo "make lint            ruff, mypy --strict, the directions between rooms, generated code up to date"
+	@echo "make bench           Kadence beside the other clients on one real Kafka topic (ARGS='--help' for more)"
+	@echo "make bench-spark     Kadence's Spark source beside Spark's JVM connector"
+	@echo "make docs            write the generated pages of docs/"
+	@echo "make coverage        the tests again, with line and branch coverage"
+
+demo: $(VENV)/.has-demo
+	@$(RUN) -m kadence demo --broker $(BROKER) $(ARGS)
+
+test: $(VENV)/.has-test
+	@$(RUN) -m pytest $(ARGS)
+
+coverage: $(VENV)/.has-test
+	@$(RUN) -m pytest --cov --cov-report=term-missing:skip-covered $(ARGS)
+
+lint: $(VENV)/.has-test
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) tools/generate.py --check
+	$(VENV)/bin/lint-imports
+	$(RUN) -m mypy
+
+format: $(VENV)/.has-test
+	$(RUN) -m ruff check --fix .
+	$(RUN) -m ruff format .
+
+generate: $(VENV)/.has-test
+	$(RUN) tools/generate.py
+
+bench: $(VENV)/.has-test
+	@$(RUN) bench/consume.py $(ARGS)
+
+bench-decode: $(VENV)/.has-test
+	@$(RUN) bench/decode.py $(ARGS)
+
+bench-spark: $(VENV)/.has-test
+	@$(RUN) bench/spark.py $(ARGS)
+
+docs: $(VENV)/.has-test
+	$(RUN) tools/docs.py
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src \( -name '*.so' -o -name '*.egg-info' \) -prune -exec rm -rf {} +
+
+# Each stamp says what the environment holds; demo's own needs are fewer than the tests'.
+$(VENV)/.has-demo: $(BUILT_FROM) | $(RUN)
+	@echo "installing Kadence and what the demo needs into $(VENV) (Spark is large: minutes the first time)"
+	@$(PIP) install --editable '.[demo]' || { echo "installing failed: see pip's last lines above" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.has-test: $(BUILT_FROM) | $(RUN)
+	@echo "installing Kadence and what its tests need into $(VENV) (Spark is large: minutes the first time)"
+	@$(PIP) install --editable '.[demo]' --group dev || { echo "installing failed: see pip's last lines above" >&2; exit 1; }
+	@touch $@ $(VENV)/.has-demo
+
+$(RUN):
+	@test -n "$(PYTHON)" || { echo "Kadence needs Python 3.11 or newer, and none is on PATH: install it, or say make PYTHON=/path/to/python." >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "$(PYTHON) cannot make a virtual environment: on Debian and Ubuntu, apt-get install python3-venv." >&2; exit 1; }
+	@$(PIP) install --upgrade 'pip>=25.1' || { rm -rf $(VENV); echo "pip could not be brought up to date: is the package index reachable?" >&2; exit 1; }
