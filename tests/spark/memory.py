@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from kadence.errors import BrokerError, KafkaError, for_code
 from kadence.protocol import error_codes
 from kadence.spark.options import SourceOptions, parse
@@ -157,3 +159,82 @@ def _options(*, streaming: bool, more: Mapping[str, str]) -> SourceOptions:
     if not {"subscribe", "subscribePattern", "assign"} & given.keys():
         given["subscribe"] = "t"
     return parse(given, streaming=streaming)
+
+
+@dataclass
+class MemoryRecords:
+    """Implements `kadence.spark.ports.RecordClient`: a log per partition as (offset, value) pairs.
+
+    ``ends`` are the positions behind the last offset, which may lie above the last record (control records). Each
+    poll gives records of one or several partitions, ``at_once`` of them at most.
+    """
+
+    logs: dict[TopicPartition, list[tuple[int, bytes]]]
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    starts: dict[TopicPartition, int] = field(default_factory=dict)
+    at_once: int = 5
+    clock: FakeClock | None = None
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
+    started: list[dict[TopicPartition, int]] = field(default_factory=list)
+    polled: list[int] = field(default_factory=list)
+    parked: int = 0
+    closed: int = 0
+    _active: set[TopicPartition] = field(default_factory=set)
+
+    def start(self, positions: Mapping[TopicPartition, int]) -> None:
+        self.positions = dict(positions)
+        self.started.append(dict(positions))
+        self._active = set(positions)
+
+    def poll(self, max_records: int, timeout: float) -> pa.Table:
+        self.polled.append(max_records)
+        tables = []
+        left = min(max_records, self.at_once)
+        for partition in sorted(self._active):
+            start, end = self.log_range(partition)
+            position = self.positions[partition]
+            if not start <= position <= end:
+                raise for_code(error_codes.OFFSET_OUT_OF_RANGE, str(partition))
+            fresh = [pair for pair in self.logs[partition] if pair[0] >= position][:left]
+            left -= len(fresh)
+            if fresh:
+                tables.append(kafka_table(partition, fresh))
+                self.positions[partition] = fresh[-1][0] + 1
+            elif left:
+                self.positions[partition] = end
+        if not tables and self.clock is not None:
+            self.clock.advance(int(timeout * 1000))
+        return pa.concat_tables(tables) if tables else kafka_table(TopicPartition("t", 0), [])
+
+    def position(self, partition: TopicPartition) -> int:
+        return self.positions[partition]
+
+    def finish(self, partition: TopicPartition) -> None:
+        self._active.discard(partition)
+
+    def log_range(self, partition: TopicPartition) -> tuple[int, int]:
+        log = self.logs[partition]
+        end = self.ends.get(partition, log[-1][0] + 1 if log else 0)
+        return self.starts.get(partition, log[0][0] if log else end), end
+
+    def park(self) -> None:
+        self.parked += 1
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def kafka_table(partition: TopicPartition, records: list[tuple[int, bytes]]) -> pa.Table:
+    """Spark's Kafka schema as an Arrow table."""
+    count = len(records)
+    return pa.table(
+        {
+            "key": pa.array([None] * count, pa.binary()),
+            "value": pa.array([value for _, value in records], pa.binary()),
+            "topic": pa.array([partition.topic] * count, pa.string()),
+            "partition": pa.array([partition.partition] * count, pa.int32()),
+            "offset": pa.array([offset for offset, _ in records], pa.int64()),
+            "timestamp": pa.array([0] * count, pa.timestamp("us", "UTC")),
+            "timestampType": pa.array([0] * count, pa.int32()),
+        }
+    )

@@ -46,7 +46,8 @@ def test_defaults_are_the_connectors() -> None:
     assert of_stream.starting == Everywhere(Found.LATEST)
     assert of_batch.starting == Everywhere(Found.EARLIEST)
     assert of_batch.ending == Everywhere(Found.LATEST)
-    assert of_stream.fail_on_data_loss and of_batch.fail_on_data_loss
+    assert of_stream.fail_on_data_loss
+    assert of_batch.fail_on_data_loss
     assert not of_stream.include_headers
     assert of_stream.max_offsets_per_trigger is None
     assert of_stream.max_trigger_delay_ms == 15 * 60 * 1000

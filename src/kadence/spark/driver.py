@@ -294,7 +294,7 @@ class StreamDriver:
     # ------------------------------------------------------------ deciding
 
     def _may_start(self, step: _Step) -> bool:
-        """minOffsetsPerTrigger does not hold back an availableNow query: it would never end."""
+        """MinOffsetsPerTrigger does not hold back an availableNow query: it would never end."""
         return self._target is not None or self._gate.lets_pass(step.offsets, self._pace.now_ms())
 
     def _end_of(self, start: Point, step: _Step, *, unlimited: bool) -> Point:

@@ -117,8 +117,11 @@ class SourceOptions:
     offset_retry_interval_ms: int
 
     def task_size(self) -> TaskSize:
-        """What decides the number of tasks. Of the cores of a cluster a source in Python is told nothing: the
-        driver's own stand for them, and the options speak for larger clusters."""
+        """What decides the number of tasks.
+
+        A source in Python is told nothing of a cluster's cores: the driver's own stand for them, and the
+        options speak for larger clusters.
+        """
         return TaskSize(
             parallelism=os.cpu_count() or 1,
             target=self.target_records_per_task,
@@ -229,7 +232,7 @@ def _topics(values: _Values) -> Topics:
 
 
 def _starting(values: _Values, *, streaming: bool) -> Place:
-    """startingTimestamp goes before startingOffsetsByTimestamp, and that before startingOffsets."""
+    """StartingTimestamp goes before startingOffsetsByTimestamp, and that before startingOffsets."""
     strategy = (values.text("startingOffsetsByTimestampStrategy") or "error").lower()
     if strategy not in ("error", "latest"):
         raise ConfigError(f"startingOffsetsByTimestampStrategy is error or latest, not {strategy!r}")

@@ -133,7 +133,7 @@ class Found(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Everywhere:
-    """The same in every partition. A partition without a committed offset starts at the earliest, so nothing is missed."""
+    """The same in every partition. One without a committed offset starts at the earliest, so nothing is missed."""
 
     found: Found
 
@@ -170,7 +170,7 @@ _JSON_WORDS = {-2: Found.EARLIEST, -1: Found.LATEST}
 
 
 def offsets_place(option: str, text: str, allowed: Iterable[Found]) -> Place:
-    """startingOffsets and endingOffsets: a word, or JSON with an offset for each partition."""
+    """StartingOffsets and endingOffsets: a word, or JSON with an offset for each partition."""
     words = {found.value: found for found in allowed}
     word = text.strip().lower()
     if word in words:
@@ -179,7 +179,7 @@ def offsets_place(option: str, text: str, allowed: Iterable[Found]) -> Place:
         choice = ", ".join(words)
         raise ConfigError(
             f"option {option}: {text!r} is not one of {choice}, and not JSON such as "
-            + '{"topic":{"0":23,"1":-1}}'
+            '{"topic":{"0":23,"1":-1}}'
         )
     offsets: dict[TopicPartition, int | Found] = {}
     for partition, number in _partition_numbers(option, text, low=-2).items():
@@ -193,14 +193,14 @@ def offsets_place(option: str, text: str, allowed: Iterable[Found]) -> Place:
 
 
 def timestamp_place(option: str, text: str, *, or_latest: bool) -> Place:
-    """startingTimestamp and endingTimestamp."""
+    """StartingTimestamp and endingTimestamp."""
     if not re.fullmatch(r"\s*\d+\s*", text):
         raise ConfigError(f"option {option}: {text!r} is not a time in milliseconds since 1970")
     return AtTimestamp(option, int(text), or_latest)
 
 
 def timestamps_place(option: str, text: str, *, or_latest: bool) -> Place:
-    """startingOffsetsByTimestamp and endingOffsetsByTimestamp."""
+    """StartingOffsetsByTimestamp and endingOffsetsByTimestamp."""
     return AtTimestamps(option, _partition_numbers(option, text, low=0), or_latest)
 
 

@@ -1,0 +1,82 @@
+"""What Spark sees: ``format("kadence")``. Thin: it turns Spark's calls into those of this room.
+
+Three processes see a reader. One plans and pickles it; the executors get that copy; and a third, the query's runner,
+builds another one and asks it for offsets. So ``__init__`` holds values only, and nothing that is learned on
+the driver reaches ``read`` except by the partition it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+
+from kadence.errors import MissingDependencyError
+from kadence.spark.batch import plan_batch
+from kadence.spark.clients import driver_client
+from kadence.spark.options import SourceOptions, client_settings, parse
+from kadence.spark.reads import KadencePartition, Reads, spark_version
+from kadence.spark.schema import ddl
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+__all__ = ["BatchReader", "KadenceDataSource"]
+
+
+class KadenceDataSource(DataSource):
+    """Kafka topics as tables and streams, with the options and columns of Spark's own Kafka connector."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        # Fails at load(), not in the first task, for what needs no knowledge of batch or stream.
+        client_settings(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """Not "kafka", which is the name of Spark's connector: both can be used side by side."""
+        return "kadence"
+
+    def schema(self) -> str:
+        """All columns, as DDL."""
+        with_headers = self.options.get("includeHeaders", "false").strip().lower() == "true"
+        return ddl(include_headers=with_headers)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Of a batch query."""
+        return BatchReader(parse(self.options, streaming=False), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Of a streaming query.
+
+        Raises:
+            MissingDependencyError: PySpark is older than 4.2. Such a one tells a restarted source nothing of
+                where it stands, and runs an availableNow query as one unbounded batch.
+        """
+        if spark_version() < (4, 2):
+            raise MissingDependencyError(
+                "streaming queries of format 'kadence' need PySpark 4.2 or newer; batch queries work with this one"
+            )
+        from kadence.spark.stream_reader import StreamReader
+
+        return StreamReader(parse(self.options, streaming=True), schema)
+
+
+class BatchReader(DataSourceReader):
+    """``spark.read``: plans once, so that all actions on one ``load()`` read the same offsets."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._reads = Reads.of(options, schema)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        brokers = driver_client(self._options)
+        try:
+            return [KadencePartition(task) for task in plan_batch(self._options, brokers)]
+        finally:
+            brokers.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._reads.read(partition)

@@ -1,0 +1,217 @@
+"""The executors' side: one task reads its offset ranges and yields Arrow record batches.
+
+A range is done when the *position* has reached its end, not when its last record was seen: compaction, aborted
+transactions and control records leave offsets without a record, and a position steps over them.
+
+Batches are cut at 8,000 rows and 4 MiB. Spark's way out of Python is as fast as it gets from about 1,000 rows on, and
+loads one batch whole into the JVM's direct memory, which a bound in rows alone would not protect.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kadence.clock import Clock, SystemClock
+from kadence.errors import KafkaTimeoutError, OffsetOutOfRangeError
+from kadence.spark.loss import Loss
+from kadence.spark.planning import Task
+from kadence.spark.ports import RecordClient
+from kadence.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["MAX_BYTES", "MAX_ROWS", "Reading", "read_ranges"]
+
+_log = logging.getLogger("kadence.spark")
+
+MAX_ROWS: Final = 8_000
+MAX_BYTES: Final = 4 * 1024 * 1024
+
+MIN_ROWS: Final = 1_000
+"""Pieces of a poll that are smaller than this on average are put together: Spark pays for each batch."""
+
+POLL_MS: Final = 1_000
+"""How often a task that waits looks whether it waits too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a task reads, the same for all tasks of a query.
+
+    Attributes:
+        columns: names of the columns to yield, in order.
+        fail_on_data_loss: the option. poll_timeout_ms: the option kafkaConsumer.pollTimeoutMs.
+    """
+
+    columns: tuple[str, ...]
+    fail_on_data_loss: bool = True
+    poll_timeout_ms: int = 120_000
+    max_rows: int = MAX_ROWS
+    max_bytes: int = MAX_BYTES
+
+
+def read_ranges(
+    task: Task, client: RecordClient, reading: Reading, schema: pa.Schema, clock: Clock | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield all records of the task's ranges, none before a start or from an end on.
+
+    Args:
+        schema: of the batches: the columns of ``reading`` with Spark's Arrow types.
+
+    Raises:
+        DataLossError: records of the ranges do not exist any more (with failOnDataLoss).
+        KafkaTimeoutError: no progress for kafkaConsumer.pollTimeoutMs.
+    """
+    return _Run(task, client, reading, schema, clock or SystemClock()).batches()
+
+
+class _Run:
+    """One task under way. ``_until``: the end of each partition that is not done yet."""
+
+    def __init__(
+        self, task: Task, client: RecordClient, reading: Reading, schema: pa.Schema, clock: Clock
+    ) -> None:
+        self._client = client
+        self._reading = reading
+        self._schema = schema
+        self._clock = clock
+        self._loss = Loss(fail=reading.fail_on_data_loss)
+        # Two ranges of one partition (it was split, then packed together) are read one after the other.
+        self._waiting: dict[TopicPartition, list[tuple[int, int]]] = {}
+        for piece in task:
+            self._waiting.setdefault(piece.topic_partition, []).append((piece.start, piece.end))
+        self._until: dict[TopicPartition, int] = {}
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        while positions := self._next_ranges():
+            self._client.start(positions)
+            moved_at = self._clock.now_ms()
+            while self._until:
+                table = self._poll()
+                finished, moved = self._follow(positions)
+                if table is not None and table.num_rows:
+                    yield from self._cut(table, finished)
+                if moved:
+                    moved_at = self._clock.now_ms()
+                elif self._clock.now_ms() - moved_at >= self._reading.poll_timeout_ms:
+                    self._give_up(positions)
+                    moved_at = self._clock.now_ms()
+
+    def _next_ranges(self) -> dict[TopicPartition, int]:
+        positions: dict[TopicPartition, int] = {}
+        for partition, pieces in self._waiting.items():
+            if pieces:
+                start, end = pieces.pop(0)
+                while pieces and pieces[0][0] == end:  # neighbours become one again
+                    end = pieces.pop(0)[1]
+                positions[partition] = start
+                self._until[partition] = end
+        return positions
+
+    def _poll(self) -> pa.Table | None:
+        try:
+            return self._client.poll(self._limit(), POLL_MS / 1000)
+        except OffsetOutOfRangeError as problem:
+            self._step_in(problem)
+            return None
+
+    def _limit(self) -> int:
+        """With one partition left no record beyond its end need be decoded: offsets bound records."""
+        rows = self._reading.max_rows
+        if len(self._until) > 1:
+            return rows
+        [(partition, end)] = self._until.items()
+        return max(1, min(rows, end - self._client.position(partition)))
+
+    def _follow(self, positions: dict[TopicPartition, int]) -> tuple[dict[TopicPartition, int], bool]:
+        """Which partitions went beyond their end with this poll, and whether any moved. Finished ones are let go."""
+        beyond: dict[TopicPartition, int] = {}
+        moved = False
+        for partition, end in list(self._until.items()):
+            position = self._client.position(partition)
+            if position != positions[partition]:
+                positions[partition] = position
+                moved = True
+            if position >= end:
+                self._client.finish(partition)
+                del self._until[partition]
+                if position > end:
+                    beyond[partition] = end
+        return beyond, moved
+
+    # ------------------------------------------------------------ records that are not there
+
+    def _step_in(self, problem: OffsetOutOfRangeError) -> None:
+        """A position is outside its log. Which one, and is it a loss?"""
+        resumed: dict[TopicPartition, int] = {}
+        changed = False
+        for partition, end in list(self._until.items()):
+            position = self._client.position(partition)
+            log_start, log_end = self._client.log_range(partition)
+            if position < log_start:
+                self._loss.aged_out(partition, position, min(log_start, end))
+                position, changed = min(log_start, end), True
+            elif log_end < end:
+                self._loss.cut_off(partition, end, log_end)
+                self._until[partition] = log_end
+                position, changed = min(position, log_end), True
+            resumed[partition] = position
+        if not changed:
+            raise problem
+        self._client.start(resumed)
+
+    def _give_up(self, positions: dict[TopicPartition, int]) -> None:
+        """No progress for too long: a loss if the logs end too early, else a timeout."""
+        for partition, end in list(self._until.items()):
+            log_end = self._client.log_range(partition)[1]
+            if log_end < end:
+                self._loss.cut_off(partition, end, log_end)
+                self._until[partition] = max(log_end, 0)
+                if positions[partition] >= log_end:
+                    self._client.finish(partition)
+                    del self._until[partition]
+            else:
+                raise KafkaTimeoutError(
+                    f"no record of {partition} from offset {positions[partition]} on (up to {end}) came within "
+                    f"{self._reading.poll_timeout_ms} ms; is its leader reachable from the executors? The option "
+                    "kafkaConsumer.pollTimeoutMs sets the time"
+                )
+
+    # ------------------------------------------------------------ batches
+
+    def _cut(self, table: pa.Table, beyond: dict[TopicPartition, int]) -> Iterator[pa.RecordBatch]:
+        if beyond:
+            table = _without(table, beyond)
+        table = table.select(list(self._reading.columns))
+        batches = table.to_batches()
+        if len(batches) > 1 and table.num_rows < MIN_ROWS * len(batches):
+            batches = table.combine_chunks().to_batches()
+        for batch in batches:
+            yield from self._bounded(batch)
+
+    def _bounded(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Halve until the bounds hold; a single record may be as big as it likes."""
+        import pyarrow as pa
+
+        if batch.num_rows > 1 and (
+            batch.num_rows > self._reading.max_rows or batch.nbytes > self._reading.max_bytes
+        ):
+            half = batch.num_rows // 2
+            yield from self._bounded(batch.slice(0, half))
+            yield from self._bounded(batch.slice(half))
+        elif batch.num_rows:
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
+
+
+def _without(table: pa.Table, beyond: dict[TopicPartition, int]) -> pa.Table:
+    """Drop the records from the given ends on."""
+    import pyarrow.compute as pc
+
+    for (topic, partition), end in beyond.items():
+        theirs = pc.and_(pc.equal(table["topic"], topic), pc.equal(table["partition"], partition))
+        table = table.filter(pc.invert(pc.and_(theirs, pc.greater_equal(table["offset"], end))))
+    return table

@@ -1,0 +1,102 @@
+"""What travels to the executors: how to read any task of a query, as a picklable value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from kadence.spark import schema as columns
+from kadence.spark.clients import ConsumerRecords, executor_client
+from kadence.spark.executor import MAX_ROWS, Reading, read_ranges
+from kadence.spark.options import SourceOptions
+from kadence.spark.planning import Task
+from kadence.spark.pool import POOL
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+__all__ = ["KadencePartition", "Reads", "spark_version"]
+
+
+class KadencePartition(InputPartition):
+    """One task: offset ranges, nothing else. Everything that is the same for all tasks is in `Reads`."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+
+    @property
+    def task(self) -> Task:
+        """The ranges to read."""
+        task: Task = self.value
+        return task
+
+    def __repr__(self) -> str:
+        return f"KadencePartition({', '.join(map(str, self.task))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """See the head of this file.
+
+    Attributes:
+        client: Kafka's keys and values; not shown, there may be passwords among them.
+        name: client.id where the keys have none. headers: whether headers are decoded.
+        schema: Spark's schema of what is read: all columns, or the user's choice.
+    """
+
+    client: tuple[tuple[str, str], ...] = field(repr=False)
+    name: str
+    headers: bool
+    reading: Reading
+    schema: StructType
+
+    @classmethod
+    def of(cls, options: SourceOptions, schema: StructType) -> Reads:
+        """For a query with these options.
+
+        Raises:
+            ConfigError: the schema names a column that the source does not have.
+        """
+        chosen = columns.projection(
+            ((item.name, item.dataType.simpleString()) for item in schema.fields),
+            include_headers=options.include_headers,
+        )
+        rows = int(options.client.get("max.poll.records", MAX_ROWS))
+        return cls(
+            client=tuple(sorted(options.client.items())),
+            name=options.group_id_prefix,
+            headers=columns.HEADERS in chosen,
+            reading=Reading(
+                columns=chosen,
+                fail_on_data_loss=options.fail_on_data_loss,
+                poll_timeout_ms=options.poll_timeout_ms,
+                max_rows=rows if 0 < rows < MAX_ROWS else MAX_ROWS,
+            ),
+            schema=schema,
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """One task."""
+        if not isinstance(partition, KadencePartition):
+            return  # what Spark makes of a plan without partitions
+        with POOL.borrow((self.client, self.name, self.headers), self._connect) as client:
+            yield from read_ranges(partition.task, client, self.reading, self._arrow_schema())
+
+    def _connect(self) -> ConsumerRecords:
+        return executor_client(dict(self.client), self.name, headers=self.headers)
+
+    def _arrow_schema(self) -> pa.Schema:
+        """By Spark's own rule: it compares the first batch with this, strictly."""
+        zone: dict[str, Any] = {"timezone": "UTC"} if spark_version() >= (4, 2) else {}
+        return to_arrow_schema(self.schema, **zone)
+
+
+def spark_version() -> tuple[int, ...]:
+    """(major, minor) of the PySpark in this process."""
+    return tuple(int(part) for part in pyspark.__version__.split(".")[:2])

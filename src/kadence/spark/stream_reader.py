@@ -1,0 +1,73 @@
+"""The stream's reader. Apart from the batch reader because its base classes exist from PySpark 4.2 on only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from kadence.spark.clients import driver_client
+from kadence.spark.driver import StreamDriver
+from kadence.spark.options import SourceOptions
+from kadence.spark.reads import KadencePartition, Reads
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+__all__ = ["StreamReader"]
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """``spark.readStream``. `kadence.spark.driver` says what Spark calls when, and what is made of it."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._reads = Reads.of(options, schema)
+        self._driver = StreamDriver(options, partial(driver_client, options))
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as below
+        """Always the same: where partitions start is written into the end of the first batch."""
+        return {}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Tells Spark *that* there is a limit; which offsets that are is decided in `latestOffset`."""
+        options = self._options
+        if options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        if options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(options.max_bytes_per_trigger)
+        if options.min_offsets_per_trigger is not None:
+            return ReadMinRows(options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._driver.prepare_available_now()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        return self._driver.latest(start, unlimited=isinstance(limit, ReadAllAvailable))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        return self._driver.report()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return [KadencePartition(task) for task in self._driver.plan(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._reads.read(partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Comes one batch late and never for the last: `latestOffset` commits instead."""
+
+    def stop(self) -> None:
+        self._driver.close()

@@ -1,0 +1,197 @@
+"""One task: exactly the records of its ranges, in batches that Spark can take."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.spark.memory import MemoryRecords, kafka_table
+
+from kadence.errors import KafkaTimeoutError, OffsetOutOfRangeError
+from kadence.spark.executor import Reading, read_ranges
+from kadence.spark.loss import DataLossError
+from kadence.spark.planning import OffsetRange
+from kadence.testing.clock import FakeClock
+from kadence.types import TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+SCHEMA = pa.schema(
+    [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("value", pa.binary())]
+)
+
+
+def reading(**more: Any) -> Reading:
+    return Reading(tuple(SCHEMA.names), **more)
+
+
+def log(*offsets: int, size: int = 1) -> list[tuple[int, bytes]]:
+    return [(offset, b"x" * size) for offset in offsets]
+
+
+def read(
+    client: MemoryRecords, *task: OffsetRange, how: Reading | None = None, clock: FakeClock | None = None
+) -> list[tuple[int, int]]:
+    """(partition, offset) of all records, in order."""
+    client.clock = clock
+    seen: list[tuple[int, int]] = []
+    for batch in read_ranges(task, client, how or reading(), SCHEMA, clock):
+        assert batch.schema.equals(SCHEMA)
+        assert batch.num_rows
+        seen += zip(batch["partition"].to_pylist(), batch["offset"].to_pylist(), strict=True)
+    return seen
+
+
+def test_one_range() -> None:
+    client = MemoryRecords({T0: log(*range(100))})
+    assert read(client, OffsetRange("t", 0, 7, 30)) == [(0, offset) for offset in range(7, 30)]
+    assert client.polled[-1] == 3  # nothing beyond the end is even decoded
+
+
+def test_several_ranges_end_each_at_its_own() -> None:
+    client = MemoryRecords({T0: log(*range(50)), T1: log(*range(50))}, at_once=1000)
+    seen = read(client, OffsetRange("t", 0, 3, 9), OffsetRange("t", 1, 40, 45))
+    assert sorted(seen) == [(0, o) for o in range(3, 9)] + [(1, o) for o in range(40, 45)]
+
+
+def test_no_ranges_is_nothing() -> None:
+    client = MemoryRecords({})
+    assert read(client) == []
+    assert client.started == []
+
+
+def test_offsets_without_records_at_the_end_are_stepped_over() -> None:
+    client = MemoryRecords({T0: log(0, 1, 5, 90)}, ends={T0: 100})
+    assert read(client, OffsetRange("t", 0, 0, 50)) == [(0, 0), (0, 1), (0, 5)]
+    assert read(client, OffsetRange("t", 0, 6, 80)) == []
+
+
+def test_two_pieces_of_a_partition_in_one_task() -> None:
+    client = MemoryRecords({T0: log(*range(30))})
+    seen = read(client, OffsetRange("t", 0, 0, 5), OffsetRange("t", 0, 5, 8), OffsetRange("t", 0, 20, 22))
+    assert [offset for _, offset in seen] == [0, 1, 2, 3, 4, 5, 6, 7, 20, 21]
+    assert client.started == [{T0: 0}, {T0: 20}]
+
+
+@given(
+    st.lists(st.sets(st.integers(0, 60)), min_size=1, max_size=4),
+    st.integers(0, 60),
+    st.integers(0, 60),
+    st.integers(1, 20),
+)
+def test_exactly_the_records_between_the_offsets(
+    logs: list[set[int]], one: int, other: int, at_once: int
+) -> None:
+    start, end = sorted((one, other))
+    partitions = {TopicPartition("t", number): log(*sorted(offsets)) for number, offsets in enumerate(logs)}
+    client = MemoryRecords(
+        partitions, ends=dict.fromkeys(partitions, 61), starts=dict.fromkeys(partitions, 0), at_once=at_once
+    )
+    seen = read(client, *[OffsetRange(*p, start, end) for p in partitions])
+    wanted = [(n, o) for n, offsets in enumerate(logs) for o in sorted(offsets) if start <= o < end]
+    assert sorted(seen) == wanted
+    for number in range(len(logs)):  # in order within each partition
+        own = [offset for n, offset in seen if n == number]
+        assert own == sorted(own)
+
+
+# ---------------------------------------------------------------- batches
+
+
+def batches(client: MemoryRecords, *task: OffsetRange, **bounds: int) -> list[pa.RecordBatch]:
+    return list(read_ranges(task, client, reading(**bounds), SCHEMA))
+
+
+def test_batches_are_bounded_in_rows_and_bytes() -> None:
+    client = MemoryRecords({T0: log(*range(1000), size=1000)}, at_once=1000)
+    by_rows = batches(client, OffsetRange("t", 0, 0, 1000), max_rows=300)
+    assert sum(batch.num_rows for batch in by_rows) == 1000
+    assert max(batch.num_rows for batch in by_rows) <= 300
+    by_bytes = batches(client, OffsetRange("t", 0, 0, 1000), max_bytes=50_000)
+    assert sum(batch.num_rows for batch in by_bytes) == 1000
+    assert max(batch.nbytes for batch in by_bytes) <= 50_000
+
+
+def test_a_record_above_the_bound_goes_alone() -> None:
+    client = MemoryRecords({T0: [(0, b"a"), (1, b"x" * 10_000), (2, b"b")]})
+    sizes = [batch.num_rows for batch in batches(client, OffsetRange("t", 0, 0, 3), max_bytes=5000)]
+    assert sizes == [1, 1, 1]
+
+
+def test_small_pieces_of_a_poll_become_one_batch() -> None:
+    logs = {TopicPartition("t", number): log(*range(10)) for number in range(20)}
+    client = MemoryRecords(logs, at_once=1000)
+    [batch] = batches(client, *[OffsetRange(*p, 0, 10) for p in logs])
+    assert batch.num_rows == 200
+
+
+# ---------------------------------------------------------------- what is not there
+
+
+def test_records_deleted_while_the_task_waited() -> None:
+    client = MemoryRecords({T0: log(*range(5, 20)), T1: log(*range(20))})
+    task = OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 0, 3)
+    with pytest.raises(DataLossError, match=r"5 offsets of t-0 were deleted"):
+        read(client, *task)
+    seen = read(client, *task, how=Reading(tuple(SCHEMA.names), fail_on_data_loss=False))
+    assert sorted(seen) == [(0, o) for o in range(5, 10)] + [(1, o) for o in range(3)]
+
+
+def test_all_records_of_a_range_deleted(caplog: pytest.LogCaptureFixture) -> None:
+    client = MemoryRecords({T0: log(*range(50, 60))})
+    with caplog.at_level(logging.WARNING, "kadence.spark"):
+        lenient = Reading(tuple(SCHEMA.names), fail_on_data_loss=False)
+        assert read(client, OffsetRange("t", 0, 0, 10), how=lenient) == []
+    assert "10 offsets of t-0 were deleted" in caplog.text
+
+
+def test_a_log_that_was_cut_off_below_the_start() -> None:
+    client = MemoryRecords({T0: log(0, 1, 2)})
+    with pytest.raises(DataLossError, match=r"t-0 ends at 3, below offset 20"):
+        read(client, OffsetRange("t", 0, 10, 20))
+    assert (
+        read(client, OffsetRange("t", 0, 10, 20), how=Reading(tuple(SCHEMA.names), fail_on_data_loss=False))
+        == []
+    )
+
+
+def test_a_log_that_was_cut_off_within_the_range() -> None:
+    client = MemoryRecords({T0: log(0, 1, 2)})
+    with pytest.raises(DataLossError, match=r"t-0 ends at 3, below offset 20"):
+        read(client, OffsetRange("t", 0, 0, 20), clock=FakeClock())
+    lenient = Reading(tuple(SCHEMA.names), fail_on_data_loss=False)
+    assert read(client, OffsetRange("t", 0, 0, 20), how=lenient, clock=FakeClock()) == [
+        (0, 0),
+        (0, 1),
+        (0, 2),
+    ]
+
+
+class Stuck(MemoryRecords):
+    """A leader that answers nothing."""
+
+    def poll(self, max_records: int, timeout: float) -> pa.Table:
+        assert self.clock is not None
+        self.clock.advance(int(timeout * 1000))
+        return kafka_table(T0, [])
+
+
+def test_no_progress_is_a_timeout_that_names_the_partition() -> None:
+    client = Stuck({T0: log(*range(20))})
+    with pytest.raises(KafkaTimeoutError, match=r"no record of t-0 from offset 3 on .* 5000 ms"):
+        read(client, OffsetRange("t", 0, 3, 9), how=reading(poll_timeout_ms=5000), clock=FakeClock())
+
+
+class Confused(MemoryRecords):
+    """Says out of range although nothing is."""
+
+    def poll(self, max_records: int, timeout: float) -> pa.Table:
+        raise OffsetOutOfRangeError
+
+
+def test_out_of_range_without_a_reason_is_raised_as_it_is() -> None:
+    with pytest.raises(OffsetOutOfRangeError):
+        read(Confused({T0: log(*range(20))}), OffsetRange("t", 0, 3, 9))
