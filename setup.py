@@ -56,7 +56,7 @@ def extensions() -> list[Extension]:
     try:
         from Cython.Build import cythonize
 
-        built: list[Extension] = cythonize(
+        built: list[Extension] = cythonize(  # type: ignore[no-untyped-call]
             found,
             build_dir="build/cython",
             compiler_directives={
@@ -78,7 +78,7 @@ def extensions() -> list[Extension]:
     return built
 
 
-class BuildAndSay(build_ext):
+class BuildAndSay(build_ext):  # type: ignore[misc]
     """build_ext that ends with one line on what there is now."""
 
     def run(self) -> None:

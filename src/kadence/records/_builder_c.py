@@ -18,7 +18,7 @@ from kadence.errors import RecordTooLargeError
 if not cython.compiled:
     raise ImportError("kadence.records._builder_c is not compiled")
 
-kd_crc32c_init()  # noqa: F821 - from _builder_c.pxd
+kd_crc32c_init()
 
 HEADER = cython.declare(cython.Py_ssize_t, 61)
 LIMIT = cython.declare(cython.Py_ssize_t, 2147483647)
@@ -66,7 +66,7 @@ class _Bytes:
     data: cython.p_uchar
     size: cython.Py_ssize_t
     is_held: cython.bint
-    view: Py_buffer  # noqa: F821
+    view: Py_buffer
 
     def __dealloc__(self):
         if self.is_held:
@@ -252,11 +252,11 @@ class RecordEncoder:
         if size >= UNLOCKED_FROM:
             with cython.nogil:
                 memcpy(p + HEADER, data, size)
-                crc = kd_crc32c(0, p + 21, HEADER - 21 + size, False)  # noqa: F821
+                crc = kd_crc32c(0, p + 21, HEADER - 21 + size, False)
         else:
             if size:
                 memcpy(p + HEADER, data, size)
-            crc = kd_crc32c(0, p + 21, HEADER - 21 + size, False)  # noqa: F821
+            crc = kd_crc32c(0, p + 21, HEADER - 21 + size, False)
         p[17] = cython.cast(cython.uchar, crc >> 24)
         p[18] = cython.cast(cython.uchar, crc >> 16 & 0xFF)
         p[19] = cython.cast(cython.uchar, crc >> 8 & 0xFF)

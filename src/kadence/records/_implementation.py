@@ -37,7 +37,7 @@ def _load() -> str:
     if mode == "off":
         return "python"
     try:
-        from kadence.records import _builder_c, _columns_c  # noqa: F401
+        from kadence.records import _builder_c, _columns_c, _records_c  # noqa: F401
     except ImportError as error:
         if mode == "require":
             raise ImportError(
@@ -52,7 +52,9 @@ IMPLEMENTATION: Final = _load()
 
 if TYPE_CHECKING or IMPLEMENTATION == "python":
     from kadence.records._builder_py import RecordEncoder
-    from kadence.records._columns_py import ColumnsBuilder, Cursor, Record, crc32c, crc32c_kernel, scratch
+    from kadence.records._columns_py import ColumnsBuilder, scratch
+    from kadence.records._records_py import Cursor, Record, crc32c, crc32c_kernel
 else:
     from kadence.records._builder_c import RecordEncoder
-    from kadence.records._columns_c import ColumnsBuilder, Cursor, Record, crc32c, crc32c_kernel, scratch
+    from kadence.records._columns_c import ColumnsBuilder, scratch
+    from kadence.records._records_c import Cursor, Record, crc32c, crc32c_kernel

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from kadence.records._columns_py import Record
+    from kadence.records._records_py import Record
 
 __all__ = [
     "DATA_LIMIT",

@@ -108,10 +108,9 @@ def decompress(codec: int, data: memoryview, limit: int) -> Buffer:
 
 
 def _too_large(codec: str, limit: int, size: int | None = None) -> RecordTooLargeError:
-    said = f"{size} bytes" if size is not None else "more"
+    said = f"{size} bytes" if size is not None else f"more than {limit} bytes"
     return RecordTooLargeError(
-        f"a {codec} batch would decompress to {said}; the bound is {limit} bytes for one batch: "
-        "raise it if you trust the producer, else seek past the batch"
+        f"a {codec} batch would decompress to {said}; the bound for one batch is {limit} bytes"
     )
 
 
@@ -145,7 +144,7 @@ def _snappy_size(block: memoryview) -> int:
 
 def _snappy(data: memoryview, limit: int) -> Buffer:
     """Raw snappy, or the xerial framing of Java clients: a head, then blocks with their lengths."""
-    if data[: len(_XERIAL)] == _XERIAL:
+    if bytes(data[: len(_XERIAL)]) == _XERIAL:
         blocks = _xerial_blocks(data)
     else:
         blocks = [data]
@@ -188,14 +187,14 @@ def _xerial_blocks(data: memoryview) -> list[memoryview]:
 
 def _lz4_size(data: memoryview) -> int | None:
     """Content size that an lz4 frame states, if it does."""
-    if len(data) >= 14 and data[:4] == b"\x04\x22\x4d\x18" and data[4] & 0x08:
+    if len(data) >= 14 and bytes(data[:4]) == b"\x04\x22\x4d\x18" and data[4] & 0x08:
         return int.from_bytes(data[6:14], "little")
     return None
 
 
 def _zstd_size(data: memoryview) -> int | None:
     """Content size that a zstd frame states, if it does (RFC 8878, section 3.1.1.1)."""
-    if len(data) < 6 or data[:4] != b"\x28\xb5\x2f\xfd":
+    if len(data) < 6 or bytes(data[:4]) != b"\x28\xb5\x2f\xfd":
         return None
     descriptor = data[4]
     is_single_segment = bool(descriptor & 0x20)

@@ -41,26 +41,38 @@ def _package() -> _Function:
 
 def _make_table() -> list[int]:
     table = []
-    for value in range(256):
+    for byte in range(256):
+        crc = byte
         for _ in range(8):
-            value = (value >> 1) ^ 0x82F63B78 if value & 1 else value >> 1
-        table.append(value)
+            crc = (crc >> 1) ^ 0x82F63B78 if crc & 1 else crc >> 1
+        table.append(crc)
     return table
 
 
 _table: Final = _make_table()
-_said_slow = False
+
+
+class _Once:
+    """Says a thing once per process."""
+
+    def __init__(self) -> None:
+        self.is_said = False
+
+    def warn(self, text: str) -> None:
+        if not self.is_said:
+            self.is_said = True
+            log.warning(text)
+
+
+_once: Final = _Once()
 
 
 def by_table(data: Buffer, crc: int = 0, /) -> int:
     """CRC-32C in Python, some 12 MB/s; says so at its first use."""
-    global _said_slow
-    if not _said_slow:
-        _said_slow = True
-        log.warning(
-            "checksums are computed in Python, at about 12 MB/s: install kadence[plain] or a build with the "
-            "extension, or set check.crcs=false"
-        )
+    _once.warn(
+        "checksums are computed in Python, at about 12 MB/s: install kadence[plain] or a build with the "
+        "extension, or set check.crcs=false"
+    )
     table = _table
     crc ^= 0xFFFFFFFF
     for byte in bytes(data):

@@ -73,12 +73,11 @@ class FetchedRecords:
     __slots__ = (
         "_aborted",
         "_at",
-        "_batch_end",
         "_batch_next",
         "_check_crcs",
+        "_complete",
         "_cursor",
         "_data",
-        "_end",
         "_error",
         "_fields",
         "_is_closed",
@@ -102,11 +101,11 @@ class FetchedRecords:
         max_batch_bytes: int = MAX_BATCH_BYTES,
         aborted: Iterable[tuple[int, int]] | None = None,
     ) -> None:
-        view = memoryview(data)
+        view = memoryview(data).cast("B")
         self._data: memoryview | None = view
-        self._size = view.nbytes
-        self._end = view.nbytes
+        self._size = len(view)
         self._at = 0
+        self._complete = 0
         self.topic = topic
         self.partition = partition
         self.next_offset = fetch_offset
@@ -116,7 +115,6 @@ class FetchedRecords:
         self._aborted = AbortedTransactions(aborted) if aborted is not None else None
         self._cursor = Cursor(topic, partition)
         self._fields: tuple[int, ...] | None = None
-        self._batch_end = 0
         self._batch_next = 0
         self._retained = 0
         self._error: LocalError | None = None
@@ -141,7 +139,7 @@ class FetchedRecords:
     @property
     def complete_bytes(self) -> int:
         """Bytes of complete batches walked over so far; 0 at the end means only the beginning of a batch came."""
-        return self._batch_end
+        return self._complete
 
     @property
     def retained_bytes(self) -> int:
@@ -203,7 +201,7 @@ class FetchedRecords:
         while limit > builder.rows and self._open(builder.rows > 0 or bool(done)):
             rows = builder.rows
             try:
-                is_full = cursor.gather(builder, limit - rows, room)
+                is_full = builder.gather(cursor, limit - rows, room)
             except RecordFormatError as error:
                 self._fail_in_batch(error, builder.rows > 0 or bool(done))
             else:
@@ -230,7 +228,7 @@ class FetchedRecords:
         self._step_over(has_given)
 
     def _fail(self, error: LocalError, has_given: bool) -> None:
-        """Keep an error; raise it unless records go out first."""
+        """Keep an error for the next call when records go out first, else raise it; nothing is read any more."""
         self._error = error
         self._release()
         if not has_given:
@@ -238,83 +236,80 @@ class FetchedRecords:
 
     def _fail_in_batch(self, error: RecordFormatError, has_given: bool) -> None:
         self.next_offset = max(self._cursor.next_offset, self.next_offset)
-        corrupt = self._corrupt(str(error))
-        corrupt.__cause__ = error
-        self._fail(corrupt, has_given)
+        self._fail(self._corrupt(error, self._batch_next), has_given)
 
-    def _corrupt(self, reason: str) -> CorruptRecordError:
-        return CorruptRecordError(self._text(reason))
+    def _corrupt(self, reason: ValueError | str, resume: int | None = None) -> CorruptRecordError:
+        error = CorruptRecordError(self._text(reason, resume))
+        if isinstance(reason, ValueError):
+            error.__cause__ = reason
+        return error
 
-    def _text(self, reason: str) -> str:
-        return (
-            f"{self.topic}-{self.partition} at offset {self.next_offset}: {reason}. "
-            "The position stays here; to go on without these records, seek past them"
-        )
+    def _text(self, reason: object, resume: int | None = None) -> str:
+        """What, where and what to do; ``resume`` is the first offset beyond the trouble, where that is known."""
+        where = f"{self.topic}-{self.partition} at offset {self.next_offset}"
+        past = f"seek to {resume}" if resume is not None else "seek past them"
+        return f"{where}: {reason}. The position stays here; to go on without these records, {past}"
 
     def _step_over(self, has_given: bool) -> None:
         """Walk to the next batch that has records to give; its header is kept, its records are not opened."""
-        data = self._data
-        if data is None or self._error is not None:
-            return
-        at, end = self._at, self._end
         self._fields = None
-        while end - at > MAGIC_AT:
-            if data[MAGIC_AT + at] != MAGIC:
-                magic = data[MAGIC_AT + at]
-                self._at = at
-                return self._fail(
-                    UnsupportedRecordFormatError(self._text(old_format_message(magic))), has_given
-                )
+        try:
+            if not self._walk():
+                self._release()
+        except LocalError as error:
+            self._fail(error, has_given)
+
+    def _walk(self) -> bool:
+        """Step over batches without records for the application; False at the end of the complete ones."""
+        data, end = self._data, self._size
+        assert data is not None
+        while end - self._at > MAGIC_AT:
+            at = self._at
+            magic = data[MAGIC_AT + at]
+            if magic != MAGIC:
+                raise UnsupportedRecordFormatError(self._text(old_format_message(magic)))
             if end - at < HEADER_SIZE:
-                break
+                return False
             fields = HEADER.unpack_from(data, at)
-            base, length, delta, count = fields[0], fields[1], fields[6], fields[12]
-            fault = frame_fault(base, length, delta, count)
+            base, length, delta = fields[0], fields[1], fields[6]
+            fault = frame_fault(base, length, delta, fields[12])
             if fault:
-                self._at = at
-                return self._fail(self._corrupt(fault), has_given)
+                raise self._corrupt(fault)
             after = at + length + LOG_OVERHEAD
             if after > end:
-                break
-            if self._has_records(fields, at, after, has_given):
-                self._at = at
+                return False
+            self._batch_next = base + delta + 1
+            if self._has_records(fields, at, after):
                 self._fields = fields
-                self._batch_end = after
-                self._batch_next = base + delta + 1
-                return None
-            if self._error is not None:
-                self._at = at
-                return None
-            self.next_offset = max(self.next_offset, base + delta + 1)
-            self._batch_end = at = after
-        self._at = at
-        self._release()
-        return None
+                self._complete = after
+                return True
+            self.next_offset = max(self.next_offset, self._batch_next)
+            self._complete = self._at = after
+        return False
 
-    def _has_records(self, fields: tuple[int, ...], at: int, after: int, has_given: bool) -> bool:
-        """Whether a batch has records for the application, and what it means for open transactions."""
+    def _has_records(self, fields: tuple[int, ...], at: int, after: int) -> bool:
+        """Whether a batch has records for the application; keeps the books of open transactions."""
         attributes, producer_id = fields[5], fields[9]
         last_offset = fields[0] + fields[6]
-        if attributes & CONTROL:
-            if self._aborted is not None and producer_id >= 0 and self._checksum_holds(fields, at, after):
-                assert self._data is not None
-                self._aborted.enter(last_offset)
-                self._aborted.marker(producer_id, self._data[at + HEADER_SIZE : after])
-            elif self._aborted is not None and producer_id >= 0:
-                self._fail(self._corrupt("the checksum of a control batch does not match"), has_given)
-            return False
-        if self._aborted is not None and producer_id >= 0:
-            self._aborted.enter(last_offset)
-            if attributes & TRANSACTIONAL and self._aborted.covers(producer_id):
+        aborted = self._aborted
+        if aborted is not None and producer_id >= 0:
+            aborted.enter(last_offset)
+            if attributes & CONTROL:
+                aborted.marker(producer_id, self._checked(fields, at, after)[HEADER_SIZE - CRC_FROM :])
+            elif attributes & TRANSACTIONAL and aborted.covers(producer_id):
                 return False
-        return fields[12] > 0 and last_offset >= self.next_offset
+        return not attributes & CONTROL and fields[12] > 0 and last_offset >= self.next_offset
 
-    def _checksum_holds(self, fields: tuple[int, ...], at: int, after: int) -> bool:
+    def _checked(self, fields: tuple[int, ...], at: int, after: int) -> memoryview:
+        """What a batch's checksum covers, after it was verified."""
         assert self._data is not None
-        return not self._check_crcs or crc32c(self._data[at + CRC_FROM : after]) == fields[4]
+        covered = self._data[at + CRC_FROM : after]
+        if self._check_crcs and crc32c(covered) != fields[4]:
+            raise self._corrupt("the batch's checksum does not match its bytes", self._batch_next)
+        return covered
 
     def _open(self, has_given: bool) -> bool:
-        """Make sure that the cursor has a batch to read; False when there is none."""
+        """Make sure that the cursor has a batch to read; False when there is none, or an error to be raised later."""
         if self._cursor.remaining:
             return True
         if self._error is not None:
@@ -323,44 +318,42 @@ class FetchedRecords:
             raise self._error
         if self._is_closed:
             raise ClosedError(f"the fetched records of {self.topic}-{self.partition} are closed")
-        fields, data = self._fields, self._data
-        if fields is None or data is None:
+        if self._fields is None:
             return False
-        at, after, attributes = self._at, self._batch_end, fields[5]
         try:
-            if not self._checksum_holds(fields, at, after):
-                raise CodecError("the batch's checksum does not match its bytes")
-            codec = attributes & COMPRESSION
-            records: Buffer = data
-            start, end = at + HEADER_SIZE, after
-            if codec:
-                records = decompress(codec, data[start:end], self._max_batch_bytes)
+            self._open_batch(self._fields)
+        except LocalError as error:
+            self._fail(error, has_given)
+            return False
+        self._at = self._complete
+        self._fields = None
+        return True
+
+    def _open_batch(self, fields: tuple[int, ...]) -> None:
+        """Verify, decompress, and give the records to the cursor."""
+        base, epoch, attributes = fields[0], fields[2], fields[5]
+        start, end = HEADER_SIZE - CRC_FROM, self._complete - self._at - CRC_FROM
+        records: Buffer = self._checked(fields, self._at, self._complete)
+        try:
+            if attributes & COMPRESSION:
+                compressed = memoryview(records)[start:]
+                records = decompress(attributes & COMPRESSION, compressed, self._max_batch_bytes)
                 start, end = 0, memoryview(records).nbytes
                 self._retained = end
-            is_append_time = attributes & TIMESTAMP_TYPE
-            epoch = fields[2] if fields[2] >= 0 else None
             self._cursor.open(
                 records,
                 start,
                 end,
                 fields[12],
-                fields[0],
-                fields[0] + fields[6],
+                base,
+                base + fields[6],
                 self.next_offset,
                 fields[7],
-                1 if is_append_time else 0,
+                1 if attributes & TIMESTAMP_TYPE else 0,
                 fields[8],
-                epoch,
+                epoch if epoch >= 0 else None,
             )
         except (CodecError, RecordFormatError) as error:
-            corrupt = self._corrupt(str(error))
-            corrupt.__cause__ = error
-            self._fail(corrupt, has_given)
-            return False
+            raise self._corrupt(error, self._batch_next) from error
         except (RecordTooLargeError, UnsupportedRecordFormatError) as error:
-            self._fail(type(error)(self._text(str(error))), has_given)
-            return False
-        self.leader_epoch = epoch
-        self._at = after
-        self._fields = None
-        return True
+            raise type(error)(self._text(error, self._batch_next)) from error

@@ -1,0 +1,45 @@
+# What _records_c.py takes from C and what _columns_c.py takes from it; Cython merges this with the .py file.
+
+cimport cython
+from cpython.buffer cimport Py_buffer
+from libc.stdint cimport uint32_t
+
+cdef extern from "crc32c.h" nogil:
+    int kd_hardware
+    void kd_crc32c_init()
+    uint32_t kd_crc32c(uint32_t crc, const unsigned char* data, size_t n, int portable)
+
+cdef extern from "varint.h" nogil:
+    bint kd_varint(unsigned char** at, unsigned char* end, int* into)
+    bint kd_varlong(unsigned char** at, unsigned char* end, long long* into)
+
+# One record's fields, pointing into its batch. Sizes are -1 for null.
+cdef struct Row:
+    long long offset
+    long long timestamp
+    unsigned char* key
+    int key_size
+    unsigned char* value
+    int value_size
+    unsigned char* headers
+    int header_count
+    unsigned char* end
+
+@cython.final
+cdef class Cursor:
+    cdef object topic
+    cdef int partition
+    cdef readonly Py_ssize_t remaining
+    cdef readonly long long next_offset
+    cdef Py_buffer view
+    cdef bint is_open
+    cdef unsigned char* at
+    cdef unsigned char* end
+    cdef long long base_offset
+    cdef long long last_offset
+    cdef long long base_timestamp
+    cdef int timestamp_type
+    cdef long long append_time
+    cdef object leader_epoch
+    cdef int step(self, Row* row) noexcept nogil
+    cdef bint has_leftover(self) noexcept nogil
