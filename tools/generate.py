@@ -14,12 +14,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from python_modules import errors_source, module_source, tables_source
+from schema_text import SchemaError, parse_errors, parse_module
+
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # so that it runs as a script too
-
-from tools.python_modules import errors_source, module_source, tables_source
-from tools.schema_text import SchemaError, parse_errors, parse_module
-
 SCHEMA = ROOT / "schema"
 TARGET = ROOT / "src" / "kadence" / "protocol"
 WRITTEN_BY_HAND = frozenset({"__init__.py", "registry.py", "message.py"})

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tools.python_read import ReadCode
-from tools.python_struct import StructCode
-from tools.python_text import Lines, layout_name
-from tools.python_write import WriteCode
-from tools.schema_text import ErrorCode, Module
+from python_read import ReadCode
+from python_struct import StructCode
+from python_text import Lines, layout_name
+from python_write import WriteCode
+from schema_text import ErrorCode, Module
 
 
 def _notice(source: str) -> str:

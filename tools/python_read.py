@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tools.python_struct import StructCode
-from tools.python_text import FIXED, annotation, default, inside, is_blob, is_fixed, is_struct, local
-from tools.schema_text import Field
+from python_struct import StructCode
+from python_text import FIXED, annotation, default, inside, is_blob, is_fixed, is_struct, local
+from schema_text import Field
 
 
 class ReadCode:

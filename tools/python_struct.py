@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tools.python_text import (
+from python_text import (
     FIXED,
     Lines,
     annotation,
@@ -25,7 +25,7 @@ from tools.python_text import (
     layout_name,
     versions_note,
 )
-from tools.schema_text import Field, Module, Span, StructDef
+from schema_text import Field, Module, Span, StructDef
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tools.schema_text import Field, Span, StructDef
+from schema_text import Field, Span, StructDef
 
 FIXED = {
     "bool": "?",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tools.python_struct import StructCode
-from tools.python_text import FIXED, differs, inside, is_blob, is_fixed, is_struct, local, outside
-from tools.schema_text import Field
+from python_struct import StructCode
+from python_text import FIXED, differs, inside, is_blob, is_fixed, is_struct, local, outside
+from schema_text import Field
 
 
 class WriteCode:

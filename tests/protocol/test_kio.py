@@ -20,9 +20,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
+from tests.protocol.values import Case, Limits, cases, decode, encode, messages
 
 from kadence.protocol import error_codes
-from tests.protocol.values import Case, Limits, cases, decode, encode, messages
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 DURATIONS = st.integers(-(10**12), 10**12)
@@ -56,7 +56,9 @@ def to_kio(cls: Any, message: Any) -> Any:
     for field in dataclasses.fields(cls):
         # kio drops the unit of what it makes a timedelta or a datetime.
         name = field.name if field.name in message.__slots__ else f"{field.name}_ms"
-        values[field.name] = _to_kio(field.metadata.get("kafka_type"), hints[field.name], getattr(message, name))
+        values[field.name] = _to_kio(
+            field.metadata.get("kafka_type"), hints[field.name], getattr(message, name)
+        )
     return cls(**values)
 
 
@@ -84,7 +86,9 @@ def _to_kio(kind: str | None, hint: Any, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("case", cases(), ids=str)
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(data=st.data())
 def test_bytes_equal_kios_both_ways(case: Case, data: st.DataObject) -> None:
     message = data.draw(messages(case, LIMITS))
@@ -94,7 +98,8 @@ def test_bytes_equal_kios_both_ways(case: Case, data: st.DataObject) -> None:
     entity_writer(cls)(buffer, theirs)
     assert encode(message, case.version) == buffer.getvalue()
     assert decode(case.python, case.version, buffer.getvalue()) == message
-    read, size = entity_reader(cls)(encode(message, case.version), 0)
+    reader: Any = entity_reader(cls)
+    read, size = reader(encode(message, case.version), 0)
     assert read == theirs
     assert size == len(buffer.getvalue())
 

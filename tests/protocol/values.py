@@ -14,7 +14,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from tools.schema_text import Field, Module, StructDef, parse_module
+from schema_text import Field, Module, StructDef, parse_module
 
 SCHEMA = Path(__file__).resolve().parents[2] / "schema"
 
@@ -28,7 +28,8 @@ def ints(bits: int) -> SearchStrategy[int]:
 
 
 TEXTS = st.one_of(
-    st.sampled_from(["", "a", "ü" * 70, "x" * 126, "x" * 127, "x" * 128, "€" * 5461, "\0", "😀"]), st.text(max_size=8)
+    st.sampled_from(["", "a", "ü" * 70, "x" * 126, "x" * 127, "x" * 128, "€" * 5461, "\0", "😀"]),
+    st.text(max_size=8),
 )
 BLOBS = st.one_of(st.sampled_from([b"", b"\0" * 126, b"\xff" * 127, bytes(20000)]), st.binary(max_size=12))
 UUIDS = st.one_of(st.just(bytes(16)), st.binary(min_size=16, max_size=16))
@@ -48,7 +49,9 @@ class Case:
     @property
     def python(self) -> Any:
         """The generated class."""
-        return getattr(importlib.import_module(f"kadence.protocol.{self.module.python_name}"), self.struct.name)
+        return getattr(
+            importlib.import_module(f"kadence.protocol.{self.module.python_name}"), self.struct.name
+        )
 
     @property
     def is_flexible(self) -> bool:
@@ -112,7 +115,9 @@ def _elements(case: Case, field: Field, limits: Limits) -> SearchStrategy[Any]:
         return ints(INT_BITS[field.base])
     if field.base in case.module.structs:
         return _structs(case, case.module.structs[field.base], limits)
-    return {"bool": st.booleans(), "string": TEXTS, "bytes": BLOBS, "records": BLOBS, "uuid": UUIDS}[field.base]
+    return {"bool": st.booleans(), "string": TEXTS, "bytes": BLOBS, "records": BLOBS, "uuid": UUIDS}[
+        field.base
+    ]
 
 
 def encode(message: Any, version: int) -> bytes:

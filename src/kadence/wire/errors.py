@@ -10,7 +10,7 @@ __all__ = ["VersionError", "WireError"]
 
 
 class WireError(ValueError):
-    """Bytes that are no Kafka message (truncated, a length that lies, bad UTF-8), or a value that does not fit its type."""
+    """Bytes that are no Kafka message (truncated, lying lengths, no UTF-8), or a value that does not fit its type."""
 
 
 class VersionError(WireError):

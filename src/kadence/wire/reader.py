@@ -32,6 +32,9 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 ZERO_UUID: Final = bytes(16)
 """Kafka's way to say "no id" in a uuid field."""
 
+MAX_STRING: Final = 32767
+"""Bytes of UTF-8 in a string; compact strings could say more, but Kafka refuses them."""
+
 _INT8: Final = Struct(">b")
 _INT16: Final = Struct(">h")
 _UINT16: Final = Struct(">H")
@@ -184,6 +187,11 @@ class Reader:
         except UnicodeDecodeError:
             raise WireError(f"the string at byte {pos} is not UTF-8") from None
 
+    def _compact_text(self, size: int) -> str:
+        if size > MAX_STRING:
+            raise WireError(f"a string of {size} bytes before byte {self.pos}; Kafka's limit is {MAX_STRING}")
+        return self._text(size)
+
     def _length(self, read: Callable[[], int]) -> int:
         size = read()
         if size < -1:
@@ -207,7 +215,7 @@ class Reader:
         size = self.uvarint()
         if size == 0:
             raise self._null("string")
-        return self._text(size - 1)
+        return self._compact_text(size - 1)
 
     def nullable_string(self) -> str | None:
         """Like `string`, or None."""
@@ -217,7 +225,7 @@ class Reader:
     def compact_nullable_string(self) -> str | None:
         """Like `compact_string`, or None."""
         size = self.uvarint()
-        return None if size == 0 else self._text(size - 1)
+        return None if size == 0 else self._compact_text(size - 1)
 
     # Bytes
 

@@ -13,13 +13,12 @@ from struct import Struct
 from typing import Final
 
 from kadence.wire.errors import WireError
-from kadence.wire.reader import Buffer, Bytes
+from kadence.wire.reader import MAX_STRING, Buffer, Bytes
 
 __all__ = ["Writer"]
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
-_MAX_STRING: Final = 32767
 _ONE_BYTE: Final = tuple(bytes((n,)) for n in range(128))
 """The varints that are one byte: nearly all of them."""
 
@@ -73,8 +72,8 @@ class Writer:
             raw = value.encode()
         except UnicodeEncodeError as error:
             raise WireError(f"{value!r} has no UTF-8 form") from error
-        if len(raw) > _MAX_STRING:
-            raise WireError(f"a string of {len(raw)} bytes; Kafka's limit is {_MAX_STRING}")
+        if len(raw) > MAX_STRING:
+            raise WireError(f"a string of {len(raw)} bytes; Kafka's limit is {MAX_STRING}")
         return raw
 
     def string(self, value: str) -> None:
