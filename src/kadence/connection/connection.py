@@ -181,8 +181,11 @@ class BrokerConnection:
     # -- ending
 
     def lose(self, error: KafkaError, now: int) -> list[Completed]:
-        """The connection is gone. What was overdue has timed out; an error about bytes belongs to the request
-        they answered; the rest was lost on the way, and may or may not have been served."""
+        """The connection is gone; returns how the requests on it ended.
+
+        What was overdue has timed out, an error about bytes belongs to the request that they answered, and the
+        rest was lost on the way: it may or may not have been served.
+        """
         self.phase = Phase.CLOSED
         completed = []
         waiting = [(sent.request, sent.version, sent.name, sent.deadline) for sent in self._in_flight]

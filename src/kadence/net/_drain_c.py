@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 # mypy: ignore-errors
-# ruff: noqa: F821 - C names come from _drain_c.pxd
+# The C names come from _drain_c.pxd.
 """Bytes between a socket and memory with as few hand-overs of the interpreter as can be. Compiled by Cython.
 
 Whoever gives the interpreter away beside a busy Python thread waits a switch interval (5 ms) to get it back.

@@ -315,7 +315,8 @@ class Channel:
 
     def _write(self, now: int) -> None:
         connection, stream = self._connection, self._stream
-        assert connection is not None and stream is not None
+        assert connection is not None
+        assert stream is not None
         try:
             while (data := connection.outgoing()) is not None:
                 count = stream.write_now(data)

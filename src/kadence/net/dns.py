@@ -59,7 +59,7 @@ class Resolver:
         """The answer at once for a numeric address; else it comes from `results` later."""
         try:
             numeric = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-        except OSError:
+        except (OSError, UnicodeError):
             pass
         else:
             return Found(host, port, interleave(numeric), None)
