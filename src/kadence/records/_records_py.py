@@ -85,7 +85,7 @@ class Record(_Fields):
 
     __slots__ = ()
 
-    def __new__(
+    def __new__(  # noqa: PYI034 - never subclassed: only this very class can be locked
         cls,
         topic: str,
         partition: int,
@@ -96,7 +96,7 @@ class Record(_Fields):
         value: Any = None,
         headers: Iterable[tuple[str, bytes | None]] = (),
         leader_epoch: int | None = None,
-    ) -> Record:  # noqa: PYI034 - the class is final in all but name: a subclass could not be locked
+    ) -> Record:
         return _make(
             topic,
             partition,

@@ -1,0 +1,181 @@
+"""Columns to pyarrow, in the schema of Spark's Kafka connector; buffers are wrapped, never copied.
+
+pyarrow takes a third of a second to import and is an extra, so it is imported at the first use. The topic and the
+partition repeat in every row: short runs of them are kept ready and sliced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from kadence.errors import MissingDependencyError
+from kadence.records.columns import BinaryColumn, Columns, HeaderColumn
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    import pyarrow as pa
+
+__all__ = ["schema", "to_record_batch", "to_table"]
+
+_LONGEST_KEPT: Final = 8192
+"""Rows of a constant column that are kept; a longer one is made when it is needed."""
+
+
+@cache
+def _pyarrow() -> ModuleType:
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise MissingDependencyError("Arrow needs pyarrow: pip install kadence[arrow]") from error
+    module: ModuleType = pyarrow
+    return module
+
+
+@cache
+def schema(*, headers: bool = False) -> pa.Schema:
+    """The schema of Spark's Kafka connector; all fields may be null.
+
+    Args:
+        headers: with the column ``headers``, list<struct<key: string, value: binary>>, null without headers.
+
+    Raises:
+        MissingDependencyError: pyarrow is not installed.
+    """
+    pa = _pyarrow()
+    fields = [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("timestampType", pa.int32()),
+    ]
+    if headers:
+        fields.append(("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))))
+    return pa.schema(fields)
+
+
+def to_record_batch(columns: Columns, schema: pa.Schema | None = None) -> pa.RecordBatch:
+    """One batch over the buffers of ``columns``.
+
+    Args:
+        columns: what `FetchedRecords.take_columns` gave.
+        schema: columns by name, in any order and number; types may differ where Arrow can cast, and the names of
+            nested fields may. None means `schema`, with headers if ``columns`` has them.
+
+    Raises:
+        MissingDependencyError: pyarrow is not installed.
+        ValueError: the schema names a column that there is not.
+    """
+    pa = _pyarrow()
+    if schema is None:
+        schema = _schema(headers=columns.headers is not None)
+    arrays = [_column(pa, columns, field) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def to_table(
+    columns: Iterable[Columns], schema: pa.Schema | None = None, *, headers: bool = False
+) -> pa.Table:
+    """A table with one chunk for each of ``columns``, of any topics and partitions.
+
+    Args:
+        columns: what `FetchedRecords.take_columns` gave, any number of them.
+        schema: as for `to_record_batch`; None means `schema`.
+        headers: whether the default schema has the column of headers.
+
+    Raises:
+        as `to_record_batch`.
+    """
+    pa = _pyarrow()
+    if schema is None:
+        schema = _schema(headers=headers)
+    return pa.Table.from_batches([to_record_batch(part, schema) for part in columns], schema=schema)
+
+
+_schema = schema
+"""The function, where a parameter of the same name hides it."""
+
+
+def _column(pa: ModuleType, columns: Columns, field: pa.Field) -> pa.Array:
+    make = _COLUMNS.get(field.name)
+    if make is None:
+        raise ValueError(f"no column {field.name!r}; there are {', '.join(_COLUMNS)}")
+    array = make(pa, columns, field.type)
+    return array if array.type.equals(field.type) else array.cast(field.type)
+
+
+def _fixed(pa: ModuleType, count: int, data: Any, kind: pa.DataType) -> pa.Array:
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(data)])
+
+
+def _strings(pa: ModuleType, count: int, column: BinaryColumn, kind: pa.DataType) -> pa.Array:
+    validity = None if column.validity is None else pa.py_buffer(column.validity)
+    buffers = [validity, pa.py_buffer(column.ends), pa.py_buffer(column.data)]
+    return pa.Array.from_buffers(kind, count, buffers, column.null_count)
+
+
+def _topic(pa: ModuleType, columns: Columns, _kind: pa.DataType) -> pa.Array:
+    return _repeated(pa, columns.topic, pa.string(), columns.count)
+
+
+def _partition(pa: ModuleType, columns: Columns, _kind: pa.DataType) -> pa.Array:
+    return _repeated(pa, columns.partition, pa.int32(), columns.count)
+
+
+def _repeated(pa: ModuleType, value: str | int, kind: pa.DataType, count: int) -> pa.Array:
+    if count > _LONGEST_KEPT:
+        return pa.repeat(pa.scalar(value, kind), count)
+    return _kept(value, kind, 1 << (count - 1).bit_length() if count else 0).slice(0, count)
+
+
+@lru_cache(maxsize=128)
+def _kept(value: str | int, kind: pa.DataType, count: int) -> pa.Array:
+    pa = _pyarrow()
+    return pa.repeat(pa.scalar(value, kind), count)
+
+
+def _timestamps(pa: ModuleType, columns: Columns, kind: pa.DataType) -> pa.Array:
+    # The number is the same in every time zone, so a zone of the schema's is put on it without a cast.
+    micros = kind if pa.types.is_timestamp(kind) and kind.unit == "us" else pa.timestamp("us", tz="UTC")
+    return _fixed(pa, columns.count, columns.timestamps, micros)
+
+
+def _headers(pa: ModuleType, columns: Columns, kind: pa.DataType) -> pa.Array:
+    column = columns.headers
+    if column is None:
+        raise ValueError("the schema asks for headers, but the columns were taken without them")
+    if not pa.types.is_list(kind):
+        kind = _schema(headers=True).field("headers").type
+    validity = None if column.validity is None else pa.py_buffer(column.validity)
+    pairs = _pairs(pa, column, kind.value_type)
+    return pa.Array.from_buffers(
+        kind, columns.count, [validity, pa.py_buffer(column.ends)], column.null_count, children=[pairs]
+    )
+
+
+def _pairs(pa: ModuleType, column: HeaderColumn, kind: pa.DataType) -> pa.Array:
+    parts = []
+    for index, (part, natural) in enumerate(((column.key, pa.string()), (column.value, pa.binary()))):
+        array = _strings(pa, column.count, part, natural)
+        wanted = kind.field(index).type
+        parts.append(array if array.type.equals(wanted) else array.cast(wanted))
+    return pa.Array.from_buffers(kind, column.count, [None], 0, children=parts)
+
+
+_COLUMNS: Final[dict[str, Callable[[ModuleType, Columns, Any], Any]]] = {
+    "key": lambda pa, columns, _kind: _strings(pa, columns.count, columns.key, pa.binary()),
+    "value": lambda pa, columns, _kind: _strings(pa, columns.count, columns.value, pa.binary()),
+    "topic": _topic,
+    "partition": _partition,
+    "offset": lambda pa, columns, _kind: _fixed(pa, columns.count, columns.offsets, pa.int64()),
+    "timestamp": _timestamps,
+    "timestampType": lambda pa, columns, _kind: _fixed(
+        pa, columns.count, columns.timestamp_types, pa.int32()
+    ),
+    "headers": _headers,
+}
