@@ -1,0 +1,132 @@
+"""Batches by partition, their sizes and their times."""
+
+from __future__ import annotations
+
+import threading
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kadence.producer.accumulator import Accumulator, Batch, Header, estimated_size
+from kadence.records import encode_batch
+from kadence.types import TopicPartition
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def make(**settings: int) -> Accumulator:
+    base = {"batch_size": 1000, "linger_ms": 5, "buffer_memory": 10_000, "delivery_timeout_ms": 1000}
+    return Accumulator(**(base | settings), gate=threading.Condition())
+
+
+def put(accumulator: Accumulator, tp: TopicPartition, size: int, now: int = 100) -> bool:
+    _, news = accumulator.append(tp, 0, None, b"", (), size, now)
+    return news
+
+
+headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=20)), max_size=3)
+
+
+@given(
+    st.lists(
+        st.tuples(st.none() | st.binary(max_size=300), st.none() | st.binary(max_size=300), headers),
+        min_size=1,
+    )
+)
+def test_the_estimate_is_never_too_small(
+    records: list[tuple[bytes | None, bytes | None, list[Header]]],
+) -> None:
+    estimate = 61 + sum(estimated_size(key, value, headers) for key, value, headers in records)
+    batch = encode_batch([(index, *record) for index, record in enumerate(records)])
+    assert len(batch) <= estimate
+
+
+def test_a_batch_is_news_when_begun_and_when_full() -> None:
+    accumulator = make()
+    assert put(accumulator, A, 400)
+    assert not put(accumulator, A, 400)
+    assert put(accumulator, A, 400)
+    assert [batch.size for batch in accumulator.waiting[A]] == [861, 461]
+
+
+def test_ready_after_linger_or_when_full_or_when_somebody_waits() -> None:
+    accumulator = make()
+    put(accumulator, A, 400)
+    assert accumulator.ready_at(A) == 105
+    accumulator.flushing = 1
+    assert accumulator.ready_at(A) == 0
+    accumulator.flushing = 0
+    accumulator.blocked = 1
+    assert accumulator.ready_at(A) == 0
+    accumulator.blocked = 0
+    put(accumulator, A, 700)
+    assert accumulator.ready_at(A) == 0
+    accumulator.take(A)
+    assert accumulator.ready_at(A) == 105
+
+
+def test_a_partition_that_is_taken_from_goes_to_the_end() -> None:
+    accumulator = make()
+    for tp in (A, A, B):
+        put(accumulator, tp, 900)
+    assert list(accumulator.waiting) == [A, B]
+    accumulator.take(A)
+    assert list(accumulator.waiting) == [B, A]
+    accumulator.take(A)
+    assert list(accumulator.waiting) == [B]
+
+
+def test_memory_is_bounded_and_given_back() -> None:
+    accumulator = make()
+    put(accumulator, A, 9_000)
+    assert not accumulator.has_room(1_000)
+    batch = accumulator.take(A)
+    assert not accumulator.has_room(1_000)
+    assert not accumulator.is_decided(batch)
+    with accumulator.gate:
+        accumulator.release(batch)
+        accumulator.release(batch)
+    assert accumulator.is_decided(batch)
+    assert accumulator.used_bytes == 0
+    assert accumulator.has_room(11_000), "alone, anything may come in"
+
+
+def test_batches_expire_in_order() -> None:
+    accumulator = make()
+    put(accumulator, A, 900, 100)
+    put(accumulator, A, 900, 200)
+    put(accumulator, B, 900, 150)
+    assert accumulator.next_deadline() == 1100
+    assert accumulator.expired(1099) == []
+    assert [batch.tp for batch in accumulator.expired(1150)] == [A, B]
+    assert accumulator.next_deadline() == 1200
+
+
+def test_split_shares_delivery_sequence_and_memory() -> None:
+    accumulator = make()
+    for _ in range(5):
+        put(accumulator, A, 21)
+    batch = accumulator.take(A)
+    batch.producer_id, batch.epoch, batch.base_sequence = 7, 1, 2**31 - 2
+    one, two = accumulator.split(batch)
+    assert [len(one.records), len(two.records)] == [2, 3]
+    assert [one.first, two.first] == [0, 2]
+    assert [one.base_sequence, two.base_sequence] == [2**31 - 2, 0]
+    assert accumulator.used_bytes == one.size + two.size
+    three, four = accumulator.split(two)
+    assert [three.first, four.first] == [2, 3]
+    assert batch.delivery.outstanding == 3
+    for piece in (one, three, four):
+        with accumulator.gate:
+            accumulator.release(piece)
+    assert accumulator.used_bytes == 0
+
+
+def test_drop_all() -> None:
+    accumulator = make()
+    put(accumulator, A, 21, 5)
+    sent: Batch = accumulator.take(A)
+    put(accumulator, A, 21, 6)
+    with accumulator.gate:
+        assert accumulator.drop_all()[0] is sent
+    assert repr(accumulator) == "<Accumulator 0 batches, 0 of 10000 bytes, 0 partitions waiting>"

@@ -1,0 +1,199 @@
+"""Whatever the network and the broker do: nothing is lost, repeated or reordered, and no acknowledgement is a lie.
+
+The model of a broker keeps Kafka's rules for idempotent producers: per partition the epoch, and the last five
+batches by sequence. Hypothesis chooses when it serves, refuses, forgets what it knew, or loses a request or an
+answer on the way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.producer.world import TOPIC_ID, World, batches_of, header_of, values_of
+
+from kadence.connection.request import Request
+from kadence.errors import DisconnectedError, LocalError
+from kadence.producer.futures import RecordFuture
+from kadence.protocol import error_codes as ec
+from kadence.protocol.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from kadence.types import TopicPartition
+
+PARTITIONS = [TopicPartition("t", 0), TopicPartition("t", 1)]
+
+
+class Log:
+    """One partition of the model."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes | None] = []
+        self.epoch = -1
+        self.next_sequence = 0
+        self.recent: deque[tuple[int, int, int]] = deque(maxlen=5)
+
+    def append(self, batch: bytes) -> tuple[int, int]:
+        """The error code and the base offset."""
+        header = header_of(batch)
+        if header.producer_epoch < self.epoch:
+            return ec.INVALID_PRODUCER_EPOCH, -1
+        if header.producer_epoch > self.epoch:
+            if header.base_sequence != 0:
+                return ec.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+            self.epoch, self.next_sequence = header.producer_epoch, 0
+            self.recent.clear()
+        for base, last, offset in self.recent:
+            if (base, last) == (header.base_sequence, header.last_sequence):
+                return ec.NONE, offset
+        if header.base_sequence != self.next_sequence:
+            return ec.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+        offset = len(self.values)
+        self.values += values_of(batch)
+        self.recent.append((header.base_sequence, header.last_sequence, offset))
+        self.next_sequence = header.last_sequence + 1
+        return ec.NONE, offset
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(0, 1)),
+        st.tuples(st.sampled_from(["serve", "lose request", "lose answer"]), st.integers(0, 1)),
+        st.tuples(st.just("refuse"), st.sampled_from([ec.NOT_LEADER_OR_FOLLOWER, ec.NOT_ENOUGH_REPLICAS])),
+        st.tuples(st.just("too large"), st.just(0)),
+        st.tuples(st.just("wait"), st.sampled_from([1, 100, 2_000])),
+    ),
+    min_size=10,
+    max_size=120,
+)
+
+
+class Play:
+    def __init__(self) -> None:
+        self.world = World(batch_size=110, delivery_timeout_ms=10_000_000, max_request_size=200)
+        self.world.leaders = {PARTITIONS[0]: 1, PARTITIONS[1]: 1}
+        self.logs = {tp: Log() for tp in PARTITIONS}
+        self.sent: dict[TopicPartition, list[tuple[bytes, RecordFuture]]] = {tp: [] for tp in PARTITIONS}
+        self.wire: deque[Request] = deque()
+        self.counter = 0
+
+    def append(self, tp: TopicPartition) -> None:
+        value = b"%d" % self.counter
+        self.counter += 1
+        self.sent[tp].append((value, self.world.append(value, tp=tp)))
+
+    def pump(self) -> None:
+        for _ in range(20):
+            requests = self.world.poll()
+            for request in requests:
+                if isinstance(request.message, ProduceRequest):
+                    self.wire.append(request)
+                else:
+                    self.world.answer_housekeeping(request)
+            if not requests:
+                return
+
+    def serve(self, request: Request, *, tell: bool = True) -> None:
+        answers = []
+        for tp, batch in batches_of(request).items():
+            code, offset = self.logs[tp].append(batch)
+            answers.append(PartitionProduceResponse(index=tp.partition, error_code=code, base_offset=offset))
+        if tell:
+            response = ProduceResponse(
+                responses=[TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=answers)]
+            )
+            self.world.respond(request, response)
+
+    def lose_connection(self) -> None:
+        """Everything in flight is lost: what the broker had read, and what it had not."""
+        lost, self.wire = list(self.wire), deque()
+        for request in lost:
+            self.world.lose(request, DisconnectedError("gone"))
+
+    def may_be_too_large(self, tp: TopicPartition, batch: bytes) -> bool:
+        """A broker that took a batch once does not find it too large the next time."""
+        header = header_of(batch)
+        known = [(base, last) for base, last, _ in self.logs[tp].recent]
+        return header.record_count > 1 and (header.base_sequence, header.last_sequence) not in known
+
+    def step(self, action: str, argument: int) -> None:
+        if action == "append":
+            self.append(PARTITIONS[argument])
+        elif action == "wait":
+            self.world.advance(argument)
+        elif self.wire:
+            if action == "serve":
+                self.serve(self.wire.popleft())
+            elif action == "refuse":
+                self.world.acknowledge(self.wire.popleft(), code=argument)
+            elif action == "too large":
+                if all(self.may_be_too_large(tp, batch) for tp, batch in batches_of(self.wire[0]).items()):
+                    self.world.acknowledge(self.wire.popleft(), code=ec.MESSAGE_TOO_LARGE)
+            else:
+                if action == "lose answer":
+                    self.serve(self.wire[0], tell=False)
+                self.lose_connection()
+        self.pump()
+
+    def finish(self) -> None:
+        for _ in range(300):
+            self.pump()
+            while self.wire:
+                self.serve(self.wire.popleft())
+            if not self.world.accumulator.incomplete:
+                return
+            self.world.advance(1_000)
+        raise AssertionError(f"it never came to an end: {self.world.sender!r}")
+
+
+@settings(max_examples=120, deadline=None)
+@given(steps)
+def test_exactly_once_in_order(script: list[tuple[str, int]]) -> None:
+    play = Play()
+    for action, argument in script:
+        play.step(action, argument)
+    play.finish()
+    for tp in PARTITIONS:
+        assert play.logs[tp].values == [value for value, _ in play.sent[tp]]
+        assert [future.result(0).offset for _, future in play.sent[tp]] == list(range(len(play.sent[tp])))
+    assert play.world.accumulator.used_bytes == 0
+
+
+@settings(max_examples=120, deadline=None)
+@given(steps, st.integers(5, 60))
+def test_with_batches_that_fail_the_rest_is_still_exactly_once_in_order(
+    script: list[tuple[str, int]], fail_every: int
+) -> None:
+    """A broker refuses some batches for good: they are not in the log, and all others are, once, in order."""
+    play = Play()
+    for number, (action, argument) in enumerate(script):
+        if number % fail_every == fail_every - 1 and play.wire:
+            play.world.acknowledge(play.wire.popleft(), code=ec.INVALID_RECORD)
+        play.step(action, argument)
+    play.finish()
+    for tp in PARTITIONS:
+        log = play.logs[tp].values
+        assert len(set(log)) == len(log)
+        numbers = [int(value or b"") for value in log]
+        assert numbers == sorted(numbers)
+        delivered = [value for value, future in play.sent[tp] if future.exception(0) is None]
+        # A batch that was written, whose answer was lost, and that was then refused counts as failed.
+        assert set(delivered) <= set(log)
+
+
+def test_the_model_notices_a_gap() -> None:
+    play = Play()
+    play.append(PARTITIONS[0])
+    play.pump()
+    request = play.wire.popleft()
+    (batch,) = batches_of(request).values()
+    assert play.logs[PARTITIONS[0]].append(batch) == (ec.NONE, 0)
+    assert play.logs[PARTITIONS[0]].append(batch) == (ec.NONE, 0)
+    play.logs[PARTITIONS[0]].next_sequence = 5
+    play.logs[PARTITIONS[0]].recent.clear()
+    assert play.logs[PARTITIONS[0]].append(batch)[0] == ec.OUT_OF_ORDER_SEQUENCE_NUMBER
+    play.world.sender.fail_all(LocalError("over"))

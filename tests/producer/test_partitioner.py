@@ -1,0 +1,61 @@
+"""Kafka's partitioning, against Kafka's own vectors and other people's clients."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from aiokafka.partitioner import murmur2 as theirs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kadence.producer.partitioner import StickyPartitioner, murmur2, partition_for_key
+
+
+@pytest.mark.parametrize(
+    ("data", "signed"),
+    [
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_kafkas_vectors(data: bytes, signed: int) -> None:
+    assert murmur2(data) == signed & 0xFFFFFFFF
+
+
+@given(st.binary(max_size=200))
+def test_same_as_aiokafka(data: bytes) -> None:
+    assert murmur2(data) == theirs(data) & 0xFFFFFFFF
+    assert partition_for_key(data, 7) == (theirs(data) & 0x7FFFFFFF) % 7
+
+
+def test_sticky_stays_for_a_batch_and_then_moves() -> None:
+    sticky = StickyPartitioner(100, random.Random(1))
+    first = [sticky.choose(10, 4, (0, 1, 2, 3)) for _ in range(10)]
+    assert len(set(first)) == 1
+    assert sticky.choose(10, 4, (0, 1, 2, 3)) != first[0]
+
+
+def test_sticky_takes_partitions_with_a_leader() -> None:
+    sticky = StickyPartitioner(1, random.Random(1))
+    assert {sticky.choose(10, 4, (1, 3)) for _ in range(20)} == {1, 3}
+    assert {sticky.choose(10, 4, ()) for _ in range(50)} == {0, 1, 2, 3}
+    assert sticky.choose(10, 1, (0,)) == 0
+
+
+def test_sticky_spreads_evenly() -> None:
+    sticky = StickyPartitioner(10, random.Random(1))
+    counts = [0] * 4
+    for _ in range(4000):
+        counts[sticky.choose(10, 4, (0, 1, 2, 3))] += 1
+    assert min(counts) > 800
+
+
+def test_sticky_survives_a_topic_that_shrank() -> None:
+    sticky = StickyPartitioner(1_000, random.Random(1))
+    sticky.choose(1, 8, (7,))
+    assert sticky.choose(1, 2, (0, 1)) in (0, 1)

@@ -1,0 +1,460 @@
+"""The sender's rules, one by one, under virtual time."""
+
+from __future__ import annotations
+
+import pytest
+from tests.producer.world import TOPIC_ID, TP, World, batches_of, header_of, values_of
+
+from kadence.errors import (
+    AuthenticationError,
+    BrokerError,
+    DisconnectedError,
+    KafkaTimeoutError,
+    LocalError,
+    MalformedMessageError,
+    RecordTooLargeError,
+    TopicAuthorizationError,
+)
+from kadence.protocol import error_codes as ec
+from kadence.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kadence.protocol.metadata import MetadataRequest
+from kadence.protocol.produce import (
+    BatchIndexAndErrorMessage,
+    ProduceRequest,
+    ProduceResponse,
+)
+from kadence.types import TopicPartition
+
+LOST = DisconnectedError("gone")
+
+
+def identity_of(batch: bytes) -> tuple[int, int, int]:
+    header = header_of(batch)
+    return header.producer_id, header.producer_epoch, header.base_sequence
+
+
+def test_asks_for_an_id_and_the_topic_before_anything_else() -> None:
+    world = World()
+    future = world.append()
+    identity, metadata = world.poll()
+    assert isinstance(identity.message, InitProducerIdRequest)
+    assert identity.message.transactional_id is None
+    assert isinstance(metadata.message, MetadataRequest)
+    assert [topic.name for topic in metadata.message.topics or []] == ["t"]
+    assert world.poll() == []
+    world.answer_housekeeping(identity)
+    world.answer_housekeeping(metadata)
+    (request,) = world.poll()
+    assert request.node_id == 1
+    assert request.message.acks == -1
+    assert request.message.topic_data[0].topic_id == TOPIC_ID
+    assert request.max_version is None
+    (batch,) = batches_of(request).values()
+    assert identity_of(batch) == (9, 0, 0)
+    world.acknowledge(request, 40)
+    assert future.result(0).offset == 40
+    assert world.sender.is_idle
+
+
+def test_without_topic_ids_produce_stays_below_13() -> None:
+    world = World()
+    world.append()
+    world.ready()
+    topic = world.topics.cluster.topics["t"]
+    object.__setattr__(topic, "topic_id", bytes(16))
+    (request,) = world.poll()
+    assert request.max_version == 12
+
+
+def test_lingers_then_sends() -> None:
+    world = World(linger_ms=5)
+    world.append()
+    world.ready()
+    assert world.wake_at() == world.now + 5
+    world.advance(5)
+    assert len(world.poll()) == 1
+
+
+def test_one_batch_of_each_partition_and_one_request_per_broker() -> None:
+    world = World(batch_size=100)
+    other, third = TopicPartition("t", 1), TopicPartition("t", 2)
+    world.leaders = {TP: 1, other: 2, third: 1}
+    for tp in (TP, other, third):
+        for n in range(2):
+            world.append(b"%d" % n * 50, tp=tp)
+    world.ready()
+    first = {request.node_id: request for request in world.poll()}
+    assert set(batches_of(first[1])) == {TP, third}
+    assert set(batches_of(first[2])) == {other}
+    second = {request.node_id: request for request in world.poll()}
+    assert identity_of(batches_of(second[1])[TP]) == (9, 0, 1)
+
+
+def test_a_request_is_no_larger_than_allowed() -> None:
+    world = World(max_request_size=1000, batch_size=900)
+    other = TopicPartition("t", 1)
+    world.leaders = {TP: 1, other: 1}
+    world.append(b"x" * 700)
+    world.append(b"x" * 700, tp=other)
+    world.ready()
+    step = world.sender.poll(world.now)
+    assert [len(batches_of(request)) for request in step.requests] == [1]
+    assert step.wake_at == world.now
+    assert len(world.poll()) == 1
+
+
+def test_five_in_flight_then_waits() -> None:
+    world = World(batch_size=60)
+    for n in range(7):
+        world.append(b"%d" % n * 60)
+    world.ready()
+    requests = [request for _ in range(9) for request in world.poll()]
+    assert [identity_of(batches_of(request)[TP])[2] for request in requests] == [0, 1, 2, 3, 4]
+    world.acknowledge(requests[0], 0)
+    assert len(world.poll()) == 1
+
+
+def test_a_broker_in_backoff_is_left_alone() -> None:
+    world = World()
+    world.append()
+    world.ready()
+    world.reachable = lambda node: False
+    assert world.wake_at() == world.now + 50
+
+
+def test_waits_for_a_leader() -> None:
+    world = World()
+    world.leaders[TP] = -1
+    world.append()
+    world.ready()
+    world.leaders[TP] = 2
+    world.advance(1000)
+    (request,) = world.poll()
+    world.answer_housekeeping(request)
+    (request,) = world.poll()
+    assert request.node_id == 2
+
+
+def test_a_lost_request_is_repeated_byte_for_byte_and_later_ones_wait() -> None:
+    world = World(batch_size=60)
+    futures = [world.append(b"%d" % n * 60) for n in range(3)]
+    world.ready()
+    one, two = world.poll() + world.poll()
+    world.lose(one, LOST)
+    # The third was never sent; the second is on its way; neither may overtake the first.
+    assert all(isinstance(request.message, MetadataRequest) for request in world.poll())
+    world.acknowledge(two, code=ec.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    world.advance(150)
+    (again,) = (r for r in world.poll() if isinstance(r.message, ProduceRequest))
+    assert batches_of(again) == batches_of(one)
+    assert world.poll() == []
+    world.acknowledge(again, 0)
+    world.advance(150)
+    (again,) = world.poll()
+    assert batches_of(again) == batches_of(two)
+    world.acknowledge(again, 1)
+    (third,) = world.poll()
+    assert identity_of(batches_of(third)[TP]) == (9, 0, 2)
+    world.acknowledge(third, 2)
+    assert [future.result(0).offset for future in futures] == [0, 1, 2]
+
+
+def test_retries_back_off_exponentially() -> None:
+    world = World()
+    world.append()
+    world.ready()
+    (request,) = world.poll()
+    waits = []
+    for _ in range(6):
+        world.acknowledge(request, code=ec.NOT_ENOUGH_REPLICAS)
+        start = world.now
+        while not (requests := world.poll()):
+            world.now = world.sender.poll(world.now).wake_at
+        (request,) = requests
+        waits.append(world.now - start)
+    assert all(
+        0.75 * ideal <= wait <= 1.25 * ideal
+        for wait, ideal in zip(waits, (100, 200, 400, 800, 1000, 1000), strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    "code", [ec.NOT_LEADER_OR_FOLLOWER, ec.UNKNOWN_TOPIC_OR_PARTITION, ec.UNKNOWN_TOPIC_ID]
+)
+def test_a_moved_leader_is_looked_up(code: int) -> None:
+    world = World()
+    world.append()
+    world.ready()
+    (request,) = world.poll()
+    world.leaders[TP] = 2
+    world.acknowledge(request, code=code)
+    (metadata,) = world.poll()
+    world.answer_housekeeping(metadata)
+    world.advance(150)
+    (again,) = world.poll()
+    assert again.node_id == 2
+    assert batches_of(again) == batches_of(request)
+
+
+def test_duplicate_sequence_is_success_without_an_offset() -> None:
+    world = World()
+    future = world.append()
+    world.ready()
+    (request,) = world.poll()
+    world.acknowledge(request, code=ec.DUPLICATE_SEQUENCE_NUMBER)
+    assert future.result(0).offset == -1
+
+
+@pytest.mark.parametrize(
+    "code", [ec.OUT_OF_ORDER_SEQUENCE_NUMBER, ec.UNKNOWN_PRODUCER_ID, ec.INVALID_PRODUCER_EPOCH]
+)
+def test_a_broker_that_lost_our_past_gets_a_new_epoch(code: int) -> None:
+    world = World(batch_size=60)
+    futures = [world.append(b"%d" % n * 60) for n in range(3)]
+    world.ready()
+    (first,) = world.poll()
+    world.acknowledge(first, 0)
+    second, third = world.poll() + world.poll()
+    assert identity_of(batches_of(second)[TP]) == (9, 0, 1)
+    world.acknowledge(second, code=code)
+    world.advance(150)
+    assert world.poll() == [], "not before the third is answered too"
+    world.acknowledge(third, code=code)
+    world.advance(300)
+    (again,) = world.poll()
+    assert identity_of(batches_of(again)[TP]) == (9, 1, 0)
+    assert values_of(batches_of(again)[TP]) == values_of(batches_of(second)[TP])
+    world.acknowledge(again, 1)
+    (again,) = world.poll()
+    assert identity_of(batches_of(again)[TP]) == (9, 1, 1)
+    world.acknowledge(again, 2)
+    assert [future.result(0).offset for future in futures] == [0, 1, 2]
+
+
+def test_the_last_epoch_is_followed_by_a_new_id() -> None:
+    world = World()
+    future = world.append()
+    world.ready()
+    world.sender._identity = (9, 32767)
+    (request,) = world.poll()
+    world.acknowledge(request, code=ec.INVALID_PRODUCER_EPOCH)
+    world.advance(150)
+    (identity,) = world.poll()
+    world.respond(identity, InitProducerIdResponse(producer_id=10, producer_epoch=0))
+    (again,) = world.poll()
+    assert identity_of(batches_of(again)[TP]) == (10, 0, 0)
+    world.acknowledge(again, 3)
+    assert future.result(0).offset == 3
+
+
+def test_a_refused_batch_fails_alone() -> None:
+    world = World(batch_size=60)
+    futures = [world.append(b"%d" % n * 60) for n in range(2)]
+    world.ready()
+    one, two = world.poll() + world.poll()
+    world.acknowledge(one, code=ec.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(TopicAuthorizationError):
+        futures[0].result(0)
+    world.acknowledge(two, code=ec.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    world.advance(150)
+    (again,) = world.poll()
+    assert identity_of(batches_of(again)[TP]) == (9, 1, 0), (
+        "the numbers of the refused batch are not used again"
+    )
+    world.acknowledge(again, 0)
+    assert futures[1].result(0).offset == 0
+    assert world.accumulator.used_bytes == 0
+
+
+def test_single_records_are_blamed() -> None:
+    world = World()
+    futures = [world.append(), world.append()]
+    world.ready()
+    (request,) = world.poll()
+    blamed = [BatchIndexAndErrorMessage(1, "no key on a compacted topic")]
+    world.acknowledge(request, code=ec.INVALID_RECORD, record_errors=blamed)
+    with pytest.raises(BrokerError, match="other records of its batch were refused"):
+        futures[0].result(0)
+    with pytest.raises(BrokerError, match="no key on a compacted topic"):
+        futures[1].result(0)
+
+
+def test_a_batch_that_is_too_large_is_split_until_it_fits() -> None:
+    world = World()
+    futures = [world.append(b"%d" % n) for n in range(4)]
+    world.ready()
+    (request,) = world.poll()
+    world.acknowledge(request, code=ec.MESSAGE_TOO_LARGE)
+    (left,) = world.poll()
+    assert values_of(batches_of(left)[TP]) == [b"0", b"1"]
+    assert identity_of(batches_of(left)[TP]) == (9, 0, 0)
+    world.acknowledge(left, 10)
+    assert not futures[0].done(), "the futures of one batch are decided together"
+    (right,) = world.poll()
+    assert identity_of(batches_of(right)[TP]) == (9, 0, 2)
+    world.acknowledge(right, code=ec.MESSAGE_TOO_LARGE)
+    (third,) = world.poll()
+    world.acknowledge(third, 12)
+    (fourth,) = world.poll()
+    world.acknowledge(fourth, code=ec.MESSAGE_TOO_LARGE)
+    assert [future.result(0).offset for future in futures[:3]] == [10, 11, 12]
+    with pytest.raises(RecordTooLargeError, match=r"t-0 makes a batch of \d+ bytes.*max.message.bytes"):
+        futures[3].result(0)
+    assert world.accumulator.used_bytes == 0
+
+
+def test_time_runs_out_before_it_is_sent() -> None:
+    world = World(delivery_timeout_ms=1000, enable_idempotence=False)
+    world.leaders[TP] = -1
+    future = world.append()
+    world.ready()
+    world.advance(1000)
+    world.poll()
+    with pytest.raises(KafkaTimeoutError, match=r"delivery.timeout.ms=1000; its partition has no leader"):
+        future.result(0)
+
+
+def test_time_runs_out_in_flight_and_the_late_answer_changes_nothing() -> None:
+    world = World(delivery_timeout_ms=1000, batch_size=60)
+    first = world.append(b"0" * 60)
+    world.ready()
+    (request,) = world.poll()
+    world.advance(500)
+    second = world.append(b"1" * 60)
+    (later,) = world.poll()
+    world.advance(500)
+    assert world.poll() == []
+    with pytest.raises(KafkaTimeoutError, match=r"1 records for t-0 .*no answer came"):
+        first.result(0)
+    assert not second.done()
+    world.acknowledge(request, 0)
+    world.acknowledge(later, 1)
+    assert second.result(0).offset == 1
+    assert first.exception(0) is not None
+    assert world.accumulator.used_bytes == 0
+
+
+def test_time_runs_out_between_attempts() -> None:
+    world = World(delivery_timeout_ms=1000)
+    future = world.append()
+    world.ready()
+    (request,) = world.poll()
+    world.advance(990)
+    world.lose(request, LOST)
+    world.advance(10)
+    world.poll()
+    with pytest.raises(KafkaTimeoutError, match="last error after 1 attempts: gone") as caught:
+        future.result(0)
+    assert isinstance(caught.value.__cause__, DisconnectedError)
+    # What comes next is numbered after the gap; if the broker never saw it, that ends in a new epoch.
+    world.append()
+    world.advance(1000)
+    for request in world.poll():
+        if isinstance(request.message, ProduceRequest):
+            assert identity_of(batches_of(request)[TP]) == (9, 0, 1)
+
+
+def test_wakes_for_the_first_deadline() -> None:
+    world = World(delivery_timeout_ms=1000)
+    world.append()
+    world.ready()
+    world.poll()
+    assert world.wake_at() == world.now + 1000
+
+
+def test_one_undecided_batch_without_idempotence() -> None:
+    world = World(enable_idempotence=False, batch_size=60)
+    for n in range(2):
+        world.append(b"%d" % n * 60)
+    world.ready()
+    (request,) = world.poll()
+    assert identity_of(batches_of(request)[TP]) == (-1, -1, -1)
+    assert world.poll() == []
+    world.acknowledge(request, 0)
+    assert len(world.poll()) == 1
+
+
+def test_out_of_sequence_without_idempotence_is_final() -> None:
+    world = World(enable_idempotence=False)
+    future = world.append()
+    world.ready()
+    (request,) = world.poll()
+    world.acknowledge(request, code=ec.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    assert future.exception(0) is not None
+
+
+def test_acks_0_has_no_answer() -> None:
+    world = World(acks="0", batch_size=60)
+    futures = [world.append(b"%d" % n * 60) for n in range(2)]
+    world.ready()
+    one, two = world.poll() + world.poll()
+    assert one.message.acks == 0
+    world.respond(one, None)
+    world.lose(two, LOST)
+    assert futures[0].result(0).offset == -1
+    assert not futures[1].done()
+
+
+def test_an_answer_that_lacks_a_partition() -> None:
+    world = World()
+    future = world.append()
+    world.ready()
+    (request,) = world.poll()
+    world.respond(request, ProduceResponse())
+    with pytest.raises(MalformedMessageError, match="lacks t-0"):
+        future.result(0)
+
+
+def test_a_transport_error_that_time_does_not_mend() -> None:
+    world = World()
+    future = world.append()
+    world.ready()
+    (request,) = world.poll()
+    world.lose(request, AuthenticationError("no"))
+    with pytest.raises(AuthenticationError):
+        future.result(0)
+
+
+def test_no_id_for_us() -> None:
+    world = World()
+    future = world.append()
+    identity = world.poll()[0]
+    world.respond(identity, InitProducerIdResponse(error_code=ec.COORDINATOR_LOAD_IN_PROGRESS))
+    assert not future.done()
+    world.advance(150)
+    identity = world.poll()[0]
+    world.respond(identity, InitProducerIdResponse(error_code=ec.CLUSTER_AUTHORIZATION_FAILED))
+    with pytest.raises(BrokerError, match="gave no producer id") as caught:
+        future.result(0)
+    assert "enable.idempotence=false" in caught.value.__notes__[0]
+
+
+def test_records_that_cannot_be_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    future = world.append()
+    world.ready()
+
+    def explode(*args: object, **kwargs: object) -> bytes:
+        raise RuntimeError("codec")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kadence.producer.sender.encode_batch", explode)
+        assert world.poll() == []
+    with pytest.raises(LocalError, match="codec"):
+        future.result(0)
+    world.append()
+    (request,) = world.poll()
+    assert identity_of(batches_of(request)[TP]) == (9, 0, 0)
+
+
+def test_fail_all() -> None:
+    world = World(batch_size=60)
+    futures = [world.append(b"%d" % n * 60) for n in range(3)]
+    world.ready()
+    one, two = world.poll() + world.poll()
+    world.lose(two, LOST)
+    world.sender.fail_all(LocalError("over"))
+    assert all(isinstance(future.exception(0), LocalError) for future in futures)
+    world.acknowledge(one, 0)
+    assert world.sender.is_idle
+    assert "0 requests in flight, 0 partitions undecided" in repr(world.sender)
