@@ -13,40 +13,26 @@ __all__ = ["InitProducerIdRequest", "InitProducerIdResponse"]
 # b int8, h int16, H uint16, i int32, I uint32, q int64, d float64, t bool
 _i: Final = Struct(">i")
 _ihqh: Final = Struct(">ihqh")
-_ihqhqh: Final = Struct(">ihqhqh")
 _iqh: Final = Struct(">iqh")
-_iqhtt: Final = Struct(">iqh??")
 
 
 class InitProducerIdResponse(Structure):
     """InitProducerIdResponse
 
-    Versions 0-6.
+    Versions 0-5.
     """
 
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "producer_id",
-        "producer_epoch",
-        "ongoing_txn_producer_id",
-        "ongoing_txn_producer_epoch",
-        "unknown_tags",
-    )
+    __slots__ = ("throttle_time_ms", "error_code", "producer_id", "producer_epoch", "unknown_tags")
 
     API_KEY: ClassVar[int] = 22
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 6
+    MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_FROM: ClassVar[int] = 2
 
     throttle_time_ms: int
     error_code: int
     producer_id: int
     producer_epoch: int
-    ongoing_txn_producer_id: int
-    """Version 6."""
-    ongoing_txn_producer_epoch: int
-    """Version 6."""
     unknown_tags: dict[int, bytes]
 
     def __init__(
@@ -55,43 +41,19 @@ class InitProducerIdResponse(Structure):
         error_code: int = 0,
         producer_id: int = -1,
         producer_epoch: int = 0,
-        ongoing_txn_producer_id: int = -1,
-        ongoing_txn_producer_epoch: int = -1,
         unknown_tags: dict[int, bytes] = FRESH,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
-        self.ongoing_txn_producer_id = ongoing_txn_producer_id
-        self.ongoing_txn_producer_epoch = ongoing_txn_producer_epoch
         self.unknown_tags = {} if unknown_tags is FRESH else unknown_tags
 
     def write(self, w: Writer, version: int) -> None:
         """Writes the fields that this version has."""
         put = w.put
         flexible = version >= 2
-        if version >= 6:
-            put(
-                _ihqhqh.pack(
-                    self.throttle_time_ms,
-                    self.error_code,
-                    self.producer_id,
-                    self.producer_epoch,
-                    self.ongoing_txn_producer_id,
-                    self.ongoing_txn_producer_epoch,
-                )
-            )
-        else:
-            if self.ongoing_txn_producer_id != -1:
-                raise VersionError(
-                    f"InitProducerIdResponse.ongoing_txn_producer_id cannot be sent in version {version}"
-                )
-            if self.ongoing_txn_producer_epoch != -1:
-                raise VersionError(
-                    f"InitProducerIdResponse.ongoing_txn_producer_epoch cannot be sent in version {version}"
-                )
-            put(_ihqh.pack(self.throttle_time_ms, self.error_code, self.producer_id, self.producer_epoch))
+        put(_ihqh.pack(self.throttle_time_ms, self.error_code, self.producer_id, self.producer_epoch))
         if flexible:
             w.tags(self.unknown_tags)
 
@@ -99,35 +61,15 @@ class InitProducerIdResponse(Structure):
     def read(cls, r: Reader, version: int) -> Self:
         """Reads one; fields that this version lacks get their defaults."""
         flexible = version >= 2
-        ongoing_txn_producer_id: int = -1
-        ongoing_txn_producer_epoch: int = -1
-        if version >= 6:
-            (
-                throttle_time_ms,
-                error_code,
-                producer_id,
-                producer_epoch,
-                ongoing_txn_producer_id,
-                ongoing_txn_producer_epoch,
-            ) = r.unpack(_ihqhqh)
-        else:
-            throttle_time_ms, error_code, producer_id, producer_epoch = r.unpack(_ihqh)
+        throttle_time_ms, error_code, producer_id, producer_epoch = r.unpack(_ihqh)
         tags = r.unknown_tags() if flexible else {}
-        return cls(
-            throttle_time_ms,
-            error_code,
-            producer_id,
-            producer_epoch,
-            ongoing_txn_producer_id,
-            ongoing_txn_producer_epoch,
-            tags,
-        )
+        return cls(throttle_time_ms, error_code, producer_id, producer_epoch, tags)
 
 
 class InitProducerIdRequest(Structure):
     """InitProducerIdRequest
 
-    Versions 0-6.
+    Versions 0-5.
     """
 
     __slots__ = (
@@ -135,27 +77,21 @@ class InitProducerIdRequest(Structure):
         "transaction_timeout_ms",
         "producer_id",
         "producer_epoch",
-        "enable2_pc",
-        "keep_prepared_txn",
         "unknown_tags",
     )
 
     API_KEY: ClassVar[int] = 22
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 6
+    MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_FROM: ClassVar[int] = 2
     RESPONSE: ClassVar[type] = InitProducerIdResponse
 
     transactional_id: str | None
     transaction_timeout_ms: int
     producer_id: int
-    """Versions 3-6."""
+    """Versions 3-5."""
     producer_epoch: int
-    """Versions 3-6."""
-    enable2_pc: bool
-    """Version 6."""
-    keep_prepared_txn: bool
-    """Version 6."""
+    """Versions 3-5."""
     unknown_tags: dict[int, bytes]
 
     def __init__(
@@ -164,16 +100,12 @@ class InitProducerIdRequest(Structure):
         transaction_timeout_ms: int = 0,
         producer_id: int = -1,
         producer_epoch: int = -1,
-        enable2_pc: bool = False,
-        keep_prepared_txn: bool = False,
         unknown_tags: dict[int, bytes] = FRESH,
     ) -> None:
         self.transactional_id = transactional_id
         self.transaction_timeout_ms = transaction_timeout_ms
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
-        self.enable2_pc = enable2_pc
-        self.keep_prepared_txn = keep_prepared_txn
         self.unknown_tags = {} if unknown_tags is FRESH else unknown_tags
 
     def write(self, w: Writer, version: int) -> None:
@@ -183,23 +115,7 @@ class InitProducerIdRequest(Structure):
         w.compact_nullable_string(self.transactional_id) if flexible else w.nullable_string(
             self.transactional_id
         )
-        if version >= 6:
-            put(
-                _iqhtt.pack(
-                    self.transaction_timeout_ms,
-                    self.producer_id,
-                    self.producer_epoch,
-                    self.enable2_pc,
-                    self.keep_prepared_txn,
-                )
-            )
-        elif version >= 3:
-            if self.enable2_pc:
-                raise VersionError(f"InitProducerIdRequest.enable2_pc cannot be sent in version {version}")
-            if self.keep_prepared_txn:
-                raise VersionError(
-                    f"InitProducerIdRequest.keep_prepared_txn cannot be sent in version {version}"
-                )
+        if version >= 3:
             put(_iqh.pack(self.transaction_timeout_ms, self.producer_id, self.producer_epoch))
         else:
             if self.producer_id != -1:
@@ -207,12 +123,6 @@ class InitProducerIdRequest(Structure):
             if self.producer_epoch != -1:
                 raise VersionError(
                     f"InitProducerIdRequest.producer_epoch cannot be sent in version {version}"
-                )
-            if self.enable2_pc:
-                raise VersionError(f"InitProducerIdRequest.enable2_pc cannot be sent in version {version}")
-            if self.keep_prepared_txn:
-                raise VersionError(
-                    f"InitProducerIdRequest.keep_prepared_txn cannot be sent in version {version}"
                 )
             put(_i.pack(self.transaction_timeout_ms))
         if flexible:
@@ -226,23 +136,9 @@ class InitProducerIdRequest(Structure):
         transactional_id = r.compact_nullable_string() if flexible else r.nullable_string()
         producer_id: int = -1
         producer_epoch: int = -1
-        enable2_pc: bool = False
-        keep_prepared_txn: bool = False
-        if version >= 6:
-            transaction_timeout_ms, producer_id, producer_epoch, enable2_pc, keep_prepared_txn = r.unpack(
-                _iqhtt
-            )
-        elif version >= 3:
+        if version >= 3:
             transaction_timeout_ms, producer_id, producer_epoch = r.unpack(_iqh)
         else:
             transaction_timeout_ms = r.int32()
         tags = r.unknown_tags() if flexible else {}
-        return cls(
-            transactional_id,
-            transaction_timeout_ms,
-            producer_id,
-            producer_epoch,
-            enable2_pc,
-            keep_prepared_txn,
-            tags,
-        )
+        return cls(transactional_id, transaction_timeout_ms, producer_id, producer_epoch, tags)

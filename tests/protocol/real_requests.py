@@ -1,0 +1,198 @@
+"""One request per API that makes real Kafka answer with something, in any version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kadence.protocol import registry
+from kadence.protocol.api_versions import ApiVersionsRequest
+from kadence.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
+from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kadence.protocol.consumer_protocol_subscription import ConsumerProtocolSubscription
+from kadence.protocol.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from kadence.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kadence.protocol.delete_groups import DeleteGroupsRequest
+from kadence.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kadence.protocol.describe_cluster import DescribeClusterRequest
+from kadence.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kadence.protocol.describe_groups import DescribeGroupsRequest
+from kadence.protocol.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
+from kadence.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from kadence.protocol.find_coordinator import FindCoordinatorRequest
+from kadence.protocol.heartbeat import HeartbeatRequest
+from kadence.protocol.init_producer_id import InitProducerIdRequest
+from kadence.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kadence.protocol.leave_group import LeaveGroupRequest, MemberIdentity
+from kadence.protocol.list_groups import ListGroupsRequest
+from kadence.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from kadence.protocol.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kadence.protocol.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from kadence.protocol.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from kadence.protocol.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from kadence.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kadence.protocol.sasl_authenticate import SaslAuthenticateRequest
+from kadence.protocol.sasl_handshake import SaslHandshakeRequest
+from kadence.protocol.sync_group import SyncGroupRequest
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What the requests are about."""
+
+    topic: str
+    topic_id: bytes
+    group: str
+    batch: bytes
+
+
+def consumer_join(ground: Ground, name: str) -> ConsumerGroupHeartbeatRequest:
+    """The first heartbeat of a member of a KIP-848 group of its own."""
+    return ConsumerGroupHeartbeatRequest(
+        group_id=f"{ground.group}-848-{name}",
+        member_id="AAAAAAAAAAAAAAAAAAAAAQ",
+        rebalance_timeout_ms=30_000,
+        subscribed_topic_names=[ground.topic],
+        topic_partitions=[],
+    )
+
+
+def _produce(_: int, ground: Ground) -> ProduceRequest:
+    data = [PartitionProduceData(0, ground.batch)]
+    topic = TopicProduceData(name=ground.topic, topic_id=ground.topic_id, partition_data=data)
+    return ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[topic])
+
+
+def _fetch(_: int, ground: Ground) -> FetchRequest:
+    partition = FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topic = FetchTopic(topic=ground.topic, topic_id=ground.topic_id, partitions=[partition])
+    return FetchRequest(max_wait_ms=100, min_bytes=1, topics=[topic])
+
+
+def _list_offsets(_: int, ground: Ground) -> ListOffsetsRequest:
+    partitions = [ListOffsetsPartition(index, timestamp=-1) for index in (0, 1)]
+    return ListOffsetsRequest(-1, topics=[ListOffsetsTopic(ground.topic, partitions)])
+
+
+def _offset_commit(_: int, ground: Ground) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(0, 7, committed_metadata="note")
+    topic = OffsetCommitRequestTopic(name=ground.topic, topic_id=ground.topic_id, partitions=[partition])
+    return OffsetCommitRequest(ground.group, topics=[topic])
+
+
+def _offset_fetch(version: int, ground: Ground) -> OffsetFetchRequest:
+    if version <= 7:
+        return OffsetFetchRequest(
+            group_id=ground.group, topics=[OffsetFetchRequestTopic(ground.topic, [0, 1])]
+        )
+    topic = OffsetFetchRequestTopics(name=ground.topic, topic_id=ground.topic_id, partition_indexes=[0, 1])
+    return OffsetFetchRequest([OffsetFetchRequestGroup(ground.group, topics=[topic])])
+
+
+def _find_coordinator(version: int, ground: Ground) -> FindCoordinatorRequest:
+    if version <= 3:
+        return FindCoordinatorRequest(key=ground.group)
+    return FindCoordinatorRequest(coordinator_keys=[ground.group, "another"])
+
+
+def _join_group(version: int, ground: Ground) -> JoinGroupRequest:
+    subscription = registry.encode_versioned(ConsumerProtocolSubscription([ground.topic]), 3)
+    return JoinGroupRequest(
+        f"{ground.group}-{version}",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol("range", subscription)],
+        reason="a test",
+    )
+
+
+def _leave_group(version: int, ground: Ground) -> LeaveGroupRequest:
+    if version <= 2:
+        return LeaveGroupRequest(ground.group, member_id="nobody")
+    return LeaveGroupRequest(ground.group, members=[MemberIdentity("nobody", reason="a test")])
+
+
+def _create_topics(_: int, ground: Ground) -> CreateTopicsRequest:
+    configs = [CreatableTopicConfig("retention.ms", "1000")]
+    topics = [CreatableTopic("never-made", 3, 1, configs=configs), CreatableTopic(ground.topic, 1, 1)]
+    return CreateTopicsRequest(topics, timeout_ms=10_000, validate_only=True)
+
+
+def _delete_topics(version: int, _: Ground) -> DeleteTopicsRequest:
+    if version <= 5:
+        return DeleteTopicsRequest(topic_names=["no-such-topic"], timeout_ms=10_000)
+    return DeleteTopicsRequest([DeleteTopicState("no-such-topic")], timeout_ms=10_000)
+
+
+def _offset_for_leader_epoch(_: int, ground: Ground) -> OffsetForLeaderEpochRequest:
+    return OffsetForLeaderEpochRequest(
+        topics=[OffsetForLeaderTopic(ground.topic, [OffsetForLeaderPartition(0, -1, 0)])]
+    )
+
+
+def _offset_delete(_: int, ground: Ground) -> OffsetDeleteRequest:
+    return OffsetDeleteRequest(
+        ground.group, [OffsetDeleteRequestTopic(ground.topic, [OffsetDeleteRequestPartition(1)])]
+    )
+
+
+REQUEST_FOR: dict[type, Callable[[int, Ground], Any]] = {
+    ProduceRequest: _produce,
+    FetchRequest: _fetch,
+    ListOffsetsRequest: _list_offsets,
+    MetadataRequest: lambda _, ground: MetadataRequest([MetadataRequestTopic(name=ground.topic)]),
+    OffsetCommitRequest: _offset_commit,
+    OffsetFetchRequest: _offset_fetch,
+    FindCoordinatorRequest: _find_coordinator,
+    JoinGroupRequest: _join_group,
+    HeartbeatRequest: lambda _, ground: HeartbeatRequest(ground.group, 1, "nobody"),
+    LeaveGroupRequest: _leave_group,
+    SyncGroupRequest: lambda _, ground: SyncGroupRequest(
+        ground.group, 1, "nobody", protocol_type="consumer", protocol_name="range"
+    ),
+    DescribeGroupsRequest: lambda _, ground: DescribeGroupsRequest([ground.group, "no such group"]),
+    ListGroupsRequest: lambda *_: ListGroupsRequest(),
+    SaslHandshakeRequest: lambda *_: SaslHandshakeRequest("PLAIN"),
+    ApiVersionsRequest: lambda *_: ApiVersionsRequest("kadence", "0"),
+    CreateTopicsRequest: _create_topics,
+    DeleteTopicsRequest: _delete_topics,
+    InitProducerIdRequest: lambda *_: InitProducerIdRequest(None, 60_000),
+    OffsetForLeaderEpochRequest: _offset_for_leader_epoch,
+    DescribeConfigsRequest: lambda _, ground: DescribeConfigsRequest(
+        [DescribeConfigsResource(2, ground.topic, None)], include_synonyms=True
+    ),
+    SaslAuthenticateRequest: lambda *_: SaslAuthenticateRequest(b"\0user\0password"),
+    CreatePartitionsRequest: lambda _, ground: CreatePartitionsRequest(
+        [CreatePartitionsTopic(ground.topic, 4)], 10_000, validate_only=True
+    ),
+    DeleteGroupsRequest: lambda *_: DeleteGroupsRequest(["no such group"]),
+    OffsetDeleteRequest: _offset_delete,
+    DescribeClusterRequest: lambda *_: DescribeClusterRequest(include_cluster_authorized_operations=True),
+    ConsumerGroupHeartbeatRequest: lambda version, ground: consumer_join(ground, str(version)),
+    ConsumerGroupDescribeRequest: lambda _, ground: ConsumerGroupDescribeRequest(
+        [f"{ground.group}-848-settle", "no such group"], include_authorized_operations=True
+    ),
+    DescribeTopicPartitionsRequest: lambda _, ground: DescribeTopicPartitionsRequest(
+        [TopicRequest(ground.topic)], 1, Cursor(ground.topic, 0)
+    ),
+}
