@@ -329,6 +329,7 @@ class ColumnsBuilder:
             limit -= 1
             cursor.at = row.end
             cursor.remaining -= 1
+            cursor.previous = row.offset
             cursor.next_offset = row.offset + 1
         return 0
 

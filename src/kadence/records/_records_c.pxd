@@ -36,6 +36,7 @@ cdef class Cursor:
     cdef unsigned char* at
     cdef unsigned char* end
     cdef long long base_offset
+    cdef long long previous
     cdef long long last_offset
     cdef long long base_timestamp
     cdef int timestamp_type

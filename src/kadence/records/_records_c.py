@@ -200,6 +200,7 @@ class Cursor:
         self.remaining = count
         self.next_offset = first_wanted
         self.base_offset = base_offset
+        self.previous = base_offset - 1
         self.last_offset = last_offset
         self.base_timestamp = base_timestamp
         self.timestamp_type = timestamp_type
@@ -231,12 +232,15 @@ class Cursor:
             return 1
         if not kd_varint(cython.address(at), end, cython.address(delta)):
             return 1
+        if delta < 0 or delta > self.last_offset - self.base_offset:
+            return 6
         row.offset = self.base_offset + delta
-        if delta < 0 or row.offset > self.last_offset:
+        if row.offset <= self.previous:
             return 6
         if row.offset < self.next_offset:
             self.at = end
             self.remaining -= 1
+            self.previous = row.offset
             return -1
         if self.timestamp_type == 1:
             row.timestamp = self.append_time
@@ -315,6 +319,7 @@ class Cursor:
             out.append(record)
             self.at = row.end
             self.remaining -= 1
+            self.previous = row.offset
             self.next_offset = row.offset + 1
             limit -= 1
         if self.has_leftover():

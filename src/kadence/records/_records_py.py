@@ -251,6 +251,7 @@ class Cursor:
         "_leader_epoch",
         "_partition",
         "_pos",
+        "_previous",
         "_topic",
         "next_offset",
         "remaining",
@@ -303,6 +304,7 @@ class Cursor:
         self.remaining = count
         self.next_offset = first_wanted
         self._base_offset = base_offset
+        self._previous = base_offset - 1
         self._last_offset = last_offset
         self._base_timestamp = base_timestamp
         self.timestamp_type = timestamp_type
@@ -315,13 +317,13 @@ class Cursor:
         return len(self._data) - self._pos
 
     @property
-    def place(self) -> tuple[int, int, int]:
+    def place(self) -> tuple[int, int, int, int]:
         """Where the cursor stands in its batch; set it to go back there."""
-        return self._pos, self.remaining, self.next_offset
+        return self._pos, self._previous, self.remaining, self.next_offset
 
     @place.setter
-    def place(self, place: tuple[int, int, int]) -> None:
-        self._pos, self.remaining, self.next_offset = place
+    def place(self, place: tuple[int, int, int, int]) -> None:
+        self._pos, self._previous, self.remaining, self.next_offset = place
 
     def take(self, out: list[Record], limit: int) -> None:
         """Append up to ``limit`` records to ``out``.
@@ -357,6 +359,7 @@ class Cursor:
         data, pos, remaining = self._data, self._pos, self.remaining
         end = len(data)
         base_offset, last_offset, wanted = self._base_offset, self._last_offset, self.next_offset
+        previous = self._previous
         base_time, is_append_time = self._base_timestamp, self.timestamp_type == 1
         timestamp = self._append_time
         is_near_edge = not -_NEAR_EDGE < base_time < _NEAR_EDGE
@@ -400,12 +403,13 @@ class Cursor:
                 else:
                     raw, pos = _long_number(data, pos, stop, 5, 0x0F)
                 offset = base_offset + (raw >> 1)
-                if raw & 1 or offset > last_offset:
+                if raw & 1 or not previous < offset <= last_offset:
                     raise RecordFormatError(6)
                 if pos > stop:
                     raise RecordFormatError(1)
                 if offset < wanted:
                     pos = stop
+                    previous = offset
                     remaining -= 1
                     continue
                 if not is_append_time:
@@ -470,6 +474,7 @@ class Cursor:
                 add_key(key)
                 add_value(value)
                 add_headers(headers)
+                previous = offset
                 wanted = offset + 1
                 limit -= 1
                 remaining -= 1
@@ -477,6 +482,6 @@ class Cursor:
         except IndexError:
             raise RecordFormatError(1) from None
         finally:
-            self._pos, self.remaining, self.next_offset = start, remaining, wanted
+            self._pos, self._previous, self.remaining, self.next_offset = start, previous, remaining, wanted
         if remaining == 0 and pos != end:
             raise RecordFormatError(8)

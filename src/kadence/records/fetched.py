@@ -331,7 +331,8 @@ class FetchedRecords:
 
     def _open_batch(self, fields: tuple[int, ...]) -> None:
         """Verify, decompress, and give the records to the cursor."""
-        base, epoch, attributes = fields[0], fields[2], fields[5]
+        base, attributes = fields[0], fields[5]
+        epoch = fields[2] if fields[2] >= 0 else None
         start, end = HEADER_SIZE - CRC_FROM, self._complete - self._at - CRC_FROM
         records: Buffer = self._checked(fields, self._at, self._complete)
         try:
@@ -351,9 +352,10 @@ class FetchedRecords:
                 fields[7],
                 1 if attributes & TIMESTAMP_TYPE else 0,
                 fields[8],
-                epoch if epoch >= 0 else None,
+                epoch,
             )
         except (CodecError, RecordFormatError) as error:
             raise self._corrupt(error, self._batch_next) from error
         except (RecordTooLargeError, UnsupportedRecordFormatError) as error:
             raise type(error)(self._text(error, self._batch_next)) from error
+        self.leader_epoch = epoch

@@ -1,0 +1,118 @@
+"""The record: immutable, equal by value, picklable between the halves."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import pickle
+import weakref
+from typing import Any
+
+import pytest
+from tests.records.conftest import Half
+
+from kadence.records._shared import rebuild_record
+
+FIELDS = {
+    "topic": "orders",
+    "partition": 3,
+    "offset": 2**40,
+    "timestamp": 1_700_000_000_007,
+    "timestamp_type": 1,
+    "key": b"k",
+    "value": None,
+    "headers": (("trace", b"1"), ("null", None)),
+    "leader_epoch": 5,
+}
+
+
+def make(half: Half, **changes: Any) -> Any:
+    return half.records.Record(**{**FIELDS, **changes})
+
+
+def test_fields_and_defaults(half: Half) -> None:
+    record = make(half)
+    assert {name: getattr(record, name) for name in FIELDS} == FIELDS
+    short = half.records.Record("t", 0, 1)
+    assert (short.timestamp, short.timestamp_type, short.key, short.value) == (-1, 0, None, None)
+    assert (short.headers, short.leader_epoch) == ((), None)
+
+
+def test_headers_become_a_tuple(half: Half) -> None:
+    assert make(half, headers=[("a", b"1")]).headers == (("a", b"1"),)
+
+
+def test_nothing_can_be_changed(half: Half) -> None:
+    record = make(half)
+    for name in FIELDS:
+        with pytest.raises(AttributeError):
+            setattr(record, name, 1)
+    with pytest.raises(AttributeError):
+        record.other = 1
+    with pytest.raises(AttributeError):
+        del record.value
+    with contextlib.suppress(TypeError):
+        record.__init__("other", 0, 0)
+    assert record == make(half)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_equality_is_by_value_of_every_field(half: Half, name: str) -> None:
+    assert make(half) == make(half)
+    other = make(
+        half, **{name: 9 if isinstance(FIELDS[name], int) else b"other" if name != "headers" else ()}
+    )
+    assert make(half) != other
+    assert make(half) != tuple(FIELDS.values())
+
+
+def test_hash_goes_by_place_so_that_values_may_be_unhashable(half: Half) -> None:
+    assert hash(make(half)) == hash(make(half))
+    assert hash(make(half, value={"a": []})) == hash(make(half))
+
+
+def test_text_is_the_constructor_and_cuts_long_values(half: Half) -> None:
+    assert repr(make(half)) == (
+        "Record(topic='orders', partition=3, offset=1099511627776, timestamp=1700000000007, timestamp_type=1, "
+        "key=b'k', value=None, headers=(('trace', b'1'), ('null', None)), leader_epoch=5)"
+    )
+    assert len(repr(make(half, value=b"x" * 10**6))) < 400
+    assert "<1000000 bytes b'xxx" in repr(make(half, value=b"x" * 10**6))
+
+
+def test_replace(half: Half) -> None:
+    changed = make(half).replace(value={"a": 1})
+    assert changed.value == {"a": 1}
+    assert changed.replace(value=None) == make(half)
+    with pytest.raises(TypeError, match="no field 'vlaue'"):
+        make(half).replace(vlaue=1)
+
+
+def test_pickle_names_neither_half(half: Half) -> None:
+    data = pickle.dumps(make(half))
+    assert b"_records_" not in data
+    loaded = pickle.loads(data)
+    assert {name: getattr(loaded, name) for name in FIELDS} == FIELDS
+    function, arguments = make(half).__reduce__()
+    assert function is rebuild_record
+    assert half.records.Record(*arguments) == make(half)
+
+
+def test_out_of_range_numbers_are_refused_by_the_compiled_half(halves: tuple[Half, Half]) -> None:
+    with pytest.raises(OverflowError):
+        make(halves[0], offset=2**63)
+
+
+class Holder:
+    """Something that a deserialiser could make: it points back at its record."""
+
+    record: Any
+
+
+def test_a_cycle_through_a_deserialised_value_is_collected(half: Half) -> None:
+    holder = Holder()
+    gone = weakref.ref(holder)
+    holder.record = make(half, value=holder)
+    del holder
+    gc.collect()
+    assert gone() is None
