@@ -562,7 +562,8 @@ class ClassicMembership:
         self._partitions.lose()
         self._reset()
         self._go(State.UNJOINED)
-        self.needs_polled = not leaving
+        # A fenced member that came back would fence the other one, and so on for ever: a new subscribe() decides.
+        self.needs_polled = not (leaving or fenced)
         self._outbox(Failed(error, fatal=fenced))
 
     def _coordinator_failed(self, now: int, error: KafkaError) -> bool:

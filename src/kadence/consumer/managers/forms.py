@@ -22,7 +22,9 @@ __all__ = [
 
 _BATCHED_KEYS = 4
 _MEMBER_LIST = 3
+_STABLE = 7
 _GROUP_LIST = 8
+_REQUIRE_STABLE = 7
 
 
 class FindCoordinatorRequest(find_coordinator.FindCoordinatorRequest):
@@ -50,7 +52,11 @@ class LeaveGroupRequest(leave_group.LeaveGroupRequest):
 
 
 class OffsetFetchRequest(offset_fetch.OffsetFetchRequest):
-    """Holds one entry of ``groups`` (v8+, KIP-709); writes ``group_id`` and ``topics`` below."""
+    """Holds one entry of ``groups`` (v8+, KIP-709); writes ``group_id`` and ``topics`` below.
+
+    ``require_stable`` (v7+, KIP-447) is left out where it is not known: such brokers cannot wait for a
+    transaction, and every offset that they have is readable.
+    """
 
     def write(self, w: Writer, version: int) -> None:
         if version >= _GROUP_LIST:
@@ -62,7 +68,7 @@ class OffsetFetchRequest(offset_fetch.OffsetFetchRequest):
             for topic in group.topics or ()
         ]
         offset_fetch.OffsetFetchRequest(
-            group_id=group.group_id, topics=topics, require_stable=self.require_stable
+            group_id=group.group_id, topics=topics, require_stable=self.require_stable and version >= _STABLE and version >= _REQUIRE_STABLE
         ).write(w, version)
 
 

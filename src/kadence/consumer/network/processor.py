@@ -80,7 +80,8 @@ class Processor:
         return self.closing is not None and left and (self._commits is None or not self._commits.pending)
 
     def topics_changed(self, now: int) -> None:
-        """Metadata changed: a pattern may match other topics now."""
+        """Metadata changed: a pattern may match other topics now. The membership sees that by itself (C5)."""
+        del now
         subscription = self._subscription
         if subscription.pattern is None or self._membership is None:
             return
@@ -88,7 +89,6 @@ class Processor:
         if matching != subscription.topics:
             log.info("pattern %r matches %d topics now", subscription.pattern, len(matching))
             subscription.topics = matching
-            self._membership.subscription_changed(now)
 
     # ------------------------------------------------------------ one method for each imperative
 

@@ -1,0 +1,236 @@
+"""The heartbeat manager by itself: rule B5's order, the timers, and B9. A membership of cardboard, answers by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kadence.clock import FOREVER
+from kadence.config import ConsumerConfig
+from kadence.connection.request import Completed, Request
+from kadence.consumer.border.progress import Progress
+from kadence.consumer.managers.coordinator import CoordinatorManager
+from kadence.consumer.managers.heartbeat import HeartbeatManager
+from kadence.consumer.managers.membership import Verdict
+from kadence.types import GroupMetadata, Node
+
+NOW = 1_000_003
+
+
+class Cardboard:
+    """A membership that only heartbeats; the test says what each answer means."""
+
+    def __init__(self) -> None:
+        self.active = True
+        self.joining = False
+        self.group = GroupMetadata("g", 1, "m")
+        self.verdict = Verdict.ALIVE
+        self.timed_out: list[int] = []
+
+    def heartbeat(self, deadline: int) -> Request:
+        return Request("heartbeat", 7, deadline)
+
+    def on_heartbeat(self, now: int, completed: Completed) -> Verdict:
+        return self.verdict
+
+    def poll_timed_out(self, now: int) -> None:
+        self.timed_out.append(now)
+        self.active = False
+
+
+class Bench:
+    def __init__(self, **config: Any) -> None:
+        self.config = ConsumerConfig(group_id="g", **config)
+        self.member = Cardboard()
+        self.progress = Progress()
+        self.coordinator = CoordinatorManager("g", self.config, lambda fact: None)
+        self.find()
+        self.manager = HeartbeatManager(
+            self.coordinator,
+            self.member,  # type: ignore[arg-type]
+            self.progress,
+            self.config,
+            lambda fact: None,
+        )
+
+    def find(self, now: int = NOW) -> None:
+        self.coordinator.node, self.coordinator.found_at = Node(7, "b7", 9092), now
+
+    def answer(self, now: int, request: Request, verdict: Verdict = Verdict.ALIVE) -> None:
+        self.member.verdict = verdict
+        self.manager.on_response(now, Completed(request, object(), None, 4, now))
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench(session_timeout_ms=10_000, heartbeat_interval_ms=3_000, max_poll_interval_ms=60_000)
+
+
+def test_b3_no_heartbeat_outside_a_group(bench: Bench) -> None:
+    bench.member.active = False
+    poll = bench.manager.poll(NOW)
+    assert (poll.requests, poll.wake_at) == ([], FOREVER)
+
+
+def test_first_heartbeat_an_interval_after_joining(bench: Bench) -> None:
+    assert bench.manager.poll(NOW).wake_at == NOW + 3_000
+    assert bench.manager.poll(NOW + 2_999).requests == []
+    assert len(bench.manager.poll(NOW + 3_000).requests) == 1
+
+
+def test_interval_counts_from_sending_not_from_the_answer(bench: Bench) -> None:
+    bench.manager.poll(NOW)
+    (request,) = bench.manager.poll(NOW + 3_000).requests
+    bench.answer(NOW + 5_000, request)
+    assert bench.manager.poll(NOW + 5_000).wake_at == NOW + 6_000
+
+
+def test_one_heartbeat_at_a_time(bench: Bench) -> None:
+    bench.manager.poll(NOW)
+    bench.manager.poll(NOW + 3_000)
+    assert bench.manager.poll(NOW + 6_000).requests == []
+
+
+def test_b5_unknown_coordinator_is_asked_for_first(bench: Bench) -> None:
+    bench.manager.poll(NOW)
+    bench.coordinator.mark_unknown(NOW, "test")
+    bench.progress.leave_poll(NOW)
+    poll = bench.manager.poll(NOW + 70_000)
+    assert poll.requests == []
+    assert poll.wake_at == NOW + 70_000, "asked for at once"
+    assert bench.member.timed_out == [], "the poll timer comes later in the order"
+    assert [r.name for r in bench.coordinator.poll(NOW + 70_000).requests] == ["FindCoordinator"]
+
+
+def test_b5_session_without_an_answer_gives_the_coordinator_up(bench: Bench) -> None:
+    bench.manager.poll(NOW)
+    bench.manager.poll(NOW + 3_000)
+    assert bench.manager.poll(NOW + 9_999).wake_at == NOW + 10_000
+    bench.manager.poll(NOW + 10_000)
+    assert bench.coordinator.node_id is None
+
+
+def test_b5_session_is_looked_at_before_the_poll_timer(bench: Bench) -> None:
+    bench.manager.poll(NOW)
+    bench.progress.leave_poll(NOW)
+    bench.manager.poll(NOW + 60_000)
+    assert bench.coordinator.node_id is None
+    assert bench.member.timed_out == []
+
+
+def test_coordinator_found_again_is_told_at_once_that_we_live(bench: Bench) -> None:
+    bench.manager.poll(NOW)
+    bench.manager.poll(NOW + 3_000)
+    bench.coordinator.mark_unknown(NOW + 3_500, "test")
+    bench.manager.poll(NOW + 3_500)
+    bench.find(NOW + 3_600)
+    assert len(bench.manager.poll(NOW + 3_600).requests) == 1
+
+
+def test_b4_no_poll_for_the_processing_timeout_leaves(bench: Bench) -> None:
+    bench.progress.leave_poll(NOW)
+    now = NOW
+    while not bench.member.timed_out and now < NOW + 100_000:
+        poll = bench.manager.poll(now)
+        for request in poll.requests:
+            bench.answer(now, request)
+        if not bench.member.timed_out:
+            now = min(poll.wake_at, bench.manager.poll(now).wake_at)
+    assert bench.member.timed_out == [NOW + 60_000]
+    assert bench.manager.poll(now).requests == []
+
+
+def test_b4_waiting_in_poll_is_progress(bench: Bench) -> None:
+    bench.progress.enter_poll(NOW)
+    keep_alive(bench, NOW, NOW + 200_000)
+    assert bench.member.timed_out == []
+
+
+def test_b4_a_callback_inside_poll_is_not(bench: Bench) -> None:
+    bench.progress.enter_poll(NOW)
+    bench.progress.enter_callback(NOW + 10_000)
+    keep_alive(bench, NOW, NOW + 200_000)
+    assert bench.member.timed_out == [NOW + 70_000]
+
+
+def test_b4_holds_while_the_member_is_still_joining(bench: Bench) -> None:
+    bench.member.active, bench.member.joining = False, True
+    bench.progress.leave_poll(NOW)
+    assert bench.manager.poll(NOW).wake_at == NOW + 60_000
+    bench.manager.poll(NOW + 60_000)
+    assert bench.member.timed_out == [NOW + 60_000]
+
+
+def test_b2_processing_timeout_is_never_below_the_session() -> None:
+    bench = Bench(session_timeout_ms=10_000, heartbeat_interval_ms=3_000, max_poll_interval_ms=1_000)
+    bench.progress.leave_poll(NOW)
+    keep_alive(bench, NOW, NOW + 9_999)
+    assert bench.member.timed_out == []
+    keep_alive(bench, NOW + 10_000, NOW + 10_000)
+    assert bench.member.timed_out == [NOW + 10_000]
+
+
+def test_b5_failure_is_repeated_after_a_backoff_not_after_an_interval(bench: Bench) -> None:
+    bench.manager.poll(NOW)
+    (request,) = bench.manager.poll(NOW + 3_000).requests
+    bench.answer(NOW + 3_010, request, Verdict.RETRY)
+    wake_at = bench.manager.poll(NOW + 3_010).wake_at
+    assert NOW + 3_010 + 80 <= wake_at <= NOW + 3_010 + 120
+    assert len(bench.manager.poll(wake_at).requests) == 1
+
+
+def test_failures_back_off_further_each_time(bench: Bench) -> None:
+    bench.manager.poll(NOW)
+    now, waits = NOW + 3_000, []
+    for _ in range(3):
+        (request,) = bench.manager.poll(now).requests
+        bench.answer(now, request, Verdict.RETRY)
+        wake_at = bench.manager.poll(now).wake_at
+        waits.append(wake_at - now)
+        now = wake_at
+    assert waits[0] < waits[1] < waits[2]
+
+
+def test_failure_does_not_extend_the_session(bench: Bench) -> None:
+    bench.manager.poll(NOW)
+    now = NOW + 3_000
+    while bench.coordinator.node_id is not None:
+        poll = bench.manager.poll(now)
+        for request in poll.requests:
+            bench.answer(now, request, Verdict.RETRY)
+        now = max(bench.manager.poll(now).wake_at, now) if poll.requests else max(poll.wake_at, now + 1)
+    assert NOW + 10_000 <= now <= NOW + 12_000
+
+
+def test_new_identity_starts_all_timers_again(bench: Bench) -> None:
+    bench.manager.poll(NOW)
+    bench.manager.poll(NOW + 3_000)
+    bench.member.group = GroupMetadata("g", 2, "m")
+    assert bench.manager.poll(NOW + 4_000).wake_at == NOW + 7_000
+
+
+def test_b9_lateness_is_measured_and_its_maximum_kept(bench: Bench) -> None:
+    bench.manager.poll(NOW)
+    (request,) = bench.manager.poll(NOW + 3_000).requests
+    bench.answer(NOW + 3_001, request)
+    assert (bench.manager.heartbeats_sent, bench.manager.last_lateness_ms) == (1, 0)
+    (request,) = bench.manager.poll(NOW + 6_450).requests
+    bench.answer(NOW + 6_451, request)
+    assert (bench.manager.last_lateness_ms, bench.manager.max_lateness_ms) == (450, 450)
+    bench.manager.poll(NOW + 9_450)
+    assert (bench.manager.heartbeats_sent, bench.manager.last_lateness_ms) == (3, 0)
+    assert bench.manager.max_lateness_ms == 450
+    assert repr(bench.manager) == "<heartbeat sent=3 max_lateness=450 ms>"
+
+
+def keep_alive(bench: Bench, start: int, end: int) -> None:
+    """Answer every heartbeat at once until ``end``."""
+    now = start
+    while now <= end:
+        poll = bench.manager.poll(now)
+        for request in poll.requests:
+            bench.answer(now, request)
+        if not bench.member.active:
+            return
+        now = max(bench.manager.poll(now).wake_at, now + 1)
