@@ -4,6 +4,7 @@ The front door: names only. The one thing it does is to give `Consumer` its netw
 application side of the library never imports the network side.
 """
 
+from kadence.admin import Admin
 from kadence.broker import Broker
 from kadence.clock import Seconds
 from kadence.consumer import assembly
@@ -35,6 +36,7 @@ from kadence.types import (
 Consumer._engines = staticmethod(assembly.make)
 
 __all__ = [
+    "Admin",
     "Broker",
     "BrokerError",
     "CommitFailedError",

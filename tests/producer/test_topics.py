@@ -41,7 +41,7 @@ def test_failures_are_repeated_after_a_backoff() -> None:
     assert request is not None
     world.lose(request, DisconnectedError("gone"))
     assert ask(world) is None
-    assert world.topics.failure is None
+    assert not world.topics.failure
     assert str(world.topics.last_error) == "gone"
     world.advance(150)
     request = ask(world)

@@ -249,7 +249,10 @@ class Admin:
         calls = getattr(self, "_calls", None)
         if calls is not None and not calls.is_closed:
             warnings.warn(
-                f"{self!r} was not closed; use `with Admin(...)` or close()", ResourceWarning, source=self
+                f"{self!r} was not closed; use `with Admin(...)` or close()",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
             )
             calls.close()
 

@@ -27,6 +27,8 @@ def _error(code: int, group: str, message: str | None = None) -> KafkaError:
 
 
 def list_groups(calls: Calls, deadline: int) -> list[GroupListing]:
+    """All groups of all brokers, sorted by name."""
+
     def attempt(deadline: int) -> list[GroupListing]:
         brokers = [broker.node_id for broker in calls.metadata([], deadline).brokers]
         found: dict[str, GroupListing] = {}
@@ -45,6 +47,8 @@ def list_groups(calls: Calls, deadline: int) -> list[GroupListing]:
 
 
 def describe_groups(calls: Calls, groups: Iterable[str], deadline: int) -> Outcomes[str, GroupDescription]:
+    """Groups of both kinds; each coordinator is asked for its own."""
+
     def attempt(groups: Collection[str], deadline: int) -> dict[str, GroupDescription | KafkaError]:
         result: dict[str, GroupDescription | KafkaError] = {}
         by_node = _by_coordinator(calls, groups, deadline, result)
@@ -168,6 +172,8 @@ def _assigned(protocol_type: str, data: bytes) -> frozenset[TopicPartition]:
 
 
 def delete_groups(calls: Calls, groups: Iterable[str], deadline: int) -> Outcomes[str, None]:
+    """Delete groups that have no members."""
+
     def attempt(groups: Collection[str], deadline: int) -> dict[str, None | KafkaError]:
         result: dict[str, None | KafkaError] = {}
         by_node = _by_coordinator(calls, groups, deadline, result)

@@ -45,6 +45,7 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 def list_offsets(
     calls: Calls, specs: Mapping[TopicPartition, OffsetSpec], deadline: int, *, read_committed: bool
 ) -> Outcomes[TopicPartition, OffsetAndTimestamp | None]:
+    """One offset of each partition, from its leader; None where no record is late enough."""
     timestamps = {TopicPartition(*tp): _timestamp(spec) for tp, spec in specs.items()}
 
     def attempt(
@@ -134,6 +135,7 @@ def group_offsets(
     *,
     require_stable: bool,
 ) -> Outcomes[TopicPartition, OffsetAndMetadata]:
+    """What a group committed; all or nothing where the error passes."""
     topics = None
     if partitions is not None:
         topics = [
@@ -172,6 +174,8 @@ def group_offsets(
 def alter_group_offsets(
     calls: Calls, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: int
 ) -> Outcomes[TopicPartition, OffsetAndMetadata]:
+    """Commit from outside of the group."""
+
     def attempt(
         partitions: Collection[TopicPartition], deadline: int
     ) -> dict[TopicPartition, OffsetAndMetadata | KafkaError]:
@@ -214,6 +218,8 @@ def _refusal(code: int, group: str, tp: TopicPartition) -> KafkaError:
 def delete_group_offsets(
     calls: Calls, group: str, partitions: Iterable[TopicPartition], deadline: int
 ) -> Outcomes[TopicPartition, None]:
+    """Forget committed offsets."""
+
     def attempt(
         partitions: Collection[TopicPartition], deadline: int
     ) -> dict[TopicPartition, None | KafkaError]:

@@ -48,6 +48,7 @@ def _error(code: int, what: str, message: str | None) -> KafkaError:
 def create_topics(
     calls: Calls, topics: Iterable[NewTopic], deadline: int, *, validate_only: bool
 ) -> Outcomes[str, NewTopic]:
+    """Create topics through the controller."""
     by_name = {topic.name: topic for topic in topics}
 
     def attempt(names: Collection[str], deadline: int) -> dict[str, NewTopic | KafkaError]:
@@ -86,6 +87,8 @@ def create_topics(
 
 
 def delete_topics(calls: Calls, names: Iterable[str], deadline: int) -> Outcomes[str, None]:
+    """Delete topics through the controller."""
+
     def attempt(names: Collection[str], deadline: int) -> dict[str, None | KafkaError]:
         message = DeleteTopicsRequest(topic_names=list(names), timeout_ms=30_000)
         # Version 6 names topics by id as well; by name alone is what every broker understands.
@@ -102,6 +105,8 @@ def delete_topics(calls: Calls, names: Iterable[str], deadline: int) -> Outcomes
 
 
 def create_partitions(calls: Calls, totals: Mapping[str, int], deadline: int) -> Outcomes[str, int]:
+    """Grow topics to ``totals`` partitions."""
+
     def attempt(names: Collection[str], deadline: int) -> dict[str, int | KafkaError]:
         message = CreatePartitionsRequest(
             topics=[CreatePartitionsTopic(name=name, count=totals[name], assignments=None) for name in names],
@@ -119,6 +124,7 @@ def create_partitions(calls: Calls, totals: Mapping[str, int], deadline: int) ->
 
 
 def list_topics(calls: Calls, deadline: int, *, internal: bool) -> dict[str, TopicDescription]:
+    """Every topic that has no error."""
     response = calls.settle_one(lambda deadline: calls.metadata(None, deadline), deadline)
     return {
         topic.name: _describe(topic)
@@ -128,6 +134,8 @@ def list_topics(calls: Calls, deadline: int, *, internal: bool) -> dict[str, Top
 
 
 def describe_topics(calls: Calls, names: Iterable[str], deadline: int) -> Outcomes[str, TopicDescription]:
+    """Topics by name."""
+
     def attempt(names: Collection[str], deadline: int) -> dict[str, TopicDescription | KafkaError]:
         response = calls.metadata(names, deadline)
         return {
@@ -158,6 +166,7 @@ def _describe(topic: MetadataResponseTopic) -> TopicDescription:
 
 
 def describe_cluster(calls: Calls, deadline: int) -> ClusterDescription:
+    """Brokers and controller, as metadata tells them."""
     response = calls.settle_one(lambda deadline: calls.metadata([], deadline), deadline)
     nodes = tuple(
         Node(broker.node_id, broker.host, broker.port, broker.rack)
@@ -170,6 +179,8 @@ def describe_cluster(calls: Calls, deadline: int) -> ClusterDescription:
 def describe_configs(
     calls: Calls, resources: Iterable[ConfigResource], deadline: int
 ) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:
+    """Settings; a broker's are asked from that broker."""
+
     def attempt(
         resources: Collection[ConfigResource], deadline: int
     ) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:

@@ -113,7 +113,7 @@ class Delivery:
 def _call(callback: Callable[[RecordFuture], object], future: RecordFuture) -> None:
     try:
         callback(future)
-    except Exception:
+    except Exception:  # noqa: BLE001 - a user's callback may raise anything, and the thread must go on
         _log.exception("a callback of a record's future raised; the record's delivery is not affected")
 
 

@@ -96,7 +96,9 @@ class Producer:
         *,
         partition: int | None = None,
         timestamp: int | None = None,
-        headers: Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None] = (),
+        headers: Iterable[tuple[str, _Bytes | None]]
+        | Mapping[str, _Bytes]
+        | Mapping[str, _Bytes | None] = (),
     ) -> RecordFuture:
         """Hand over one record; it is sent in the background.
 
@@ -353,7 +355,7 @@ def _as_bytes(what: str, data: Any) -> bytes:
 
 
 def _checked_headers(
-    headers: Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None],
+    headers: Iterable[tuple[str, _Bytes | None]] | Mapping[str, _Bytes] | Mapping[str, _Bytes | None],
 ) -> Sequence[Header]:
     pairs: Iterable[Any] = headers.items() if isinstance(headers, Mapping) else headers
     checked: list[Header] = []

@@ -215,7 +215,7 @@ class Sender:
                 producer_epoch=batch.epoch,
                 base_sequence=batch.base_sequence,
             )
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - one bad batch must not stop the others
             cause = (
                 error if isinstance(error, KafkaError) else LocalError(f"cannot encode records: {error!r}")
             )

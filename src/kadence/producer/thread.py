@@ -45,6 +45,9 @@ class NetworkThread(threading.Thread):
 
     def begin_close(self, deadline: int) -> None:
         """Send what is left until ``deadline``, drop the rest, end. Any thread."""
+        with self._accumulator.gate:
+            # Nothing lingers any more.
+            self._accumulator.flushing += 1
         self._close_at = deadline
         self._client.wakeup()
 
@@ -52,7 +55,7 @@ class NetworkThread(threading.Thread):
         try:
             while self._run_once():
                 pass
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, every caller must hear of it (B6)
             _log.exception("the producer's network thread ended with a bug")
             fatal = FatalNetworkError(f"the producer's network thread ended with a bug: {error!r}")
             fatal.__cause__ = error

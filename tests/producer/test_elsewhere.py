@@ -1,0 +1,62 @@
+"""The same producer against real Apache Kafka and librdkafka's mock cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.producer.reading import read_all
+
+from kadence.admin import Admin, NewTopic
+from kadence.errors import RecordTooLargeError
+from kadence.producer import Producer
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_kafka_takes_every_compression(kafka: Any, compression: str) -> None:
+    topic = f"producer-{compression}"
+    servers = kafka.bootstrap_servers
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics({topic: 3})
+    with Producer(bootstrap_servers=servers, compression_type=compression, batch_size=2000) as producer:
+        futures = [
+            producer.send(topic, b"%d" % n * 10, b"k%d" % (n % 7), headers=[("n", b"%d" % n)])
+            for n in range(1000)
+        ]
+        places = [future.result(30) for future in futures]
+    messages = read_all(servers, topic, 3, 1000)
+    found = {(m.partition(), m.offset()): (m.value(), m.key(), m.headers()) for m in messages}
+    assert len(found) == 1000
+    for n, place in enumerate(places):
+        expected = (b"%d" % n * 10, b"k%d" % (n % 7), [("n", b"%d" % n)])
+        assert found[place.partition, place.offset] == expected
+
+
+def test_kafka_creates_a_topic_for_us(kafka: Any) -> None:
+    with Producer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+        assert producer.send("producer-auto", b"x").result(30).offset == 0
+
+
+def test_kafkas_limit_splits_batches(kafka: Any) -> None:
+    topic = "producer-small"
+    with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(topic, 1, configs={"max.message.bytes": "2000"})])
+    with Producer(bootstrap_servers=kafka.bootstrap_servers, linger_ms=10_000) as producer:
+        futures = [producer.send(topic, b"x" * 400) for _ in range(20)]
+        futures.append(producer.send(topic, b"x" * 5000))
+        futures += [producer.send(topic, b"x" * 400) for _ in range(3)]
+        producer.flush(30)
+    offsets = [future.result(0).offset for future in futures if future.exception(0) is None]
+    assert offsets == list(range(23))
+    with pytest.raises(RecordTooLargeError):
+        futures[20].result(0)
+
+
+@pytest.mark.parametrize("acks", ["0", "1", "all"])
+def test_the_mock_cluster(mock_cluster: Any, acks: str) -> None:
+    with Producer(bootstrap_servers=mock_cluster.bootstrap_servers, acks=acks) as producer:
+        futures = [producer.send("t", b"%d" % n) for n in range(100)]
+        producer.flush(30)
+        assert all(future.exception(0) is None for future in futures)
+    partitions = 4
+    assert len(read_all(mock_cluster.bootstrap_servers, "t", partitions, 100)) == 100

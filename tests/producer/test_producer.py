@@ -1,0 +1,340 @@
+"""The producer over real sockets, against the embedded broker."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.producer.reading import read_all
+
+from kadence.admin import Admin
+from kadence.broker import Broker
+from kadence.errors import (
+    ClosedError,
+    ConfigError,
+    FatalNetworkError,
+    ForkedError,
+    InvalidTopicError,
+    KafkaTimeoutError,
+    RecordTooLargeError,
+    SerializationError,
+    UnknownTopicOrPartitionError,
+)
+from kadence.producer import Producer, RecordFuture
+from kadence.protocol import error_codes as ec
+from kadence.protocol.metadata import MetadataRequest
+from kadence.protocol.produce import ProduceRequest
+
+NO_TOPICS = {"auto.create.topics.enable": "false"}
+
+
+@pytest.fixture
+def three() -> Iterator[Broker]:
+    with Broker(nodes=3, topics={"t": 6}) as broker:
+        yield broker
+
+
+def test_what_is_sent_is_read(three: Broker) -> None:
+    with Producer(bootstrap_servers=three.bootstrap_servers) as producer:
+        future = producer.send(
+            "t", b"v", b"k", partition=2, timestamp=1234, headers=[("a", b"1"), ("b", None)]
+        )
+        assert future.result(10) == ("t", 2, 0, 1234)
+        producer.send("t", None, b"tombstone", partition=2, headers={"c": bytearray(b"2")})
+        producer.send("t", memoryview(b"view"), partition=2)
+        producer.flush(10)
+        assert producer.partitions_for("t") == 6
+    one, two, three_ = read_all(three.bootstrap_servers, "t", 6, 3)
+    assert (one.value(), one.key(), one.timestamp()[1]) == (b"v", b"k", 1234)
+    assert one.headers() == [("a", b"1"), ("b", None)]
+    assert (two.value(), two.headers()) == (None, [("c", b"2")])
+    assert three_.value() == b"view"
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_compressions(broker: Broker, compression: str) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, compression_type=compression) as producer:
+        for n in range(500):
+            producer.send("t", b"%d" % n * 20)
+    values = [message.value() for message in read_all(broker.bootstrap_servers, "t", 1, 500)]
+    assert values == [b"%d" % n * 20 for n in range(500)]
+
+
+def test_keys_go_where_other_clients_put_them(three: Broker) -> None:
+    from confluent_kafka import Producer as Theirs
+
+    theirs = Theirs({"bootstrap.servers": three.bootstrap_servers, "partitioner": "murmur2_random"})
+    expected: dict[Any, Any] = {}
+    for n in range(50):
+        key = b"key-%d" % n
+        theirs.produce("t", b"", key, on_delivery=lambda _, m: expected.__setitem__(m.key(), m.partition()))
+    assert theirs.flush(10) == 0
+    with Producer(bootstrap_servers=three.bootstrap_servers) as producer:
+        futures = {key: producer.send("t", b"", key) for key in expected}
+        assert {key: future.result(10).partition for key, future in futures.items()} == expected
+
+
+def test_records_without_a_key_reach_all_partitions(three: Broker) -> None:
+    with Producer(bootstrap_servers=three.bootstrap_servers, batch_size=200) as producer:
+        futures = [producer.send("t", b"x" * 50) for _ in range(300)]
+        assert {future.result(10).partition for future in futures} == set(range(6))
+
+
+def test_many_threads_share_one(three: Broker) -> None:
+    with Producer(bootstrap_servers=three.bootstrap_servers) as producer:
+        futures: list[RecordFuture] = []
+
+        def work() -> None:
+            futures.extend([producer.send("t", b"x", b"k") for _ in range(500)])
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(future.result(10).offset for future in futures) == list(range(2000))
+
+
+def test_a_lost_answer_does_not_repeat_the_record(broker: Broker) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=1) as producer:
+        producer.send("t", b"0").result(10)
+        with broker.faults.disconnect(ProduceRequest, served=True, times=1) as fault:
+            assert producer.send("t", b"1").result(10).offset == 1
+        assert fault.hits == 1
+        assert producer.send("t", b"2").result(10).offset == 2
+
+
+def test_retriable_answers_are_retried_in_order(broker: Broker) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=1, batch_size=100) as producer:
+        producer.send("t", b"0").result(10)
+        with broker.faults.error(ProduceRequest, ec.NOT_LEADER_OR_FOLLOWER, times=3):
+            futures = [producer.send("t", b"x" * 100) for _ in range(20)]
+            assert [future.result(10).offset for future in futures] == list(range(1, 21))
+
+
+def test_a_broker_that_forgot_us_gets_a_new_epoch(broker: Broker) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=1) as producer:
+        producer.send("t", b"0").result(10)
+        with (
+            broker.faults.observe(ProduceRequest) as seen,
+            broker.faults.error(ProduceRequest, ec.UNKNOWN_PRODUCER_ID, times=1),
+        ):
+            assert producer.send("t", b"1").result(10).offset == 1
+        assert len(seen) == 2
+
+
+def test_linger_gathers_and_flush_does_not_wait_for_it(broker: Broker) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000) as producer:
+        with broker.faults.observe(ProduceRequest) as seen:
+            futures = [producer.send("t", b"x") for _ in range(100)]
+            assert not any(future.done() for future in futures)
+            producer.flush(10)
+            assert all(future.done() for future in futures)
+            assert len(seen) == 1
+        last = producer.send("t", b"x")
+    assert last.result(0).offset == 100, "close() sends what is left"
+
+
+def test_flush_in_vain(broker: Broker) -> None:
+    producer = Producer(bootstrap_servers=broker.bootstrap_servers, request_timeout_ms=300)
+    producer.partitions_for("t")
+    with broker.faults.drop(ProduceRequest):
+        future = producer.send("t", b"x")
+        with pytest.raises(KafkaTimeoutError, match="1 batches are not acknowledged yet"):
+            producer.flush(0.05)
+        producer.close(0)
+    with pytest.raises(ClosedError, match="before this record was acknowledged"):
+        future.result(0)
+
+
+def test_buffer_memory_blocks_and_then_raises(broker: Broker) -> None:
+    settings = {"buffer.memory": 1000, "max.block.ms": 60, "batch.size": 400}
+    with Producer({"bootstrap.servers": broker.bootstrap_servers, **settings}) as producer:
+        producer.partitions_for("t")
+        with broker.faults.delay(ProduceRequest, 0.4, times=1):
+            producer.send("t", b"x" * 300)
+            producer.send("t", b"x" * 300)
+            with pytest.raises(KafkaTimeoutError, match=r"buffer\.memory=1000 is full"):
+                producer.send("t", b"x" * 300)
+        # Room again as soon as the broker answers.
+        producer.flush(10)
+        assert producer.send("t", b"x" * 300).result(10).offset == 2
+
+
+def test_a_topic_that_does_not_exist() -> None:
+    with (
+        Broker(config=NO_TOPICS) as broker,
+        Producer(
+            bootstrap_servers=broker.bootstrap_servers, max_block_ms=200, retry_backoff_ms=10
+        ) as producer,
+        pytest.raises(
+            UnknownTopicOrPartitionError, match=r"topic 'no' does not exist.*kadence topics create no"
+        ),
+    ):
+        producer.send("no", b"x")
+
+
+def test_a_topic_that_appears_while_we_wait() -> None:
+    with (
+        Broker(config=NO_TOPICS) as broker,
+        Producer(bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=5) as producer,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+    ):
+        with broker.faults.observe(MetadataRequest) as asked:
+            result: list[RecordFuture] = []
+            thread = threading.Thread(target=lambda: result.append(producer.send("late", b"x")))
+            thread.start()
+            asked.wait(2)
+            admin.create_topics({"late": 2})
+            thread.join(10)
+        assert result[0].result(10).offset == 0
+
+
+def test_a_name_that_no_topic_can_have(broker: Broker) -> None:
+    with (
+        Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
+        pytest.raises(InvalidTopicError, match="topic 'a/b'"),
+    ):
+        producer.send("a/b", b"x")
+
+
+def test_partitions_beyond_the_topic(three: Broker) -> None:
+    with (
+        Producer(bootstrap_servers=three.bootstrap_servers) as producer,
+        Admin(bootstrap_servers=three.bootstrap_servers) as admin,
+    ):
+        for partition in (6, -1):
+            with pytest.raises(
+                UnknownTopicOrPartitionError, match=f"6 partitions, 0 to 5; {partition} is none"
+            ):
+                producer.send("t", b"x", partition=partition)
+        admin.create_partitions({"t": 7})
+        assert producer.send("t", b"x", partition=6).result(10).partition == 6
+
+
+def test_no_broker_at_all() -> None:
+    with (
+        Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=200) as producer,
+        pytest.raises(KafkaTimeoutError, match=r"nothing is known of topic 't'.*127\.0\.0\.1:1"),
+    ):
+        producer.send("t", b"x")
+
+
+def test_what_cannot_be_sent(broker: Broker) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, max_request_size=1000) as producer:
+        with pytest.raises(SerializationError, match=r"value must be bytes or None, not str.*value\.encode"):
+            producer.send("t", "text")  # type: ignore[arg-type]
+        with pytest.raises(SerializationError, match="key must be bytes or None, not int"):
+            producer.send("t", b"", 5)  # type: ignore[arg-type]
+        with pytest.raises(SerializationError, match="header 'h' must be bytes"):
+            producer.send("t", b"", headers={"h": 1})  # type: ignore[arg-type]
+        with pytest.raises(SerializationError, match="a header is a pair"):
+            producer.send("t", b"", headers=[(b"h", b"1")])  # type: ignore[list-item]
+        with pytest.raises(RecordTooLargeError, match=r"takes 1021 bytes, more than max.request.size=1000"):
+            producer.send("t", b"x" * 1000)
+    with (
+        Producer(bootstrap_servers=broker.bootstrap_servers, buffer_memory=1000) as producer,
+        pytest.raises(RecordTooLargeError, match=r"more than buffer.memory=1000"),
+    ):
+        producer.send("t", b"x" * 1000)
+    with pytest.raises(ConfigError, match="did you mean"):
+        Producer(bootstrap_servers=broker.bootstrap_servers, linger=5)
+
+
+def test_the_brokers_limit_splits_a_batch_and_names_the_record_that_is_too_large(broker: Broker) -> None:
+    from kadence.admin import NewTopic
+
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic("small", 1, configs={"max.message.bytes": "2000"})])
+    with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=10_000) as producer:
+        futures = [producer.send("small", b"x" * 400) for _ in range(20)]
+        futures.append(producer.send("small", b"x" * 5000))
+        producer.flush(10)
+    assert [future.result(0).offset for future in futures[:20]] == list(range(20))
+    with pytest.raises(RecordTooLargeError, match=r"max\.message\.bytes"):
+        futures[20].result(0)
+
+
+def test_closed(broker: Broker) -> None:
+    producer = Producer(bootstrap_servers=broker.bootstrap_servers)
+    assert repr(producer).startswith("<Producer kadence-producer-")
+    producer.close()
+    producer.close()
+    assert " closed " in repr(producer)
+    for call in (
+        lambda: producer.send("t", b"x"),
+        producer.flush,
+        lambda: producer.partitions_for("t"),
+    ):
+        with pytest.raises(ClosedError):
+            call()
+
+
+def test_close_ends_a_send_that_blocks() -> None:
+    producer = Producer(bootstrap_servers="127.0.0.1:1")
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            producer.send("t", b"x")
+        except ClosedError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    producer.close(0)
+    thread.join(10)
+    assert len(errors) == 1
+
+
+def test_a_bug_on_the_network_thread_reaches_every_caller(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000)
+    future = producer.send("t", b"x")
+
+    def broken(now: int) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(producer._thread._sender, "poll", broken)
+    producer._thread.wakeup()
+    with pytest.raises(FatalNetworkError, match="a bug"):
+        future.result(10)
+    producer._thread.join(10)
+    with pytest.raises(FatalNetworkError, match="a bug") as caught:
+        producer.send("t", b"x")
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    assert " failed " in repr(producer)
+    assert "a bug" in caplog.text
+    producer.close()
+
+
+def test_a_producer_that_is_forgotten_delivers_and_warns(broker: Broker) -> None:
+    producer = Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000)
+    future = producer.send("t", b"x")
+    with pytest.warns(ResourceWarning, match="was not closed"):  # noqa: PT031 - both make it go
+        del producer
+        gc.collect()
+    assert future.result(0).offset == 0
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_after_fork_is_refused(broker: Broker) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send("t", b"x").result(10)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                producer.send("t", b"x")
+            except ForkedError:
+                producer.close()
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        assert producer.send("t", b"x").result(10).offset == 1
