@@ -1,0 +1,322 @@
+"""The admin client over real sockets: the embedded broker, and the same against real Apache Kafka."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kadence.admin import Admin, ConfigResource, NewTopic
+from kadence.broker import Broker
+from kadence.errors import (
+    BrokerError,
+    ClosedError,
+    ConfigError,
+    InvalidTopicError,
+    KafkaTimeoutError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
+from kadence.producer import Producer
+from kadence.protocol import error_codes as ec
+from kadence.protocol.create_topics import CreateTopicsRequest
+from kadence.protocol.find_coordinator import FindCoordinatorRequest
+from kadence.protocol.list_groups import ListGroupsRequest
+from kadence.protocol.metadata import MetadataRequest
+from kadence.protocol.offset_fetch import OffsetFetchRequest
+from kadence.types import OffsetAndMetadata, TopicPartition
+
+
+@pytest.fixture(params=["embedded", "kafka"])
+def servers(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The same tests on both: topics and groups are named after the test."""
+    if request.param == "kafka":
+        yield request.getfixturevalue("kafka").bootstrap_servers
+    else:
+        with Broker(nodes=3) as broker:
+            yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def admin(servers: str) -> Iterator[Admin]:
+    with Admin(bootstrap_servers=servers) as admin:
+        yield admin
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.node.originalname).removeprefix("test_")[:40]
+
+
+@pytest.fixture
+def flaky() -> Iterator[tuple[Broker, Admin]]:
+    """An embedded broker to inject faults into, and an impatient client."""
+    with (
+        Broker() as broker,
+        Admin(
+            bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=1, retry_backoff_max_ms=5
+        ) as admin,
+    ):
+        yield broker, admin
+
+
+def fill(servers: str, topic: str, count: int, partition: int = 0) -> None:
+    with Producer(bootstrap_servers=servers) as producer:
+        for n in range(count):
+            producer.send(topic, b"%d" % n, partition=partition, timestamp=1000 + n)
+
+
+# ---------------------------------------------------------------- topics
+
+
+def test_topics_come_and_go(admin: Admin, name: str) -> None:
+    made = admin.create_topics(
+        [NewTopic(name, 3, 1, {"cleanup.policy": "compact"}), NewTopic(name + "-2", 1)]
+    )
+    assert made[name].partitions == 3
+    assert made[name].replication_factor == 1
+    described = admin.describe_topics([name])[name]
+    assert [p.partition for p in described.partitions] == [0, 1, 2]
+    assert all(p.leader is not None for p in described.partitions)
+    assert described.topic_id != bytes(16)
+    assert {name, name + "-2"} <= admin.list_topics().keys()
+    assert admin.create_partitions({name: 5}) == {name: 5}
+    assert set(admin.delete_topics([name, name + "-2"])) == {name, name + "-2"}
+
+
+def test_only_looking(admin: Admin, name: str) -> None:
+    admin.create_topics({name: 2}, validate_only=True)
+    assert name not in admin.list_topics()
+
+
+def test_each_topic_has_its_own_error(admin: Admin, name: str) -> None:
+    admin.create_topics({name: 1})
+    outcomes = admin.create_topics({name: 1, name + "-new": 1, "not/a/name": 1}, raise_errors=False)
+    assert list(outcomes) == [name + "-new"]
+    assert isinstance(outcomes.errors[name], TopicAlreadyExistsError)
+    assert isinstance(outcomes.errors["not/a/name"], InvalidTopicError)
+    with pytest.raises(TopicAlreadyExistsError, match=f"topic '{name}'") as caught:
+        admin.create_topics({name: 1, "not/a/name": 1})
+    assert "not/a/name" in caught.value.__notes__[0]
+    with pytest.raises(BrokerError, match=name):
+        admin.create_partitions({name: 1})
+    with pytest.raises(UnknownTopicOrPartitionError, match="'nowhere'"):
+        admin.delete_topics(["nowhere"])
+    with pytest.raises(UnknownTopicOrPartitionError, match="'nowhere'"):
+        admin.describe_topics(["nowhere"])
+    with pytest.raises(TypeError, match="give a list of names"):
+        admin.delete_topics(name)
+
+
+def test_configs_and_cluster(admin: Admin, name: str) -> None:
+    admin.create_topics([NewTopic(name, 1, configs={"cleanup.policy": "compact"})])
+    cluster = admin.describe_cluster()
+    assert cluster.cluster_id
+    assert cluster.controller in cluster.nodes
+    topic = ConfigResource("topic", name)
+    broker = ConfigResource("broker", str(cluster.nodes[0].node_id))
+    configs = admin.describe_configs([topic, broker])
+    assert configs[topic]["cleanup.policy"].value == "compact"
+    assert not configs[topic]["cleanup.policy"].is_default
+    assert len(configs[broker]) > 3
+    with pytest.raises(UnknownTopicOrPartitionError):
+        admin.describe_configs([ConfigResource("topic", "nowhere")])
+
+
+# ---------------------------------------------------------------- offsets
+
+
+def test_offsets_of_partitions(admin: Admin, servers: str, name: str) -> None:
+    admin.create_topics({name: 2})
+    fill(servers, name, 10)
+    full, empty = TopicPartition(name, 0), TopicPartition(name, 1)
+    assert {
+        tp: o.offset for tp, o in admin.list_offsets({full: "earliest", empty: "latest"}).items() if o
+    } == {
+        full: 0,
+        empty: 0,
+    }
+    latest = admin.list_offsets({full: "latest"}, isolation_level="read_committed")[full]
+    assert latest is not None
+    assert latest.offset == 10
+    by_time = admin.list_offsets({full: 1004, empty: 1004})
+    assert by_time[empty] is None
+    found = by_time[full]
+    assert found is not None
+    assert (found.offset, found.timestamp) == (4, 1004)
+    greatest = admin.list_offsets({full: "max_timestamp"})[full]
+    assert greatest is not None
+    assert (greatest.offset, greatest.timestamp) == (9, 1009)
+    assert admin.list_offsets({full: 5000}) == {full: None}
+    outcomes = admin.list_offsets(
+        {TopicPartition(name, 7): "latest", full: "latest"}, raise_errors=False, timeout=20
+    )
+    assert list(outcomes) == [full]
+    assert "has 2 partitions" in str(outcomes.errors[TopicPartition(name, 7)])
+    with pytest.raises(ValueError, match="not 'newest'"):
+        admin.list_offsets({full: "newest"})  # type: ignore[dict-item]
+    with pytest.raises(ValueError, match="isolation_level"):
+        admin.list_offsets({full: "latest"}, isolation_level="serializable")
+
+
+def test_offsets_of_groups(admin: Admin, servers: str, name: str) -> None:
+    admin.create_topics({name: 3})
+    a, b, c = (TopicPartition(name, n) for n in range(3))
+    fill(servers, name, 10)
+    assert admin.group_offsets(name) == {}
+    admin.alter_group_offsets(name, {a: 5, b: OffsetAndMetadata(0, 0, "note")})
+    assert admin.group_offsets(name)[a].offset == 5
+    assert admin.group_offsets(name)[b].metadata == "note"
+    assert admin.group_offsets(name, [b, c], require_stable=True).keys() == {b}
+    assert admin.describe_groups([name])[name].state == "Empty"
+    assert name in [group.group_id for group in admin.list_groups()]
+    admin.delete_group_offsets(name, [a])
+    assert admin.group_offsets(name).keys() == {b}
+    assert admin.delete_groups([name]) == {name: None}
+    assert admin.group_offsets(name) == {}
+    outcomes = admin.alter_group_offsets(name, {TopicPartition("nowhere", 0): 1}, raise_errors=False)
+    assert isinstance(outcomes.errors[TopicPartition("nowhere", 0)], UnknownTopicOrPartitionError)
+
+
+# ---------------------------------------------------------------- groups
+
+
+def test_a_group_with_a_member(admin: Admin, servers: str, name: str) -> None:
+    from confluent_kafka import Consumer as Theirs
+
+    admin.create_topics({name: 2})
+    member = Theirs({"bootstrap.servers": servers, "group.id": name, "client.id": "them"})
+    try:
+        member.subscribe([name])
+        while not member.assignment():
+            member.poll(0.1)
+        group = admin.describe_groups([name])[name]
+        assert (group.state, group.group_type, group.protocol_type) == ("Stable", "classic", "consumer")
+        (described,) = group.members
+        assert described.client_id == "them"
+        assert described.assignment == {TopicPartition(name, 0), TopicPartition(name, 1)}
+        with pytest.raises(BrokerError, match="NON_EMPTY_GROUP"):
+            admin.delete_groups([name])
+        with pytest.raises(BrokerError, match="live members; stop its consumers first"):
+            admin.alter_group_offsets(name, {TopicPartition(name, 0): 0})
+        with pytest.raises(BrokerError, match="GROUP_SUBSCRIBED_TO_TOPIC"):
+            admin.delete_group_offsets(name, [TopicPartition(name, 0)])
+    finally:
+        member.close()
+
+
+def test_a_group_that_does_not_exist(admin: Admin) -> None:
+    with pytest.raises(BrokerError, match=r"GROUP_ID_NOT_FOUND.*'nobody'"):
+        admin.describe_groups(["nobody"])
+    with pytest.raises(BrokerError, match=r"GROUP_ID_NOT_FOUND.*'nobody'"):
+        admin.delete_groups(["nobody"])
+
+
+def test_a_new_kind_of_group(kafka: Any) -> None:
+    """KIP-848 groups are described with their own API."""
+    from confluent_kafka import Consumer as Theirs
+
+    with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
+        admin.create_topics({"admin-848": 2})
+        member = Theirs(
+            {
+                "bootstrap.servers": kafka.bootstrap_servers,
+                "group.id": "admin-848",
+                "group.protocol": "consumer",
+            }
+        )
+        try:
+            member.subscribe(["admin-848"])
+            while not member.assignment():
+                member.poll(0.1)
+            group = admin.describe_groups(["admin-848"])["admin-848"]
+            assert (group.state, group.group_type, group.assignor) == ("Stable", "consumer", "uniform")
+            assert group.members[0].assignment == {
+                TopicPartition("admin-848", 0),
+                TopicPartition("admin-848", 1),
+            }
+            listed = {listing.group_id: listing.group_type for listing in admin.list_groups()}
+            assert listed["admin-848"] == "consumer"
+        finally:
+            member.close()
+
+
+# ---------------------------------------------------------------- what may pass
+
+
+def test_a_controller_that_moved(flaky: tuple[Broker, Admin]) -> None:
+    broker, admin = flaky
+    with broker.faults.error(CreateTopicsRequest, ec.NOT_CONTROLLER, times=3) as fault:
+        admin.create_topics({"t": 1})
+    assert fault.hits == 3
+
+
+@pytest.mark.parametrize(
+    ("request_type", "code"),
+    [
+        (FindCoordinatorRequest, ec.COORDINATOR_NOT_AVAILABLE),
+        (OffsetFetchRequest, ec.NOT_COORDINATOR),
+        (OffsetFetchRequest, ec.COORDINATOR_LOAD_IN_PROGRESS),
+    ],
+)
+def test_a_coordinator_that_moved(flaky: tuple[Broker, Admin], request_type: type, code: int) -> None:
+    broker, admin = flaky
+    with broker.faults.error(request_type, code, times=3) as fault:
+        assert admin.group_offsets("g") == {}
+    assert fault.hits == 3
+
+
+def test_a_connection_that_breaks(flaky: tuple[Broker, Admin]) -> None:
+    broker, admin = flaky
+    with broker.faults.disconnect(ListGroupsRequest, times=2) as fault:
+        assert admin.list_groups() == []
+    assert fault.hits == 2
+
+
+def test_the_deadline_names_the_last_error(flaky: tuple[Broker, Admin]) -> None:
+    broker, admin = flaky
+    with (
+        broker.faults.error(CreateTopicsRequest, ec.NOT_CONTROLLER),
+        pytest.raises(KafkaTimeoutError, match="t: not done in time; the last error was NOT_CONTROLLER"),
+    ):
+        admin.create_topics({"t": 1}, timeout=0.2)
+    with (
+        broker.faults.drop(MetadataRequest),
+        pytest.raises(KafkaTimeoutError, match="Metadata was not answered in time"),
+    ):
+        admin.list_topics(timeout=0.1)
+
+
+def test_nobody_there() -> None:
+    with (
+        Admin(bootstrap_servers="127.0.0.1:1") as admin,
+        pytest.raises(KafkaTimeoutError, match=r"127\.0\.0\.1:1.*[Cc]onnection refused"),
+    ):
+        admin.list_topics(timeout=0.3)
+
+
+def test_many_threads_take_turns(flaky: tuple[Broker, Admin]) -> None:
+    _, admin = flaky
+    threads = [threading.Thread(target=lambda n=n: admin.create_topics({f"t{n}": 1})) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(admin.list_topics()) == 8
+
+
+def test_the_end(flaky: tuple[Broker, Admin]) -> None:
+    broker, _ = flaky
+    admin = Admin(bootstrap_servers=broker.bootstrap_servers, client_id="me")
+    assert repr(admin) == f"<Admin me open {broker.bootstrap_servers}>"
+    admin.close()
+    admin.close()
+    with pytest.raises(ClosedError):
+        admin.list_topics()
+    with pytest.raises(ConfigError, match="did you mean"):
+        Admin({"bootstrap.server": "x:1"})
+    forgotten = Admin(bootstrap_servers=broker.bootstrap_servers)
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        forgotten.__del__()
