@@ -6,7 +6,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Self
 
 from kadence.protocol import registry
@@ -23,11 +23,23 @@ OFFERED = [
 ]
 
 
+class Listener(socket.socket):
+    """Remembers what it accepted, so that the end of a test ends a server that still waits."""
+
+    accepted: list[socket.socket]
+
+    def end(self) -> None:
+        for sock in (self, *getattr(self, "accepted", ())):
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+
 @contextmanager
 def serve(behaviour: Behaviour, *, host: str = "127.0.0.1") -> Iterator[tuple[str, int]]:
     """Run ``behaviour`` beside the test; yields (host, port). What it raises fails the test, but for broken pipes."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, 0), family=family) as listener:
+    with Listener(socket.AF_INET6 if ":" in host else socket.AF_INET) as listener:
+        listener.bind((host, 0))
+        listener.listen()
         listener.settimeout(PATIENCE)
         failures: list[Exception] = []
 
@@ -45,8 +57,7 @@ def serve(behaviour: Behaviour, *, host: str = "127.0.0.1") -> Iterator[tuple[st
         try:
             yield host, listener.getsockname()[1]
         finally:
-            # Wakes an accept that still waits.
-            listener.shutdown(socket.SHUT_RDWR)
+            listener.end()
             thread.join(PATIENCE)
         assert not thread.is_alive(), "the server did not end"
         if failures:
@@ -101,14 +112,16 @@ def frame(header: Any, response: Any) -> bytes:
 
 def accept(listener: socket.socket, context: ssl.SSLContext | None = None) -> Peer:
     sock, _ = listener.accept()
-    if context is None:
-        return Peer(sock)
-    sock.settimeout(PATIENCE)
-    try:
-        return Peer(context.wrap_socket(sock, server_side=True))
-    except OSError:
-        sock.close()
-        raise
+    if context is not None:
+        sock.settimeout(PATIENCE)
+        try:
+            sock = context.wrap_socket(sock, server_side=True)
+        except OSError:
+            sock.close()
+            raise
+    if isinstance(listener, Listener):
+        listener.accepted = [*getattr(listener, "accepted", ()), sock]
+    return Peer(sock)
 
 
 def answering(

@@ -120,7 +120,7 @@ class Completed(NamedTuple):
     """
 
     request: Request
-    response: Any | None
+    response: Any
     error: KafkaError | None
     version: int
     received_at: int

@@ -37,7 +37,7 @@ _FRAMES_PER_TURN: Final = 32
 
 
 class IdleError(DisconnectedError):
-    """Closed by us because nothing was said for long: not a failure."""
+    """Closed, by us or by the broker, with nothing in flight: not a failure."""
 
 
 class Channel:
@@ -336,6 +336,9 @@ class Channel:
         if not self.is_ready:
             self._attempt_failed(tell(error), now)
             return
+        if self.is_idle:
+            # Brokers close what they think is unused, too.
+            raise IdleError(f"{self.known}: {tell(error)}") from error
         if isinstance(error, TransportError):
             raise error
         raise DisconnectedError(f"{self.known}: {tell(error)}") from error

@@ -207,9 +207,7 @@ class NetworkClient:
         if self._closed:
             return
         until = add_ms(self._clock.now_ms(), timeout_ms)
-        while (left := until - self._clock.now_ms()) > 0 and any(
-            c.has_unwritten for c in self._channels.values()
-        ):
+        while self._has_unwritten() and (left := until - self._clock.now_ms()) > 0:
             self.poll(left)
         self._closed = True
         for channel in self._channels.values():
@@ -229,6 +227,9 @@ class NetworkClient:
         return f"<NetworkClient {self._config.client_id} nodes={len(self.nodes())} {state}>"
 
     # -- inside
+
+    def _has_unwritten(self) -> bool:
+        return bool(self._homeless) or any(channel.has_unwritten for channel in self._channels.values())
 
     def _learn(self, node: Node) -> KnownNode:
         config = self._config
@@ -287,6 +288,7 @@ class NetworkClient:
         """All that needs no byte to arrive: deadlines, homes for requests, connections to begin, bytes to write."""
         for channel in tuple(self._channels.values()):
             self._guard(channel, now, channel.tick)
+        self._retire_bootstrap(now)
         for _ in range(len(self._homeless)):
             request = self._homeless.popleft()
             if request.deadline <= now:
@@ -295,12 +297,17 @@ class NetworkClient:
                 home.queue.append(request)
             else:
                 self._homeless.append(request)
-        settled = any(not known.is_bootstrap and known.failures == 0 for known in self._known.values())
         for channel in tuple(self._channels.values()):
             if channel.queue and not channel.is_started and not channel.known.waits(now):
                 self._guard(channel, now, partial(channel.start, self._resolver))
             self._guard(channel, now, channel.pump)
-            if settled and channel.known.is_bootstrap and channel.is_idle:
+
+    def _retire_bootstrap(self, now: int) -> None:
+        """Once the brokers are known, and one is not known to be away, bootstrap connections have done their work."""
+        if all(known.is_bootstrap or known.failures > 0 for known in self._known.values()):
+            return
+        for channel in tuple(self._channels.values()):
+            if channel.known.is_bootstrap and channel.is_idle:
                 self._end(channel, IdleError(f"{channel.known} is not needed any more"), now)
 
     def _never_sent(self, request: Request, now: int) -> None:

@@ -1,0 +1,178 @@
+"""TLS: certificates are checked, both sides may have them, and mistakes are told apart."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.net.conftest import Certificates, Connect
+from tests.net.servers import accept, answering, frame, serve
+
+from kadence.config import AdminConfig
+from kadence.connection.request import Lane
+from kadence.errors import AuthenticationError, ConfigError, ConnectError
+from kadence.net import ConnectionConfig, openssl, stream
+from kadence.protocol.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kadence.protocol.metadata import MetadataRequest, MetadataResponse
+from kadence.types import Node
+
+METADATA = MetadataRequest(topics=None)
+HEARTBEAT = HeartbeatRequest(group_id="g", member_id="m")
+
+
+def config(address: tuple[str, int], **keys: Any) -> ConnectionConfig:
+    parsed = AdminConfig.parse(
+        {"bootstrap.servers": f"{address[0]}:{address[1]}", "security.protocol": "SSL"}, **keys
+    )
+    return ConnectionConfig.of(parsed)
+
+
+@pytest.fixture(params=["compiled", "python"])
+def streams(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways to read TLS."""
+    if request.param == "python":
+        monkeypatch.setattr(stream, "COMPILED", False)
+        monkeypatch.setattr(stream, "_FUNCTIONS", None)
+    elif not stream.COMPILED or openssl.functions() is None:
+        pytest.skip("the compiled way is not available here")
+    return str(request.param)
+
+
+def test_requests_and_answers(connect: Connect, certificates: Certificates, streams: str) -> None:
+    behaviour = answering(MetadataResponse(cluster_id="secret"), context=certificates.server_context())
+    with serve(behaviour) as address:
+        driver = connect(address, ssl_context=certificates.client_context())
+        assert driver.ask(METADATA).response.cluster_id == "secret"
+
+
+@pytest.mark.parametrize("size", [0, 16_384, 3_000_000])
+def test_long_answers_lie_in_arenas(
+    connect: Connect, certificates: Certificates, streams: str, size: int
+) -> None:
+    data = PartitionData(partition_index=0, high_watermark=9, records=bytes(i % 251 for i in range(size)))
+    response = FetchResponse(responses=[FetchableTopicResponse(topic_id=b"t" * 16, partitions=[data])])
+    behaviour = answering(response, response, HeartbeatResponse(), context=certificates.server_context())
+    with serve(behaviour) as (host, port):
+        driver = connect((host, port), ssl_context=certificates.client_context())
+        driver.client.set_nodes([Node(1, host, port)])
+        for _ in range(2):
+            done = driver.ask(FetchRequest(), node_id=1, lane=Lane.FETCH)
+            assert done.lease is not None
+            assert bytes(done.response.responses[0].partitions[0].records) == data.records
+            done.lease.release()
+        assert driver.ask(HEARTBEAT, node_id=1, lane=Lane.FETCH).error is None
+
+
+def test_many_answers_in_one_piece(connect: Connect, certificates: Certificates, streams: str) -> None:
+    """They lie inside OpenSSL after the first read, where no selector sees them."""
+    count = 100
+
+    def behaviour(listener: socket.socket) -> None:
+        with accept(listener, certificates.server_context()) as peer:
+            peer.greet()
+            headers = [peer.read()[0] for _ in range(count)]
+            peer.sock.sendall(b"".join(frame(header, HeartbeatResponse()) for header in headers))
+            peer.read()
+
+    with serve(behaviour) as (host, port):
+        driver = connect((host, port), ssl_context=certificates.client_context())
+        driver.client.set_nodes([Node(1, host, port)])
+        requests = [driver.send(HEARTBEAT, node_id=1) for _ in range(count)]
+        assert [item.request for item in driver.complete(count)] == requests
+
+
+def test_configuration_by_pem_files(connect: Connect, certificates: Certificates) -> None:
+    behaviour = answering(MetadataResponse(), context=certificates.server_context(wants_client=True))
+    with serve(behaviour) as address:
+        made = config(
+            address,
+            ssl_ca_location=str(certificates.ca),
+            ssl_certificate_location=str(certificates.client),
+            ssl_key_location=str(certificates.client),
+        )
+        assert connect(address, ssl_context=made.ssl_context).ask(METADATA).error is None
+
+
+def refusing(certificates: Certificates) -> Any:
+    def behaviour(listener: socket.socket) -> None:
+        with accept(listener, certificates.server_context()) as peer:
+            peer.read()
+
+    return behaviour
+
+
+def test_an_unknown_authority_is_refused(connect: Connect, certificates: Certificates) -> None:
+    with serve(refusing(certificates)) as address:
+        made = config(address)
+        error = connect(address, ssl_context=made.ssl_context).ask(METADATA).error
+    assert isinstance(error, AuthenticationError)
+    assert "ssl.ca.location names the authorities to trust" in str(error)
+    assert f"{address[0]}:{address[1]}" in str(error)
+
+
+def test_a_certificate_of_another_host_is_refused_unless_that_is_switched_off(
+    connect: Connect, certificates: Certificates
+) -> None:
+    def lookup(*_: Any, **__: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address)]
+
+    with serve(refusing(certificates)) as address:
+        made = config(("kafka.example", 9092), ssl_ca_location=str(certificates.ca))
+        driver = connect(("kafka.example", 9092), ssl_context=made.ssl_context, lookup=lookup)
+        error = driver.ask(METADATA).error
+    assert isinstance(error, AuthenticationError)
+    assert "ssl.endpoint.identification.algorithm" in str(error)
+
+    with serve(answering(MetadataResponse(), context=certificates.server_context())) as address:
+        made = config(
+            ("kafka.example", 9092),
+            ssl_ca_location=str(certificates.ca),
+            ssl_endpoint_identification_algorithm="",
+        )
+        driver = connect(("kafka.example", 9092), ssl_context=made.ssl_context, lookup=lookup)
+        assert driver.ask(METADATA).error is None
+
+
+def test_tls_spoken_to_a_plaintext_listener(connect: Connect, certificates: Certificates) -> None:
+    def behaviour(listener: socket.socket) -> None:
+        with accept(listener) as peer:
+            # A broker reads the ClientHello as an absurd length and closes.
+            peer.sock.recv(5)
+
+    with serve(behaviour) as (host, port):
+        driver = connect((host, port), ssl_context=certificates.client_context())
+        driver.client.set_nodes([Node(1, host, port)])
+        error = driver.ask(HEARTBEAT, node_id=1).error
+    assert isinstance(error, ConnectError)
+    assert f"TLS handshake to {host}:{port}" in str(error)
+
+
+def test_plaintext_spoken_to_a_tls_listener(connect: Connect, certificates: Certificates) -> None:
+    with serve(refusing(certificates)) as (host, port):
+        driver = connect((host, port))
+        driver.client.set_nodes([Node(1, host, port)])
+        error = driver.ask(HEARTBEAT, node_id=1).error
+    assert isinstance(error, ConnectError)
+    assert f"ApiVersions to {host}:{port}" in str(error)
+
+
+def test_pem_files_that_cannot_be_used(tmp_path: Path, certificates: Certificates) -> None:
+    junk = tmp_path / "junk.pem"
+    junk.write_text("no certificate")
+    with pytest.raises(ConfigError, match=r"ssl\.ca\.location: .*missing\.pem"):
+        config(("k", 1), ssl_ca_location=str(tmp_path / "missing.pem"))
+    with pytest.raises(ConfigError, match=r"ssl\.ca\.location: .*junk\.pem"):
+        config(("k", 1), ssl_ca_location=str(junk))
+    with pytest.raises(ConfigError, match=r"ssl\.certificate\.location .*junk\.pem"):
+        config(("k", 1), ssl_certificate_location=str(junk))
+
+
+def test_plaintext_configuration_has_no_context() -> None:
+    made = ConnectionConfig.of(AdminConfig.parse({"bootstrap.servers": "a:1,[::1]:2"}, client_id="me"))
+    assert made.ssl_context is None
+    assert made.bootstrap == (("a", 1), ("::1", 2))
+    assert made.client_id == "me"
+    assert made.software_version
