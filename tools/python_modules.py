@@ -30,7 +30,8 @@ def module_source(module: Module) -> str:
     wire = ("FRESH", "ZERO_UUID", "Buffer", "Reader", "Structure", "VersionError", "Writer")
     head = Lines()
     head.add(_notice(f"{module.python_name}.txt"))
-    head.add_all([f'"""{module.doc or module.name}"""', "", "from __future__ import annotations", ""])
+    head.add_doc(module.doc or module.name)
+    head.add_all(["", "from __future__ import annotations", ""])
     if layouts:
         head.add("from struct import Struct")
     head.add("from typing import ClassVar, " + ("Final, " if layouts else "") + "Self")

@@ -111,8 +111,8 @@ class StructCode:
         is_top = self.struct in self.module.tops
         out.add(f"class {self.struct.name}(Structure):")
         with out:
-            doc = self.struct.doc or self.struct.name
-            out.add_all([f'"""{doc}', "", versions_note(self.span), '"""', ""])
+            out.add_doc(f"{self.struct.doc or self.struct.name}\n\n{versions_note(self.span)}")
+            out.add()
             names = [f'"{field.name}"' for field in self.struct.fields]
             if self.has_flexible:
                 names.append('"unknown_tags"')
@@ -147,7 +147,7 @@ class StructCode:
             notes.append(f"None only in {field.nullable}.")
         doc = " ".join(notes).strip()
         if doc:
-            self.out.add(f'"""{doc}"""')
+            self.out.add_doc(doc)
 
     def _constructor(self) -> None:
         out = self.out

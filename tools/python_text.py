@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 
 from schema_text import Field, Span, StructDef
@@ -34,6 +35,7 @@ _ZEROS = {
     "records": "None",
     "uuid": "ZERO_UUID",
 }
+_WIDTH = 110
 _TAKEN = frozenset({"r", "w", "cls", "self", "version", "flexible", "put", "tags", "tag", "end", "part", "n"})
 
 
@@ -50,6 +52,16 @@ class Lines:
     def add_all(self, texts: Iterable[str]) -> None:
         for text in texts:
             self.add(text)
+
+    def add_doc(self, text: str) -> None:
+        """A docstring of one paragraph, or of several that are wrapped already."""
+        if "\n" not in text and 4 * self._depth + len(text) + 6 <= _WIDTH:
+            self.add(f'"""{text}"""')
+            return
+        lines = text.split("\n") if "\n" in text else textwrap.wrap(text, _WIDTH - 4 * self._depth - 3)
+        self.add(f'"""{lines[0]}')
+        self.add_all(lines[1:])
+        self.add('"""')
 
     def block(self, opening: str) -> Lines:
         self.add(opening)

@@ -153,8 +153,8 @@ class _Parser:
     def fail(self, what: str) -> SchemaError:
         return SchemaError(f"{self.path.name}:{self.number}: {what}")
 
-    def take_comment(self) -> str:
-        text = " ".join(self.comment)
+    def take_comment(self, separator: str = " ") -> str:
+        text = separator.join(self.comment)
         self.comment.clear()
         return text
 
@@ -164,7 +164,7 @@ class _Parser:
             text = line.strip()
             indent = len(line) - len(line.lstrip())
             if text.startswith("#"):
-                self.comment.append(text[1:].strip())
+                self.comment.append(text[1:].removeprefix(" ").rstrip())
             elif not text:
                 continue
             elif self.module is None:
@@ -191,7 +191,7 @@ class _Parser:
             key=int(match["key"]) if match["key"] else None,
             versions=_span(match["versions"], Span(0, 0)),
             flexible_from=int(match["flexible"]) if match["flexible"] else NEVER,
-            doc=self.take_comment(),
+            doc=self.take_comment("\n"),
         )
 
     def block(self, module: Module, text: str) -> None:
