@@ -158,13 +158,14 @@ class Calls:
             order = {item: index for index, item in enumerate(open_items)}
             patient_until = add_ms(self._clock.now_ms(), patience_ms)
             backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
+            again: dict[K, KafkaError] = {}
             while open_items:
                 try:
                     answers = attempt(open_items, deadline)
                 except KafkaError as error:
                     answers = dict.fromkeys(open_items, error)
                 now = self._clock.now_ms()
-                again: dict[K, KafkaError] = {}
+                before, again = again, {}
                 for item in open_items:
                     answer = answers.get(item)
                     if not isinstance(answer, KafkaError):
@@ -174,6 +175,9 @@ class Calls:
                             result[item] = answer  # type: ignore[assignment]
                     elif _passes(answer, now < patient_until):
                         again[item] = answer
+                    elif isinstance(answer, KafkaTimeoutError) and item in before:
+                        # Why it had to be tried again says more than that the last try was cut short.
+                        result.errors[item] = self._gave_up(item, before[item])
                     else:
                         result.errors[item] = answer
                 open_items = list(again)
@@ -198,8 +202,6 @@ class Calls:
         return outcomes["the answer"]
 
     def _gave_up(self, item: object, error: KafkaError) -> KafkaError:
-        if isinstance(error, KafkaTimeoutError):
-            return error
         late = KafkaTimeoutError(f"{item}: not done in time; the last error was {error}")
         late.__cause__ = error
         return late
