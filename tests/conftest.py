@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kadence.errors import MissingDependencyError
 from kadence.testing.kafka import Kafka
+from tests.mock import MockCluster
+from tests.mock import mock_cluster as running_mock
 
 if TYPE_CHECKING:
     from kadence.broker import Broker
@@ -52,24 +53,11 @@ def kafka(pytestconfig: pytest.Config) -> Iterator[Kafka]:
     node.stop()
 
 
-@dataclass(frozen=True)
-class MockCluster:
-    """librdkafka's mock cluster. It lives as long as the client that carries it."""
-
-    bootstrap_servers: str
-    client: Any
-
-
 @pytest.fixture
 def mock_cluster() -> Iterator[MockCluster]:
     """Three mock brokers inside librdkafka: a second opinion on the protocol that needs no Java."""
-    from confluent_kafka import Producer
-
-    client = Producer({"test.mock.num.brokers": 3, "log_level": 0})
-    nodes = client.list_topics(timeout=10).brokers.values()
-    yield MockCluster(",".join(f"{node.host}:{node.port}" for node in nodes), client)
-    client.purge()
-    client.flush(1)
+    with running_mock() as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -45,6 +45,7 @@ class Outlet:
         self._border = border
         self._subscription = subscription
         self._reaper = reaper
+        self._moves = 0
 
     def __call__(self, fact: Fact) -> None:
         if isinstance(fact, Answer) and not self._reaper.settle(fact.id):
@@ -55,6 +56,9 @@ class Outlet:
     def show_assignment(self) -> None:
         if self._border.assignment is not self._subscription.snapshot:
             self._border.assignment = self._subscription.snapshot
+        if self._moves != self._subscription.moves:
+            self._moves = self._subscription.moves
+            self._border.signal.set()
 
 
 class Turn:

@@ -96,6 +96,8 @@ class Subscription:
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self.snapshot: Mapping[TopicPartition, Cell] = MappingProxyType({})
         """What the application sees: immutable, replaced as a whole."""
+        self.moves = 0
+        """How many positions were ever set: whoever waits for one looks again when it grows."""
         self._leases = 0
 
     @property
@@ -159,6 +161,7 @@ class Subscription:
         state.offset, state.epoch = offset, epoch
         state.status, state.reset_timestamp = Status.FETCHING, None
         cell.origin = Origin(cell.lease, offset, epoch)
+        self.moves += 1
 
     def await_reset(self, partition: TopicPartition, timestamp: int) -> None:
         """The position is to be looked up (−2 earliest, −1 latest); until then there is none."""

@@ -1,0 +1,90 @@
+"""What the consumer's tests share: somewhere to produce and consume, and reading with an end."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.mock import MockCluster
+
+from kadence import Consumer, Producer, Records, TopicPartition
+from kadence.admin import Admin
+
+_numbers = itertools.count(1)
+
+
+@dataclass
+class Cluster:
+    """Somewhere to produce to and consume from. Names are unique, so tests share a broker without meeting."""
+
+    kind: str
+    bootstrap_servers: str
+    mock: MockCluster | None = None
+    consumers: list[Consumer] = field(default_factory=list)
+
+    def name(self, what: str = "t") -> str:
+        return f"{what}-{uuid.uuid4().hex[:8]}-{next(_numbers)}"
+
+    def topic(self, partitions: int = 4) -> str:
+        """A new topic."""
+        name = self.name()
+        if self.mock is not None:
+            self.mock.create_topic(name, partitions)
+            return name
+        with Admin(bootstrap_servers=self.bootstrap_servers) as admin:
+            admin.create_topics({name: partitions})
+        return name
+
+    def produce(self, topic: str, count: int, *, partitions: int = 4, start: int = 0, size: int = 0) -> None:
+        """``count`` records, round robin over the partitions; values are their numbers, padded to ``size``."""
+        with Producer(bootstrap_servers=self.bootstrap_servers) as producer:
+            sent = [
+                producer.send(topic, b"%d" % i + b"." * max(size - 8, 0), b"key", partition=i % partitions)
+                for i in range(start, start + count)
+            ]
+            producer.flush(30)
+            for future in sent:
+                future.result(30)
+
+    def consumer(self, **settings: Any) -> Consumer:
+        """A consumer that the fixture closes."""
+        consumer = Consumer(
+            bootstrap_servers=self.bootstrap_servers, **{"auto_offset_reset": "earliest", **settings}
+        )
+        self.consumers.append(consumer)
+        return consumer
+
+
+def poll_until(
+    consumer: Consumer, done: Callable[[], bool], *, seconds: float = 20.0, **settings: Any
+) -> list[Any]:
+    """Poll until ``done``; everything that came. Fails rather than waits for ever."""
+    found: list[Any] = []
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end, f"nothing happened for {seconds} s: {consumer!r}, {len(found)} records"
+        found.extend(consumer.poll(0.1, **settings))
+    return found
+
+
+def read(consumer: Consumer, count: int, *, seconds: float = 20.0, **settings: Any) -> list[Any]:
+    """At least ``count`` records."""
+    found: list[Any] = []
+    end = time.monotonic() + seconds
+    while len(found) < count:
+        assert time.monotonic() < end, f"only {len(found)} of {count} records came: {consumer!r}"
+        found.extend(consumer.poll(0.2, **settings))
+    return found
+
+
+def partitions(topic: str, count: int = 4) -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for number in range(count)]
+
+
+def numbers(records: Records | list[Any]) -> list[int]:
+    """The numbers that `Cluster.produce` wrote."""
+    return [int(record.value.rstrip(b".")) for record in records]

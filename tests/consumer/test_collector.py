@@ -1,0 +1,167 @@
+"""The collector alone: turns, caps, leases, memory (A1, A2, A4), without a thread or a socket."""
+
+from __future__ import annotations
+
+import pytest
+
+from kadence.consumer.border.buffer import Border, Fetched
+from kadence.consumer.border.cells import Cell, Origin
+from kadence.consumer.collector import Collector
+from kadence.errors import CorruptRecordError
+from kadence.records import encode_batch
+from kadence.types import TopicPartition
+
+
+class Arena:
+    """A lease that remembers whether it was given back."""
+
+    def __init__(self) -> None:
+        self.holds = 1
+        self.size = 0
+
+    def retain(self) -> None:
+        self.holds += 1
+
+    def release(self) -> None:
+        self.holds -= 1
+
+
+def collector(border: Border) -> Collector:
+    return Collector(border, check_crcs=True, max_batch_bytes=1 << 20)
+
+
+def border() -> Border:
+    return Border(lambda: None)
+
+
+def cell(partition: int, offset: int = 0) -> Cell:
+    made = Cell(TopicPartition("t", partition), 1)
+    made.origin = Origin(1, offset, None)
+    return made
+
+
+def put(
+    border: Border, cell: Cell, count: int, *, offset: int = 0, lease: int = 1, damage: bool = False
+) -> Arena:
+    data = bytearray(encode_batch([(0, None, b"v", ())] * count, base_offset=offset))
+    if damage:
+        data[-1] ^= 1
+    arena = Arena()
+    border.put(Fetched(cell, lease, offset, memoryview(data), arena, None))
+    return arena
+
+
+def taken(collector: Collector, limit: int) -> list[tuple[int, int]]:
+    """(partition, how many) in the order served."""
+    return [(partition.partition, len(records)) for partition, records in collector.take_records(limit)]
+
+
+def test_a1_the_cap_holds_and_the_rest_is_kept() -> None:
+    shared, one = border(), cell(0)
+    arena = put(shared, one, 12)
+    subject = collector(shared)
+    assert taken(subject, 5) == [(0, 5)]
+    assert one.position == Origin(1, 5, None)
+    assert taken(subject, 5) == [(0, 5)]
+    assert arena.holds == 1
+    assert taken(subject, 5) == [(0, 2)]
+    assert arena.holds == 0
+    assert taken(subject, 5) == []
+
+
+def test_a2_whoever_was_served_last_goes_to_the_end() -> None:
+    shared = border()
+    mountain, small, other = cell(0), cell(1), cell(2)
+    put(shared, mountain, 1000)
+    put(shared, small, 3)
+    put(shared, other, 4)
+    subject = collector(shared)
+    assert taken(subject, 10) == [(0, 10)]
+    assert taken(subject, 10) == [(1, 3), (2, 4), (0, 3)]
+    put(shared, small, 3, offset=3)
+    assert taken(subject, 10) == [(0, 10)]
+    assert taken(subject, 10) == [(1, 3), (0, 7)]
+
+
+def test_a_paused_partition_keeps_its_place_and_its_bytes() -> None:
+    shared, one, two = border(), cell(0), cell(1)
+    arena = put(shared, one, 3)
+    put(shared, two, 3)
+    subject = collector(shared)
+    one.paused = True
+    assert taken(subject, 10) == [(1, 3)]
+    assert arena.holds == 1
+    one.paused = False
+    assert taken(subject, 10) == [(0, 3)]
+
+
+def test_c1_data_of_an_old_lease_is_dropped_when_it_would_be_handed_out() -> None:
+    shared, one = border(), cell(0)
+    stale = put(shared, one, 3)
+    subject = collector(shared)
+    one.lease, one.origin = 2, Origin(2, 50, None)
+    put(shared, one, 2, offset=50, lease=2)
+    assert taken(subject, 10) == [(0, 2)]
+    assert stale.holds == 0
+    assert one.drained_bytes > 0
+
+
+def test_c1_data_of_a_partition_that_left_and_came_back_is_dropped() -> None:
+    shared, before, after = border(), cell(0), cell(0)
+    stale = put(shared, before, 3)
+    subject = collector(shared)
+    before.lease, before.origin = 9, None
+    put(shared, after, 2)
+    assert taken(subject, 10) == [(0, 2)]
+    assert stale.holds == 0
+
+
+def test_a_damaged_batch_is_raised_after_what_came_before_and_starves_nobody() -> None:
+    shared, bad, good = border(), cell(0), cell(1)
+    put(shared, bad, 2)
+    put(shared, bad, 2, offset=2, damage=True)
+    put(shared, good, 2)
+    subject = collector(shared)
+    assert taken(subject, 10) == [(0, 2), (1, 2)]
+    with pytest.raises(CorruptRecordError, match="t-0 at offset 2"):
+        subject.take_records(10)
+    put(shared, good, 2, offset=2)
+    with pytest.raises(CorruptRecordError):
+        subject.take_records(10)
+    assert taken(subject, 10) == [(1, 2)]
+    assert bad.position == Origin(1, 2, None)
+
+
+def test_proved_is_what_an_earlier_poll_returned() -> None:
+    shared, one = border(), cell(0)
+    put(shared, one, 4)
+    subject = collector(shared)
+    subject.prove()
+    taken(subject, 2)
+    assert one.proved_position() == one.origin
+    subject.prove()
+    taken(subject, 2)
+    assert one.proved_position() == Origin(1, 2, None)
+
+
+def test_c6_the_network_thread_is_woken_only_when_it_waits_for_room() -> None:
+    shared, one = border(), cell(0)
+    put(shared, one, 2)
+    put(shared, one, 2, offset=2)
+    subject = collector(shared)
+    taken(subject, 2)
+    assert shared.wakes == 0
+    shared.starved = True
+    taken(subject, 2)
+    assert shared.wakes == 1
+    assert not shared.starved
+
+
+def test_closing_gives_everything_back() -> None:
+    shared, one = border(), cell(0)
+    arenas = [put(shared, one, 2), put(shared, one, 2, offset=2)]
+    subject = collector(shared)
+    taken(subject, 1)
+    subject.drop_all()
+    assert [arena.holds for arena in arenas] == [0, 0]
+    assert shared.decompressed_bytes == 0

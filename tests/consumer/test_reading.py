@@ -1,0 +1,165 @@
+"""Records out of a cluster: completeness, order, caps, positions."""
+
+from __future__ import annotations
+
+import pytest
+from tests.consumer.support import Cluster, numbers, partitions, read
+
+from kadence import OffsetAndMetadata, TopicPartition
+from kadence.errors import IllegalStateError, UnknownTopicOrPartitionError
+
+
+def test_a_group_reads_everything_once_and_in_order(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    cluster.produce(topic, 1000)
+    consumer = cluster.consumer(group_id=cluster.name("g"))
+    consumer.subscribe(topic)
+    records = read(consumer, 1000)
+    assert sorted(numbers(records)) == list(range(1000))
+    for partition in range(4):
+        offsets = [record.offset for record in records if record.partition == partition]
+        assert offsets == list(range(250))
+    assert {record.key for record in records} == {b"key"}
+    assert all(record.topic == topic and record.timestamp > 0 and record.headers == () for record in records)
+
+
+def test_the_next_member_goes_on_where_the_group_committed(cluster: Cluster) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 100)
+    first = cluster.consumer(group_id=group, enable_auto_commit=False)
+    first.subscribe(topic)
+    read(first, 100)
+    first.commit()
+    committed = first.committed(partitions(topic))
+    assert [at.offset for at in committed.values() if at is not None] == [25] * 4
+    first.close()
+    cluster.produce(topic, 20, start=100)
+    second = cluster.consumer(group_id=group)
+    second.subscribe(topic)
+    assert sorted(numbers(read(second, 20))) == list(range(100, 120))
+
+
+def test_a1_poll_returns_no_more_than_its_cap_and_fetches_nothing_twice(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    cluster.produce(topic, 400)
+    consumer = cluster.consumer(max_poll_records=7)
+    consumer.assign(partitions(topic))
+    seen: list[int] = []
+    while len(seen) < 300:
+        records = consumer.poll(5)
+        assert 1 <= len(records) <= 7
+        seen.extend(numbers(records))
+    records = consumer.poll(5, max_records=-1)
+    assert len(records) > 7
+    seen.extend(numbers(records))
+    seen.extend(numbers(read(consumer, 400 - len(seen))) if len(seen) < 400 else [])
+    assert sorted(seen) == list(range(400))
+
+
+def test_a4_positions_follow_what_was_returned(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    cluster.produce(topic, 40, partitions=1)
+    consumer = cluster.consumer(max_poll_records=10)
+    partition = TopicPartition(topic, 0)
+    consumer.assign([partition])
+    assert consumer.position(partition) == 0
+    assert len(consumer.poll(10)) == 10
+    assert consumer.position(partition) == 10
+    assert consumer.current_lag(partition) == 30
+
+
+def test_seek_drops_what_was_fetched_for_the_old_position(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    cluster.produce(topic, 40, partitions=1)
+    consumer = cluster.consumer(max_poll_records=5)
+    partition = TopicPartition(topic, 0)
+    consumer.assign([partition])
+    assert numbers(consumer.poll(10)) == [0, 1, 2, 3, 4]
+    consumer.seek(partition, 30)
+    assert consumer.position(partition) == 30
+    assert numbers(consumer.poll(10))[0] == 30
+    consumer.seek_to_beginning([partition])
+    assert numbers(consumer.poll(10))[0] == 0
+    consumer.seek(partition, OffsetAndMetadata(7))
+    assert numbers(consumer.poll(10))[0] == 7
+    consumer.seek_to_end()
+    assert consumer.position(partition) == 40
+
+
+def test_paused_partitions_return_nothing_and_keep_what_is_buffered(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    cluster.produce(topic, 40, partitions=2)
+    consumer = cluster.consumer(max_poll_records=5)
+    first, second = partitions(topic, 2)
+    consumer.assign([first, second])
+    early = read(consumer, 10)
+    consumer.pause([first])
+    assert consumer.paused() == {first}
+    left = 20 - sum(record.partition == 1 for record in early)
+    assert {record.partition for record in read(consumer, left)} <= {1}
+    assert not consumer.poll(0.2)
+    consumer.resume([first])
+    assert {record.partition for record in read(consumer, 30 - left)} == {0}
+
+
+def test_offsets_of_a_partition(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    cluster.produce(topic, 40)
+    consumer = cluster.consumer()
+    wanted = partitions(topic)
+    assert set(consumer.beginning_offsets(wanted).values()) == {0}
+    assert set(consumer.end_offsets(wanted).values()) == {10}
+    assert [info.partition for info in consumer.partitions_for(topic)] == [0, 1, 2, 3]
+    assert topic in consumer.list_topics()
+
+
+def test_poll_arrow_has_what_poll_has(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    cluster.produce(topic, 100)
+    consumer = cluster.consumer(max_poll_records=30)
+    consumer.assign(partitions(topic))
+    rows: list[dict[str, object]] = []
+    while len(rows) < 100:
+        table = consumer.poll_arrow(5)
+        assert table.num_rows <= 30
+        rows.extend(table.to_pylist())
+    assert sorted(int(row["value"]) for row in rows) == list(range(100))  # type: ignore[call-overload]
+    assert {row["topic"] for row in rows} == {topic}
+    consumer.seek_to_beginning()
+    records = sorted(read(consumer, 100), key=lambda record: (record.partition, record.offset))
+    by_place = sorted(rows, key=lambda row: (row["partition"], row["offset"]))
+    assert [row["value"] for row in by_place] == [record.value for record in records]
+
+
+def test_iteration_is_a_poll_of_one(cluster: Cluster) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 10, partitions=1)
+    partition = TopicPartition(topic, 0)
+    with cluster.consumer(group_id=group) as consumer:
+        consumer.assign([partition])
+        for record in consumer:
+            if record.offset == 4:
+                break
+        assert consumer.position(partition) == 5
+    with cluster.consumer(group_id=group) as after:
+        assert after.committed([partition]) == {partition: OffsetAndMetadata(5, leader_epoch=0)}
+
+
+def test_a_partition_that_does_not_exist_is_one_clear_error(cluster: Cluster) -> None:
+    if cluster.kind == "mock":
+        pytest.skip("the mock cluster makes every topic that is asked for")
+    consumer = cluster.consumer()
+    consumer.assign([TopicPartition("no-such-topic", 0)])
+    with pytest.raises(UnknownTopicOrPartitionError) as error:
+        for _ in range(100):
+            consumer.poll(0.2)
+    assert "no-such-topic-0 does not exist on the cluster at" in str(error.value)
+    assert consumer.partitions_for("no-such-topic") == []
+
+
+def test_what_is_not_assigned_is_refused(cluster: Cluster) -> None:
+    consumer = cluster.consumer()
+    with pytest.raises(IllegalStateError, match="call subscribe"):
+        consumer.poll(0)
+    with pytest.raises(IllegalStateError, match="t-9 is not assigned"):
+        consumer.seek(TopicPartition("t", 9), 0)
