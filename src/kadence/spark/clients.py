@@ -10,8 +10,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from kadence import Consumer
-from kadence.admin import Admin
+from kadence import Admin, Consumer
 from kadence.config import AdminConfig, keys
 from kadence.errors import (
     NoOffsetForPartitionError,
@@ -33,6 +32,12 @@ COMMIT_SECONDS: Final = 10.0
 SAMPLE_RECORDS: Final = 1_000
 SAMPLE_SECONDS: Final = 5.0
 
+_BIG_FETCHES: Final = {
+    "max.partition.fetch.bytes": 4 * 1024 * 1024,
+    "fetch.max.bytes": 32 * 1024 * 1024,
+}
+"""A task reads its ranges from end to end, and a fetch costs the same whatever it brings."""
+
 _ADMIN_KEYS: Final = {key.name for key in keys(AdminConfig)}
 
 
@@ -49,9 +54,7 @@ def executor_client(client: Mapping[str, str], name: str, *, headers: bool) -> C
     """
     settings: dict[str, Any] = {
         "client.id": name,
-        # Big fetches: a task reads its ranges from end to end, and a fetch costs the same whatever it brings.
-        "max.partition.fetch.bytes": 4 * 1024 * 1024,
-        "fetch.max.bytes": 64 * 1024 * 1024,
+        **_BIG_FETCHES,
         **client,
         # A position outside the log is for this room's rule of data loss to judge.
         "auto.offset.reset": "none",
@@ -175,11 +178,12 @@ class ConsumerRecords:
             self._consumer.seek(partition, offset)
 
     def poll(self, max_records: int, timeout: float) -> pa.Table:
-        try:
-            return self._consumer.poll_arrow(timeout, max_records=max_records, headers=self._headers)
-        except NoOffsetForPartitionError:
-            # Said between assign() and seek(), which have both happened by now: every partition has its position.
-            return self._consumer.poll_arrow(timeout, max_records=max_records, headers=self._headers)
+        while True:
+            try:
+                return self._consumer.poll_arrow(timeout, max_records=max_records, headers=self._headers)
+            except NoOffsetForPartitionError:
+                # Said, once for each partition, between assign() and seek(); all have their positions by now.
+                continue
 
     def position(self, partition: TopicPartition) -> int:
         return self._consumer.position(partition)

@@ -1,0 +1,85 @@
+"""``spark.read.format("kadence")`` end to end."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from tests.spark.conftest import Cluster
+
+from kadence import Producer
+
+
+def load(spark: SparkSession, cluster: Cluster, schema: str | None = None, **options: str) -> DataFrame:
+    reader = spark.read.format("kadence")
+    if schema is not None:
+        reader = reader.schema(schema)
+    given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": cluster.topic, **options}
+    return reader.options(**given).load()
+
+
+def test_all_columns(spark: SparkSession, cluster: Cluster) -> None:
+    cluster.create(1)
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        when = 1_700_000_000_123
+        producer.send(cluster.topic, b"one", b"k", timestamp=when, headers=[("h", b"x"), ("h", None)])
+        producer.send(cluster.topic, None, None, timestamp=when + 1)
+    frame = load(spark, cluster, includeHeaders="true")
+    assert frame.schema.simpleString() == (
+        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,"
+        "timestampType:int,headers:array<struct<key:string,value:binary>>>"
+    )
+    first, second = frame.orderBy("offset").collect()
+    assert (bytes(first.key), bytes(first.value), first.topic) == (b"k", b"one", cluster.topic)
+    assert (first.partition, first.offset, first.timestampType) == (0, 0, 0)
+    assert first.timestamp.astimezone(datetime.UTC) == datetime.datetime(
+        2023, 11, 14, 22, 13, 20, 123_000, tzinfo=datetime.UTC
+    )
+    assert [(header.key, header.value) for header in first.headers] == [("h", b"x"), ("h", None)]
+    assert (second.key, second.value, second.offset, second.headers) == (None, None, 1, None)
+
+
+def test_a_load_is_a_snapshot_and_a_schema_a_projection(spark: SparkSession, cluster: Cluster) -> None:
+    cluster.create(3)
+    cluster.produce(range(50))
+    frame = load(spark, cluster, "offset bigint, value binary")
+    assert frame.columns == ["offset", "value"]
+    assert frame.count() == 50
+    cluster.produce(range(5))
+    assert sorted(int(row.value) for row in frame.collect()) == list(range(50))
+    assert load(spark, cluster).count() == 55
+
+
+def test_between_offsets_in_many_tasks(spark: SparkSession, cluster: Cluster) -> None:
+    cluster.create(2)
+    cluster.produce(range(100), partition=0)
+    cluster.produce(range(100, 110), partition=1)
+    topic = cluster.topic
+    frame = load(
+        spark,
+        cluster,
+        startingOffsets=f'{{"{topic}":{{"0":10,"1":-2}}}}',
+        endingOffsets=f'{{"{topic}":{{"0":60,"1":-1}}}}',
+        minPartitions="4",
+    )
+    assert frame.rdd.getNumPartitions() == 4
+    assert sorted(int(row.value) for row in frame.collect()) == [*range(10, 60), *range(100, 110)]
+    empty = load(spark, cluster, startingTimestamp="0", endingTimestamp="0")
+    assert empty.count() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"subscirbe": "x"}, "did you mean 'subscribe'?"),
+        ({"startingOffsets": "latest"}, "'latest' is not one of earliest, committed"),
+        ({"subscribe": "no-such-topic"}, "the query reads no-such-topic, which the cluster does not have"),
+    ],
+)
+def test_what_cannot_be_is_said_in_words(
+    spark: SparkSession, cluster: Cluster, options: dict[str, str], said: str
+) -> None:
+    with pytest.raises(Exception, match="PYTHON") as caught:
+        load(spark, cluster, **options).count()
+    assert said in str(caught.value)

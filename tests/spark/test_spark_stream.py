@@ -1,0 +1,105 @@
+"""``spark.readStream.format("kadence")`` end to end: nothing lost, nothing twice, lag visible to others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from tests.spark.conftest import Cluster, Runs
+
+from kadence import Consumer, TopicPartition
+from kadence.spark import lag
+
+
+def test_limits_restart_growth_and_committed_offsets(cluster: Cluster, runs: Runs) -> None:
+    cluster.create(2)
+    cluster.produce(range(100))
+    group = {"kafka_group_id": cluster.group}
+    batches = runs.available_now(maxOffsetsPerTrigger="40", **group)
+    assert sum(batches) == 100
+    assert len(batches) >= 3
+    assert max(batches) <= 42  # each partition gets at least one
+    assert runs.values() == list(range(100))
+    assert cluster.committed() == cluster.ends()  # the last batch too
+
+    assert runs.available_now(**group) == []  # nothing new, no batch
+
+    cluster.admin.create_partitions({cluster.topic: 4})
+    cluster.produce(range(100, 130), partition=3)
+    assert runs.available_now(**group) == [30]
+    assert runs.values() == list(range(130))
+    assert cluster.committed() == cluster.ends()
+
+
+def test_start_at_latest_survives_a_failed_batch(cluster: Cluster, runs: Runs) -> None:
+    cluster.create(2)
+    cluster.produce(range(1000, 1010))
+    assert runs.available_now(startingOffsets="latest") == [0]  # pins the start down
+    cluster.produce(range(60))
+    with pytest.raises(StreamingQueryException, match="not today"):
+        runs.available_now(
+            lambda frame: frame.selectExpr("*", "raise_error('not today') as failure"),
+            startingOffsets="latest",
+        )
+    cluster.produce(range(60, 70))
+    runs.available_now(startingOffsets="latest")
+    assert runs.values() == list(range(70))
+
+
+def test_a_recreated_topic(cluster: Cluster, runs: Runs) -> None:
+    cluster.create(1)
+    cluster.produce(range(50))
+    assert runs.available_now() == [50]
+    cluster.admin.delete_topics([cluster.topic])
+    cluster.create(1)
+    cluster.produce(range(200, 205))
+    with pytest.raises(StreamingQueryException, match=r"ends at 5, below offset 50.*failOnDataLoss=false"):
+        runs.available_now()
+    runs.available_now(failOnDataLoss="false")
+    cluster.produce(range(300, 303))
+    assert runs.available_now(failOnDataLoss="false") == [3]
+    assert runs.values() == [*range(50), *range(300, 303)]
+
+
+def test_a_group_with_live_members_is_refused(cluster: Cluster, runs: Runs) -> None:
+    cluster.create(1)
+    with Consumer(bootstrap_servers=cluster.bootstrap_servers, group_id=cluster.group) as member:
+        member.subscribe([cluster.topic])
+        while not member.assignment():
+            member.poll(0.1)
+        with pytest.raises(StreamingQueryException, match="in use by a live consumer group"):
+            runs.available_now(kafka_group_id=cluster.group)
+
+
+def test_a_running_query_follows_the_topic(
+    spark: SparkSession, cluster: Cluster, runs: Runs, tmp_path: Path
+) -> None:
+    cluster.create(1)
+    cluster.produce(range(10))
+    query = (
+        runs.load(maxBytesPerTrigger="10", kafka_group_id=cluster.group)
+        .selectExpr("cast(value as string) as value")
+        .writeStream.format("memory")
+        .queryName("followed")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        cluster.produce(range(10, 20))
+        query.processAllAvailable()
+        seen = sorted(int(row.value) for row in spark.table("followed").collect())
+        progress = query.lastProgress
+    finally:
+        query.stop()
+    assert seen == list(range(20))
+    assert progress is not None
+    assert lag(progress) == {TopicPartition(cluster.topic, 0): 0}
+    first = json.loads((tmp_path / "checkpoint" / "offsets" / "0").read_text().splitlines()[-1])
+    assert first[f"#{cluster.topic}"] == {"0": 0}
+    assert (
+        first[cluster.topic]["0"] < 10
+    )  # ten bytes are ten records here, but not in one batch with keys unknown
