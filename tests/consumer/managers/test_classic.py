@@ -1,0 +1,752 @@
+"""One classic member: how it reacts to each answer, judged against what was sent (T2, T14, T15, C5, B6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.consumer.managers.driver import NODE, START, Group, Member, cluster_of, partitions
+
+from kadence.connection.request import Completed, Lane, Request
+from kadence.consumer.assignors.embedded import decode_subscription, encode_assignment
+from kadence.consumer.border import messages as m
+from kadence.consumer.managers.membership import Verdict
+from kadence.consumer.managers.states import TRANSITIONS, State
+from kadence.errors import (
+    AuthenticationError,
+    BrokerError,
+    ConfigError,
+    DisconnectedError,
+    GroupAuthorizationError,
+    InconsistentGroupProtocolError,
+    InvalidSessionTimeoutError,
+    KafkaError,
+    MalformedMessageError,
+    UnsupportedVersionError,
+)
+from kadence.protocol import error_codes as ec
+from kadence.protocol.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kadence.protocol.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from kadence.protocol.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
+from kadence.types import GroupMetadata, Node, TopicPartition
+
+NOW = START
+
+
+class Bench:
+    """One member whose requests are answered by hand; its coordinator is known."""
+
+    def __init__(self, topics: tuple[str, ...] = ("t",), **kwargs: Any) -> None:
+        self.member = Member("m", {"t": 4, "u": 2}, subscribe=topics, **kwargs)
+        self.ship = self.member.membership
+        self.now = NOW
+        self.find(NODE)
+        self.member.poll(NOW)
+
+    def find(self, node_id: int) -> None:
+        self.member.coordinator.node = Node(node_id, "b", 9092)
+        self.member.coordinator.found_at = self.now
+
+    def turn(self, after_ms: int = 0) -> list[Request]:
+        self.now += after_ms
+        self.member.serve(self.now)
+        requests, _ = self.member.turn(self.now)
+        return requests
+
+    def expect(self, kind: type[Any], after_ms: int = 0) -> Request:
+        requests = [r for r in self.turn(after_ms) if isinstance(r.message, kind)]
+        assert len(requests) == 1, f"expected one {kind.__name__}, got {requests}; {self.ship}"
+        return requests[0]
+
+    def answer(self, request: Request, response: Any = None, error: KafkaError | None = None) -> None:
+        self.member.complete(self.now, Completed(request, response, error, 9 if response else -1, self.now))
+
+    def joined(self, request: Request, generation: int = 1, *, leader: str = "boss", **kwargs: Any) -> None:
+        response = {
+            "protocol_name": "cooperative-sticky",
+            "protocol_type": "consumer",
+            "member_id": "m-1",
+            **kwargs,
+        }
+        self.answer(request, JoinGroupResponse(generation_id=generation, leader=leader, **response))
+
+    def synced(self, request: Request, *numbers: int, topic: str = "t") -> None:
+        self.answer(request, SyncGroupResponse(assignment=encode_assignment(partitions(topic, *numbers))))
+
+    def stable(self, *numbers: int, generation: int = 1) -> None:
+        """Join as a follower and get these partitions."""
+        self.joined(self.expect(JoinGroupRequest), generation)
+        self.synced(self.expect(SyncGroupRequest), *numbers)
+        assert self.ship.state is State.STABLE
+
+    def heartbeat(self, code: int, group: GroupMetadata | None = None) -> Verdict:
+        sent = group or self.ship.group
+        message = HeartbeatRequest("g", sent.generation_id, sent.member_id)
+        completed = Completed(
+            Request(message, NODE, 0), HeartbeatResponse(error_code=code), None, 4, self.now
+        )
+        return self.ship.on_heartbeat(self.now, completed)
+
+    @property
+    def failed(self) -> KafkaError:
+        (fact,) = self.member.of(m.Failed)
+        assert isinstance(fact.error, KafkaError)
+        return fact.error
+
+    @property
+    def callbacks(self) -> list[str]:
+        return [type(fact).__name__ for fact in self.member.of(m.CallbackNeeded)]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+# ------------------------------------------------------------ joining
+
+
+def test_join_waits_for_the_application_to_poll() -> None:
+    bench = Bench()
+    bench.member.busy = True
+    assert bench.turn() == []
+    assert bench.ship.needs_polled
+    bench.member.busy = False
+    bench.expect(JoinGroupRequest)
+    assert not bench.ship.needs_polled
+
+
+def test_join_request_says_everything() -> None:
+    bench = Bench(client_rack="r1", session_timeout_ms=6_000, max_poll_interval_ms=50_000)
+    request = bench.expect(JoinGroupRequest)
+    message = request.message
+    assert request.lane is Lane.JOIN
+    assert (message.session_timeout_ms, message.rebalance_timeout_ms) == (6_000, 50_000)
+    assert (message.member_id, message.protocol_type, message.reason) == ("", "consumer", "first join")
+    assert [p.name for p in message.protocols] == ["cooperative-sticky"]
+    said = decode_subscription(message.protocols[0].metadata)
+    assert (said.topics, said.owned, said.generation, said.rack) == (frozenset("t"), (), -1, "r1")
+
+
+@pytest.mark.parametrize(
+    ("config", "parked"),
+    [
+        ({"max_poll_interval_ms": 300_000}, 305_000),
+        ({"max_poll_interval_ms": 1_000, "request_timeout_ms": 40_000}, 40_000),
+        ({"max_poll_interval_ms": 1_000, "session_timeout_ms": 60_000}, 65_000),
+    ],
+)
+def test_join_may_be_parked_for_the_rebalance_timeout(config: dict[str, int], parked: int) -> None:
+    assert Bench(**config).expect(JoinGroupRequest).deadline == NOW + parked
+
+
+def test_member_id_required_is_adopted_at_once(bench: Bench) -> None:
+    request = bench.expect(JoinGroupRequest)
+    bench.answer(request, JoinGroupResponse(error_code=ec.MEMBER_ID_REQUIRED, member_id="given"))
+    assert bench.expect(JoinGroupRequest).message.member_id == "given"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ec.COORDINATOR_LOAD_IN_PROGRESS,
+        ec.REBALANCE_IN_PROGRESS,
+        ec.NOT_COORDINATOR,
+        ec.COORDINATOR_NOT_AVAILABLE,
+    ],
+)
+def test_join_refused_for_now_is_repeated_after_a_backoff(bench: Bench, code: int) -> None:
+    bench.answer(bench.expect(JoinGroupRequest), JoinGroupResponse(error_code=code))
+    gone = code in (ec.NOT_COORDINATOR, ec.COORDINATOR_NOT_AVAILABLE)
+    assert (bench.member.coordinator.node_id is None) == gone
+    bench.find(NODE)
+    assert bench.turn() == []
+    bench.expect(JoinGroupRequest, 130)
+    assert bench.member.facts == []
+
+
+def test_join_without_an_answer_forgets_the_coordinator_and_keeps_the_member_id(bench: Bench) -> None:
+    bench.stable(0)
+    bench.ship.rebalance(bench.now, "test")
+    bench.answer(bench.expect(JoinGroupRequest), error=DisconnectedError("gone"))
+    assert bench.member.coordinator.node_id is None
+    bench.find(NODE)
+    again = bench.expect(JoinGroupRequest, 130).message
+    assert again.member_id == "m-1"
+    assert decode_subscription(again.protocols[0].metadata).owned == (TopicPartition("t", 0),)
+
+
+def test_unknown_member_id_without_an_id_does_not_spin(bench: Bench) -> None:
+    bench.answer(bench.expect(JoinGroupRequest), JoinGroupResponse(error_code=ec.UNKNOWN_MEMBER_ID))
+    assert bench.turn() == []
+    bench.expect(JoinGroupRequest, 130)
+
+
+def test_unknown_member_id_of_a_rejoin_starts_over_at_once(bench: Bench) -> None:
+    bench.stable(0, 1)
+    bench.ship.rebalance(bench.now, "test")
+    bench.answer(bench.expect(JoinGroupRequest), JoinGroupResponse(error_code=ec.UNKNOWN_MEMBER_ID))
+    assert bench.member.owned == []
+    assert bench.callbacks[-1] == "LosePartitions"
+    again = bench.expect(JoinGroupRequest).message
+    assert (again.member_id, again.reason) == ("", "session lost: UNKNOWN_MEMBER_ID")
+
+
+def refusal(code: int) -> Callable[[Bench], None]:
+    return lambda bench: bench.answer(bench.expect(JoinGroupRequest), JoinGroupResponse(error_code=code))
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "words"),
+    [
+        (ec.INCONSISTENT_GROUP_PROTOCOL, InconsistentGroupProtocolError, "partition.assignment.strategy"),
+        (ec.INVALID_SESSION_TIMEOUT, InvalidSessionTimeoutError, "session.timeout.ms = 10000"),
+        (ec.GROUP_AUTHORIZATION_FAILED, GroupAuthorizationError, "not allowed"),
+        (ec.GROUP_MAX_SIZE_REACHED, BrokerError, "group.max.size"),
+        (ec.INVALID_GROUP_ID, BrokerError, "group.id"),
+        (999, BrokerError, "UNKNOWN(999)"),
+    ],
+)
+def test_b6_refused_for_good_is_told_and_tried_again_by_the_next_poll(
+    bench: Bench, code: int, kind: type[Exception], words: str
+) -> None:
+    refusal(code)(bench)
+    assert isinstance(bench.failed, kind)
+    assert words in str(bench.failed)
+    assert bench.ship.state is State.UNJOINED
+    bench.member.busy = True
+    assert bench.turn(60_000) == []
+    bench.member.busy = False
+    bench.expect(JoinGroupRequest)
+
+
+def test_static_membership_on_an_old_broker_says_what_to_do() -> None:
+    bench = Bench(group_instance_id="one")
+    bench.answer(bench.expect(JoinGroupRequest), error=UnsupportedVersionError("JoinGroup 4"))
+    assert "group.instance.id" in str(bench.failed)
+
+
+def test_authentication_failure_is_told(bench: Bench) -> None:
+    bench.answer(bench.expect(JoinGroupRequest), error=AuthenticationError("no"))
+    assert isinstance(bench.failed, AuthenticationError)
+
+
+def test_b6_coordinator_that_may_not_be_looked_up_fails_the_join() -> None:
+    bench = Bench()
+    bench.member.coordinator.node = None
+    bench.turn()
+    request = bench.expect(FindCoordinatorRequest)
+    answer = FindCoordinatorResponse(error_code=ec.GROUP_AUTHORIZATION_FAILED)
+    bench.member.complete(bench.now, Completed(request, answer, None, 3, bench.now))
+    assert isinstance(bench.failed, GroupAuthorizationError)
+    assert bench.ship.state is State.UNJOINED
+    assert bench.ship.needs_polled
+
+
+@pytest.mark.parametrize("said", [{"protocol_name": "strange"}, {"protocol_type": "connect"}])
+def test_join_success_of_another_protocol_is_inconsistent(bench: Bench, said: dict[str, str]) -> None:
+    bench.joined(bench.expect(JoinGroupRequest), **said)
+    assert isinstance(bench.failed, InconsistentGroupProtocolError)
+
+
+def test_t15_pattern_without_a_match_does_not_join_until_there_is_one() -> None:
+    bench = Bench(())
+    bench.member.subscription.subscribe(frozenset(), "x.*", has_listener=False)
+    bench.ship.subscription_changed(NOW)
+    assert bench.turn() == []
+    bench.member.subscription.topics = frozenset({"t"})
+    bench.expect(JoinGroupRequest)
+
+
+def test_c5_pattern_that_matches_more_rejoins_in_the_background(bench: Bench) -> None:
+    bench.stable(0)
+    bench.member.busy = True
+    bench.member.subscription.topics = frozenset({"t", "u"})
+    assert bench.expect(JoinGroupRequest).message.reason == "subscription changed"
+
+
+def test_coordinator_that_moves_during_a_join_is_followed(bench: Bench) -> None:
+    first = bench.expect(JoinGroupRequest)
+    bench.find(8)
+    second = bench.expect(JoinGroupRequest)
+    assert second.node_id == 8
+    bench.joined(first, member_id="stale")
+    assert bench.ship.group.member_id == "", "T2: the answer to a join that was given up"
+
+
+# ------------------------------------------------------------ leading
+
+
+def member_of(name: str, *topics: str) -> JoinGroupResponseMember:
+    from kadence.consumer.assignors import MemberSubscription
+    from kadence.consumer.assignors.embedded import encode_subscription
+
+    return JoinGroupResponseMember(
+        member_id=name, metadata=encode_subscription(MemberSubscription(frozenset(topics)))
+    )
+
+
+def lead(bench: Bench, *members: JoinGroupResponseMember, **kwargs: Any) -> None:
+    bench.joined(bench.expect(JoinGroupRequest), leader="m-1", members=list(members), **kwargs)
+
+
+def test_leader_assigns_all_members_and_asks_for_all_their_topics(bench: Bench) -> None:
+    lead(bench, member_of("m-1", "t"), member_of("m-2", "t", "u"))
+    assert bench.member.metadata.wanted == frozenset("tu")
+    assert bench.turn() == [], "the assignor runs on the helper thread"
+    assignments = {a.member_id: a.assignment for a in bench.expect(SyncGroupRequest).message.assignments}
+    assert set(assignments) == {"m-1", "m-2"}
+    assert assignments["m-1"] == encode_assignment(partitions("t", 0, 1, 2)) or assignments["m-1"]
+
+
+def test_leader_waits_for_topics_it_does_not_know_but_not_for_ever(bench: Bench) -> None:
+    lead(bench, member_of("m-1", "t"), member_of("m-2", "new"))
+    assert bench.turn() == []
+    assert [request.name for request in bench.turn(4_999)] == ["Heartbeat"]
+    bench.turn(1)
+    bench.expect(SyncGroupRequest)
+
+
+def test_leader_goes_on_as_soon_as_the_topics_are_known(bench: Bench) -> None:
+    lead(bench, member_of("m-1", "t"), member_of("m-2", "new"))
+    bench.turn()
+    bench.member.metadata.cluster = cluster_of({"t": 1, "new": 1})
+    bench.turn(10)
+    bench.expect(SyncGroupRequest)
+
+
+def test_leader_cannot_read_a_member(bench: Bench) -> None:
+    lead(bench, member_of("m-1", "t"), JoinGroupResponseMember(member_id="odd", metadata=b"\0"))
+    bench.turn()
+    assert isinstance(bench.failed, MalformedMessageError)
+    assert "odd" in str(bench.failed)
+
+
+class Broken:
+    """An assignor that fails."""
+
+    name = "cooperative-sticky"
+
+    def __init__(self) -> None:
+        from kadence.consumer.assignors import RebalanceProtocol
+
+        self.protocols = frozenset(RebalanceProtocol)
+
+    def user_data(self, generation: int) -> bytes | None:
+        return None
+
+    def assign(self, partitions: Any, members: Any) -> Any:
+        raise ZeroDivisionError("custom assignor")
+
+
+def test_assignor_that_raises_is_told_with_its_cause() -> None:
+    bench = Bench()
+    bench.ship._assignors = {"cooperative-sticky": Broken()}
+    lead(bench, member_of("m-1", "t"))
+    bench.turn()
+    bench.turn()
+    assert isinstance(bench.failed.__cause__, ZeroDivisionError)
+    assert "cooperative-sticky" in str(bench.failed)
+
+
+def test_skip_assignment_keeps_what_the_group_has(bench: Bench) -> None:
+    lead(bench, member_of("m-1", "t"), skip_assignment=True)
+    request = bench.expect(SyncGroupRequest)
+    assert request.message.assignments == []
+    bench.synced(request, 0, 1)
+    bench.turn()
+    bench.member.metadata.cluster = cluster_of({"t": 9})
+    assert bench.expect(JoinGroupRequest).message.reason == "metadata of subscribed topics changed: t"
+
+
+def test_assignment_computed_for_an_abandoned_rebalance_is_dropped(bench: Bench) -> None:
+    lead(bench, member_of("m-1", "t"))
+    bench.ship.poll(bench.now)  # the job waits
+    assert bench.heartbeat(ec.REBALANCE_IN_PROGRESS) is Verdict.ALIVE
+    bench.expect(JoinGroupRequest)
+    assert bench.turn() == []
+    assert bench.ship.state is State.PREPARING_REBALANCE
+
+
+# ------------------------------------------------------------ sync
+
+
+@pytest.mark.parametrize(
+    ("code", "cause"),
+    [
+        (ec.REBALANCE_IN_PROGRESS, "the coordinator asked (sync)"),
+        (ec.COORDINATOR_LOAD_IN_PROGRESS, "COORDINATOR_LOAD_IN_PROGRESS"),
+        (ec.NOT_COORDINATOR, "NOT_COORDINATOR"),
+        (ec.COORDINATOR_NOT_AVAILABLE, "COORDINATOR_NOT_AVAILABLE"),
+    ],
+)
+def test_t14_sync_refused_for_now_joins_again_and_keeps_everything(
+    bench: Bench, code: int, cause: str
+) -> None:
+    bench.stable(0, 1)
+    bench.ship.rebalance(bench.now, "test")
+    bench.joined(bench.expect(JoinGroupRequest), 2)
+    bench.answer(bench.expect(SyncGroupRequest), SyncGroupResponse(error_code=code))
+    bench.find(NODE)
+    message = bench.expect(JoinGroupRequest, 130).message
+    assert message.member_id == "m-1"
+    assert bench.member.flowing == partitions("t", 0, 1)
+    assert bench.callbacks == ["AssignPartitions"]
+    assert bench.member.of(m.Failed) == []
+    del cause
+
+
+@pytest.mark.parametrize(("code", "kept"), [(ec.UNKNOWN_MEMBER_ID, ""), (ec.ILLEGAL_GENERATION, "m-1")])
+def test_t2_sync_says_that_we_are_not_who_we_were(bench: Bench, code: int, kept: str) -> None:
+    bench.stable(0, 1)
+    bench.ship.rebalance(bench.now, "test")
+    bench.joined(bench.expect(JoinGroupRequest), 2)
+    bench.answer(bench.expect(SyncGroupRequest), SyncGroupResponse(error_code=code))
+    assert bench.member.owned == []
+    again = bench.expect(JoinGroupRequest).message
+    assert again.member_id == kept
+    assert decode_subscription(again.protocols[0].metadata).generation == -1
+
+
+def test_sync_without_an_answer_joins_again(bench: Bench) -> None:
+    bench.joined(bench.expect(JoinGroupRequest))
+    bench.answer(bench.expect(SyncGroupRequest), error=DisconnectedError("gone"))
+    bench.find(NODE)
+    assert bench.expect(JoinGroupRequest, 130).message.member_id == "m-1"
+
+
+def test_sync_refused_for_good(bench: Bench) -> None:
+    bench.joined(bench.expect(JoinGroupRequest))
+    bench.answer(bench.expect(SyncGroupRequest), SyncGroupResponse(error_code=ec.GROUP_AUTHORIZATION_FAILED))
+    assert isinstance(bench.failed, GroupAuthorizationError)
+    (goodbye,) = [r for r in bench.turn() if isinstance(r.message, LeaveGroupRequest)]
+    assert goodbye.message.members[0].member_id == "m-1", "or its place would stay taken for a session"
+
+
+def test_sync_of_another_protocol_is_inconsistent(bench: Bench) -> None:
+    bench.joined(bench.expect(JoinGroupRequest))
+    bench.answer(
+        bench.expect(SyncGroupRequest), SyncGroupResponse(protocol_type="consumer", protocol_name="range")
+    )
+    assert isinstance(bench.failed, InconsistentGroupProtocolError)
+
+
+def test_assignment_that_cannot_be_read(bench: Bench) -> None:
+    bench.joined(bench.expect(JoinGroupRequest))
+    bench.answer(bench.expect(SyncGroupRequest), SyncGroupResponse(assignment=b"\0\1\0"))
+    assert isinstance(bench.failed, MalformedMessageError)
+
+
+def test_assignment_of_topics_that_are_no_longer_subscribed_is_not_installed(bench: Bench) -> None:
+    bench.joined(bench.expect(JoinGroupRequest))
+    request = bench.expect(SyncGroupRequest)
+    bench.member.busy = True
+    bench.member.subscribe(bench.now, ("u",))
+    bench.synced(request, 0, 1)
+    assert bench.member.owned == []
+    assert decode_subscription(
+        bench.expect(JoinGroupRequest).message.protocols[0].metadata
+    ).topics == frozenset("u")
+
+
+def test_mistaken_leader_does_not_make_us_spin(bench: Bench) -> None:
+    bench.joined(bench.expect(JoinGroupRequest))
+    bench.synced(bench.expect(SyncGroupRequest), 0, topic="never-subscribed")
+    assert bench.turn() == []
+    bench.expect(JoinGroupRequest, 130)
+
+
+def test_history_tells_cause_times_and_what_changed(bench: Bench) -> None:
+    bench.joined(bench.expect(JoinGroupRequest))
+    request = bench.expect(SyncGroupRequest, 40)
+    bench.synced(request, 0, 1)
+    bench.ship.rebalance(bench.now, "more")
+    bench.joined(bench.expect(JoinGroupRequest, 5), 2)
+    bench.synced(bench.expect(SyncGroupRequest), 1, 2)
+    first, second = (fact.rebalance for fact in bench.member.of(m.RebalanceFinished))
+    assert (first.cause, first.started_at, first.ended_at, first.generation) == (
+        "first join",
+        NOW,
+        NOW + 40,
+        1,
+    )
+    assert first.added == tuple(partitions("t", 0, 1))
+    assert second.cause == "enforced: more"
+    assert (second.added, second.removed) == ((TopicPartition("t", 2),), (TopicPartition("t", 0),))
+    assert bench.member.of(m.RebalanceFinished)[1].group == GroupMetadata("g", 2, "m-1")
+
+
+# ------------------------------------------------------------ callbacks
+
+
+def test_c5_revoked_partition_stops_at_once_and_goes_when_the_application_let_go(bench: Bench) -> None:
+    bench.stable(0, 1)
+    bench.member.busy = True
+    bench.ship.rebalance(bench.now, "test")
+    bench.joined(bench.expect(JoinGroupRequest), 2)
+    bench.synced(bench.expect(SyncGroupRequest), 1)
+    assert bench.member.flowing == partitions("t", 1)
+    assert bench.member.owned == partitions("t", 0, 1)
+    assert bench.turn() == []
+    bench.member.busy = False
+    assert bench.expect(JoinGroupRequest).message.reason == "partitions revoked, second round (KIP-429)"
+    assert bench.member.owned == partitions("t", 1)
+
+
+def test_c5_partition_still_worked_on_is_claimed_by_a_join_in_between(bench: Bench) -> None:
+    bench.stable(0, 1)
+    bench.member.busy = True
+    bench.ship.rebalance(bench.now, "test")
+    bench.joined(bench.expect(JoinGroupRequest), 2)
+    bench.synced(bench.expect(SyncGroupRequest), 1)
+    bench.heartbeat(ec.REBALANCE_IN_PROGRESS)
+    message = bench.expect(JoinGroupRequest).message
+    assert decode_subscription(message.protocols[0].metadata).owned == tuple(partitions("t", 0, 1))
+
+
+def test_c5_given_up_while_a_join_claimed_it_brings_another_round(bench: Bench) -> None:
+    bench.stable(0, 1)
+    bench.member.busy = True
+    bench.ship.rebalance(bench.now, "test")
+    bench.joined(bench.expect(JoinGroupRequest), 2)
+    bench.synced(bench.expect(SyncGroupRequest), 1)
+    bench.heartbeat(ec.REBALANCE_IN_PROGRESS)
+    claiming = bench.expect(JoinGroupRequest)
+    bench.member.busy = False
+    assert bench.turn() == []
+    assert bench.member.owned == partitions("t", 1)
+    bench.joined(claiming, 3)
+    bench.synced(bench.expect(SyncGroupRequest), 1)
+    again = bench.expect(JoinGroupRequest).message
+    assert decode_subscription(again.protocols[0].metadata).owned == tuple(partitions("t", 1))
+
+
+def test_c5_assigned_again_while_it_is_being_given_up_comes_back_as_new(bench: Bench) -> None:
+    bench.stable(0, 1)
+    bench.member.busy = True
+    bench.ship.rebalance(bench.now, "test")
+    bench.joined(bench.expect(JoinGroupRequest), 2)
+    bench.synced(bench.expect(SyncGroupRequest), 1)
+    old = bench.member.subscription.partitions[TopicPartition("t", 0)]
+    bench.heartbeat(ec.REBALANCE_IN_PROGRESS)
+    bench.joined(bench.expect(JoinGroupRequest), 3)
+    bench.synced(bench.expect(SyncGroupRequest), 0, 1)
+    assert bench.member.flowing == partitions("t", 1)
+    bench.member.busy = False
+    bench.turn()
+    bench.turn()
+    assert bench.member.flowing == partitions("t", 0, 1)
+    assert bench.member.subscription.partitions[TopicPartition("t", 0)] is not old
+    assert bench.member.history[-1] == ("AssignPartitions", tuple(partitions("t", 0)))
+    assert bench.ship.state is State.STABLE
+
+
+def test_added_partitions_are_held_until_the_listener_ran() -> None:
+    bench = Bench(has_listener=True)
+    bench.member.busy = True
+    bench.ship.polled(NOW)
+    bench.stable(0)
+    cell = bench.member.subscription.partitions[TopicPartition("t", 0)].cell
+    assert cell.held
+    bench.member.busy = False
+    bench.turn()
+    assert not cell.held
+
+
+def test_t17_callback_that_raised_counts_as_done(bench: Bench) -> None:
+    bench.stable(0, 1)
+    bench.member.busy = True
+    bench.ship.rebalance(bench.now, "test")
+    bench.joined(bench.expect(JoinGroupRequest), 2)
+    bench.synced(bench.expect(SyncGroupRequest), 1)
+    (revoke,) = bench.member.of(m.RevokePartitions)
+    bench.ship.callback_done(bench.now, revoke.id, "KeyError('x')")
+    bench.expect(JoinGroupRequest)
+
+
+def test_each_partition_is_revoked_or_lost_never_both(bench: Bench) -> None:
+    bench.stable(0, 1)
+    bench.member.busy = True
+    bench.ship.rebalance(bench.now, "test")
+    bench.joined(bench.expect(JoinGroupRequest), 2)
+    bench.synced(bench.expect(SyncGroupRequest), 1)
+    assert bench.heartbeat(ec.UNKNOWN_MEMBER_ID) is Verdict.LOST
+    told = [(type(f).__name__, f.partitions) for f in bench.member.of(m.CallbackNeeded) if f.partitions]
+    assert told[1:] == [
+        ("RevokePartitions", tuple(partitions("t", 0))),
+        ("LosePartitions", tuple(partitions("t", 1))),
+    ]
+    (revoke,) = bench.member.of(m.RevokePartitions)
+    bench.ship.callback_done(bench.now, revoke.id, None)
+    assert bench.member.owned == []
+
+
+# ------------------------------------------------------------ heartbeats
+
+
+def test_heartbeat_carries_the_present_identity(bench: Bench) -> None:
+    bench.stable(0)
+    message = bench.ship.heartbeat(NOW).message
+    assert (message.group_id, message.generation_id, message.member_id) == ("g", 1, "m-1")
+
+
+@pytest.mark.parametrize(("code", "kept"), [(ec.UNKNOWN_MEMBER_ID, ""), (ec.ILLEGAL_GENERATION, "m-1")])
+def test_t2_heartbeat_says_that_the_session_is_lost(bench: Bench, code: int, kept: str) -> None:
+    bench.stable(0, 1)
+    assert bench.heartbeat(code) is Verdict.LOST
+    assert bench.callbacks[-1] == "LosePartitions"
+    assert bench.expect(JoinGroupRequest).message.member_id == kept
+
+
+@pytest.mark.parametrize("code", [ec.UNKNOWN_MEMBER_ID, ec.ILLEGAL_GENERATION, ec.FENCED_INSTANCE_ID])
+def test_t2_answer_to_an_earlier_identity_changes_nothing(bench: Bench, code: int) -> None:
+    bench.stable(0, 1)
+    assert bench.heartbeat(code, GroupMetadata("g", 0, "m-1")) is Verdict.ALIVE
+    assert bench.ship.state is State.STABLE
+
+
+@pytest.mark.parametrize("code", [ec.UNKNOWN_MEMBER_ID, ec.ILLEGAL_GENERATION])
+def test_b3_while_a_join_is_parked_the_joins_answer_decides(bench: Bench, code: int) -> None:
+    """The broker may end the generation and say so on this connection before the join's answer arrives on its own."""
+    bench.stable(0, 1)
+    bench.ship.rebalance(bench.now, "test")
+    join = bench.expect(JoinGroupRequest)
+    assert bench.heartbeat(code) is Verdict.ALIVE
+    assert bench.member.owned == partitions("t", 0, 1)
+    bench.joined(join, 2)
+    bench.synced(bench.expect(SyncGroupRequest), 0, 1)
+    assert bench.callbacks == ["AssignPartitions", "AssignPartitions"]
+
+
+def test_rebalance_during_sync_is_remembered(bench: Bench) -> None:
+    bench.joined(bench.expect(JoinGroupRequest))
+    request = bench.expect(SyncGroupRequest)
+    assert bench.heartbeat(ec.REBALANCE_IN_PROGRESS) is Verdict.ALIVE
+    bench.synced(request, 0)
+    assert bench.expect(JoinGroupRequest).message.reason == "the coordinator asked (heartbeat)"
+
+
+@pytest.mark.parametrize(
+    "code", [ec.NOT_COORDINATOR, ec.COORDINATOR_NOT_AVAILABLE, ec.COORDINATOR_LOAD_IN_PROGRESS]
+)
+def test_heartbeat_that_says_nothing_about_us(bench: Bench, code: int) -> None:
+    bench.stable(0)
+    assert bench.heartbeat(code) is Verdict.RETRY
+    assert bench.member.owned == partitions("t", 0)
+    assert (bench.member.coordinator.node_id is None) == (code != ec.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+def test_heartbeat_refused_for_good(bench: Bench) -> None:
+    bench.stable(0)
+    assert bench.heartbeat(ec.GROUP_AUTHORIZATION_FAILED) is Verdict.LOST
+    assert isinstance(bench.failed, GroupAuthorizationError)
+    assert bench.member.owned == []
+
+
+# ------------------------------------------------------------ leaving
+
+
+def test_leave_is_repeated_while_the_coordinator_cannot_hear_it(bench: Bench) -> None:
+    bench.stable()
+    bench.ship.leave(bench.now, reason="bye")
+    bench.answer(bench.expect(LeaveGroupRequest), error=DisconnectedError("gone"))
+    assert not bench.ship.left
+    bench.find(NODE)
+    again = bench.expect(LeaveGroupRequest, 130)
+    bench.answer(again, LeaveGroupResponse())
+    assert bench.ship.left
+
+
+def test_leave_ends_when_the_session_would_have(bench: Bench) -> None:
+    bench.stable()
+    bench.ship.leave(bench.now, reason="bye")
+    bench.expect(LeaveGroupRequest)
+    bench.turn(10_000)
+    assert bench.ship.left
+
+
+def test_member_that_joins_again_does_not_wait_for_its_own_farewell(bench: Bench) -> None:
+    bench.stable()
+    bench.ship.leave(bench.now, reason="bye")
+    bench.expect(LeaveGroupRequest)
+    bench.member.subscribe(bench.now, ("u",))
+    assert bench.expect(JoinGroupRequest).message.member_id == ""
+
+
+def test_static_member_leaves_without_a_word() -> None:
+    bench = Bench(group_instance_id="one")
+    bench.stable()
+    bench.ship.leave(bench.now, reason="bye")
+    assert bench.ship.left
+    assert bench.turn() == []
+
+
+def test_session_lost_while_leaving_has_nobody_left_to_tell(bench: Bench) -> None:
+    bench.stable(0)
+    bench.member.busy = True
+    bench.ship.leave(bench.now, reason="bye")
+    assert bench.ship.state is State.LEAVING
+    bench.heartbeat(ec.UNKNOWN_MEMBER_ID)
+    assert bench.ship.left
+    assert bench.turn() == []
+
+
+def test_leave_outside_a_group_is_nothing(bench: Bench) -> None:
+    bench.member.busy = True
+    bench.ship.leave(bench.now, reason="bye")
+    assert bench.ship.left
+    assert not bench.ship.needs_polled
+
+
+# ------------------------------------------------------------ the table
+
+
+def test_every_state_can_be_left_and_reached() -> None:
+    assert set(TRANSITIONS) == set(State)
+    assert all(TRANSITIONS[state] for state in State)
+    assert set().union(*TRANSITIONS.values()) == set(State)
+
+
+def test_repr_is_one_line_of_state(bench: Bench) -> None:
+    bench.stable(0, 1)
+    assert repr(bench.ship) == "<classic member m-1 of g STABLE generation=1 partitions=2>"
+
+
+def test_assignors_that_share_no_protocol_are_refused() -> None:
+    from kadence.consumer.assignors import (
+        CooperativeStickyAssignor,
+        RangeAssignor,
+        RebalanceProtocol,
+        common_protocol,
+    )
+
+    class Only(CooperativeStickyAssignor):
+        protocols = frozenset({RebalanceProtocol.COOPERATIVE})
+
+    assert common_protocol([RangeAssignor(), CooperativeStickyAssignor()]) is RebalanceProtocol.EAGER
+    assert common_protocol([CooperativeStickyAssignor()]) is RebalanceProtocol.COOPERATIVE
+    with pytest.raises(ConfigError):
+        common_protocol([RangeAssignor(), Only()])
+
+
+def test_group_with_members_of_default_java_agrees_on_the_common_assignor() -> None:
+    group = Group({"t": 4})
+    java_like = group.member("java", partition_assignment_strategy=("range", "cooperative-sticky"))
+    group.settle()
+    ours = group.member("ours")
+    group.settle()
+    assert (len(java_like.owned), len(ours.owned)) == (2, 2)
+
+
+def test_group_without_a_common_assignor_says_how_to_bridge() -> None:
+    group = Group({"t": 4})
+    group.member("other", partition_assignment_strategy=("range",))
+    group.settle()
+    ours = group.member("ours")
+    group.advance(100)
+    failed = ours.of(m.Failed)[0]
+    assert isinstance(failed.error, InconsistentGroupProtocolError)
+    assert "cooperative-sticky,range" in str(failed.error)
