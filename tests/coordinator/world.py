@@ -1,0 +1,177 @@
+"""A group under virtual time: send requests, let time pass, look at who was answered what."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+from kadence.coordinator import Answer, Caller, ClassicGroup, CoordinatorConfig, GroupCoordinator
+from kadence.protocol.heartbeat import HeartbeatRequest
+from kadence.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from kadence.protocol.leave_group import LeaveGroupRequest, MemberIdentity
+from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+
+SESSION = 10_000
+REBALANCE = 60_000
+
+
+class Sent:
+    """One request; ``response`` is None while it is parked."""
+
+    def __init__(self, caller: Caller, request: Any, sent_at: int) -> None:
+        self.caller = caller
+        self.sent_at = sent_at
+        self.request = request
+        self.response: Any = None
+        self.answered_at: int | None = None
+
+    @property
+    def is_parked(self) -> bool:
+        return self.response is None
+
+    @property
+    def code(self) -> int:
+        assert self.response is not None, "still parked"
+        return int(self.response.error_code)
+
+
+class World:
+    """One coordinator and a clock."""
+
+    def __init__(self, group: str = "g", **config: Any) -> None:
+        ids = itertools.count(1)
+        self.coordinator = GroupCoordinator(CoordinatorConfig(**config), new_id=lambda: str(next(ids)))
+        self.group_id = group
+        self.now = 0
+        self._sent: dict[Caller, Sent] = {}
+
+    @property
+    def group(self) -> ClassicGroup:
+        return self.coordinator.groups[self.group_id]
+
+    @property
+    def state(self) -> str:
+        return self.group.state.value
+
+    def send(self, request: Any, version: int, client_id: str = "c") -> Sent:
+        caller = Caller(len(self._sent), version, client_id, "/host")
+        sent = self._sent[caller] = Sent(caller, request, self.now)
+        self._deliver(self.coordinator.handle(self.now, caller, request))
+        return sent
+
+    def all_sent(self) -> Iterable[Sent]:
+        return self._sent.values()
+
+    def advance(self, ms: int) -> None:
+        """Let time pass, firing each timer at its own moment."""
+        until = self.now + ms
+        while self.coordinator.next_deadline() <= until:
+            self.now = max(self.now, self.coordinator.next_deadline())
+            self._deliver(self.coordinator.poll(self.now))
+        self.now = until
+
+    def _deliver(self, answers: list[Answer]) -> None:
+        for answer in answers:
+            sent = self._sent[answer.caller]
+            assert sent.response is None, "answered twice"
+            sent.response = answer.response
+            sent.answered_at = self.now
+
+    # Requests
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        version: int = 9,
+        session: int = SESSION,
+        rebalance: int = REBALANCE,
+        protocols: dict[str, bytes] | None = None,
+        protocol_type: str = "consumer",
+        instance: str | None = None,
+        client_id: str = "c",
+    ) -> Sent:
+        request = JoinGroupRequest(
+            group_id=self.group_id,
+            session_timeout_ms=session,
+            rebalance_timeout_ms=rebalance if version >= 1 else -1,
+            member_id=member_id,
+            group_instance_id=instance,
+            protocol_type=protocol_type,
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=data)
+                for name, data in (protocols or {"range": b"m"}).items()
+            ],
+        )
+        return self.send(request, version, client_id)
+
+    def sync(
+        self,
+        joined: JoinGroupResponse,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        version: int = 5,
+        **changes: Any,
+    ) -> Sent:
+        request = SyncGroupRequest(
+            group_id=self.group_id,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            protocol_type=joined.protocol_type,
+            protocol_name=joined.protocol_name,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=member_id, assignment=data)
+                for member_id, data in (assignments or {}).items()
+            ],
+        )
+        for name, value in changes.items():
+            setattr(request, name, value)
+        return self.send(request, version)
+
+    def heartbeat(self, member_id: str, generation: int | None = None, *, instance: str | None = None) -> int:
+        request = HeartbeatRequest(
+            group_id=self.group_id,
+            generation_id=self.group.generation_id if generation is None else generation,
+            member_id=member_id,
+            group_instance_id=instance,
+        )
+        return self.send(request, 4).code
+
+    def leave(self, *members: str | MemberIdentity, version: int = 5) -> Sent:
+        identities = [
+            each if isinstance(each, MemberIdentity) else MemberIdentity(member_id=each) for each in members
+        ]
+        if version < 3:
+            return self.send(
+                LeaveGroupRequest(group_id=self.group_id, member_id=identities[0].member_id), version
+            )
+        return self.send(LeaveGroupRequest(group_id=self.group_id, members=identities), version)
+
+    # Longer steps
+
+    def new_id(self, **options: Any) -> str:
+        """A member id given out with MEMBER_ID_REQUIRED."""
+        response = self.join(**options).response
+        assert response.error_code == 79, response
+        return str(response.member_id)
+
+    def stable(self, count: int, **options: Any) -> list[JoinGroupResponse]:
+        """A stable group of ``count`` dynamic members, the leader first."""
+        ids = [self.new_id(**options) for _ in range(count)]
+        joins = [self.join(each, **options) for each in ids]
+        return self.settle(joins)
+
+    def settle(self, joins: list[Sent]) -> list[JoinGroupResponse]:
+        """Sync all that joined; the answers to their joins, the leader's first."""
+        joined: list[JoinGroupResponse] = [each.response for each in joins]
+        assert all(each is not None and each.error_code == 0 for each in joined), joined
+        joined.sort(key=lambda each: each.member_id != each.leader)
+        everyone = {each.member_id: each.member_id.encode() for each in joined}
+        syncs = [self.sync(each, everyone if each.member_id == each.leader else None) for each in joined]
+        for each, sent in zip(joined, syncs, strict=True):
+            response: SyncGroupResponse = sent.response
+            assert response.error_code == 0
+            assert response.assignment == each.member_id.encode()
+        assert self.state == "Stable"
+        return joined
