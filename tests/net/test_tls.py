@@ -10,7 +10,7 @@ import pytest
 from tests.net.conftest import Certificates, Connect
 from tests.net.servers import accept, answering, frame, serve
 
-from kadence.config import AdminConfig
+from kadence.config import AdminConfig, ConsumerConfig
 from kadence.connection.request import Lane
 from kadence.errors import AuthenticationError, ConfigError, ConnectError
 from kadence.net import ConnectionConfig, openssl, stream
@@ -113,6 +113,22 @@ def test_an_unknown_authority_is_refused(connect: Connect, certificates: Certifi
     assert f"{address[0]}:{address[1]}" in str(error)
 
 
+def test_a_missing_client_certificate_is_an_authentication_error(
+    connect: Connect, certificates: Certificates, streams: str
+) -> None:
+    def behaviour(listener: socket.socket) -> None:
+        with accept(listener, certificates.server_context(wants_client=True)) as peer:
+            peer.read()
+
+    with serve(behaviour) as (host, port):
+        driver = connect((host, port), ssl_context=certificates.client_context())
+        driver.client.set_nodes([Node(1, host, port)])
+        error = driver.ask(HEARTBEAT, node_id=1).error
+    assert isinstance(error, AuthenticationError)
+    assert "refused our certificate" in str(error)
+    assert "ssl.certificate.location" in str(error)
+
+
 def test_a_certificate_of_another_host_is_refused_unless_that_is_switched_off(
     connect: Connect, certificates: Certificates
 ) -> None:
@@ -176,3 +192,11 @@ def test_plaintext_configuration_has_no_context() -> None:
     assert made.bootstrap == (("a", 1), ("::1", 2))
     assert made.client_id == "me"
     assert made.software_version
+    assert made.max_frame_bytes == 268_435_456
+
+
+def test_frames_may_be_as_long_as_the_consumer_asks_for() -> None:
+    keys = {"bootstrap.servers": "a:1", "fetch.max.bytes": 500_000_000, "buffer.memory": 8_000_000}
+    made = ConnectionConfig.of(ConsumerConfig.parse(keys))
+    assert made.max_frame_bytes > 500_000_000
+    assert made.spare_arena_bytes == 8_000_000

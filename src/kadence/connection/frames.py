@@ -17,9 +17,11 @@ LENGTH_BYTES: Final = 4
 SHORTEST: Final = 4
 """A response holds at least its correlation id."""
 
-_HTTP: Final = int.from_bytes(b"HTTP")
-_HTML: Final = int.from_bytes(b"<htm")
-_SSH: Final = int.from_bytes(b"SSH-")
+_GREETINGS: Final = {
+    int.from_bytes(b"HTTP"): "an HTTP answer",
+    int.from_bytes(b"<htm"): "an HTTP answer",
+    int.from_bytes(b"SSH-"): "an SSH greeting",
+}
 
 
 def check_length(length: int, limit: int, address: str) -> None:
@@ -28,7 +30,7 @@ def check_length(length: int, limit: int, address: str) -> None:
     Raises:
         MalformedMessageError: names the address, the length, the limit and the likely cause.
     """
-    if SHORTEST <= length <= limit:
+    if SHORTEST <= length <= limit and length not in _GREETINGS:
         return
     raise MalformedMessageError(
         f"{address} announced a message of {length} bytes; between {SHORTEST} and {limit} are accepted. "
@@ -37,10 +39,8 @@ def check_length(length: int, limit: int, address: str) -> None:
 
 
 def _likely_cause(length: int, limit: int) -> str:
-    if length in (_HTTP, _HTML):
-        return "These bytes are an HTTP answer: this is a web server or a proxy, not a Kafka listener"
-    if length == _SSH:
-        return "These bytes are an SSH greeting: this is not a Kafka listener"
+    if (greeting := _GREETINGS.get(length)) is not None:
+        return f"These bytes are {greeting}, so this is no Kafka listener"
     # A TLS record starts with its type (21 alert, 22 handshake) and the version 3.x.
     if (length >> 24) & 0xFF in (0x15, 0x16) and (length >> 16) & 0xFF == 0x03:
         return "These bytes are a TLS record: the listener speaks TLS; set security.protocol=SSL"

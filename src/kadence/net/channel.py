@@ -325,7 +325,7 @@ class Channel:
                 if (ended := connection.sent(count, now)) is not None:
                     self._done.append(ended)
         except OSError as error:
-            self._broken(error, now)
+            self._broken(_last_words(stream) or error, now)
             return
         waits = selectors.EVENT_WRITE if connection.outgoing() is not None else 0
         assert self._watched is not None
@@ -334,6 +334,8 @@ class Channel:
     def _broken(self, error: OSError | TransportError, now: int) -> None:
         """Reading or writing failed: the end of the channel, or while opening only of the attempt."""
         if not self.is_ready:
+            assert self._dial is not None
+            self._dial.check_refusal(error)
             self._attempt_failed(tell(error), now)
             return
         if self.is_idle:
@@ -365,6 +367,15 @@ class Channel:
         if self._watched is not None:
             self._selector.unregister(self._watched[0])
             self._watched = None
+
+
+def _last_words(stream: Stream) -> OSError | None:
+    """Why the peer hung up, where it said so: a TLS alert may lie unread behind the write that failed."""
+    try:
+        stream.read_now(memoryview(bytearray(1)))
+    except OSError as error:
+        return error
+    return None
 
 
 def _fresh(error: KafkaError) -> KafkaError:

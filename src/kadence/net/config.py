@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import metadata
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from kadence.net.tls import make_context
 
@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["ConnectionConfig"]
 
+# Below what a TLS alert (352 MB) or "HTTP" (1.2 GB) would mean as a length, so those are always recognised.
+_FRAME_BYTES: Final = 268_435_456
+# A response is a little longer than the records in it.
+_FRAME_ROOM: Final = 16_777_216
+_SPARE_BYTES: Final = 67_108_864
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionConfig:
@@ -23,8 +29,7 @@ class ConnectionConfig:
     Attributes:
         bootstrap: (host, port) pairs, in the order in which they are tried.
         connect_timeout_ms: for all addresses of one host together: TCP, TLS and ApiVersions.
-        max_frame_bytes: the longest response that is believed. The default is below what the first bytes of a
-            TLS alert or of an HTTP answer would mean as a length, so those are always recognised.
+        max_frame_bytes: the longest response that is believed.
         receive_buffer_bytes, send_buffer_bytes: -1 leaves them to the system.
         ssl_context: None talks plaintext.
         spare_arena_bytes: how much free memory for Fetch responses is kept for the next ones.
@@ -39,8 +44,8 @@ class ConnectionConfig:
     connections_max_idle_ms: int = 540_000
     send_buffer_bytes: int = 131_072
     receive_buffer_bytes: int = -1
-    max_frame_bytes: int = 268_435_456
-    spare_arena_bytes: int = 67_108_864
+    max_frame_bytes: int = _FRAME_BYTES
+    spare_arena_bytes: int = _SPARE_BYTES
     ssl_context: ssl.SSLContext | None = None
     software_name: str = "kadence"
     software_version: str = "0"
@@ -62,6 +67,8 @@ class ConnectionConfig:
             connections_max_idle_ms=config.connections_max_idle_ms,
             send_buffer_bytes=config.send_buffer_bytes,
             receive_buffer_bytes=config.receive_buffer_bytes,
+            max_frame_bytes=max(_FRAME_BYTES, getattr(config, "fetch_max_bytes", 0) + _FRAME_ROOM),
+            spare_arena_bytes=min(_SPARE_BYTES, getattr(config, "buffer_memory", _SPARE_BYTES)),
             ssl_context=make_context(config) if config.security_protocol == "SSL" else None,
             software_version=metadata.version("kadence"),
         )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Dial", "Step", "tell"]
 
+_REFUSALS: Final = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
 _IN_PROGRESS: Final = (errno.EINPROGRESS, errno.EWOULDBLOCK)
 
 
@@ -116,6 +117,7 @@ class Dial:
                 "ssl.endpoint.identification.algorithm= (empty) stops checking the host name"
             ) from error
         except OSError as error:
+            self.check_refusal(error)
             self.failed(tell(error), now)
             return False
         return True
@@ -133,6 +135,20 @@ class Dial:
         """
         self._note(cause)
         self._next_address(now)
+
+    def check_refusal(self, error: Exception) -> None:
+        """Raise when it says that the broker did not accept us; with TLS 1.3 that comes after our handshake is done.
+
+        Raises:
+            AuthenticationError: it does.
+        """
+        reason = (error.reason or "") if isinstance(error, ssl.SSLError) else ""
+        if "ALERT" in reason and any(word in reason for word in _REFUSALS):
+            self.close()
+            raise AuthenticationError(
+                f"{self._name} at {self.address} refused our certificate: {tell(error)}. "
+                "ssl.certificate.location and ssl.key.location name the one to show"
+            ) from error
 
     def close(self) -> None:
         """Close what is open."""
