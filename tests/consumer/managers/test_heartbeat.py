@@ -73,10 +73,12 @@ def test_b3_no_heartbeat_outside_a_group(bench: Bench) -> None:
     assert (poll.requests, poll.wake_at) == ([], FOREVER)
 
 
-def test_first_heartbeat_an_interval_after_joining(bench: Bench) -> None:
-    assert bench.manager.poll(NOW).wake_at == NOW + 3_000
-    assert bench.manager.poll(NOW + 2_999).requests == []
-    assert len(bench.manager.poll(NOW + 3_000).requests) == 1
+def test_first_heartbeat_soon_after_joining_then_one_per_interval(bench: Bench) -> None:
+    assert bench.manager.poll(NOW).wake_at == NOW + 300
+    assert bench.manager.poll(NOW + 299).requests == []
+    (request,) = bench.manager.poll(NOW + 300).requests
+    bench.answer(NOW + 300, request)
+    assert bench.manager.poll(NOW + 300).wake_at == NOW + 3_300
 
 
 def test_interval_counts_from_sending_not_from_the_answer(bench: Bench) -> None:
@@ -207,21 +209,23 @@ def test_new_identity_starts_all_timers_again(bench: Bench) -> None:
     bench.manager.poll(NOW)
     bench.manager.poll(NOW + 3_000)
     bench.member.group = GroupMetadata("g", 2, "m")
-    assert bench.manager.poll(NOW + 4_000).wake_at == NOW + 7_000
+    assert bench.manager.poll(NOW + 4_000).wake_at == NOW + 4_300
 
 
 def test_b9_lateness_is_measured_and_its_maximum_kept(bench: Bench) -> None:
     bench.manager.poll(NOW)
-    (request,) = bench.manager.poll(NOW + 3_000).requests
-    bench.answer(NOW + 3_001, request)
-    assert (bench.manager.heartbeats_sent, bench.manager.last_lateness_ms) == (1, 0)
-    (request,) = bench.manager.poll(NOW + 6_450).requests
-    bench.answer(NOW + 6_451, request)
+    (request,) = bench.manager.poll(NOW + 300).requests
+    bench.answer(NOW + 301, request)
+    (request,) = bench.manager.poll(NOW + 3_300).requests
+    bench.answer(NOW + 3_301, request)
+    assert (bench.manager.heartbeats_sent, bench.manager.last_lateness_ms) == (2, 0)
+    (request,) = bench.manager.poll(NOW + 6_750).requests
+    bench.answer(NOW + 6_751, request)
     assert (bench.manager.last_lateness_ms, bench.manager.max_lateness_ms) == (450, 450)
-    bench.manager.poll(NOW + 9_450)
-    assert (bench.manager.heartbeats_sent, bench.manager.last_lateness_ms) == (3, 0)
+    bench.manager.poll(NOW + 9_750)
+    assert (bench.manager.heartbeats_sent, bench.manager.last_lateness_ms) == (4, 0)
     assert bench.manager.max_lateness_ms == 450
-    assert repr(bench.manager) == "<heartbeat sent=3 max_lateness=450 ms>"
+    assert repr(bench.manager) == "<heartbeat sent=4 max_lateness=450 ms>"
 
 
 def keep_alive(bench: Bench, start: int, end: int) -> None:

@@ -30,6 +30,11 @@ __all__ = ["HeartbeatManager"]
 
 log = logging.getLogger("kadence.consumer")
 
+_EARLY = 10
+"""The first heartbeat of a generation comes after this part of the interval. A cooperative rebalance is often
+followed by its second round at once, and members learn of that from a heartbeat only: partitions that move
+would wait for a whole interval of whoever is last to notice."""
+
 
 class HeartbeatManager:
     """Sends the membership's heartbeats when they are due.
@@ -108,7 +113,7 @@ class HeartbeatManager:
             return
         if self._membership.group != self._identity:
             self._identity = self._membership.group
-            self._due = add_ms(now, self._config.heartbeat_interval_ms)
+            self._due = add_ms(now, self._config.heartbeat_interval_ms // _EARLY)
         else:
             self._due = now
         self._found_at = self._coordinator.found_at
