@@ -1,0 +1,176 @@
+"""Kadence's Spark source beside Spark's own Kafka connector, on the same topics, in one run.
+
+    python bench/spark.py
+    python bench/spark.py --write docs/benchmarks.md
+
+The connector's jars resolve for Spark 4.2.0 only, and one of them (the token provider, which does nothing
+without security) does not resolve at all. So both sources run in an environment of their own with pyspark
+4.2.0, and three small classes under bench/stand_in take the place of the missing jar. Needs a JDK and Maven.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from kadence.testing.kafka import KAFKA_VERSION
+from kadence.testing.maven import maven_jars
+from report import write_section
+from topics import benchmark_kafka, fill
+
+SPARK_VERSION = "4.2.0"
+ROOT = Path(__file__).resolve().parent.parent
+ENVIRONMENT = ROOT / ".venv-bench-spark"
+STAND_IN = ROOT / "bench" / "stand_in"
+# Spark brings the rest of the connector's dependencies itself.
+NEEDED_JARS = ("spark-sql-kafka", "kafka-clients", "commons-pool2")
+ENGINES = {"Kadence": "kadence", "Spark's JVM connector": "kafka"}
+
+
+def environment() -> Path:
+    """The Python of the benchmark's own environment, made at the first call."""
+    python = ENVIRONMENT / "bin" / "python"
+    ready = ENVIRONMENT / "ready"
+    if not ready.exists():
+        print(f"installing pyspark {SPARK_VERSION} into {ENVIRONMENT.name}", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", str(ENVIRONMENT)], check=True)
+        packages = [f"pyspark=={SPARK_VERSION}", "pandas", "pyarrow", "cramjam"]
+        install = [str(python), "-m", "pip", "install", "-q"]
+        subprocess.run([*install, *packages], check=True)
+        # Kadence comes from this tree with the extension as it stands there: building it again would
+        # replace the one that this process has loaded.
+        off = {**os.environ, "KADENCE_EXTENSION": "off"}
+        subprocess.run([*install, "--no-deps", "--editable", str(ROOT)], check=True, env=off)
+        ready.touch()
+    return python
+
+
+def connector_jars(scratch: Path) -> list[str]:
+    """The connector as Maven has it, and the stand-in compiled against Spark's own jars."""
+    javac = shutil.which("javac")
+    if javac is None:
+        raise SystemExit("javac is needed to compile three small classes: install a JDK, 17 or newer")
+    resolved = maven_jars(
+        f"spark-kafka-{SPARK_VERSION}",
+        [
+            f"org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK_VERSION}",
+            "org.apache.kafka:kafka-clients:3.9.2",
+            "org.apache.commons:commons-pool2:2.12.1",
+        ],
+        excluded=["org.apache.spark:spark-token-provider-kafka-0-10_2.13"],
+    )
+    spark_jars = next(ENVIRONMENT.glob("lib/python*/site-packages/pyspark/jars"))
+    classes = scratch / "classes"
+    sources = [str(path) for path in STAND_IN.rglob("*.java")]
+    subprocess.run([javac, "-cp", f"{spark_jars}/*", "-d", str(classes), *sources], check=True)
+    stand_in = scratch / "stand-in.jar"
+    shutil.make_archive(str(stand_in.with_suffix("")), "zip", classes)
+    stand_in.with_suffix(".zip").rename(stand_in)
+    return [str(path) for path in resolved.iterdir() if path.name.startswith(NEEDED_JARS)] + [str(stand_in)]
+
+
+class Worker:
+    """A Spark session with one source, in a process of its own, that does one thing at a time when told."""
+
+    def __init__(self, python: Path, plan: dict[str, object]) -> None:
+        command = [str(python), str(ROOT / "bench" / "spark_worker.py"), json.dumps(plan)]
+        self.form = plan["format"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._answer()
+
+    def seconds(self, topic: str, case: str) -> list[float]:
+        assert self._process.stdin is not None
+        print(topic, case, file=self._process.stdin, flush=True)
+        return self._answer()
+
+    def _answer(self) -> list[float]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"the worker of format {self.form} ended with {self._process.wait()}")
+        answer: list[float] = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+def compare(workers: dict[str, Worker], topics: dict[str, int], rounds: int) -> list[str]:
+    """The lines of the table: the two sources take turns at each kind of work, and each one's best counts."""
+    lines = ["| work | " + " | ".join(workers) + " | ratio |", "|---|---:|---:|---:|"]
+    for topic, count in topics.items():
+        for case in ("count", "noop", "parquet"):
+            best = dict.fromkeys(workers, float("inf"))
+            for _ in range(rounds):
+                for name, worker in workers.items():
+                    (seconds,) = worker.seconds(topic, case)
+                    best[name] = min(best[name], seconds)
+                    print(f"  {topic} {case}, {name}: {count / seconds:,.0f} rows/s", flush=True)
+            cells = [f"{count / seconds / 1000:,.0f} k" for seconds in best.values()]
+            ours, theirs = best.values()
+            lines.append(f"| {topic}, {case}, rows/s | {' | '.join(cells)} | {theirs / ours:.2f} |")
+    batches = {name: worker.seconds(next(iter(topics)), "micro-batches") for name, worker in workers.items()}
+    for label, share in (("p50", 50), ("p95", 95)):
+        ours, theirs = (
+            statistics.quantiles(seconds, n=100)[share - 1] * 1000 for seconds in batches.values()
+        )
+        lines.append(
+            f"| micro-batch of 8,000 rows, {label}, ms | {ours:.0f} | {theirs:.0f} | {theirs / ours:.2f} |"
+        )
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--records", type=int, default=3_000_000, help="100 B records; a fifth as many of 1 KiB"
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--batches", type=int, default=40, help="warm micro-batches to time")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="put the table into this Markdown file")
+    options = parser.parse_args()
+    python = environment()
+    topics = {"values-100": options.records, "values-1024": options.records // 5}
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        benchmark_kafka(Path(scratch)) as kafka,
+        ExitStack() as stack,
+    ):
+        jars = connector_jars(Path(scratch))
+        for topic, count in topics.items():
+            fill(kafka.bootstrap_servers, topic, int(topic.rpartition("-")[2]), count)
+        workers = {}
+        for name, form in ENGINES.items():
+            plan = {
+                "format": form,
+                "bootstrap": kafka.bootstrap_servers,
+                "topics": topics,
+                "batches": options.batches,
+                "jars": jars if form == "kafka" else [],
+                "scratch": f"{scratch}/{form}",
+            }
+            workers[name] = Worker(python, plan)
+            stack.callback(workers[name].close)
+        rows = "\n".join(compare(workers, topics, options.rounds))
+    about = (
+        f"pyspark {SPARK_VERSION}, local[2], Apache Kafka {KAFKA_VERSION} on the same machine, 8 partitions, "
+        f"uncompressed, 16-byte keys, {options.records:,} records of 100 B and {options.records // 5:,} of 1 KiB; "
+        f"best of {options.rounds}; micro-batches of 8,000 rows back to back into the noop sink."
+    )
+    print(f"\n{rows}\n\n{about}")
+    if options.write:
+        write_section(options.write, "spark", "make bench-spark", [about, rows])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""One Spark source in one session: ``python bench/spark_worker.py PLAN``, told on stdin what to do next.
+
+Each line of stdin is ``TOPIC CASE``; each answer is a JSON list of seconds. So two workers can take turns, and
+a slow minute of the machine hits both alike. Runs in the benchmark's own environment (see spark.py), so it
+imports nothing of its neighbours.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+WARM_UP_BATCHES = 5
+BATCH_ROWS = 8000
+
+
+def reader(spark: Any, plan: dict[str, Any], topic: str, *, stream: bool = False) -> Any:
+    source = (spark.readStream if stream else spark.read).format(plan["format"])
+    for key, value in {
+        "kafka.bootstrap.servers": plan["bootstrap"],
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+    }.items():
+        source = source.option(key, value)
+    return source
+
+
+def batch_cases(spark: Any, plan: dict[str, Any], topic: str) -> dict[str, Callable[[], Any]]:
+    """What is timed for each topic: to count, to read all columns and drop them, to write Parquet."""
+    table = str(Path(plan["scratch"]) / "table")
+
+    def parquet() -> None:
+        reader(spark, plan, topic).load().write.mode("overwrite").parquet(table)
+
+    return {
+        "count": lambda: reader(spark, plan, topic).load().count(),
+        "noop": lambda: reader(spark, plan, topic).load().write.format("noop").mode("overwrite").save(),
+        "parquet": parquet,
+    }
+
+
+def timed(run: Callable[[], Any], rows: int) -> float:
+    """Seconds of one run; a count that is wrong is no result."""
+    started = time.perf_counter()
+    counted = run()
+    seconds = time.perf_counter() - started
+    if counted not in (None, rows):
+        raise SystemExit(f"there are {rows} rows, and {counted} were counted")
+    return seconds
+
+
+def micro_batches(spark: Any, plan: dict[str, Any], topic: str) -> list[float]:
+    """Seconds of each warm micro-batch of 8,000 rows, back to back."""
+    checkpoint = Path(plan["scratch"]) / "checkpoint"
+    rows = reader(spark, plan, topic, stream=True).option("maxOffsetsPerTrigger", BATCH_ROWS).load()
+    query = rows.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).start()
+    seen: dict[int, float] = {}
+    try:
+        while len(seen) < plan["batches"] + WARM_UP_BATCHES:
+            if not query.isActive:
+                raise SystemExit(f"the stream ended: {query.exception()}")
+            for progress in query.recentProgress:
+                if progress["numInputRows"]:
+                    seen[progress["batchId"]] = progress["durationMs"]["triggerExecution"] / 1000
+            time.sleep(0.2)
+    finally:
+        query.stop()
+        shutil.rmtree(checkpoint, ignore_errors=True)
+    return [seen[batch] for batch in sorted(seen)][WARM_UP_BATCHES:]
+
+
+def main() -> None:
+    plan = json.loads(sys.argv[1])
+    from kadence.spark.session import session
+
+    settings = {"spark.ui.enabled": "false", "spark.driver.memory": "3g", "spark.log.level": "ERROR"}
+    settings["spark.ui.showConsoleProgress"] = "false"
+    if plan["jars"]:
+        settings["spark.jars"] = ",".join(plan["jars"])
+    spark = session("bench", master="local[2]", conf=settings)
+    print("[]", flush=True)
+    for line in sys.stdin:
+        topic, case = line.split()
+        if case == "micro-batches":
+            seconds = micro_batches(spark, plan, topic)
+        else:
+            seconds = [timed(batch_cases(spark, plan, topic)[case], plan["topics"][topic])]
+        print(json.dumps(seconds), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
