@@ -1,0 +1,136 @@
+"""The ports over Kadence's own clients, against the embedded broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.spark.conftest import Cluster
+from tests.spark.memory import stream_options
+
+from kadence import Consumer, TopicPartition
+from kadence.errors import BrokerError, KafkaError, OffsetOutOfRangeError
+from kadence.spark.clients import AdminOffsets, driver_client, executor_client
+from kadence.spark.options import SourceOptions
+from kadence.spark.start import Partitions, Pattern, Subscription
+
+
+def options_for(cluster: Cluster, **more: str) -> SourceOptions:
+    return stream_options(
+        kafka_bootstrap_servers=cluster.bootstrap_servers,
+        subscribe=cluster.topic,
+        kafka_group_id=cluster.group,
+        **more,
+    )
+
+
+@pytest.fixture
+def driver(cluster: Cluster) -> Iterator[AdminOffsets]:
+    made = driver_client(options_for(cluster))
+    yield made
+    made.close()
+
+
+def test_partitions_with_leaders(cluster: Cluster, driver: AdminOffsets) -> None:
+    cluster.create(2)
+    first, second = TopicPartition(cluster.topic, 0), TopicPartition(cluster.topic, 1)
+    leaders = driver.partitions(Subscription((cluster.topic,)))
+    assert leaders.keys() == {first, second}
+    assert None not in leaders.values()
+    assert driver.partitions(Pattern(cluster.topic[:-1] + ".")) == leaders
+    assert driver.partitions(Pattern(cluster.topic[:-1])) == {}
+    chosen = Partitions((second, TopicPartition(cluster.topic, 7)))
+    assert driver.partitions(chosen) == {second: leaders[second]}
+    assert driver.partitions(Subscription((cluster.topic, "no-such-topic"))) == leaders
+
+
+def test_offsets(cluster: Cluster, driver: AdminOffsets) -> None:
+    cluster.create(1)
+    cluster.produce(range(10), timestamp=5_000)
+    partition = TopicPartition(cluster.topic, 0)
+    assert driver.log_starts([partition]) == {partition: 0}
+    assert driver.log_ends([partition]) == {partition: 10}
+    assert driver.offsets_for_times({partition: 5_000}) == {partition: 0}
+    assert driver.offsets_for_times({partition: 5_001}) == {partition: None}
+
+
+def test_the_groups_offsets(cluster: Cluster, driver: AdminOffsets) -> None:
+    cluster.create(2)
+    first, second = TopicPartition(cluster.topic, 0), TopicPartition(cluster.topic, 1)
+    assert driver.live_members() == 0  # of a group that nobody has used yet
+    assert driver.committed([first, second]) == {first: None, second: None}
+    driver.commit({first: 3})
+    assert driver.committed([first, second]) == {first: 3, second: None}
+    assert driver.live_members() == 0
+    with Consumer(bootstrap_servers=cluster.bootstrap_servers, group_id=cluster.group) as member:
+        member.subscribe([cluster.topic])
+        while not member.assignment():
+            member.poll(0.1)
+        assert driver.live_members() == 1
+        with pytest.raises(KafkaError):
+            driver.commit({first: 4})
+
+
+def test_a_sample_measures_keys_values_and_headers(cluster: Cluster, driver: AdminOffsets) -> None:
+    cluster.create(1)
+    cluster.produce(range(100, 150), key=b"1234567", headers=[("h", b"x" * 90)])
+    size, offsets = driver.sample(TopicPartition(cluster.topic, 0), 10)
+    assert offsets == 40
+    assert 10 <= size / offsets < 25  # and Arrow's own four or eight bytes a row
+    with_headers = driver_client(options_for(cluster, includeHeaders="true"))
+    try:
+        size, offsets = with_headers.sample(TopicPartition(cluster.topic, 0), 10)
+        assert 100 <= size / offsets < 150
+    finally:
+        with_headers.close()
+
+
+def test_a_reader_is_used_for_one_task_after_the_other(cluster: Cluster) -> None:
+    cluster.create(2)
+    cluster.produce(range(20), partition=0)
+    cluster.produce(range(20, 30), partition=1)
+    first, second = TopicPartition(cluster.topic, 0), TopicPartition(cluster.topic, 1)
+    client = executor_client(options_for(cluster).client, "test", headers=False)
+    try:
+        client.start({first: 15, second: 2})
+        seen = 0
+        while seen < 13:
+            seen += client.poll(1000, 1.0).num_rows
+        assert (client.position(first), client.position(second)) == (20, 10)
+        assert client.log_range(first) == (0, 20)
+        client.park()
+        client.start({first: 18})
+        table = client.poll(1, 1.0)
+        assert table["offset"].to_pylist() == [18]
+        client.finish(first)
+        assert client.poll(1, 0.05).num_rows == 0
+        client.park()
+        client.start({first: 19})  # what was finished before is read again
+        assert client.poll(10, 1.0)["value"].to_pylist() == [b"19"]
+        client.start({first: 500})
+        with pytest.raises(OffsetOutOfRangeError):
+            client.poll(10, 5.0)
+    finally:
+        client.close()
+
+
+def test_client_settings_reach_the_clients(cluster: Cluster) -> None:
+    cluster.create(1)
+    options = options_for(cluster, kafka_client_id="mine", kafka_max_partition_fetch_bytes="1000")
+    driver = driver_client(options)
+    assert "mine" in repr(driver._admin)
+    driver.close()
+    client = executor_client(options.client, "other", headers=False)
+    assert "mine" in repr(client._consumer)
+    client.close()
+
+
+def test_a_dead_cluster_is_an_error_with_its_address() -> None:
+    options = stream_options(kafka_bootstrap_servers="127.0.0.1:1", kafka_default_api_timeout_ms="300")
+    driver = driver_client(options)
+    try:
+        with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1") as caught:
+            driver.log_ends([TopicPartition("t", 0)])
+        assert not isinstance(caught.value, BrokerError)
+    finally:
+        driver.close()

@@ -1,0 +1,110 @@
+"""What Spark sees of the source, without a running Spark."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
+from pyspark.sql.types import BinaryType, DataType, LongType, StructField, StructType
+from tests.spark.memory import stream_options
+
+import pyspark_kadence
+from kadence.errors import ConfigError, MissingDependencyError
+from kadence.spark.datasource import KadenceDataSource
+from kadence.spark.planning import OffsetRange
+from kadence.spark.reads import KadencePartition, Reads
+from kadence.spark.stream_reader import StreamReader
+
+PASSWORD = "hunter2"
+
+
+def source(**more: str) -> KadenceDataSource:
+    options = CaseInsensitiveDict()
+    options.update({"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"})
+    options.update({name.replace("_", "."): text for name, text in more.items()})
+    return KadenceDataSource(options)
+
+
+def schema(name: str = "offset", kind: DataType | None = None) -> StructType:
+    return StructType([StructField(name, kind or LongType()), StructField("value", BinaryType())])
+
+
+def test_spark_finds_it_by_name() -> None:
+    assert pyspark_kadence.DefaultSource is KadenceDataSource
+    assert KadenceDataSource.name() == "kadence"
+
+
+def test_schema_with_and_without_headers() -> None:
+    assert "headers" not in source().schema()
+    assert "headers" in source(includeHeaders="TRUE").schema()
+
+
+def test_mistakes_are_told_at_load() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'failOnDataLoss'"):
+        source(failOnDataLos="true")
+    with pytest.raises(ConfigError, match="for batch queries"):
+        source(endingOffsets="latest").streamReader(schema())
+    with pytest.raises(ConfigError, match="no column 'amount'"):
+        source().streamReader(schema("amount"))
+
+
+def test_streams_need_a_newer_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark.__version__", "4.1.4")
+    with pytest.raises(MissingDependencyError, match=r"4\.2 or newer"):
+        source().streamReader(schema())
+
+
+def test_what_travels_is_small_and_keeps_secrets_to_itself() -> None:
+    reader = source(
+        kafka_ssl_key_location="k", kafka_ssl_certificate_location="c", kafka_ssl_key_password=PASSWORD
+    )
+    reads = reader.streamReader(schema())._reads  # type: ignore[attr-defined]
+    assert isinstance(reads, Reads)
+    assert PASSWORD not in repr(reads)
+    assert pickle.loads(pickle.dumps(reads)) == reads
+    partition = KadencePartition((OffsetRange("t", 0, 5, 9),))
+    copy = pickle.loads(pickle.dumps(partition))
+    assert copy.task == partition.task
+    assert repr(copy) == "KadencePartition(t-0 [5, 9))"
+    assert len(pickle.dumps(partition)) < 300
+
+
+def test_a_reader_is_pickled_before_it_has_asked_anything() -> None:
+    reader = source().streamReader(schema())
+    assert isinstance(pickle.loads(pickle.dumps(reader)), StreamReader)
+    assert isinstance(pickle.loads(pickle.dumps(source().reader(schema()))), type(source().reader(schema())))
+
+
+@pytest.mark.parametrize(
+    ("more", "limit"),
+    [
+        ({}, ReadAllAvailable()),
+        ({"maxOffsetsPerTrigger": "7", "maxBytesPerTrigger": "9"}, ReadMaxRows(7)),
+        ({"maxBytesPerTrigger": "9"}, ReadMaxBytes(9)),
+        ({"minOffsetsPerTrigger": "3"}, ReadMinRows(3)),
+    ],
+)
+def test_spark_is_told_that_there_is_a_limit(more: dict[str, str], limit: Any) -> None:
+    reader = StreamReader(stream_options(**more), schema())
+    assert reader.getDefaultReadLimit() == limit
+    assert reader.initialOffset() == {}
+    assert reader.reportLatestOffset() is None
+    reader.commit({})
+    reader.stop()
+
+
+def test_the_partition_that_spark_makes_up_for_an_empty_plan_is_empty() -> None:
+    assert list(source().reader(schema()).read(InputPartition(None))) == []
+
+
+def test_max_poll_records_bounds_the_rows_of_a_batch() -> None:
+    def rows(**more: str) -> int:
+        return Reads.of(stream_options(**more), schema()).reading.max_rows
+
+    assert rows() == 8_000
+    assert rows(kafka_max_poll_records="100") == 100
+    assert rows(kafka_max_poll_records="-1") == 8_000
+    assert rows(kafka_max_poll_records="20000") == 8_000
