@@ -13,6 +13,14 @@ cdef extern from "varint.h" nogil:
     bint kd_varint(unsigned char** at, unsigned char* end, int* into)
     bint kd_varlong(unsigned char** at, unsigned char* end, long long* into)
 
+cdef extern from "Python.h":
+    void PyObject_GC_Track(object)
+    bint PyObject_GC_IsTracked(object)
+
+cdef extern from "record_type.h":
+    int kd_add_slot(object example, const char* name, object mark) except -1
+    void kd_allocate_untracked(object type)
+
 # One record's fields, pointing into its batch. Sizes are -1 for null.
 cdef struct Row:
     long long offset

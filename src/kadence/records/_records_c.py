@@ -54,7 +54,6 @@ def crc32c_kernel() -> str:
 
 
 @cython.final
-@cython.freelist(512)
 @cython.cclass
 class Record:
     """One record. Immutable, hashable, picklable; equality is by value.
@@ -103,6 +102,9 @@ class Record:
         self.value = value
         self.headers = headers if type(headers) is tuple else tuple(headers)
         self.leader_epoch = leader_epoch
+        # The decoder's records hold nothing that could lead back to them; here anything may come in.
+        if not PyObject_GC_IsTracked(self):
+            PyObject_GC_Track(self)
 
     def _fields(self):
         return (
@@ -135,6 +137,22 @@ class Record:
 
     def __reduce__(self):
         return (rebuild_record, self._fields())
+
+
+def _prepare_record_type() -> None:
+    """Make attribute access and allocation cheaper than Cython does by itself; see record_type.h."""
+    marks = [object() for _ in range(4)]
+    headers = tuple(marks)
+    record = Record(marks[0], 0, 0, -1, 0, marks[1], marks[2], headers, marks[3])
+    kd_add_slot(record, b"topic", marks[0])
+    kd_add_slot(record, b"key", marks[1])
+    kd_add_slot(record, b"value", marks[2])
+    kd_add_slot(record, b"leader_epoch", marks[3])
+    kd_add_slot(record, b"headers", headers)
+    kd_allocate_untracked(Record)
+
+
+_prepare_record_type()
 
 
 # --- the cursor ---------------------------------------------------------------------------------------------
