@@ -71,12 +71,16 @@ class NetworkClient:
         self._offset = self._random.randrange(1024)
         self._done: list[Completed] = []
         self._closed = False
+        # Going through all channels costs microseconds with the interpreter: only after something happened or is due.
+        self._stirred = True
+        self._due_at = 0
 
     # -- the cluster
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
         """The brokers of the cluster, as metadata tells them. Bootstrap addresses stay as a last resort (KIP-1102)."""
         now = self._clock.now_ms()
+        self._stirred = True
         wanted = {node.node_id: node for node in nodes}
         for node_id in [known for known in self._known if known >= 0]:
             node = wanted.get(node_id)
@@ -122,6 +126,7 @@ class NetworkClient:
         """
         if self._closed:
             raise ClosedError("the network client is closed")
+        self._stirred = True
         if request.node_id == ANY_NODE:
             self._homeless.append(request)
         elif (known := self._known.get(request.node_id)) is not None:
@@ -170,15 +175,15 @@ class NetworkClient:
         ready = self._selector.select(self._patience(wait_ms, now))
         now = self._clock.now_ms()
         for channel in [item for item in self._channels.values() if item.has_more]:
-            self._guard(channel, now, partial(channel.on_ready, selectors.EVENT_READ))
+            self._step(channel, now, partial(channel.on_ready, selectors.EVENT_READ))
         for key, events in ready:
             if key.data is None:
                 self._wakeup.clear()
             else:
-                self._guard(key.data, now, partial(key.data.on_ready, events))
+                self._step(key.data, now, partial(key.data.on_ready, events))
         for found in self._resolver.results():
             for channel in tuple(self._channels.values()):
-                self._guard(channel, now, partial(channel.found, found))
+                self._step(channel, now, partial(channel.found, found))
         self._work(now)
         ended = self._done.copy()
         self._done.clear()
@@ -286,8 +291,10 @@ class NetworkClient:
 
     def _work(self, now: int) -> None:
         """All that needs no byte to arrive: deadlines, homes for requests, connections to begin, bytes to write."""
+        if not self._stirred and now < self._due_at:
+            return
         for channel in tuple(self._channels.values()):
-            self._guard(channel, now, channel.tick)
+            self._step(channel, now, channel.tick)
         self._retire_bootstrap(now)
         for _ in range(len(self._homeless)):
             request = self._homeless.popleft()
@@ -299,8 +306,10 @@ class NetworkClient:
                 self._homeless.append(request)
         for channel in tuple(self._channels.values()):
             if channel.queue and not channel.is_started and not channel.known.waits(now):
-                self._guard(channel, now, partial(channel.start, self._resolver))
-            self._guard(channel, now, channel.pump)
+                self._step(channel, now, partial(channel.start, self._resolver))
+            self._step(channel, now, channel.pump)
+        self._stirred = False
+        self._due_at = self.next_deadline(now)
 
     def _retire_bootstrap(self, now: int) -> None:
         """Once the brokers are known, and one is not known to be away, bootstrap connections have done their work."""
@@ -315,8 +324,9 @@ class NetworkClient:
         late = RequestTimedOutError(f"{request.name} could not be sent in time: {reason}")
         self._done.append(Completed(request, None, late, -1, now))
 
-    def _guard(self, channel: Channel, now: int, action: Callable[[int], None]) -> None:
+    def _step(self, channel: Channel, now: int, action: Callable[[int], None]) -> None:
         """One step of a channel that may have ended meanwhile, and that this step may end."""
+        self._stirred = True
         if self._channels.get((channel.known.node.node_id, channel.lane)) is not channel:
             return
         try:
@@ -338,7 +348,7 @@ class NetworkClient:
 
     def _patience(self, wait_ms: int | None, now: int) -> float | None:
         """How long the selector may wait (s; None: for ever)."""
-        deadline = self.next_deadline(now)
+        deadline = now if self._done else self._due_at
         if wait_ms is not None:
             deadline = min(deadline, add_ms(now, max(0, wait_ms)))
         return wait_seconds(deadline, now)
