@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from python_struct import StructCode
-from python_text import FIXED, annotation, default, inside, is_blob, is_fixed, is_struct, local
+from python_text import FIXED, annotation, default, inside, is_fixed, is_struct, local, unit
 from schema_text import Field
 
 
@@ -77,9 +77,10 @@ class ReadCode:
         if annotate:
             out.add(f"{name}: {annotation(field)}")
         may_be_null = inside(field.nullable, field.versions)
-        if is_blob(field):
-            method = "records" if field.base == "records" else f"nullable_{field.base}"
-            nullable = f"{name} = {self.code.call('r', method, classic=field.classic)}"
+        method = unit(field)
+        if method:
+            prefix = "" if method == "records" else "nullable_"
+            nullable = f"{name} = {self.code.call('r', prefix + method, classic=field.classic)}"
             never = f"{name} = {self._present(field)}"
         elif field.is_array:
             nullable = f"n = {self.code.call('r', 'nullable_count')}"
@@ -94,14 +95,20 @@ class ReadCode:
                 out.add(nullable)
             with out.block("else:"):
                 out.add(never)
-        if field.is_array:
+        if field.is_array and not method:
             out.add(f"{name} = None if n < 0 else {self._elements(field, 'n')}")
 
     def _present(self, field: Field) -> str:
         """An expression for a value that is not null."""
+        method = unit(field)
+        if method:
+            return self.code.call("r", method, classic=field.classic)
         if field.is_array:
             return self._elements(field, self.code.call("r", "count"))
         return self._one(field)
+
+    def _elements(self, field: Field, count: str) -> str:
+        return f"[{self._one(field)} for _ in range({count})]"
 
     def _one(self, field: Field) -> str:
         """An expression for one value, or one element of an array."""
@@ -109,12 +116,7 @@ class ReadCode:
             return f"{field.base}.read(r, version)"
         if field.base in FIXED:
             return f"r.{field.base}()"
-        return self.code.call("r", field.base, classic=field.classic)
-
-    def _elements(self, field: Field, count: str) -> str:
-        if field.base in ("int32", "int64"):
-            return f"r.{field.base}s({count})"
-        return f"[{self._one(field)} for _ in range({count})]"
+        return self.code.call("r", field.base)
 
     def _tags(self) -> None:
         code = self.code

@@ -91,9 +91,11 @@ def is_fixed(field: Field) -> bool:
     return field.base in FIXED and not field.is_array and field.tag is None
 
 
-def is_blob(field: Field) -> bool:
-    """Whether null is part of the field's length."""
-    return field.base in ("string", "bytes", "records") and not field.is_array
+def unit(field: Field) -> str | None:
+    """The reader's and writer's method for a field whose length, null included, they handle themselves."""
+    if field.base == "int32" and field.is_array:
+        return "int32s"
+    return field.base if field.base in ("string", "bytes", "records") and not field.is_array else None
 
 
 def annotation(field: Field) -> str:

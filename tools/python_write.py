@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from python_struct import StructCode
-from python_text import FIXED, differs, inside, is_blob, is_fixed, is_struct, local, outside
+from python_text import FIXED, differs, inside, is_fixed, is_struct, local, outside, unit
 from schema_text import Field
 
 
@@ -82,17 +82,17 @@ class WriteCode:
             self._present(field, value, "w")
             return
         never_null = outside(field.nullable, field.versions)
-        name = local(field)
-        if is_blob(field) and never_null is None:
-            self._nullable_blob(field, value)
+        if unit(field) and never_null is None:
+            self._unit(field, value, "w", "nullable_")
             return
+        name = local(field)
         self.out.add(f"{name} = {value}")
         if never_null is not None:
             with self.out.block(f"if {name} is None and {never_null}:"):
                 self._raise(field, "null")
-        if is_blob(field):
-            # No null gets here in versions without: then the classic or compact nullable form is the plain one.
-            self._nullable_blob(field, name)
+        if unit(field):
+            # No null gets here in versions without; what is not null looks the same in both forms.
+            self._unit(field, name, "w", "nullable_")
             return
         with self.out.block(f"if {name} is None:"):
             self.out.add(self.code.call("w", "count", "-1") if field.is_array else 'w.put(b"\\xff")')
@@ -101,22 +101,21 @@ class WriteCode:
                 self.out.add('w.put(b"\\x01")')
             self._present(field, name, "w")
 
-    def _nullable_blob(self, field: Field, value: str) -> None:
-        method = "nullable_string" if field.base == "string" else "nullable_bytes"
-        self.out.add(self.code.call("w", method, value, classic=field.classic))
+    def _unit(self, field: Field, value: str, owner: str, nullable: str) -> None:
+        method = "bytes" if field.base == "records" else unit(field)
+        self.out.add(self.code.call(owner, f"{nullable}{method}", value, classic=field.classic))
 
     def _present(self, field: Field, value: str, owner: str) -> None:
         """Writes a value that is not null."""
-        if not field.is_array:
+        if unit(field):
+            self._unit(field, value, owner, "")
+        elif field.is_array:
+            self.out.add(self.code.call(owner, "count", f"len({value})"))
+            item = f"{field.name}_item"
+            with self.out.block(f"for {item} in {value}:"):
+                self._one(field, item, owner)
+        else:
             self._one(field, value, owner)
-            return
-        self.out.add(self.code.call(owner, "count", f"len({value})"))
-        if field.base in ("int32", "int64"):
-            self.out.add(f"{owner}.{field.base}s({value})")
-            return
-        item = f"{field.name}_item"
-        with self.out.block(f"for {item} in {value}:"):
-            self._one(field, item, owner)
 
     def _one(self, field: Field, value: str, owner: str) -> None:
         """Writes one value, or one element of an array."""
@@ -125,8 +124,7 @@ class WriteCode:
         elif field.base in FIXED:
             self.out.add(f"{owner}.put({self.code.layout([field])}.pack({value}))")
         else:
-            method = "bytes" if field.base == "records" else field.base
-            self.out.add(self.code.call(owner, method, value, classic=field.classic))
+            self.out.add(self.code.call(owner, field.base, value))
 
     def _tags(self) -> None:
         code = self.code

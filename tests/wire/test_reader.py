@@ -105,13 +105,30 @@ def test_runs_of_fields_come_in_one_step() -> None:
         r.finish()
 
 
-@pytest.mark.parametrize(("method", "width"), [("int32s", 4), ("int64s", 8)])
-def test_arrays_of_numbers_come_in_one_step(method: str, width: int) -> None:
-    data = b"".join(n.to_bytes(width, "big", signed=True) for n in (1, -1, 0))
-    assert getattr(Reader(data), method)(3) == [1, -1, 0]
-    assert getattr(Reader(b""), method)(0) == []
-    with pytest.raises(WireError, match=f"4 {method[:-1]} wanted"):
-        getattr(Reader(data), method)(4)
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 200])
+@pytest.mark.parametrize("form", ["int32s", "compact_int32s", "nullable_int32s", "compact_nullable_int32s"])
+def test_arrays_of_int32_come_in_one_step(form: str, count: int) -> None:
+    values = [(-1) ** i * i for i in range(count)]
+    w = Writer()
+    getattr(w, form)(values)
+    r = Reader(w.getvalue() + b"x")
+    assert getattr(r, form)() == values
+    assert r.remaining == 1
+    for size in range(len(w.getvalue())):
+        with pytest.raises(WireError):
+            getattr(Reader(w.getvalue()[:size]), form)()
+
+
+@pytest.mark.parametrize(
+    ("form", "data"), [("nullable_int32s", b"\xff\xff\xff\xff"), ("compact_nullable_int32s", b"\0")]
+)
+def test_null_arrays_of_int32(form: str, data: bytes) -> None:
+    w = Writer()
+    getattr(w, form)(None)
+    assert w.getvalue() == data
+    assert getattr(Reader(data), form)() is None
+    with pytest.raises(WireError, match="null array"):
+        getattr(Reader(data), form.replace("nullable_", ""))()
 
 
 def test_tagged_fields() -> None:
@@ -147,6 +164,8 @@ READS: list[Read] = [
     Reader.records,
     Reader.compact_records,
     Reader.count,
+    Reader.compact_int32s,
+    Reader.nullable_int32s,
     Reader.compact_nullable_count,
     Reader.unknown_tags,
 ]

@@ -54,8 +54,8 @@ def test_counts_and_numbers() -> None:
     assert written("count", -1) == b"\xff\xff\xff\xff"
     assert written("compact_count", -1) == b"\x00"
     assert written("compact_count", 127) == b"\x80\x01"
-    assert written("int32s", [1, -1]) == b"\x00\x00\x00\x01\xff\xff\xff\xff"
-    assert written("int64s", []) == b""
+    assert written("int32s", [1, -1]) == b"\x00\x00\x00\x02\x00\x00\x00\x01\xff\xff\xff\xff"
+    assert written("compact_int32s", [-2]) == b"\x02\xff\xff\xff\xfe"
 
 
 def test_tags_are_written_in_ascending_order() -> None:

@@ -57,8 +57,7 @@ class TopicPartitions(Structure):
         """Writes the fields that this version has."""
         w.uuid(self.topic_id)
         w.compact_string(self.topic_name)
-        w.compact_count(len(self.partitions))
-        w.int32s(self.partitions)
+        w.compact_int32s(self.partitions)
         w.tags(self.unknown_tags)
 
     @classmethod
@@ -66,7 +65,7 @@ class TopicPartitions(Structure):
         """Reads one; fields that this version lacks get their defaults."""
         topic_id = r.uuid()
         topic_name = r.compact_string()
-        partitions = r.int32s(r.compact_count())
+        partitions = r.compact_int32s()
         tags = r.unknown_tags()
         return cls(topic_id, topic_name, partitions, tags)
 

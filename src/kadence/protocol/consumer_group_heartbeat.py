@@ -47,15 +47,14 @@ class TopicPartitions(Structure):
     def write(self, w: Writer, version: int) -> None:
         """Writes the fields that this version has."""
         w.uuid(self.topic_id)
-        w.compact_count(len(self.partitions))
-        w.int32s(self.partitions)
+        w.compact_int32s(self.partitions)
         w.tags(self.unknown_tags)
 
     @classmethod
     def read(cls, r: Reader, version: int) -> Self:
         """Reads one; fields that this version lacks get their defaults."""
         topic_id = r.uuid()
-        partitions = r.int32s(r.compact_count())
+        partitions = r.compact_int32s()
         tags = r.unknown_tags()
         return cls(topic_id, partitions, tags)
 

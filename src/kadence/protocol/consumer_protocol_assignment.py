@@ -35,14 +35,13 @@ class TopicPartition(Structure):
     def write(self, w: Writer, version: int) -> None:
         """Writes the fields that this version has."""
         w.string(self.topic)
-        w.count(len(self.partitions))
         w.int32s(self.partitions)
 
     @classmethod
     def read(cls, r: Reader, version: int) -> Self:
         """Reads one; fields that this version lacks get their defaults."""
         topic = r.string()
-        partitions = r.int32s(r.count())
+        partitions = r.int32s()
         return cls(topic, partitions)
 
 

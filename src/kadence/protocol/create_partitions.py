@@ -44,8 +44,7 @@ class CreatePartitionsAssignment(Structure):
     def write(self, w: Writer, version: int) -> None:
         """Writes the fields that this version has."""
         flexible = version >= 2
-        w.compact_count(len(self.broker_ids)) if flexible else w.count(len(self.broker_ids))
-        w.int32s(self.broker_ids)
+        w.compact_int32s(self.broker_ids) if flexible else w.int32s(self.broker_ids)
         if flexible:
             w.tags(self.unknown_tags)
 
@@ -53,7 +52,7 @@ class CreatePartitionsAssignment(Structure):
     def read(cls, r: Reader, version: int) -> Self:
         """Reads one; fields that this version lacks get their defaults."""
         flexible = version >= 2
-        broker_ids = r.int32s(r.compact_count() if flexible else r.count())
+        broker_ids = r.compact_int32s() if flexible else r.int32s()
         tags = r.unknown_tags() if flexible else {}
         return cls(broker_ids, tags)
 

@@ -58,8 +58,7 @@ class CreatableReplicaAssignment(Structure):
         put = w.put
         flexible = version >= 5
         put(_i.pack(self.partition_index))
-        w.compact_count(len(self.broker_ids)) if flexible else w.count(len(self.broker_ids))
-        w.int32s(self.broker_ids)
+        w.compact_int32s(self.broker_ids) if flexible else w.int32s(self.broker_ids)
         if flexible:
             w.tags(self.unknown_tags)
 
@@ -68,7 +67,7 @@ class CreatableReplicaAssignment(Structure):
         """Reads one; fields that this version lacks get their defaults."""
         flexible = version >= 5
         partition_index = r.int32()
-        broker_ids = r.int32s(r.compact_count() if flexible else r.count())
+        broker_ids = r.compact_int32s() if flexible else r.int32s()
         tags = r.unknown_tags() if flexible else {}
         return cls(partition_index, broker_ids, tags)
 

@@ -156,39 +156,24 @@ class DescribeTopicPartitionsResponsePartition(Structure):
         """Writes the fields that this version has."""
         put = w.put
         put(_hiii.pack(self.error_code, self.partition_index, self.leader_id, self.leader_epoch))
-        w.compact_count(len(self.replica_nodes))
-        w.int32s(self.replica_nodes)
-        w.compact_count(len(self.isr_nodes))
-        w.int32s(self.isr_nodes)
-        eligible_leader_replicas = self.eligible_leader_replicas
-        if eligible_leader_replicas is None:
-            w.compact_count(-1)
-        else:
-            w.compact_count(len(eligible_leader_replicas))
-            w.int32s(eligible_leader_replicas)
-        last_known_elr = self.last_known_elr
-        if last_known_elr is None:
-            w.compact_count(-1)
-        else:
-            w.compact_count(len(last_known_elr))
-            w.int32s(last_known_elr)
-        w.compact_count(len(self.offline_replicas))
-        w.int32s(self.offline_replicas)
+        w.compact_int32s(self.replica_nodes)
+        w.compact_int32s(self.isr_nodes)
+        w.compact_nullable_int32s(self.eligible_leader_replicas)
+        w.compact_nullable_int32s(self.last_known_elr)
+        w.compact_int32s(self.offline_replicas)
         w.tags(self.unknown_tags)
 
     @classmethod
     def read(cls, r: Reader, version: int) -> Self:
         """Reads one; fields that this version lacks get their defaults."""
         error_code, partition_index, leader_id, leader_epoch = r.unpack(_hiii)
-        replica_nodes = r.int32s(r.compact_count())
-        isr_nodes = r.int32s(r.compact_count())
+        replica_nodes = r.compact_int32s()
+        isr_nodes = r.compact_int32s()
         eligible_leader_replicas: list[int] | None
-        n = r.compact_nullable_count()
-        eligible_leader_replicas = None if n < 0 else r.int32s(n)
+        eligible_leader_replicas = r.compact_nullable_int32s()
         last_known_elr: list[int] | None
-        n = r.compact_nullable_count()
-        last_known_elr = None if n < 0 else r.int32s(n)
-        offline_replicas = r.int32s(r.compact_count())
+        last_known_elr = r.compact_nullable_int32s()
+        offline_replicas = r.compact_int32s()
         tags = r.unknown_tags()
         return cls(
             error_code,

@@ -298,8 +298,7 @@ class ForgottenTopic(Structure):
             w.uuid(self.topic_id)
         if version <= 12:
             w.compact_string(self.topic) if flexible else w.string(self.topic)
-        w.compact_count(len(self.partitions)) if flexible else w.count(len(self.partitions))
-        w.int32s(self.partitions)
+        w.compact_int32s(self.partitions) if flexible else w.int32s(self.partitions)
         if flexible:
             w.tags(self.unknown_tags)
 
@@ -313,7 +312,7 @@ class ForgottenTopic(Structure):
         topic: str = ""
         if version <= 12:
             topic = r.compact_string() if flexible else r.string()
-        partitions = r.int32s(r.compact_count() if flexible else r.count())
+        partitions = r.compact_int32s() if flexible else r.int32s()
         tags = r.unknown_tags() if flexible else {}
         return cls(topic_id, topic, partitions, tags)
 

@@ -199,13 +199,10 @@ class MetadataResponsePartition(Structure):
             put(_hiii.pack(self.error_code, self.partition_index, self.leader_id, self.leader_epoch))
         else:
             put(_hii.pack(self.error_code, self.partition_index, self.leader_id))
-        w.compact_count(len(self.replica_nodes)) if flexible else w.count(len(self.replica_nodes))
-        w.int32s(self.replica_nodes)
-        w.compact_count(len(self.isr_nodes)) if flexible else w.count(len(self.isr_nodes))
-        w.int32s(self.isr_nodes)
+        w.compact_int32s(self.replica_nodes) if flexible else w.int32s(self.replica_nodes)
+        w.compact_int32s(self.isr_nodes) if flexible else w.int32s(self.isr_nodes)
         if version >= 5:
-            w.compact_count(len(self.offline_replicas)) if flexible else w.count(len(self.offline_replicas))
-            w.int32s(self.offline_replicas)
+            w.compact_int32s(self.offline_replicas) if flexible else w.int32s(self.offline_replicas)
         if flexible:
             w.tags(self.unknown_tags)
 
@@ -218,11 +215,11 @@ class MetadataResponsePartition(Structure):
             error_code, partition_index, leader_id, leader_epoch = r.unpack(_hiii)
         else:
             error_code, partition_index, leader_id = r.unpack(_hii)
-        replica_nodes = r.int32s(r.compact_count() if flexible else r.count())
-        isr_nodes = r.int32s(r.compact_count() if flexible else r.count())
+        replica_nodes = r.compact_int32s() if flexible else r.int32s()
+        isr_nodes = r.compact_int32s() if flexible else r.int32s()
         offline_replicas: list[int] = []
         if version >= 5:
-            offline_replicas = r.int32s(r.compact_count() if flexible else r.count())
+            offline_replicas = r.compact_int32s() if flexible else r.int32s()
         tags = r.unknown_tags() if flexible else {}
         return cls(
             error_code,

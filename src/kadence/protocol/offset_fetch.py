@@ -67,8 +67,7 @@ class OffsetFetchRequestTopics(Structure):
             w.uuid(self.topic_id)
         if version <= 9:
             w.compact_string(self.name)
-        w.compact_count(len(self.partition_indexes))
-        w.int32s(self.partition_indexes)
+        w.compact_int32s(self.partition_indexes)
         w.tags(self.unknown_tags)
 
     @classmethod
@@ -80,7 +79,7 @@ class OffsetFetchRequestTopics(Structure):
         name: str = ""
         if version <= 9:
             name = r.compact_string()
-        partition_indexes = r.int32s(r.compact_count())
+        partition_indexes = r.compact_int32s()
         tags = r.unknown_tags()
         return cls(topic_id, name, partition_indexes, tags)
 
@@ -176,8 +175,7 @@ class OffsetFetchRequestTopic(Structure):
         """Writes the fields that this version has."""
         flexible = version >= 6
         w.compact_string(self.name) if flexible else w.string(self.name)
-        w.compact_count(len(self.partition_indexes)) if flexible else w.count(len(self.partition_indexes))
-        w.int32s(self.partition_indexes)
+        w.compact_int32s(self.partition_indexes) if flexible else w.int32s(self.partition_indexes)
         if flexible:
             w.tags(self.unknown_tags)
 
@@ -186,7 +184,7 @@ class OffsetFetchRequestTopic(Structure):
         """Reads one; fields that this version lacks get their defaults."""
         flexible = version >= 6
         name = r.compact_string() if flexible else r.string()
-        partition_indexes = r.int32s(r.compact_count() if flexible else r.count())
+        partition_indexes = r.compact_int32s() if flexible else r.int32s()
         tags = r.unknown_tags() if flexible else {}
         return cls(name, partition_indexes, tags)
 

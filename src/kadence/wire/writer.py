@@ -21,6 +21,8 @@ _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _ONE_BYTE: Final = tuple(bytes((n,)) for n in range(128))
 """The varints that are one byte: nearly all of them."""
+_COMPACT_INT32S: Final = tuple(Struct(f">B{count}i") for count in range(16))
+"""Layouts of short int32 arrays together with their varint length."""
 
 
 def _uvarint(value: int) -> bytes:
@@ -137,12 +139,30 @@ class Writer:
         self.put(_uvarint(count + 1))
 
     def int32s(self, values: Sequence[int]) -> None:
-        """int32 elements in one step."""
-        self.put(struct.pack(f">{len(values)}i", *values))
+        """A whole array of int32."""
+        self.put(struct.pack(f">i{len(values)}i", len(values), *values))
 
-    def int64s(self, values: Sequence[int]) -> None:
-        """int64 elements in one step."""
-        self.put(struct.pack(f">{len(values)}q", *values))
+    def compact_int32s(self, values: Sequence[int]) -> None:
+        """A whole compact array of int32."""
+        count = len(values)
+        if count < len(_COMPACT_INT32S):
+            self.put(_COMPACT_INT32S[count].pack(count + 1, *values))
+        else:
+            self.put(_uvarint(count + 1) + struct.pack(f">{count}i", *values))
+
+    def nullable_int32s(self, values: Sequence[int] | None) -> None:
+        """Like `int32s`; None is length -1."""
+        if values is None:
+            self.count(-1)
+        else:
+            self.int32s(values)
+
+    def compact_nullable_int32s(self, values: Sequence[int] | None) -> None:
+        """Like `compact_int32s`; None is 0."""
+        if values is None:
+            self.compact_count(-1)
+        else:
+            self.compact_int32s(values)
 
     # Tagged fields
 
@@ -153,10 +173,5 @@ class Writer:
             return
         self.put(_uvarint(len(tags)))
         for tag in sorted(tags):
-            self.put(_uvarint(tag))
-            self.compact_tag(tags[tag])
-
-    def compact_tag(self, value: Bytes) -> None:
-        """The bytes of one tagged field after their plain varint size."""
-        self.put(_uvarint(len(value)))
-        self.put(value)
+            value = tags[tag]
+            self.put(_uvarint(tag) + _uvarint(len(value)) + value)
