@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.coordinator.world import World
 
@@ -10,7 +12,7 @@ from kadence.protocol.join_group import JoinGroupResponse
 from kadence.protocol.leave_group import MemberIdentity
 
 
-def static_pair(world: World, **options: int) -> list[JoinGroupResponse]:
+def static_pair(world: World, **options: Any) -> list[JoinGroupResponse]:
     """A stable group of instances "a" (the leader) and "b"."""
     first = world.join(instance="a", **options)
     world.join(instance="b", **options)

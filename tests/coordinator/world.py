@@ -164,8 +164,8 @@ class World:
 
     def settle(self, joins: list[Sent]) -> list[JoinGroupResponse]:
         """Sync all that joined; the answers to their joins, the leader's first."""
+        assert [each.code for each in joins] == [0] * len(joins)
         joined: list[JoinGroupResponse] = [each.response for each in joins]
-        assert all(each is not None and each.error_code == 0 for each in joined), joined
         joined.sort(key=lambda each: each.member_id != each.leader)
         everyone = {each.member_id: each.member_id.encode() for each in joined}
         syncs = [self.sync(each, everyone if each.member_id == each.leader else None) for each in joined]

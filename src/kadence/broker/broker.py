@@ -10,7 +10,9 @@ production broker: no replication, no disk, no security; listen on loopback.
 from __future__ import annotations
 
 import base64
+import contextlib
 import errno
+import ipaddress
 import logging
 import selectors
 import socket
@@ -79,7 +81,7 @@ class Broker:
         self._connections: set[Connection] = set()
         self._is_closed = False
         self._listeners = _listen_all(host, port, nodes)
-        advertised = settings.advertised_host or ("127.0.0.1" if host in ("", "0.0.0.0") else host)
+        advertised = settings.advertised_host or _reachable(host)
         for node_id, listener in enumerate(self._listeners, 1):
             self._cluster.nodes[node_id] = BrokerNode(node_id, advertised, listener.getsockname()[1])
         self._loop = Loop(clock or SystemClock(), self._before_wait)
@@ -249,19 +251,32 @@ def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _listen_all(host: str, port: int, nodes: int) -> list[socket.socket]:
-    listeners: list[socket.socket] = []
+def _reachable(host: str) -> str:
+    """The host that clients on this machine can use, where ``host`` means every interface."""
+    if not host:
+        return "127.0.0.1"
     try:
-        for number in range(nodes):
-            listeners.append(_listen(host, port + number if port else 0))
-    except BaseException:
-        for each in listeners:
-            each.close()
-        raise
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if not address.is_unspecified:
+        return host
+    return "127.0.0.1" if address.version == 4 else "::1"
+
+
+def _listen_all(host: str, port: int, nodes: int) -> list[socket.socket]:
+    with contextlib.ExitStack() as opened:
+        listeners = [
+            opened.enter_context(_listen(host, port + number if port else 0)) for number in range(nodes)
+        ]
+        opened.pop_all()
     return listeners
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= 65_535:
+        # The system would silently take the rest of a division.
+        raise ConfigError(f"a port is 0 to 65535 (0: any free one), not {port}")
     try:
         family, _, _, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

@@ -7,6 +7,7 @@ not known here is the exception: it is answered in version 0 with UNSUPPORTED_VE
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from kadence.broker.connection import Connection
 from kadence.broker.faults import Faults
@@ -57,8 +58,7 @@ class Dispatcher:
             self._services.loop.clock.now_ms(),
         )
         self._calls[connection] = call
-        if not self._faults.intercept(self._services.loop, call, self._handle):
-            self._handle(call)
+        self._guarded(call, self._intercept)
 
     def on_close(self, connection: Connection) -> None:
         """The client is gone; what it waits for need not be answered."""
@@ -66,17 +66,25 @@ class Dispatcher:
         if call is not None:
             call.abandon()
 
+    def _intercept(self, call: Call) -> None:
+        if not self._faults.intercept(
+            self._services.loop, call, lambda later: self._guarded(later, self._handle)
+        ):
+            self._handle(call)
+
     def _handle(self, call: Call) -> None:
         if call.is_done:
             return
+        response = call.handler.handle(self._services, call)
+        if response is not None:
+            call.reply(response)
+
+    def _guarded(self, call: Call, serve: Callable[[Call], None]) -> None:
         try:
-            response = call.handler.handle(self._services, call)
+            serve(call)
         except Exception:  # noqa: BLE001 - a bug costs the one connection that met it
             _log.exception("a bug in serving %r", call)
             call.connection.close(f"a bug in serving {type(call.message).__name__}")
-            return
-        if response is not None:
-            call.reply(response)
 
     def _unsupported(self, connection: Connection, error: UnsupportedRequestError) -> None:
         header = error.header

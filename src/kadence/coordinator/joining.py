@@ -23,32 +23,41 @@ def join(shard: Shard, now: int, caller: Caller, request: JoinGroupRequest) -> N
     """Answer at once, or park the caller in its member until the join phase ends."""
     config = shard.config
     if not request.group_id:
-        return shard.refuse_join(caller, codes.INVALID_GROUP_ID, request.member_id)
+        shard.refuse_join(caller, codes.INVALID_GROUP_ID, request.member_id)
+        return
     if not config.min_session_timeout_ms <= request.session_timeout_ms <= config.max_session_timeout_ms:
-        return shard.refuse_join(caller, codes.INVALID_SESSION_TIMEOUT, request.member_id)
+        shard.refuse_join(caller, codes.INVALID_SESSION_TIMEOUT, request.member_id)
+        return
     group = shard.groups.get(request.group_id)
     if group is None:
         if request.member_id:
-            return shard.refuse_join(caller, codes.UNKNOWN_MEMBER_ID, request.member_id)
-        group = shard.groups[request.group_id] = ClassicGroup(request.group_id, empty_since=now)
+            shard.refuse_join(caller, codes.UNKNOWN_MEMBER_ID, request.member_id)
+            return
+        group = ClassicGroup(request.group_id, empty_since=now)
     if not _has_room(shard, group, request.member_id):
         if request.member_id in group.members:
             shard.forget_member(group, request.member_id, codes.GROUP_MAX_SIZE_REACHED)
             try_complete(shard, now, group)
-        return shard.refuse_join(caller, codes.GROUP_MAX_SIZE_REACHED)
+        shard.refuse_join(caller, codes.GROUP_MAX_SIZE_REACHED)
+        return
     if not group.accepts_protocols(request.protocol_type, (each.name for each in request.protocols)):
-        return shard.refuse_join(caller, codes.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+        shard.refuse_join(caller, codes.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+        return
+    shard.groups[request.group_id] = group
     if request.member_id:
-        return _join_known(shard, now, group, caller, request)
+        _join_known(shard, now, group, caller, request)
+        return
     if request.group_instance_id is not None:
-        return _join_static(shard, now, group, caller, request)
+        _join_static(shard, now, group, caller, request)
+        return
     member_id = f"{caller.client_id}-{shard.new_id()}"
     if caller.version >= 4:
         group.pending_joins.add(member_id)
         deadline = add_ms(now, request.session_timeout_ms)
         shard.timers.schedule(session_key(group, member_id), deadline)
-        return shard.refuse_join(caller, codes.MEMBER_ID_REQUIRED, member_id)
-    return _add(shard, now, group, member_id, caller, request)
+        shard.refuse_join(caller, codes.MEMBER_ID_REQUIRED, member_id)
+        return
+    _add(shard, now, group, member_id, caller, request)
 
 
 def _has_room(shard: Shard, group: ClassicGroup, member_id: str) -> bool:
@@ -100,10 +109,12 @@ def _join_known(
     """A join that names its member: back with a new id, rejoining, or repeating itself."""
     member_id = request.member_id
     if member_id in group.pending_joins and request.group_instance_id is None:
-        return _add(shard, now, group, member_id, caller, request)
+        _add(shard, now, group, member_id, caller, request)
+        return
     code = validate_member(group, member_id, request.group_instance_id)
     if code != codes.NONE:
-        return shard.refuse_join(caller, code, member_id)
+        shard.refuse_join(caller, code, member_id)
+        return
     member = group.members[member_id]
     changed = member.protocols != _protocols(request)
     leads = group.leader_id == member_id
@@ -131,7 +142,8 @@ def _join_static(
     new_id = f"{request.group_instance_id}-{shard.new_id()}"
     old_id = group.static_members.get(request.group_instance_id)
     if old_id is None:
-        return _add(shard, now, group, new_id, caller, request)
+        _add(shard, now, group, new_id, caller, request)
+        return
     member = group.members[old_id]
     shard.timers.cancel(session_key(group, old_id))
     joining, member.joining = member.joining, None
@@ -145,7 +157,8 @@ def _join_static(
     _update(member, caller, request)
     member.client_id, member.client_host = caller.client_id, caller.client_host
     if group.state is State.STABLE and group.select_protocol() == group.protocol_name:
-        return _answer_returned(shard, now, group, member, caller, old_leader or "")
+        _answer_returned(shard, now, group, member, caller, old_leader or "")
+        return
     shard.park_join(now, group, member, caller)
     if group.state is State.PREPARING_REBALANCE:
         try_complete(shard, now, group)

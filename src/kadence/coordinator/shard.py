@@ -116,12 +116,15 @@ class Shard:
 
 
 def session_key(group: ClassicGroup, member_id: str) -> TimerKey:
+    """The member's, or the pending member's, heartbeats."""
     return TimerKey(TimerKind.SESSION, group.group_id, member_id)
 
 
 def join_key(group: ClassicGroup) -> TimerKey:
+    """The end of the group's join phase."""
     return TimerKey(TimerKind.JOIN, group.group_id)
 
 
 def sync_key(group: ClassicGroup) -> TimerKey:
+    """The end of the group's wait for syncs."""
     return TimerKey(TimerKind.SYNC, group.group_id)

@@ -19,20 +19,25 @@ __all__ = ["heartbeat", "sync"]
 def sync(shard: Shard, now: int, caller: Caller, request: SyncGroupRequest) -> None:
     """Hand out assignments: a follower is parked until the leader brings them."""
     if not request.group_id:
-        return shard.refuse_sync(caller, codes.INVALID_GROUP_ID)
+        shard.refuse_sync(caller, codes.INVALID_GROUP_ID)
+        return
     group = shard.groups.get(request.group_id)
     if group is None or group.state is State.EMPTY:
-        return shard.refuse_sync(caller, codes.UNKNOWN_MEMBER_ID)
+        shard.refuse_sync(caller, codes.UNKNOWN_MEMBER_ID)
+        return
     code = _validate_sync(group, request)
     if code != codes.NONE:
-        return shard.refuse_sync(caller, code)
+        shard.refuse_sync(caller, code)
+        return
     member = group.members[request.member_id]
     if group.state is State.PREPARING_REBALANCE:
-        return shard.refuse_sync(caller, codes.REBALANCE_IN_PROGRESS)
+        shard.refuse_sync(caller, codes.REBALANCE_IN_PROGRESS)
+        return
     _mark_synced(shard, group, member)
     if group.state is State.STABLE:
         shard.answer(caller, _assignment(group, member))
-        return shard.rearm_session(now, group, member)
+        shard.rearm_session(now, group, member)
+        return
     shard.park_sync(group, member, caller)
     if group.leader_id == member.member_id:
         given = {each.member_id: bytes(each.assignment) for each in request.assignments}
@@ -41,7 +46,6 @@ def sync(shard: Shard, now: int, caller: Caller, request: SyncGroupRequest) -> N
         group.transition(State.STABLE)
         for each in list(group.parked_syncs()):
             shard.answer_sync(now, group, each, _assignment(group, each))
-    return None
 
 
 def _validate_sync(group: ClassicGroup, request: SyncGroupRequest) -> int:

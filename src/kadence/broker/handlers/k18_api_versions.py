@@ -1,4 +1,4 @@
-"""ApiVersions (18): which APIs and versions there are. v3 flexible, with the client's name; v4 allows a minimum of 0 in features.
+"""ApiVersions (18): which APIs and versions there are. v3 flexible, with the client's name  v4 features from 0.
 
 A version above ours is answered too, in the format of v0 with UNSUPPORTED_VERSION, so that any client
 can find out what to speak. `dispatch` sees to that; the header of the answer is v0 in every version.

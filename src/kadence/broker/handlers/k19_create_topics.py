@@ -38,7 +38,8 @@ def _create(services: Services, asked: CreatableTopic, *, validate_only: bool) -
         count = len(asked.assignments)
         indexes = sorted(each.partition_index for each in asked.assignments)
         named = {node_id for each in asked.assignments for node_id in each.broker_ids}
-        if indexes != list(range(count)) or not named <= cluster.nodes.keys():
+        nobody = any(not each.broker_ids for each in asked.assignments)
+        if nobody or indexes != list(range(count)) or not named <= cluster.nodes.keys():
             return _failed(
                 asked,
                 codes.INVALID_REPLICA_ASSIGNMENT,

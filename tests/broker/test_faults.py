@@ -1,0 +1,135 @@
+"""Faults on purpose, seen from a client."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from tests.broker.wire import Wire, at, fetch
+
+from kadence.broker import Broker
+from kadence.broker.handlers import HANDLERS
+from kadence.protocol import error_codes as codes
+from kadence.protocol.api_versions import ApiVersionsRequest
+from kadence.protocol.fetch import FetchRequest
+from kadence.protocol.find_coordinator import FindCoordinatorRequest
+from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kadence.protocol.metadata import MetadataRequest
+from kadence.protocol.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kadence.protocol.produce import ProduceRequest
+
+
+def test_an_error_is_answered_while_the_block_runs(broker: Broker, wire: Wire) -> None:
+    with broker.faults.error(HeartbeatRequest, codes.NOT_COORDINATOR) as fault:
+        assert wire.call(HeartbeatRequest(group_id="g")).error_code == codes.NOT_COORDINATOR
+        assert wire.call(MetadataRequest(topics=[])).brokers
+    assert fault.hits == 1
+    assert wire.call(HeartbeatRequest(group_id="g")).error_code == codes.UNKNOWN_MEMBER_ID
+
+
+def test_a_fault_may_be_for_some_requests_or_some_times_only(broker: Broker, wire: Wire) -> None:
+    faults = broker.faults
+    with (
+        faults.error(HeartbeatRequest, 1, times=2),
+        faults.error(HeartbeatRequest, 2, where=lambda call: call.message.group_id == "special"),
+    ):
+        answers = [
+            wire.call(HeartbeatRequest(group_id=each)).error_code for each in ("g", "special", "g", "g")
+        ]
+    assert answers == [1, 2, 1, codes.UNKNOWN_MEMBER_ID]
+
+
+def test_errors_stand_at_every_partition(broker: Broker, wire: Wire) -> None:
+    with broker.faults.error(FetchRequest, codes.KAFKA_STORAGE_ERROR):
+        (topic,) = wire.call(fetch("t", at(0), at(0, 1)), 12).responses
+    assert [each.error_code for each in topic.partitions] == [codes.KAFKA_STORAGE_ERROR] * 2
+    partition = OffsetCommitRequestPartition(partition_index=1)
+    request = OffsetCommitRequest(topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])])
+    with broker.faults.error(OffsetCommitRequest, codes.NOT_COORDINATOR):
+        (topic,) = wire.call(request, 9).topics
+    assert [(each.partition_index, each.error_code) for each in topic.partitions] == [(1, 16)]
+
+
+def test_a_delay_holds_the_request_back_and_then_serves_it(broker: Broker, wire: Wire) -> None:
+    with broker.faults.delay(ProduceRequest, 0.05, times=1):
+        began = time.monotonic()
+        assert wire.produce("t", [b"a"]).base_offset == 0
+        assert time.monotonic() - began >= 0.05
+        assert wire.produce("t", [b"b"]).base_offset == 1
+
+
+def test_a_delayed_request_whose_client_has_gone_is_not_served(broker: Broker) -> None:
+    with broker.faults.delay(ProduceRequest, 0.01) as fault:
+        with Wire(broker) as client:
+            client.produce("t", [b"a"], acks=0)
+            fault.wait()
+        with Wire(broker) as wire:
+            assert wire.produce("t", [b"b"]).base_offset in (0, 1)
+
+
+def test_a_dropped_request_is_never_answered_and_its_connection_is_stuck(broker: Broker, wire: Wire) -> None:
+    with broker.faults.drop(HeartbeatRequest, times=1):
+        wire.send(HeartbeatRequest(group_id="g"))
+        wire.send(MetadataRequest(topics=[]))
+        with Wire(broker) as other:
+            assert other.call(HeartbeatRequest(group_id="g")).error_code == codes.UNKNOWN_MEMBER_ID
+        wire.sock.settimeout(0.05)
+        with pytest.raises(TimeoutError):
+            wire.receive_frame()
+
+
+@pytest.mark.parametrize("served", [False, True])
+def test_a_disconnect_comes_before_or_after_the_request_took_effect(broker: Broker, served: bool) -> None:
+    fault = broker.faults.disconnect(ProduceRequest, served=served, times=1)
+    with fault, Wire(broker) as wire, pytest.raises(ConnectionError):
+        wire.produce("t", [b"a"])
+    assert broker.offsets("t") == [(0, int(served)), (0, 0)]
+
+
+def test_an_answer_may_be_made_by_hand(broker: Broker, wire: Wire) -> None:
+    def throttled(_call: Any) -> HeartbeatResponse:
+        return HeartbeatResponse(throttle_time_ms=777)
+
+    with broker.faults.respond(HeartbeatRequest, throttled):
+        assert wire.call(HeartbeatRequest()).throttle_time_ms == 777
+
+
+def test_observers_see_all_and_change_nothing(broker: Broker, wire: Wire) -> None:
+    faults = broker.faults
+    with (
+        faults.observe() as everything,
+        faults.error(HeartbeatRequest, 1),
+        faults.observe(HeartbeatRequest) as some,
+    ):
+        wire.call(HeartbeatRequest(group_id="g"))
+        wire.call(FindCoordinatorRequest(coordinator_keys=["g"]))
+    assert [type(each) for each in everything.messages] == [HeartbeatRequest, FindCoordinatorRequest]
+    assert len(some) == 1
+    assert some.calls[0].client_id == "wire"
+    with pytest.raises(TimeoutError, match="1 of 2 requests"):
+        some.wait(2, timeout=0.01)
+
+
+def test_clear_removes_everything(broker: Broker, wire: Wire) -> None:
+    broker.faults.error(None, codes.UNKNOWN_SERVER_ERROR)
+    broker.faults.drop(HeartbeatRequest)
+    broker.faults.clear()
+    assert wire.call(HeartbeatRequest(group_id="g")).error_code == codes.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize("api_key", sorted(HANDLERS))
+def test_every_api_can_be_refused_in_every_version(broker: Broker, wire: Wire, api_key: int) -> None:
+    request = HANDLERS[api_key].request
+    with broker.faults.error(None, codes.REQUEST_TIMED_OUT, where=lambda call: type(call.message) is request):
+        for version in range(request.MIN_VERSION, request.MAX_VERSION + 1):
+            message = request()
+            if request is ProduceRequest:
+                message.acks = 1
+            answer = wire.call(message, version)
+            if request is ApiVersionsRequest:
+                assert answer.error_code == codes.REQUEST_TIMED_OUT
