@@ -75,8 +75,8 @@ class Count:
         return counted
 
 
-def receive(port: int, ca: str | None, seconds: float, *, busy: bool) -> tuple[float, float, float]:
-    """(MiB/s, hand-overs per MiB, steps/s of the busy thread)."""
+def receive(port: int, ca: str | None, seconds: float, *, busy: bool) -> tuple[float, ...]:
+    """(MiB/s, hand-overs per MiB, CPU µs per MiB of the network thread, steps/s of the busy thread)."""
     from kadence.clock import SystemClock
     from kadence.connection.request import Lane, Request
     from kadence.net import ConnectionConfig, NetworkClient, stream
@@ -96,12 +96,12 @@ def receive(port: int, ca: str | None, seconds: float, *, busy: bool) -> tuple[f
     for cls in (stream._PlainStream, stream._TlsStream):
         made: Any = cls
         made.read_now, made.write_now = count.of(made.read_now), count.of(made.write_now)
-    received = 0
+    received, burnt = 0, 0.0
     done = threading.Event()
     error: list[Any] = []
 
     def network() -> None:
-        nonlocal received
+        nonlocal received, burnt
         while not done.is_set():
             client.send(Request(FetchRequest(), 0, clock.now_ms() + 30_000, Lane.FETCH))
             while not (ended := client.poll(1000)):
@@ -110,26 +110,28 @@ def receive(port: int, ca: str | None, seconds: float, *, busy: bool) -> tuple[f
                 error.append(ended[0].error)
                 return
             received += ended[0].lease.size
+            burnt = time.thread_time()
             ended[0].lease.release()
 
     thread = threading.Thread(target=network)
     thread.start()
     # The first frames find no arena and a cold TCP window.
     time.sleep(0.5)
-    start, before, calls, steps = time.perf_counter(), received, count.calls, 0
+    start, before, calls, burnt_before, steps = time.perf_counter(), received, count.calls, burnt, 0
     while (now := time.perf_counter()) - start < seconds:
         if busy:
             sum(range(1000))
             steps += 1
         else:
             time.sleep(0.05)
-    moved, used = (received - before) / MIB, count.calls - calls
+    moved, used, cpu = (received - before) / MIB, count.calls - calls, burnt - burnt_before
     done.set()
     thread.join()
     client.close()
     if error:
         raise error[0]
-    return moved / (now - start), used / max(moved, 0.001), steps / (now - start)
+    moved = max(moved, 0.001)
+    return moved / (now - start), used / moved, 1e6 * cpu / moved, steps / (now - start)
 
 
 def alone(seconds: float) -> float:
@@ -167,7 +169,9 @@ def main() -> None:
     print(
         f"frames of {arguments.frame_mib:g} MiB; {arguments.seconds:g} s each; one busy Python thread beside"
     )
-    print(f"{'':24}{'alone MiB/s':>12}{'busy MiB/s':>12}{'hand-overs/MiB':>16}{'busy thread':>13}")
+    print(
+        f"{'':24}{'alone MiB/s':>12}{'busy MiB/s':>12}{'hand-overs/MiB':>16}{'CPU µs/MiB':>12}{'busy thread':>13}"
+    )
     with tempfile.TemporaryDirectory() as directory:
         ca, server = certificates(Path(directory))
         for name, secure in (("plain", False), ("TLS", True)):
@@ -194,7 +198,8 @@ def main() -> None:
                         rows.append([float(word) for word in result.stdout.split()])
                     label = f"{name}, {'compiled' if mode == 'auto' else 'Python'}"
                     print(
-                        f"{label:24}{rows[0][0]:>12.0f}{rows[1][0]:>12.0f}{rows[1][1]:>16.2f}{rows[1][2] / idle:>12.0%}"
+                        f"{label:24}{rows[0][0]:>12.0f}{rows[1][0]:>12.0f}{rows[1][1]:>16.2f}"
+                        f"{rows[1][2]:>12.0f}{rows[1][3] / idle:>12.0%}"
                     )
                 process.kill()
 
