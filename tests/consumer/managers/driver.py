@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -186,6 +186,9 @@ class Member:
         return call_id
 
     # -- to look at
+
+    def has_left(self) -> bool:
+        return self.membership.left
 
     @property
     def owned(self) -> list[TopicPartition]:
@@ -419,7 +422,7 @@ def _coordinator(message: FindCoordinatorRequest, version: int) -> FindCoordinat
     return FindCoordinatorResponse(node_id=NODE, host="b7", port=9092)
 
 
-def _ids() -> Iterable[str]:
+def _ids() -> Iterator[str]:
     for number in itertools.count(1):
         yield f"{number:04d}"
 

@@ -139,7 +139,7 @@ def test_join_request_says_everything() -> None:
         ({"max_poll_interval_ms": 1_000, "session_timeout_ms": 60_000}, 65_000),
     ],
 )
-def test_join_may_be_parked_for_the_rebalance_timeout(config: dict[str, int], parked: int) -> None:
+def test_join_may_be_parked_for_the_rebalance_timeout(config: dict[str, Any], parked: int) -> None:
     assert Bench(**config).expect(JoinGroupRequest).deadline == NOW + parked
 
 
@@ -247,7 +247,7 @@ def test_b6_coordinator_that_may_not_be_looked_up_fails_the_join() -> None:
 
 
 @pytest.mark.parametrize("said", [{"protocol_name": "strange"}, {"protocol_type": "connect"}])
-def test_join_success_of_another_protocol_is_inconsistent(bench: Bench, said: dict[str, str]) -> None:
+def test_join_success_of_another_protocol_is_inconsistent(bench: Bench, said: dict[str, Any]) -> None:
     bench.joined(bench.expect(JoinGroupRequest), **said)
     assert isinstance(bench.failed, InconsistentGroupProtocolError)
 

@@ -531,6 +531,19 @@ def test_lookup_refused_for_good(
         committed(group, member, T0)
 
 
+def test_lookup_that_is_repeated_after_a_refusal_for_good_does_not_spin(group: Group, member: Member) -> None:
+    refuse_fetches(group, *[ec.GROUP_AUTHORIZATION_FAILED] * 1_000, partition=False)
+    refused: list[int] = []
+
+    def again(now: int, result: object) -> None:
+        refused.append(now)
+        member.commits.lookup(now, frozenset([T0]), again)
+
+    member.commits.lookup(group.now, frozenset([T0]), again)
+    group.advance(10_000)
+    assert 5 <= len(refused) <= 20
+
+
 def test_equal_lookups_that_wait_are_one_request(group: Group, member: Member) -> None:
     before = len(group.sent(OffsetFetchRequest))
     seen: list[Any] = []

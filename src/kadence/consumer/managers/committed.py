@@ -57,6 +57,8 @@ class CommittedOffsets:
         self._metadata = metadata
         self._config = config
         self._lookups: list[_Lookup] = []
+        # Whoever asks again after a refusal for good must not make a loop of it.
+        self._after_refusal = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     def find(self, partitions: frozenset[TopicPartition], deadline: int, done: Done) -> None:
         """Look them up; ``done`` is called once, at ``deadline`` with a `KafkaTimeoutError`."""
@@ -65,6 +67,7 @@ class CommittedOffsets:
                 break
         else:
             backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
+            backoff.until = self._after_refusal.until
             lookup = _Lookup(partitions, backoff)
             self._lookups.append(lookup)
         lookup.waiters.append(_Waiter(deadline, done))
@@ -195,6 +198,10 @@ class CommittedOffsets:
 
     def _end(self, now: int, lookup: _Lookup, result: dict[TopicPartition, Any] | KafkaError) -> None:
         self._lookups.remove(lookup)
+        if isinstance(result, dict):
+            self._after_refusal.succeeded()
+        else:
+            self._after_refusal.failed(now)
         for waiter in lookup.waiters:
             waiter.done(now, dict(result) if isinstance(result, dict) else result)
 

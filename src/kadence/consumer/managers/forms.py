@@ -22,7 +22,6 @@ __all__ = [
 
 _BATCHED_KEYS = 4
 _MEMBER_LIST = 3
-_STABLE = 7
 _GROUP_LIST = 8
 _REQUIRE_STABLE = 7
 
@@ -68,7 +67,9 @@ class OffsetFetchRequest(offset_fetch.OffsetFetchRequest):
             for topic in group.topics or ()
         ]
         offset_fetch.OffsetFetchRequest(
-            group_id=group.group_id, topics=topics, require_stable=self.require_stable and version >= _STABLE and version >= _REQUIRE_STABLE
+            group_id=group.group_id,
+            topics=topics,
+            require_stable=self.require_stable and version >= _REQUIRE_STABLE,
         ).write(w, version)
 
 
