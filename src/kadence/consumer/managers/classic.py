@@ -37,7 +37,7 @@ from kadence.consumer.managers.handover import Handover
 from kadence.consumer.managers.leader import Leader
 from kadence.consumer.managers.leaving import Departures
 from kadence.consumer.managers.membership import ClusterView, GroupConfig, Verdict
-from kadence.consumer.managers.refusals import explain
+from kadence.consumer.managers.refusals import explain, explain_transport
 from kadence.consumer.managers.states import OUT, TRANSITIONS, Chronicle, State
 from kadence.consumer.state.subscription import Subscription
 from kadence.errors import FencedInstanceIdError, KafkaError
@@ -216,7 +216,7 @@ class ClassicMembership:
             self._config.processing_timeout_ms,
         )
         leaving = self.state is State.LEAVING
-        self._say_goodbye(now, "nothing was polled for max.poll.interval.ms")
+        self._departures.add(now, self.group, self._join, "nothing was polled for max.poll.interval.ms")
         self._partitions.lose()
         self._reset()
         self._go(State.UNJOINED if leaving else State.STALE)
@@ -523,15 +523,11 @@ class ClassicMembership:
         self._coordinator.check(now, completed.request.node_id, error)
         if self.state is State.LEAVING:
             return
-        if isinstance(error, errors.UnsupportedVersionError) and self.group.group_instance_id is not None:
-            error = errors.UnsupportedVersionError(
-                f"{error}; static membership needs JoinGroup v5 (Kafka 2.3): unset group.instance.id for this broker"
-            )
         if error.retriable:
             self._backoff.failed(now)
             self._begin(now, str(error))
         else:
-            self._fatal(now, error)
+            self._fatal(now, explain_transport(error, self._config))
 
     def _lost(self, now: int, code: int) -> None:
         """The coordinator goes on without this identity: drop everything, join anew."""
@@ -542,7 +538,7 @@ class ClassicMembership:
         leaving = self.state is State.LEAVING
         keep = code == error_codes.ILLEGAL_GENERATION
         if leaving and keep:
-            self._say_goodbye(now, self._leave_reason)
+            self._departures.add(now, self.group, self._join, self._leave_reason)
         self._partitions.lose()
         member_id = self.group.member_id if keep and not leaving else ""
         self._reset()
@@ -558,7 +554,7 @@ class ClassicMembership:
         log.error("group %s: %s", self.group.group_id, error)
         leaving = self.state is State.LEAVING
         if not fenced:
-            self._say_goodbye(now, "fatal error")
+            self._departures.add(now, self.group, self._join, "fatal error")
         self._partitions.lose()
         self._reset()
         self._go(State.UNJOINED)
@@ -573,20 +569,11 @@ class ClassicMembership:
         return True
 
     def _depart(self, now: int) -> None:
-        self._say_goodbye(now, self._leave_reason)
+        self._departures.add(now, self.group, self._join, self._leave_reason)
         self._partitions.lose()
         self._reset()
         self._chronicle.forget()
         self._go(State.UNJOINED)
-
-    def _say_goodbye(self, now: int, reason: str) -> None:
-        """LeaveGroup, if the coordinator may know us. A static member's place is kept for it (KIP-345)."""
-        if self.group.group_instance_id is not None:
-            return
-        if self.group.member_id:
-            self._departures.add(now, self.group.member_id, reason)
-        elif self._join is not None:
-            self._departures.add(now, "", reason, joining=self._join)
 
     def _reset(self) -> None:
         self.group = self._nobody()

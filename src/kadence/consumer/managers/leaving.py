@@ -19,6 +19,7 @@ from kadence.consumer.managers.forms import LeaveGroupRequest
 from kadence.consumer.managers.membership import GroupConfig
 from kadence.protocol import error_codes
 from kadence.protocol.leave_group import MemberIdentity
+from kadence.types import GroupMetadata
 
 __all__ = ["Departures"]
 
@@ -50,11 +51,27 @@ class Departures:
     def done(self) -> bool:
         return not self._waiting
 
-    def add(self, now: int, member_id: str, reason: str, joining: Request | None = None) -> None:
-        """This membership is over; ``joining``: the join under way that will bring its id."""
+    def add(self, now: int, group: GroupMetadata, joining: Request | None, reason: str) -> None:
+        """This membership is over, if the coordinator may know of it.
+
+        A static member says nothing: its place is kept for it until its session ends (KIP-345).
+
+        Args:
+            group: its identity. joining: the join under way, which will bring a member id if it has none.
+        """
+        if group.group_instance_id is not None or not (group.member_id or joining):
+            return
         backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
         ends_at = add_ms(now, self._config.session_timeout_ms)
-        self._waiting.append(_Departure(member_id, reason[:_REASON_MAX], ends_at, backoff, joining))
+        self._waiting.append(
+            _Departure(
+                group.member_id,
+                reason[:_REASON_MAX],
+                ends_at,
+                backoff,
+                None if group.member_id else joining,
+            )
+        )
 
     def joined(self, completed: Completed) -> None:
         """The answer of a JoinGroup that nobody else waits for."""

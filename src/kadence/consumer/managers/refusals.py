@@ -7,7 +7,7 @@ from kadence.consumer.managers.membership import GroupConfig
 from kadence.errors import KafkaError
 from kadence.protocol import error_codes
 
-__all__ = ["explain"]
+__all__ = ["explain", "explain_transport"]
 
 
 def explain(code: int, group_id: str, assignors: tuple[str, ...], config: GroupConfig) -> KafkaError:
@@ -34,3 +34,12 @@ def explain(code: int, group_id: str, assignors: tuple[str, ...], config: GroupC
         error_codes.INVALID_GROUP_ID: f"group.id = {group_id!r} is not one that the broker takes",
     }
     return errors.for_code(code, texts.get(code))
+
+
+def explain_transport(error: KafkaError, config: GroupConfig) -> KafkaError:
+    """The same for an error before any answer: static membership is the one thing that an old broker cannot carry."""
+    if isinstance(error, errors.UnsupportedVersionError) and config.group_instance_id is not None:
+        return errors.UnsupportedVersionError(
+            f"{error}; static membership needs JoinGroup v5 (Kafka 2.3): unset group.instance.id for this broker"
+        )
+    return error
