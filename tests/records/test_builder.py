@@ -1,0 +1,176 @@
+"""Records to batches: both encoders write the same bytes, and those are the bytes of the format."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.records.batches import Row, from_rows
+from tests.records.conftest import Half
+
+from kadence.errors import ConfigError, IllegalStateError
+from kadence.records import (
+    BatchBuilder,
+    BatchHeader,
+    FetchedRecords,
+    encode_batch,
+    largest_record_size,
+    validate,
+)
+
+T0 = 1_700_000_000_000
+
+data = st.none() | st.binary(max_size=200)
+headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=3)
+times = st.integers(-(2**63), 2**63 - 1) | st.integers(T0 - 1000, T0 + 1000)
+records = st.lists(st.tuples(times, data, data, headers), min_size=1, max_size=80)
+
+
+def encoder(half: Half) -> Any:
+    return half.builder.RecordEncoder()
+
+
+@given(records)
+@settings(max_examples=150, deadline=None)
+def test_both_encoders_write_the_same_bytes(given_records: list[tuple[Any, ...]]) -> None:
+    from tests.records.conftest import COMPILED, PYTHON, load_half
+
+    compiled, plain = (load_half(name).builder.RecordEncoder() for name in (COMPILED, PYTHON))
+    for record in given_records:
+        assert compiled.append(*record) == plain.append(*record)
+    assert compiled.records() == plain.records()
+    for name in ("count", "size", "base_timestamp", "max_timestamp"):
+        assert getattr(compiled, name) == getattr(plain, name)
+    assert compiled.seal(bytes(61), None) == plain.seal(bytes(61), None)
+    assert compiled.seal(bytes(61), b"other") == plain.seal(bytes(61), b"other")
+
+
+def test_the_bytes_are_those_of_the_format() -> None:
+    rows = [
+        Row(0, T0, b"k", b"v" * 300, (("é".encode(), b"1"), (b"n", None))),
+        Row(1, T0 - 70_000, None, None),
+        Row(2, T0 + 9, b"", b""),
+    ]
+    ours = encode_batch(
+        [
+            (T0, b"k", b"v" * 300, [("é", b"1"), ("n", None)]),
+            (T0 - 70_000, None, None, ()),
+            (T0 + 9, b"", b"", ()),
+        ],
+        base_offset=77,
+        producer_id=5,
+        leader_epoch=2,
+    )
+    assert ours[61:] == from_rows(rows)[61:]
+    header = BatchHeader.parse(ours)
+    assert (header.base_offset, header.last_offset, header.next_offset, header.size) == (
+        77,
+        79,
+        80,
+        len(ours),
+    )
+    assert (header.base_timestamp, header.max_timestamp) == (T0, T0 + 9)
+    assert (header.producer_id, header.leader_epoch, header.record_count) == (5, 2, 3)
+    assert validate(ours) == [header]
+
+
+@pytest.mark.parametrize("wrap", [bytearray, memoryview])
+def test_keys_and_values_may_be_any_buffer(half: Half, wrap: Any) -> None:
+    one, other = encoder(half), encoder(half)
+    one.append(T0, wrap(b"key"), wrap(b"value"), [("h", wrap(b"x"))])
+    other.append(T0, b"key", b"value", [("h", b"x")])
+    assert one.records() == other.records()
+
+
+def test_a_buffer_is_not_held_after_the_append(half: Half) -> None:
+    value = bytearray(b"value")
+    encoder(half).append(T0, None, value)
+    value.extend(b"more")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "pairs", "error"),
+    [
+        ("text", b"v", (), TypeError),
+        (b"k", 5, (), TypeError),
+        (b"k", b"v", [(b"name", b"v")], TypeError),
+        (b"k", b"v", [("name", "v")], TypeError),
+        (b"k", b"v", [("\ud800", b"v")], UnicodeEncodeError),
+        (b"k", b"v", [("name",)], ValueError),
+    ],
+)
+def test_an_append_that_raises_leaves_nothing_behind(
+    half: Half, key: Any, value: Any, pairs: Any, error: type[Exception]
+) -> None:
+    one = encoder(half)
+    one.append(T0, b"a", b"b")
+    before = one.records(), one.size, one.count
+    with pytest.raises(error):
+        one.append(T0, key, value, pairs)
+    assert (one.records(), one.size, one.count) == before
+
+
+@pytest.mark.parametrize("timestamp", [2**63, -(2**63) - 1])
+def test_timestamps_beyond_64_bits(half: Half, timestamp: int) -> None:
+    with pytest.raises(OverflowError):
+        encoder(half).append(timestamp, None, None)
+
+
+def test_seal_wants_a_whole_header(half: Half) -> None:
+    with pytest.raises(ValueError, match="61 bytes"):
+        encoder(half).seal(b"short", None)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_build_again_for_a_retry(codec: str) -> None:
+    builder = BatchBuilder()
+    for i in range(100):
+        builder.append(T0 + i, b"k", b"v" * 20)
+    first = builder.build(compression=codec, producer_id=1, producer_epoch=0, base_sequence=10)
+    again = builder.build(compression=codec, producer_id=1, producer_epoch=1, base_sequence=0)
+    assert first[61:] == again[61:]
+    assert BatchHeader.parse(again).base_sequence == 0
+    assert BatchHeader.parse(again).producer_epoch == 1
+    assert validate(again)[0].last_sequence == 99
+    builder.append(T0, None, b"one more")
+    longer = builder.build(compression=codec)
+    assert len(FetchedRecords(longer, "t", 0, 0).take()) == 101
+
+
+def test_flags() -> None:
+    header = BatchHeader.parse(
+        encode_batch(
+            [(T0, b"k", b"v", ())], transactional=True, control=True, append_time=9, compression="lz4"
+        )
+    )
+    assert (header.is_transactional, header.is_control, header.timestamp_type) == (True, True, 1)
+    assert (header.max_timestamp, header.compression) == (9, 3)
+    plain = BatchHeader.parse(encode_batch([(T0, b"k", b"v", ())]))
+    assert (plain.is_transactional, plain.is_control, plain.timestamp_type, plain.last_sequence) == (
+        False,
+        False,
+        0,
+        -1,
+    )
+
+
+def test_nothing_to_build_and_unknown_codecs() -> None:
+    with pytest.raises(IllegalStateError, match="at least one"):
+        BatchBuilder().build()
+    with pytest.raises(ConfigError, match="none, gzip, snappy, lz4, zstd, not 'lzo'"):
+        encode_batch([(T0, None, None, ())], compression="lzo")
+
+
+@given(data, data, headers)
+@settings(max_examples=60, deadline=None)
+def test_the_bound_of_a_record_holds_and_is_tight(
+    key: bytes | None, value: bytes | None, pairs: list[tuple[str, bytes | None]]
+) -> None:
+    builder = BatchBuilder()
+    builder.append(0, None, None)
+    before = builder.size
+    added = builder.append(2**62, key, value, pairs) - before
+    bound = largest_record_size(key, value, pairs)
+    assert added <= bound <= added + 31 + 10 * len(pairs)
