@@ -65,5 +65,5 @@ def broker() -> Iterator[Broker]:
     """A fresh embedded broker for one test."""
     from kadence.broker import Broker
 
-    with Broker() as running:
+    with Broker(config={"group.min.session.timeout.ms": 500}) as running:
         yield running

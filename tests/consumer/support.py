@@ -52,9 +52,11 @@ class Cluster:
 
     def consumer(self, **settings: Any) -> Consumer:
         """A consumer that the fixture closes."""
-        consumer = Consumer(
-            bootstrap_servers=self.bootstrap_servers, **{"auto_offset_reset": "earliest", **settings}
-        )
+        defaults: dict[str, Any] = {"auto_offset_reset": "earliest"}
+        if self.mock is not None:
+            # The mock ends every rebalance a session timeout, less a second, after it began.
+            defaults |= {"session_timeout_ms": 1_200, "heartbeat_interval_ms": 200}
+        consumer = Consumer(bootstrap_servers=self.bootstrap_servers, **{**defaults, **settings})
         self.consumers.append(consumer)
         return consumer
 

@@ -151,8 +151,7 @@ def test_a_partition_that_does_not_exist_is_one_clear_error(cluster: Cluster) ->
     consumer = cluster.consumer()
     consumer.assign([TopicPartition("no-such-topic", 0)])
     with pytest.raises(UnknownTopicOrPartitionError) as error:
-        for _ in range(100):
-            consumer.poll(0.2)
+        read(consumer, 1)
     assert "no-such-topic-0 does not exist on the cluster at" in str(error.value)
     assert consumer.partitions_for("no-such-topic") == []
 

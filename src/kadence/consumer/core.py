@@ -101,6 +101,7 @@ class Core:
         self._next_commit_at = add_ms(clock.now_ms(), config.auto_commit_interval_ms)
         self._last_committed: dict[TopicPartition, int] = {}
         self._woken = False
+        self._closing = False
         engine.start()
 
     # ------------------------------------------------------------ reading
@@ -122,7 +123,7 @@ class Core:
         ):
             return None
         now = self.clock.now_ms()
-        if self.config.auto_commit and now >= self._next_commit_at:
+        if self.config.auto_commit and now >= self._next_commit_at and not self._own_commit:
             return None
         border.progress.polled(now)
         self._collector.prove()
@@ -165,7 +166,8 @@ class Core:
 
     def _next_wake(self, deadline: int) -> int:
         """Waiting in poll, the next thing this side has to do by itself is the auto-commit."""
-        return min(deadline, self._next_commit_at) if self.config.auto_commit else deadline
+        waits_for_commit = self.config.auto_commit and not self._own_commit
+        return min(deadline, self._next_commit_at) if waits_for_commit else deadline
 
     # ------------------------------------------------------------ calls
 
@@ -283,11 +285,10 @@ class Core:
     def _auto_commit(self) -> None:
         """Commit what was proved, when the interval is over. Only ever called inside a poll (trap T4)."""
         now = self.clock.now_ms()
-        if not self.config.auto_commit or now < self._next_commit_at:
+        if not self.config.auto_commit or self._own_commit or now < self._next_commit_at:
             return
         self._next_commit_at = add_ms(now, self.config.auto_commit_interval_ms)
-        offsets = self._changed(self._proved())
-        if offsets and not self._own_commit:
+        if offsets := self._changed(self._proved()):
             self._own_commit = self._send_commit(offsets, None)
 
     def auto_commit_now(self, deadline: int, *, proved_only: bool) -> Waits[None]:
@@ -323,16 +324,21 @@ class Core:
         return {p: o for p, o in offsets.items() if last.get(p) != o.offset}
 
     def _remember(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """These are committed. What the application committed by itself is proved, or we would take it back."""
+        assignment = self._border.assignment
         for partition, offset in offsets.items():
             self._last_committed[partition] = offset.offset
+            cell = assignment.get(partition)
+            if cell is not None:
+                cell.prove(offset.offset, offset.leader_epoch)
 
     # ------------------------------------------------------------ close
 
     def close(self, deadline: int, *, proved_only: bool) -> Waits[None]:
         """Commit, leave, stop: each within the deadline, none of them able to hang (B7)."""
-        if self.closed:
+        if self.closed or self._closing:
             return
-        self.closed = True
+        self._closing = True
         self._woken = False
         error: Exception | None = None
         try:
@@ -347,6 +353,7 @@ class Core:
         except Exception as raised:  # noqa: BLE001 - as above
             error = error or raised
         self._engine.join(max(deadline - self.clock.now_ms(), 100) / 1000)
+        self.closed = True
         self._collector.drop_all()
         if error is not None:
             raise error

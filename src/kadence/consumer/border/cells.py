@@ -69,6 +69,12 @@ class Cell:
             return None
         return position if position is not None and position.lease == origin.lease else origin
 
+    def prove(self, offset: int, leader_epoch: int | None) -> None:
+        """The application says that everything below ``offset`` is processed; never takes a proof back."""
+        current, proved = self.current(), self.proved_position()
+        if current is not None and proved is not None and proved.offset < offset <= current.offset:
+            self.proved = Origin(current.lease, offset, leader_epoch)
+
     def proved_position(self) -> Origin | None:
         """What may be committed without the risk of a loss: see SYSTEM.md D, at least once."""
         origin, proved = self.origin, self.proved

@@ -1,0 +1,250 @@
+"""Groups over real sockets: sharing, moving, leaving, being slow (B3, B4, B7, C5)."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from tests.consumer.support import Cluster, numbers, partitions, poll_until, read
+
+from kadence import RebalanceListener, TopicPartition
+from kadence.errors import CommitFailedError, InvalidGroupIdError, InvalidSessionTimeoutError
+
+
+class Recorder(RebalanceListener):
+    """Remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, list[TopicPartition]]] = []
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        self.events.append(("revoked", sorted(partitions)))
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        self.events.append(("assigned", sorted(partitions)))
+
+    def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+        self.events.append(("lost", sorted(partitions)))
+
+    def of(self, kind: str) -> set[TopicPartition]:
+        return {partition for name, given in self.events if name == kind for partition in given}
+
+
+@pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
+def test_two_members_share_and_the_one_that_stays_takes_all(cluster: Cluster, strategy: str) -> None:
+    if cluster.kind == "mock" and strategy == "range":
+        pytest.skip("the mock refuses a SyncGroup with null bytes, which the protocol does not allow")
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 40)
+    settings = {"group_id": group, "partition_assignment_strategy": strategy, "heartbeat_interval_ms": 200}
+    one, two = cluster.consumer(**settings), cluster.consumer(**settings)
+    one.subscribe(topic)
+    first = read(one, 40)
+    two.subscribe(topic)
+
+    def shared() -> bool:
+        two.poll(0)
+        return len(one.assignment()) == len(two.assignment()) == 2
+
+    poll_until(one, shared)
+    assert one.assignment() | two.assignment() == set(partitions(topic))
+    one.commit()
+    one.close()
+    poll_until(two, lambda: len(two.assignment()) == 4)
+    cluster.produce(topic, 8, start=40)
+    rest = read(two, 8)
+    assert sorted(set(numbers(first)) | set(numbers(rest))) == list(range(48))
+
+
+def test_c5_partitions_that_stay_keep_flowing_while_another_member_joins(cluster: Cluster) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 40_000)
+    settings = {"group_id": group, "heartbeat_interval_ms": 200, "max_poll_records": 1}
+    one, two = cluster.consumer(**settings), cluster.consumer(**settings)
+    one.subscribe(topic)
+    read(one, 10)
+    two.subscribe(topic)
+    empty = 0
+    end = time.monotonic() + 20
+    while not two.assignment():
+        assert time.monotonic() < end
+        two.poll(0)
+        empty += not one.poll(0.5)
+    # Records of the partitions that stayed came with every poll, all through both rounds.
+    assert empty == 0
+    assert {record.partition for record in read(one, 50)} == {p.partition for p in one.assignment()}
+
+
+def test_b3_a_member_that_processes_longer_than_its_session_stays(cluster: Cluster) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 4)
+    consumer = cluster.consumer(group_id=group, session_timeout_ms=1_000, heartbeat_interval_ms=200)
+    consumer.subscribe(topic)
+    read(consumer, 4)
+    member = consumer.group_metadata()
+    time.sleep(2.5)
+    assert consumer.poll(0.3) is not None
+    assert consumer.group_metadata() == member
+    assert len(consumer.rebalances()) == 1
+    consumer.commit()
+
+
+def test_b4_a_member_that_does_not_poll_leaves_and_the_next_poll_rejoins(cluster: Cluster) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 4)
+    listener = Recorder()
+    consumer = cluster.consumer(
+        group_id=group,
+        enable_auto_commit=False,
+        session_timeout_ms=1_000,
+        max_poll_interval_ms=1_000,
+        heartbeat_interval_ms=200,
+    )
+    consumer.subscribe(topic, listener=listener)
+    read(consumer, 4)
+    before = consumer.group_metadata()
+    time.sleep(1.8)
+    assert consumer.assignment() == frozenset()
+    with pytest.raises(CommitFailedError, match=r"max\.poll\.interval\.ms"):
+        consumer.commit({TopicPartition(topic, 0): 1})
+    assert numbers(read(consumer, 4)) is not None
+    assert listener.of("lost") == set(partitions(topic))
+    after = consumer.group_metadata()
+    assert after.member_id != before.member_id
+    assert "poll" in consumer.rebalances()[-1].cause
+
+
+def test_b7_close_leaves_the_group_at_once(cluster: Cluster) -> None:
+    if cluster.kind == "mock":
+        pytest.skip("the mock ends no rebalance before a session timeout has passed")
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 4)
+    # With this session only a LeaveGroup can explain a quick hand-over.
+    settings = {"group_id": group, "session_timeout_ms": 30_000}
+    one, two = cluster.consumer(**settings), cluster.consumer(**settings)
+    one.subscribe(topic)
+    read(one, 4)
+    started = time.monotonic()
+    one.close()
+    two.subscribe(topic)
+    poll_until(two, lambda: len(two.assignment()) == 4, seconds=15)
+    assert time.monotonic() - started < 15
+
+
+def test_callbacks_run_on_the_polling_thread_and_may_commit(cluster: Cluster) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 40)
+
+    class Committing(Recorder):
+        def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+            super().on_partitions_revoked(partitions)
+            one.commit({partition: one.position(partition) for partition in partitions})
+
+    listener = Committing()
+    one = cluster.consumer(group_id=group, enable_auto_commit=False, heartbeat_interval_ms=200)
+    one.subscribe(topic, listener=listener)
+    read(one, 40)
+    two = cluster.consumer(group_id=group, heartbeat_interval_ms=200)
+    two.subscribe(topic)
+
+    def handed_over() -> bool:
+        two.poll(0)
+        return len(two.assignment()) == 2
+
+    poll_until(one, handed_over)
+    moved = listener.of("revoked")
+    assert moved == set(two.assignment())
+    assert {at.offset for at in two.committed(moved).values() if at is not None} == {10}
+    # What one had read and committed does not come again.
+    assert not two.poll(0.3)
+
+
+def test_an_exception_in_a_callback_surfaces_from_poll_and_the_group_goes_on(cluster: Cluster) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 4)
+
+    class Failing(Recorder):
+        def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+            raise RuntimeError("my bug")
+
+    consumer = cluster.consumer(group_id=group)
+    consumer.subscribe(topic, listener=Failing())
+    with pytest.raises(RuntimeError, match="my bug"):
+        read(consumer, 4)
+    assert len(read(consumer, 4)) == 4
+
+
+def test_unsubscribe_leaves_and_subscribe_joins_again(cluster: Cluster) -> None:
+    topic, other, group = cluster.topic(), cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 4)
+    cluster.produce(other, 4)
+    listener = Recorder()
+    consumer = cluster.consumer(group_id=group)
+    consumer.subscribe(topic, listener=listener)
+    read(consumer, 4)
+    consumer.commit()
+    consumer.unsubscribe()
+    assert consumer.assignment() == frozenset()
+    assert listener.of("revoked") == set(partitions(topic))
+    consumer.subscribe([topic, other])
+    assert {record.topic for record in read(consumer, 4)} == {other}
+    assert consumer.assignment() == set(partitions(topic)) | set(partitions(other))
+
+
+def test_a_change_of_topics_rejoins_and_keeps_what_stays(cluster: Cluster) -> None:
+    topic, other, group = cluster.topic(), cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 4)
+    cluster.produce(other, 4)
+    consumer = cluster.consumer(group_id=group)
+    consumer.subscribe(topic)
+    read(consumer, 4)
+    consumer.subscribe([topic, other])
+    assert {record.topic for record in read(consumer, 4)} == {other}
+
+
+def test_commits_end_in_the_order_in_which_they_were_given(cluster: Cluster) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 40)
+    consumer = cluster.consumer(group_id=group, enable_auto_commit=False)
+    consumer.subscribe(topic)
+    read(consumer, 40)
+    ended: list[int] = []
+    first = TopicPartition(topic, 0)
+    for offset in range(1, 8):
+        consumer.commit_async({first: offset}, lambda offsets, error: ended.append(offsets[first].offset))
+    consumer.commit({TopicPartition(topic, 0): 8})
+    assert ended == list(range(1, 8))
+    committed = consumer.committed([TopicPartition(topic, 0)])[TopicPartition(topic, 0)]
+    assert committed is not None
+    assert committed.offset == 8
+
+
+def test_commit_takes_records(cluster: Cluster) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 10, partitions=1)
+    consumer = cluster.consumer(group_id=group, enable_auto_commit=False)
+    consumer.assign([TopicPartition(topic, 0)])
+    records = read(consumer, 10)
+    consumer.commit(records[3])
+    committed = consumer.committed([TopicPartition(topic, 0)])[TopicPartition(topic, 0)]
+    assert committed is not None
+    assert committed.offset == 4
+
+
+def test_without_a_group_nothing_of_a_group_works(cluster: Cluster) -> None:
+    consumer = cluster.consumer()
+    for call in (consumer.commit, consumer.group_metadata, lambda: consumer.subscribe("t")):
+        with pytest.raises(InvalidGroupIdError, match=r"group\.id"):
+            call()
+
+
+def test_a_session_outside_the_brokers_bounds_is_said(cluster: Cluster) -> None:
+    if cluster.kind == "mock":
+        pytest.skip("the mock cluster has no bounds")
+    topic = cluster.topic()
+    consumer = cluster.consumer(
+        group_id=cluster.name("g"), session_timeout_ms=7_200_000, heartbeat_interval_ms=100
+    )
+    consumer.subscribe(topic)
+    with pytest.raises(InvalidSessionTimeoutError, match=r"session\.timeout\.ms"):
+        read(consumer, 1)
