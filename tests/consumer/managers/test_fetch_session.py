@@ -71,7 +71,9 @@ WANTED = st.dictionaries(
 
 
 @given(st.lists(st.tuples(WANTED, st.sampled_from(["ok", "ok", "fail", "unknown", "none"]))))
-def test_the_brokers_copy_always_ends_up_as_what_is_wanted(steps: list[tuple[dict[TopicPartition, Wanted], str]]) -> None:
+def test_the_brokers_copy_always_ends_up_as_what_is_wanted(
+    steps: list[tuple[dict[TopicPartition, Wanted], str]],
+) -> None:
     session = FetchSession()
     broker: dict[TopicPartition, Wanted] = {}
     for wanted, outcome in steps:

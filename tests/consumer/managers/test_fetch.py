@@ -1,0 +1,282 @@
+"""What is fetched, from whom, and what the answers do, under virtual time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.consumer.managers.drive import TOPIC_ID, Facts, answer, config, knowing, lost
+
+from kadence.connection.request import Lane, Request
+from kadence.consumer.border.buffer import Border
+from kadence.consumer.border.messages import Failed
+from kadence.consumer.managers.fetch import FetchManager
+from kadence.consumer.state.subscription import Status, Subscription
+from kadence.errors import CorruptRecordError, OffsetOutOfRangeError
+from kadence.protocol import error_codes as ec
+from kadence.protocol.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from kadence.records import encode_batch
+from kadence.types import TopicPartition
+
+P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
+
+
+class Arena:
+    def __init__(self) -> None:
+        self.holds = 1
+        self.size = 1000
+
+    def retain(self) -> None:
+        self.holds += 1
+
+    def release(self) -> None:
+        self.holds -= 1
+
+
+class World:
+    """A fetch manager with all that it stands on; partitions 0 and 1 are led by broker 1, 2 by broker 2."""
+
+    def __init__(self, *partitions: TopicPartition, **settings: Any) -> None:
+        self.facts = Facts()
+        self.subscription = Subscription()
+        self.metadata = knowing({P0: 1, P1: 1, P2: 2}, self.facts)
+        self.border = Border(lambda: None)
+        self.held = 0
+        self.manager = FetchManager(
+            config(**settings), self.subscription, self.metadata, self.border, lambda: self.held, self.facts
+        )
+        self.subscription.assign(partitions)
+        for partition in partitions:
+            self.subscription.position(partition, 0, None)
+
+    def state(self, partition: TopicPartition) -> Any:
+        return self.subscription.partitions[partition]
+
+    def poll(self, now: int) -> list[Request]:
+        return self.manager.poll(now).requests
+
+    def reply(
+        self,
+        request: Request,
+        now: int,
+        batches: dict[TopicPartition, bytes] | None = None,
+        *,
+        code: int = 0,
+        codes: dict[TopicPartition, int] | None = None,
+        session: int = 7,
+    ) -> Arena:
+        arena = Arena()
+        told = {**dict.fromkeys(codes or {}, b""), **(batches or {})}
+        data = [
+            PartitionData(
+                partition_index=partition.partition,
+                error_code=(codes or {}).get(partition, 0),
+                high_watermark=100,
+                last_stable_offset=100,
+                log_start_offset=0,
+                records=memoryview(raw),
+            )
+            for partition, raw in told.items()
+        ]
+        response = FetchResponse(
+            error_code=code,
+            session_id=session,
+            responses=[FetchableTopicResponse(topic_id=TOPIC_ID, partitions=data)],
+        )
+        self.manager.on_response(now, answer(request, response, now, lease=arena, version=17))
+        return arena
+
+
+def batch(count: int = 2, offset: int = 0, size: int = 1) -> bytes:
+    return encode_batch([(0, None, b"v" * size, ())] * count, base_offset=offset)
+
+
+def asked(request: Request) -> dict[int, int]:
+    """Partition number to fetch offset."""
+    return {
+        part.partition: part.fetch_offset for topic in request.message.topics for part in topic.partitions
+    }
+
+
+def test_each_leader_is_asked_once_for_all_its_partitions() -> None:
+    world = World(P0, P1, P2)
+    first, second = world.poll(0)
+    assert {first.node_id: asked(first), second.node_id: asked(second)} == {1: {0: 0, 1: 0}, 2: {2: 0}}
+    assert first.lane is Lane.FETCH
+    assert world.poll(1) == []
+
+
+def test_a3_the_next_fetch_leaves_when_the_answer_is_in_and_asks_for_what_follows() -> None:
+    world = World(P0)
+    (request,) = world.poll(0)
+    arena = world.reply(request, 5, {P0: batch(2)})
+    assert arena.holds == 1
+    assert len(world.border.fetched) == 1
+    (request,) = world.poll(5)
+    assert asked(request) == {0: 2}
+    assert request.message.session_id == 7
+    assert request.message.session_epoch == 1
+
+
+def test_an_unchanged_partition_is_not_named_again_in_its_session() -> None:
+    world = World(P0, P1)
+    (request,) = world.poll(0)
+    world.reply(request, 5, {P0: batch(2)})
+    (request,) = world.poll(5)
+    assert asked(request) == {0: 2}
+    assert request.message.forgotten_topics_data == []
+
+
+def test_a3_a_partition_with_enough_in_the_buffer_is_left_out_until_it_is_drained() -> None:
+    world = World(P0, max_partition_fetch_bytes=100)
+    (request,) = world.poll(0)
+    world.reply(request, 5, {P0: batch(2, size=100)})
+    assert world.poll(5) == []
+    assert world.border.starved
+    fetched = world.border.fetched.popleft()
+    fetched.cell.drained_bytes += len(fetched.data)
+    assert len(world.poll(6)) == 1
+    assert not world.border.starved
+
+
+def test_a3_buffer_memory_is_a_cap_that_the_broker_is_told() -> None:
+    world = World(P0, P2, buffer_memory=1_500_000)
+    (request,) = world.poll(0)
+    assert request.message.max_bytes == 1_048_576
+    assert world.border.starved, "the second broker waits for room"
+    world.reply(request, 5)
+    assert len(world.poll(5)) == 1
+
+
+def test_a3_when_nothing_is_held_one_fetch_is_let_in_whatever_the_cap() -> None:
+    world = World(P0, buffer_memory=1_048_576, max_partition_fetch_bytes=1_048_576)
+    world.held = 1_048_576
+    assert world.poll(0) == []
+    world.held = 0
+    (request,) = world.poll(1)
+    assert request.message.max_bytes == 1_048_576
+
+
+def test_a_paused_revoking_or_held_partition_is_not_fetched() -> None:
+    world = World(P0, P1)
+    world.state(P0).cell.paused = True
+    (request,) = world.poll(0)
+    assert asked(request) == {1: 0}
+    other = World(P0, P1)
+    other.subscription.mark_revoking([P0])
+    other.state(P1).cell.held = True
+    assert other.poll(0) == []
+
+
+def test_a_partition_that_cannot_wait_behind_a_parked_fetch_goes_on_a_second_connection() -> None:
+    world = World(P0, P1)
+    world.state(P1).cell.paused = True
+    (parked,) = world.poll(0)
+    assert asked(parked) == {0: 0}
+    world.state(P1).cell.paused = False
+    (side,) = world.poll(100)
+    assert (side.lane, asked(side)) == (Lane.SIDE, {1: 0})
+    assert side.message.session_epoch == -1
+    assert side.message.max_wait_ms == 400, "no longer than the parked one"
+    assert world.poll(101) == []
+
+
+def test_a_seek_is_fetched_at_once_and_the_old_answer_is_dropped() -> None:
+    world = World(P0)
+    (parked,) = world.poll(0)
+    world.subscription.position(P0, 50, None)
+    (side,) = world.poll(10)
+    assert asked(side) == {0: 50}
+    arena = world.reply(parked, 20, {P0: batch(2)})
+    assert arena.holds == 0
+    assert not world.border.fetched
+    assert world.state(P0).offset == 50
+
+
+def test_an_answer_for_a_partition_that_was_taken_away_is_dropped() -> None:
+    world = World(P0, P1)
+    (request,) = world.poll(0)
+    world.subscription.assign([P1])
+    arena = world.reply(request, 5, {P0: batch(2)})
+    assert arena.holds == 0
+    assert not world.border.fetched
+
+
+def test_a_lost_fetch_is_repeated_after_the_backoff_in_a_new_session() -> None:
+    world = World(P0)
+    (request,) = world.poll(0)
+    world.reply(request, 1, {})
+    (request,) = world.poll(1)
+    world.manager.on_response(10, lost(request, 10))
+    assert world.poll(11) == []
+    (request,) = world.poll(110)
+    assert (request.message.session_id, request.message.session_epoch) == (7, 0)
+    assert asked(request) == {0: 0}
+
+
+def test_a_session_that_the_broker_forgot_is_opened_anew_at_once() -> None:
+    world = World(P0)
+    (request,) = world.poll(0)
+    world.reply(request, 1, {})
+    (request,) = world.poll(1)
+    world.reply(request, 2, code=ec.FETCH_SESSION_ID_NOT_FOUND)
+    (request,) = world.poll(2)
+    assert (request.message.session_id, request.message.session_epoch) == (0, 0)
+
+
+def test_a_moved_leader_asks_for_metadata_and_follows_it() -> None:
+    world = World(P0)
+    (request,) = world.poll(0)
+    world.reply(request, 200, codes={P0: ec.NOT_LEADER_OR_FOLLOWER})
+    assert len(world.metadata.poll(200).requests) == 1
+    assert world.poll(250) == []
+    assert len(world.poll(300)) == 1
+
+
+def test_out_of_range_goes_where_the_policy_says() -> None:
+    world = World(P0)
+    (request,) = world.poll(0)
+    world.reply(request, 5, codes={P0: ec.OFFSET_OUT_OF_RANGE})
+    assert world.state(P0).status is Status.AWAIT_RESET
+    assert world.state(P0).reset_timestamp == -2
+
+
+def test_out_of_range_without_a_policy_is_told_and_waits_for_a_seek() -> None:
+    world = World(P0, auto_offset_reset="none")
+    (request,) = world.poll(0)
+    world.reply(request, 5, codes={P0: ec.OFFSET_OUT_OF_RANGE})
+    (failed,) = world.facts
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, OffsetOutOfRangeError)
+    assert world.poll(1_000) == []
+
+
+def test_bytes_without_a_whole_batch_are_told() -> None:
+    world = World(P0)
+    (request,) = world.poll(0)
+    arena = world.reply(request, 5, {P0: batch(2)[:30]})
+    (failed,) = world.facts
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, CorruptRecordError)
+    assert arena.holds == 0
+
+
+def test_an_unknown_error_code_is_repeated_not_fatal() -> None:
+    world = World(P0)
+    (request,) = world.poll(0)
+    world.reply(request, 5, codes={P0: 31_999})
+    assert world.facts == []
+    assert len(world.poll(105)) == 1
+
+
+def test_partitions_whose_bytes_came_go_to_the_end_of_the_turn() -> None:
+    world = World(P0, P1)
+    (request,) = world.poll(0)
+    world.reply(request, 5, {P0: batch(2)})
+    assert list(world.subscription.partitions) == [P1, P0]
+
+
+def test_without_topic_ids_names_are_used() -> None:
+    world = World(P0)
+    world.metadata.topic_id = lambda topic: bytes(16)  # type: ignore[method-assign]
+    (request,) = world.poll(0)
+    assert request.max_version == 12

@@ -1,0 +1,106 @@
+"""Metadata under virtual time: asked once, asked again after a backoff, told once."""
+
+from __future__ import annotations
+
+from tests.consumer.managers.drive import Facts, answer, config, knowing, lost, told
+
+from kadence.clock import FOREVER
+from kadence.consumer.border.messages import Answer, Failed, TopicMetadata
+from kadence.consumer.managers.metadata import MetadataManager
+from kadence.errors import InvalidTopicError
+from kadence.protocol import error_codes as ec
+from kadence.types import TopicPartition
+
+P0 = TopicPartition("t", 0)
+
+
+def test_nothing_is_asked_before_somebody_needs_it() -> None:
+    manager = MetadataManager(config(), Facts())
+    assert manager.poll(0).requests == []
+    assert manager.poll(0).wake_at == FOREVER
+
+
+def test_what_is_needed_is_asked_once_and_refreshed_when_it_is_old() -> None:
+    manager = MetadataManager(config(metadata_max_age_ms=5_000), Facts())
+    manager.need("subscription", frozenset({"t"}))
+    (request,) = manager.poll(0).requests
+    assert [topic.name for topic in request.message.topics] == ["t"]
+    assert manager.poll(1).requests == []
+    manager.on_response(10, answer(request, told({P0: 2}), 10))
+    assert manager.leader(P0) == 2
+    assert manager.poll(11).wake_at == 5_010
+    assert len(manager.poll(5_010).requests) == 1
+
+
+def test_a_contradiction_is_looked_into_but_not_in_a_loop() -> None:
+    manager = knowing({P0: 1}, Facts())
+    for now in range(100):
+        manager.request_update(now)
+        assert manager.poll(now).requests == [], "within the backoff"
+    assert len(manager.poll(100).requests) == 1
+
+
+def test_failures_back_off_and_keep_what_is_known() -> None:
+    manager = knowing({P0: 1}, Facts())
+    manager.request_update(200)
+    (request,) = manager.poll(200).requests
+    manager.on_response(210, lost(request, 210))
+    assert manager.leader(P0) == 1
+    poll = manager.poll(210)
+    assert poll.requests == []
+    assert 210 + 80 <= poll.wake_at <= 210 + 120
+    assert len(manager.poll(poll.wake_at).requests) == 1
+
+
+def test_a_topic_that_is_not_there_is_asked_for_until_it_is() -> None:
+    facts = Facts()
+    manager = MetadataManager(config(), facts)
+    manager.need("subscription", frozenset({"t"}))
+    (request,) = manager.poll(0).requests
+    manager.on_response(0, answer(request, told({}, errors={"t": ec.UNKNOWN_TOPIC_OR_PARTITION}), 0))
+    assert manager.error_of(P0) == ec.UNKNOWN_TOPIC_OR_PARTITION
+    assert facts == []
+    (request,) = manager.poll(manager.poll(0).wake_at).requests
+    manager.on_response(200, answer(request, told({P0: 1}), 200))
+    assert manager.error_of(P0) == ec.NONE
+    assert manager.error_of(TopicPartition("t", 9)) == ec.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_topic_that_can_never_be_is_told_once() -> None:
+    facts = Facts()
+    manager = MetadataManager(config(), facts)
+    manager.need("subscription", frozenset({"t"}))
+    for now in (0, 10_000):
+        manager.request_update(now)
+        (request,) = manager.poll(now).requests
+        manager.on_response(now, answer(request, told({}, errors={"t": ec.INVALID_TOPIC_EXCEPTION}), now))
+    (failed,) = facts
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, InvalidTopicError)
+
+
+def test_calls_that_wait_are_answered_by_one_request() -> None:
+    facts = Facts()
+    manager = MetadataManager(config(), facts)
+    manager.ask(TopicMetadata(1, 1000, ("t",)))
+    manager.ask(TopicMetadata(2, 1000, ("t", "absent")))
+    (request,) = manager.poll(0).requests
+    response = told({P0: 1}, errors={"absent": ec.UNKNOWN_TOPIC_OR_PARTITION})
+    manager.on_response(0, answer(request, response, 0))
+    first, second = facts
+    assert isinstance(first, Answer)
+    assert isinstance(second, Answer)
+    assert isinstance(first.value, dict)
+    assert isinstance(second.value, dict)
+    assert [info.leader for info in first.value["t"]] == [1]
+    assert set(second.value) == {"t"}
+
+
+def test_a_pattern_matches_whole_names_and_skips_internal_topics() -> None:
+    manager = knowing({P0: 1, TopicPartition("tt", 0): 1}, Facts())
+    manager.want_matching("t.?")
+    assert manager.matching() == {"t", "tt"}
+    manager.want_matching("t")
+    assert manager.matching() == {"t"}
+    manager.want_matching(None)
+    assert manager.matching() == frozenset()

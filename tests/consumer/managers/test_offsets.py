@@ -1,0 +1,190 @@
+"""Where to start, under virtual time: committed, reset, moved meanwhile, asked by time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.consumer.managers.drive import Facts, answer, config, knowing, lost
+
+from kadence.connection.request import Request
+from kadence.consumer.border.messages import Answer, Failed, ListOffsets
+from kadence.consumer.managers.offsets import OffsetsManager
+from kadence.consumer.state.subscription import Status, Subscription
+from kadence.errors import NoOffsetForPartitionError, UnknownTopicOrPartitionError
+from kadence.protocol import error_codes as ec
+from kadence.protocol.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from kadence.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+Done = Callable[[int, dict[TopicPartition, OffsetAndMetadata | None] | Exception], None]
+
+
+class Commits:
+    """Stands in for the commit manager: keeps what is looked up until the test answers."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[frozenset[TopicPartition], Done]] = []
+
+    def lookup(self, now: int, partitions: frozenset[TopicPartition], done: Done) -> None:
+        self.asked.append((partitions, done))
+
+
+def offsets_told(request: Request, offset: int, code: int = 0, timestamp: int = -1) -> ListOffsetsResponse:
+    topics = [
+        ListOffsetsTopicResponse(
+            name=topic.name,
+            partitions=[
+                ListOffsetsPartitionResponse(
+                    partition_index=part.partition_index, error_code=code, offset=offset, timestamp=timestamp
+                )
+                for part in topic.partitions
+            ],
+        )
+        for topic in request.message.topics
+    ]
+    return ListOffsetsResponse(topics=topics)
+
+
+class World:
+    """An offsets manager with all that it stands on."""
+
+    def __init__(self, *, group: bool = True, **settings: object) -> None:
+        self.facts = Facts()
+        self.subscription = Subscription()
+        self.commits = Commits()
+        self.metadata = knowing({P0: 1, P1: 2}, self.facts)
+        self.manager = OffsetsManager(
+            config(**settings), self.subscription, self.metadata, self.commits if group else None, self.facts
+        )
+
+    def status(self, partition: TopicPartition) -> Status:
+        return self.subscription.partitions[partition].status
+
+    def offset(self, partition: TopicPartition) -> int:
+        return self.subscription.partitions[partition].offset
+
+
+def test_a_committed_offset_is_where_it_starts() -> None:
+    world = World()
+    world.subscription.assign([P0])
+    assert world.manager.poll(0).requests == []
+    ((partitions, done),) = world.commits.asked
+    assert partitions == {P0}
+    done(5, {P0: OffsetAndMetadata(42, 3)})
+    assert (world.status(P0), world.offset(P0)) == (Status.FETCHING, 42)
+    assert world.manager.poll(6).requests == []
+
+
+def test_without_one_the_policy_says() -> None:
+    world = World()
+    world.subscription.assign([P0, P1])
+    world.manager.poll(0)
+    world.commits.asked[0][1](5, {P0: None, P1: None})
+    requests = world.manager.poll(6).requests
+    assert sorted(request.node_id for request in requests) == [1, 2]
+    assert requests[0].message.topics[0].partitions[0].timestamp == -2
+    for request in requests:
+        world.manager.on_response(7, answer(request, offsets_told(request, 17), 7))
+    assert world.offset(P0) == world.offset(P1) == 17
+
+
+def test_without_a_group_nothing_committed_is_asked() -> None:
+    world = World(group=False)
+    world.subscription.assign([P0])
+    assert len(world.manager.poll(0).requests) == 1
+
+
+def test_policy_none_is_told_and_a_seek_cures_it() -> None:
+    subject = World(group=False, auto_offset_reset="none")
+    subject.subscription.assign([P0])
+    subject.manager.poll(0)
+    (failed,) = subject.facts
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, NoOffsetForPartitionError)
+    assert subject.manager.poll(1).requests == []
+    subject.subscription.position(P0, 5, None)
+    assert subject.status(P0) is Status.FETCHING
+
+
+def test_a_partition_that_joins_while_others_are_looked_up_is_looked_up_itself() -> None:
+    world = World()
+    world.subscription.assign([P0])
+    world.manager.poll(0)
+    world.subscription.assign([P0, P1])
+    world.manager.poll(1)
+    world.commits.asked[0][1](2, {P0: None})
+    assert world.status(P0) is Status.AWAIT_RESET
+    assert world.status(P1) is Status.INITIALIZING
+    assert world.commits.asked[1][0] == {P1}
+
+
+def test_a_seek_meanwhile_wins_over_the_answer() -> None:
+    world = World(group=False)
+    world.subscription.assign([P0])
+    (request,) = world.manager.poll(0).requests
+    world.subscription.position(P0, 99, None)
+    world.manager.on_response(5, answer(request, offsets_told(request, 17), 5))
+    assert world.offset(P0) == 99
+
+
+def test_an_answer_for_a_partition_that_is_gone_changes_nothing() -> None:
+    world = World(group=False)
+    world.subscription.assign([P0])
+    (request,) = world.manager.poll(0).requests
+    world.subscription.assign([P1])
+    world.manager.on_response(5, answer(request, offsets_told(request, 17), 5))
+    assert world.status(P1) is Status.INITIALIZING
+
+
+def test_a_failed_reset_is_tried_again_after_the_backoff() -> None:
+    world = World(group=False)
+    world.subscription.assign([P0])
+    (request,) = world.manager.poll(0).requests
+    world.manager.on_response(5, lost(request, 5))
+    poll = world.manager.poll(6)
+    assert (poll.requests, poll.wake_at) == ([], 105)
+    (request,) = world.manager.poll(105).requests
+    response = offsets_told(request, -1, ec.NOT_LEADER_OR_FOLLOWER)
+    world.manager.on_response(110, answer(request, response, 110))
+    assert world.manager.poll(210).requests
+
+
+def test_a_partition_that_does_not_exist_is_told_after_a_while() -> None:
+    world = World(group=False)
+    world.subscription.assign([TopicPartition("t", 9)])
+    for now in range(0, 6_000, 100):
+        world.manager.poll(now)
+    (failed,) = world.facts
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, UnknownTopicOrPartitionError)
+    assert "t-9 does not exist" in str(failed.error)
+
+
+def test_offsets_by_time_fan_out_and_are_answered_together() -> None:
+    world = World(group=False)
+    world.manager.list_offsets(ListOffsets(7, 1_000, {P0: 5, P1: 6}))
+    first, second = world.manager.poll(0).requests
+    world.manager.on_response(1, answer(first, offsets_told(first, 3, timestamp=5), 1))
+    assert world.facts == []
+    world.manager.on_response(2, answer(second, offsets_told(second, -1), 2))
+    (done,) = world.facts
+    assert isinstance(done, Answer)
+    assert done.id == 7
+    found = done.value
+    assert isinstance(found, dict)
+    assert sorted(found.values(), key=repr) == [None, OffsetAndTimestamp(3, 5)]
+
+
+def test_a_lost_look_up_is_repeated_for_what_is_missing_only() -> None:
+    world = World(group=False)
+    world.manager.list_offsets(ListOffsets(7, 1_000, {P0: -1, P1: -1}))
+    first, second = world.manager.poll(0).requests
+    world.manager.on_response(1, answer(first, offsets_told(first, 3), 1))
+    world.manager.on_response(1, lost(second, 1))
+    assert world.manager.poll(50).requests == []
+    (again,) = world.manager.poll(101).requests
+    assert again.node_id == second.node_id
