@@ -1,0 +1,151 @@
+"""What README and docs/ say is done: each snippet runs, each command works, each path named is there.
+
+A page's Python blocks are one session, run in order in a process of its own. A ``text`` block right after a
+block is what that block must print. ``sh`` blocks run in a shell with ``kadence`` on PATH and a free port in
+place of 9092; of ``make`` only the target is checked, because making it is what CI does around these tests.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MARK = "<<<< end of block"
+PATIENCE = 280.0  # a Spark session on a busy machine
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    text: str
+    printed: str | None
+
+
+def blocks(page: Path, language: str) -> list[Block]:
+    found = [match.groups() for match in BLOCK.finditer(page.read_text())]
+    following = [*found, ("", "")][1:]
+    return [
+        Block(kind, text, after if next_kind == "text" else None)
+        for (kind, text), (next_kind, after) in zip(found, following, strict=True)
+        if kind == language
+    ]
+
+
+def pages_with(language: str) -> list[Path]:
+    return [page for page in PAGES if blocks(page, language)]
+
+
+def named(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", pages_with("python"), ids=named)
+def test_snippets_run_and_print_what_the_page_says(
+    page: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    session = blocks(page, "python")
+    if any("kadence.testing.kafka" in block.text for block in session):
+        request.getfixturevalue("kafka")  # skips, or fails on CI, where real Kafka cannot be had
+    script = tmp_path / "session.py"
+    script.write_text("".join(f"{block.text}\nprint({MARK!r})\n" for block in session))
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error::ResourceWarning", str(script)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    printed = done.stdout.split(f"{MARK}\n")
+    for block, output in zip(session, printed, strict=False):
+        if block.printed is not None:
+            assert output == block.printed
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.mark.parametrize("page", pages_with("sh"), ids=named)
+def test_commands_work(page: Path, tmp_path: Path) -> None:
+    lines = "".join(block.text for block in blocks(page, "sh")).splitlines()
+    targets = [line.split()[1] for line in lines if line.startswith("make ")]
+    for target in targets:
+        subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True)
+    script = "\n".join(line for line in lines if not line.startswith("make "))
+    port = str(free_port())
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "KADENCE_BOOTSTRAP_SERVERS": f"127.0.0.1:{port}",
+    }
+    # The shell's own children (a broker in the background) end with it.
+    whole = f"set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || :' EXIT\n{script}\n".replace(
+        "9092", port
+    )
+    done = subprocess.run(
+        ["bash", "-c", whole],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        cwd=tmp_path,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+        path, _, anchor = target.partition("#")
+        if "://" in path:
+            continue
+        linked = (page.parent / path) if path else page
+        assert linked.exists(), f"{named(page)} links to {target}"
+        headings = re.findall(r"^#+ (.*)$", linked.read_text(), re.MULTILINE)
+        assert not anchor or anchor in [heading.lower().replace(" ", "-") for heading in headings]
+
+
+def test_the_extras_that_are_named_exist() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    for page in PAGES:
+        for extra in re.findall(r"kadence\[(\w+)\]", page.read_text()):
+            assert re.search(rf"^{extra} = \[", project, re.MULTILINE), (
+                f"{named(page)} names kadence[{extra}]"
+            )
+
+
+def test_the_map_of_the_design_is_the_tree() -> None:
+    design = (ROOT / "docs" / "DESIGN.md").read_text()
+    listing = design.partition("## Map\n\n```\n")[2].partition("```")[0]
+    for room in (ROOT / "src" / "kadence").iterdir():
+        if room.is_dir() and (room / "__init__.py").exists():
+            assert re.search(rf"^  {room.name}/", listing, re.MULTILINE), f"{room.name}/ is not on the map"
+    for path in re.findall(r"`((?:\w+/)+\w+\.py)`", design):
+        assert (ROOT / "src" / "kadence" / path).exists(), f"docs/DESIGN.md names {path}"
+    for name in re.findall(r"(?<![*\w])[a-z]\w*\.py\b", listing):
+        assert any((ROOT / "src").rglob(name)) or any((ROOT / "tools").rglob(name)), f"the map names {name}"
+
+
+def test_the_written_pages_are_up_to_date() -> None:
+    done = subprocess.run(
+        [sys.executable, "tools/docs.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

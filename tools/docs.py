@@ -1,0 +1,138 @@
+"""Writes the pages of docs/ that are drawn from the code, so that they cannot say anything else.
+
+python tools/docs.py           writes docs/configuration.md and docs/states.md
+python tools/docs.py --check   writes nothing; fails when something would change
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from dataclasses import fields
+from enum import Enum
+from pathlib import Path
+from typing import TypeVar
+
+from kadence import config
+from kadence.broker.settings import Settings
+from kadence.consumer.managers import states
+from kadence.coordinator import group
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+NOTE = "<!-- Written by tools/docs.py; change the table in the code instead. -->"
+
+
+def configuration() -> str:
+    """The reference of all keys: those that every client has once, then what each client adds."""
+    common = {key.name for key in config.keys(config.ClientConfig)}
+    parts = [
+        "# Configuration",
+        NOTE,
+        (
+            "Keys are Kafka's, given as a dictionary, as keyword arguments in snake_case, or both: "
+            '`Consumer({"group.id": "g"}, max_poll_records=100)`. An unknown key is refused, with the nearest known one.'
+        ),
+        "## Every client",
+        key_table(config.keys(config.ClientConfig)),
+    ]
+    for title, table in (
+        ("Consumer", config.ConsumerConfig),
+        ("Producer", config.ProducerConfig),
+        ("Admin", config.AdminConfig),
+    ):
+        own = [key for key in config.keys(table) if key.name not in common]
+        if own:
+            parts += [f"## {title}", key_table(own)]
+    broker = [f"| `{each.metadata['name']}` | {shown(each.default)} |" for each in fields(Settings)]
+    parts += [
+        "## Embedded broker",
+        "Kafka's broker settings, as far as they are known there.",
+        "\n".join(["| key | default |", "|---|---|", *broker]),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def key_table(rows: list[config.Key]) -> str:
+    lines = ["| key | type | default | allowed | meaning |", "|---|---|---|---|---|"]
+    for key in rows:
+        origin = f" ({key.since})" if key.since else ""
+        cells = [f"`{key.name}`", key.kind, shown(key.default), allowed(key), f"{key.doc}{origin}"]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines)
+
+
+def shown(value: object) -> str:
+    if value is None or value in ("", ()):
+        return "–"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def allowed(key: config.Key) -> str:
+    if key.choices:
+        return ", ".join(f"`{choice}`" for choice in key.choices if choice)
+    bounds = [
+        f"≥ {key.low:g}" if key.low is not None else "",
+        f"≤ {key.high:,.0f}" if key.high is not None else "",
+    ]
+    return ", ".join(filter(None, bounds)) or "–"
+
+
+def state_machines() -> str:
+    parts = [
+        "# States",
+        NOTE,
+        "## A member of a classic group, in the consumer",
+        (
+            "The network thread's view, `kadence.consumer.managers.states`. A member that is out of the group and polled "
+            "joins; one that stops polling for `max.poll.interval.ms` becomes STALE."
+        ),
+        diagram(states.TRANSITIONS),
+        "\n".join(f"- `{state.name}`: {state.value}" for state in states.State),
+        "## A classic group, in the coordinator",
+        "The broker's view, `kadence.coordinator.group`, with Kafka's five states.",
+        diagram(group.NEXT),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+S = TypeVar("S", bound=Enum)
+
+
+def diagram(transitions: Mapping[S, frozenset[S]]) -> str:
+    order = list(transitions)
+    arrows = [
+        f"    {state.name} --> {after.name}"
+        for state in order
+        for after in sorted(transitions[state], key=order.index)
+        if after is not state
+    ]
+    return "\n".join(["```mermaid", "stateDiagram-v2", f"    [*] --> {order[0].name}", *arrows, "```"])
+
+
+PAGES = {"configuration.md": configuration, "states.md": state_machines}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="fail when a page differs from the code")
+    check = parser.parse_args().check
+    stale = 0
+    for name, write in PAGES.items():
+        page = DOCS / name
+        text = write()
+        if page.exists() and page.read_text() == text:
+            continue
+        stale += 1
+        if check:
+            print(f"docs/{name} differs from the code: run `make docs`", file=sys.stderr)
+        else:
+            page.write_text(text)
+            print(f"wrote docs/{name}")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
