@@ -31,7 +31,7 @@ def configuration() -> str:
         NOTE,
         (
             "Keys are Kafka's, given as a dictionary, as keyword arguments in snake_case, or both: "
-            '`Consumer({"group.id": "g"}, max_poll_records=100)`. An unknown key is refused, with the nearest known one.'
+            '`Consumer({"group.id": "g"}, max_poll_records=100)`. An unknown key is refused, and the nearest one named.'
         ),
         "## Every client",
         key_table(config.keys(config.ClientConfig)),
@@ -84,8 +84,8 @@ def state_machines() -> str:
         NOTE,
         "## A member of a classic group, in the consumer",
         (
-            "The network thread's view, `kadence.consumer.managers.states`. A member that is out of the group and polled "
-            "joins; one that stops polling for `max.poll.interval.ms` becomes STALE."
+            "The network thread's view, `kadence.consumer.managers.states`. A member that is out of the group and "
+            "polled joins; one that stops polling for `max.poll.interval.ms` becomes STALE."
         ),
         diagram(states.TRANSITIONS),
         "\n".join(f"- `{state.name}`: {state.value}" for state in states.State),
