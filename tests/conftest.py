@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.mock import MockCluster
+from tests.mock import mock_cluster as running_mock
 
 from kadence.errors import MissingDependencyError
 from kadence.testing.kafka import Kafka
-from tests.mock import MockCluster
-from tests.mock import mock_cluster as running_mock
 
 if TYPE_CHECKING:
     from kadence.broker import Broker

@@ -12,14 +12,20 @@ BOOTSTRAP = {"bootstrap.servers": "localhost:9092"}
 
 def test_kafka_names_in_a_dict_and_snake_case_keywords_mean_the_same() -> None:
     by_dict = ConsumerConfig.parse({**BOOTSTRAP, "group.id": "g", "session.timeout.ms": "6000"})
-    by_keyword = ConsumerConfig.parse(bootstrap_servers=["localhost:9092"], group_id="g", session_timeout_ms=6000)
+    by_keyword = ConsumerConfig.parse(
+        bootstrap_servers=["localhost:9092"], group_id="g", session_timeout_ms=6000
+    )
     assert by_dict == by_keyword
     assert by_dict.session_timeout_ms == 6000
 
 
 def test_defaults_are_those_of_the_kips() -> None:
     config = ConsumerConfig.parse(BOOTSTRAP)
-    assert (config.max_poll_records, config.session_timeout_ms, config.max_poll_interval_ms) == (500, 10_000, 300_000)
+    assert (config.max_poll_records, config.session_timeout_ms, config.max_poll_interval_ms) == (
+        500,
+        10_000,
+        300_000,
+    )
 
 
 def test_b2_processing_timeout_is_the_larger_of_session_and_poll_interval() -> None:

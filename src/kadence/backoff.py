@@ -15,14 +15,14 @@ class Backoff:
     def __init__(self, first_ms: int, most_ms: int, rng: random.Random | None = None) -> None:
         self._first = first_ms
         self._most = most_ms
-        self._random = rng or random.Random()  # noqa: S311 - jitter, not a secret
+        self._random = rng or random.Random()
         self._attempts = 0
         self.until = 0
         """Absolute ms before which nothing may be tried again."""
 
     def delay_ms(self, attempts: int) -> int:
         """The wait after the ``attempts``-th failure in a row (0 = the first)."""
-        base = min(self._first * 2 ** min(attempts, 30), self._most)
+        base: int = min(self._first * 2 ** min(attempts, 30), self._most)
         return max(0, round(base * self._random.uniform(0.8, 1.2)))
 
     def failed(self, now: int) -> None:

@@ -93,7 +93,11 @@ class ClientConfig:
     )
     client_id: str = _key("string", "", "A name for the brokers' logs and quotas; generated when empty.")
     request_timeout_ms: int = _key(
-        "int", 30_000, "How long one request may wait for its answer.", low=1, high=_INT32_MAX
+        "int",
+        30_000,
+        "How long one request may wait for its answer.",
+        low=1,
+        high=_INT32_MAX,
     )
     default_api_timeout_ms: int = _key(
         "int",
@@ -105,19 +109,34 @@ class ClientConfig:
     )
     retry_backoff_ms: int = _key("int", 100, "First wait before a failed request is repeated.", low=0)
     retry_backoff_max_ms: int = _key(
-        "int", 1_000, "Longest such wait; it doubles each time, ±20 %.", low=0, since="KIP-580"
+        "int",
+        1_000,
+        "Longest such wait; it doubles each time, ±20 %.",
+        low=0,
+        since="KIP-580",
     )
     reconnect_backoff_ms: int = _key(
         "int", 50, "First wait before a failed connection is tried again.", low=0
     )
     reconnect_backoff_max_ms: int = _key(
-        "int", 1_000, "Longest such wait; it doubles each time, ±20 %.", low=0, since="KIP-144"
+        "int",
+        1_000,
+        "Longest such wait; it doubles each time, ±20 %.",
+        low=0,
+        since="KIP-144",
     )
     socket_connection_setup_timeout_ms: int = _key(
-        "int", 10_000, "How long a connection may take to be made.", low=1, since="KIP-601"
+        "int",
+        10_000,
+        "How long a connection may take to be made.",
+        low=1,
+        since="KIP-601",
     )
     connections_max_idle_ms: int = _key(
-        "int", 540_000, "Close a connection that was not used for so long; -1 never.", low=-1
+        "int",
+        540_000,
+        "Close a connection that was not used for so long; -1 never.",
+        low=-1,
     )
     metadata_max_age_ms: int = _key(
         "int", 300_000, "Refresh cluster metadata after so long, changed or not.", low=0
@@ -133,11 +152,13 @@ class ClientConfig:
         "choice", "PLAINTEXT", "How to talk to brokers.", choices=("PLAINTEXT", "SSL")
     )
     ssl_ca_location: str | None = _key(
-        "string", None, "PEM file of the authorities to trust; the system's when not set."
+        "string",
+        None,
+        "PEM file of the authorities to trust; the system's when not set.",
     )
     ssl_certificate_location: str | None = _key("string", None, "PEM file of the client certificate chain.")
     ssl_key_location: str | None = _key("string", None, "PEM file of the client's private key.")
-    ssl_key_password: Secret | None = _key("password", None, "Password of the private key.")  # noqa: RUF009
+    ssl_key_password: Secret | None = _key("password", None, "Password of the private key.")
     ssl_endpoint_identification_algorithm: str = _key(
         "choice",
         "https",
@@ -191,13 +212,22 @@ class ConsumerConfig(ClientConfig):
     """The consumer's keys."""
 
     group_id: str | None = _key(
-        "string", None, "The consumer group; needed for subscribe() and committed offsets."
+        "string",
+        None,
+        "The consumer group; needed for subscribe() and committed offsets.",
     )
     group_instance_id: str | None = _key(
-        "string", None, "Static membership: a name that survives restarts of this process.", since="KIP-345"
+        "string",
+        None,
+        "Static membership: a name that survives restarts of this process.",
+        since="KIP-345",
     )
     group_protocol: str = _key(
-        "choice", "classic", "How the group rebalances.", choices=("classic",), since="KIP-848"
+        "choice",
+        "classic",
+        "How the group rebalances.",
+        choices=("classic",),
+        since="KIP-848",
     )
     session_timeout_ms: int = _key(
         "int",
@@ -224,7 +254,11 @@ class ConsumerConfig(ClientConfig):
         since="KIP-62",
     )
     max_poll_records: int = _key(
-        "int", 500, "Most records one poll() returns; -1 = no cap (A1).", low=-1, since="KIP-41"
+        "int",
+        500,
+        "Most records one poll() returns; -1 = no cap (A1).",
+        low=-1,
+        since="KIP-41",
     )
     partition_assignment_strategy: tuple[str, ...] = _key(
         "list",
@@ -257,7 +291,10 @@ class ConsumerConfig(ClientConfig):
     fetch_min_bytes: int = _key("int", 1, "The broker waits for so much data, or fetch.max.wait.ms.", low=0)
     fetch_max_wait_ms: int = _key("int", 500, "Longest such wait.", low=0)
     fetch_max_bytes: int = _key(
-        "int", 52_428_800, "Most bytes of one fetch response (its first batch may be larger).", low=1
+        "int",
+        52_428_800,
+        "Most bytes of one fetch response (its first batch may be larger).",
+        low=1,
     )
     max_partition_fetch_bytes: int = _key("int", 1_048_576, "Most bytes of one partition in it.", low=1)
     buffer_memory: int = _key(
@@ -268,11 +305,17 @@ class ConsumerConfig(ClientConfig):
         since="KIP-81",
     )
     max_batch_bytes: int = _key(
-        "int", 268_435_456, "A batch that decompresses to more is refused, before the memory is spent.", low=1
+        "int",
+        268_435_456,
+        "A batch that decompresses to more is refused, before the memory is spent.",
+        low=1,
     )
     check_crcs: bool = _key("bool", True, "Verify the checksum of each batch.")
     client_rack: str = _key(
-        "string", "", "Where this client runs, to read from a near replica.", since="KIP-392"
+        "string",
+        "",
+        "Where this client runs, to read from a near replica.",
+        since="KIP-392",
     )
 
     @property
@@ -325,7 +368,10 @@ class ProducerConfig(ClientConfig):
     )
     enable_idempotence: bool = _key("bool", True, "Retries cannot repeat or reorder records.", since="KIP-98")
     compression_type: str = _key(
-        "choice", "none", "Compression of batches.", choices=("none", "gzip", "snappy", "lz4", "zstd")
+        "choice",
+        "none",
+        "Compression of batches.",
+        choices=("none", "gzip", "snappy", "lz4", "zstd"),
     )
     linger_ms: int = _key("int", 5, "Wait so long for more records of the same partition.", low=0)
     batch_size: int = _key("int", 131_072, "Most uncompressed bytes of one batch.", low=1)
@@ -333,7 +379,11 @@ class ProducerConfig(ClientConfig):
     max_block_ms: int = _key("int", 60_000, "How long send() may block for memory or metadata.", low=0)
     max_request_size: int = _key("int", 1_048_576, "Most bytes of one record or request.", low=1)
     delivery_timeout_ms: int = _key(
-        "int", 120_000, "A record fails when it is not acknowledged by then.", low=1, since="KIP-91"
+        "int",
+        120_000,
+        "A record fails when it is not acknowledged by then.",
+        low=1,
+        since="KIP-91",
     )
     max_in_flight_requests_per_connection: int = _key(
         "int", 5, "Requests sent before the first is answered.", low=1

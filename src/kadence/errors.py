@@ -205,7 +205,11 @@ class BrokerError(KafkaError):
         super().__init__(f"{self.name} ({self.code}): {self.message}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (type(self), self.message, self.code), {"__notes__": getattr(self, "__notes__", [])})
+        return (
+            _rebuild,
+            (type(self), self.message, self.code),
+            {"__notes__": getattr(self, "__notes__", [])},
+        )
 
 
 def _rebuild(cls: type[BrokerError], message: str, code: int) -> BrokerError:

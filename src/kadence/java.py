@@ -151,6 +151,6 @@ def _wrapped(home: Path, cache: Path) -> Path:
         # Written beside and renamed: two processes may come here at once, and one must never run half a script.
         with tempfile.NamedTemporaryFile("w", dir=target.parent, delete=False, encoding="utf-8") as half:
             half.write(script)
-        os.chmod(half.name, 0o755)
-        os.replace(half.name, target)
+        Path(half.name).chmod(0o755)
+        Path(half.name).replace(target)
     return wrapper
