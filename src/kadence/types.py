@@ -46,7 +46,7 @@ class OffsetAndMetadata:
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndTimestamp:
-    """Answer of a look-up by time: the first offset whose timestamp (ms since 1970, UTC) is not before the one asked."""
+    """Answer of a look-up by time: the first offset whose timestamp (ms since 1970) is not before the one asked."""
 
     offset: int
     timestamp: int
