@@ -8,6 +8,7 @@ import json
 import shutil
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -105,7 +106,9 @@ def run(arguments: argparse.Namespace) -> int:
         screen.title("1. Producing the departures, keyed by carrier")
         expected, sizes = _produce(servers, admin, path, arguments.records, screen)
         screen.title("2. A group of three processes works through them")
-        outcome = run_group(Plan(servers, _TOPIC, _GROUP), sizes, admin, screen)
+        # Fast enough to end soon, slow enough that half way is some time before the end.
+        pace = min(5_000.0, max(100.0, expected.rows / 45))
+        outcome = run_group(Plan(servers, _TOPIC, _GROUP, pace=pace), sizes, admin, screen)
         screen.close()
         lag = total_lag(admin, _GROUP, _TOPIC, sizes)
         checks |= _show_group(outcome, lag)
@@ -164,13 +167,12 @@ def _produce(
     admin.create_topics({_TOPIC: _PARTITIONS})
     summary = Summary()
     sizes = dict.fromkeys(range(_PARTITIONS), 0)
-    pending: list[RecordFuture] = []
+    pending: deque[RecordFuture] = deque()
     started = time.monotonic()
 
-    def settle() -> None:
-        for future in pending:
-            sizes[future.result(120).partition] += 1
-        pending.clear()
+    def settle(*, wait: bool) -> None:
+        while pending and (wait or pending[0].done()):
+            sizes[pending.popleft().result(120).partition] += 1
 
     with Producer(bootstrap_servers=servers, compression_type="lz4", linger_ms=20) as producer:
         for departure in departures(path):
@@ -179,11 +181,10 @@ def _produce(
             summary.add(departure)
             carrier = str(departure["carrier"])
             pending.append(producer.send(_TOPIC, to_json(departure), carrier.encode()))
-            if len(pending) == 20_000:
+            if summary.rows % 10_000 == 0:
+                settle(wait=False)
                 screen(f"{summary.rows:,} records")
-                settle()
-        producer.flush(120)
-        settle()
+        settle(wait=True)
     seconds = time.monotonic() - started
     screen(
         f"{summary.rows:,} records acknowledged in {seconds:.1f} s ({summary.rows / seconds:,.0f}/s), by partition: "
@@ -212,6 +213,10 @@ def _show_group(outcome: Outcome, lag: dict[int, int]) -> dict[str, bool]:
         title="Records per member",
     )
     rows = ledger.rebalances()
+    after_kill = next((row for row in rows if outcome.killed_at <= row.started_at), None)
+    if after_kill is not None:
+        # The members only know that they were asked; why is known here.
+        after_kill.causes.insert(0, f"{outcome.killed} killed, its session timed out")
     began = rows[0].started_at if rows else 0
     print_table(
         [
