@@ -178,7 +178,7 @@ def test_several_nodes_each_answer_for_their_own_groups() -> None:
         ]
         assert listed[0] | listed[1] == set(names)
         assert not listed[0] & listed[1]
-        mine, other = sorted(listed[0])[0], sorted(listed[1])[0]
+        mine, other = min(listed[0]), min(listed[1])
 
         described = first.call(DescribeGroupsRequest(groups=[mine, other])).groups
         assert {each.group_id: each.error_code for each in described} == {

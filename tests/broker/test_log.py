@@ -118,6 +118,19 @@ def test_deleted_records_free_whole_segments_and_the_rest_stays_readable() -> No
         log.delete_before(4_000)
 
 
+def test_retention_lets_whole_segments_go_and_keeps_what_was_asked() -> None:
+    log = PartitionLog()
+    for _ in range(4_000):
+        append(log, batch(1, size=100))
+        log.retain(100_000)
+    assert log.start_offset > 0
+    assert 100_000 <= log.size_bytes < 300_000
+    assert read_back(log.read(log.start_offset, 1 << 30, at_least_one=True))[0][0] == log.start_offset
+    log.retain(0)
+    assert log.end_offset == 4_000
+    assert log.size_bytes > 0, "the newest segment stays"
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 5), st.integers(0, 9_000)), min_size=1, max_size=40),
     st.integers(0, 250),

@@ -107,6 +107,18 @@ def test_log_append_time_replaces_the_producers(wire: Wire) -> None:
     assert {each.timestamp_type for each in records} == {1}
 
 
+def test_retention_bytes_moves_the_start_of_the_log(broker: Broker, wire: Wire) -> None:
+    config = [CreatableTopicConfig(name="retention.bytes", value="50000")]
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name="short", num_partitions=1, replication_factor=1, configs=config)]
+    )
+    wire.call(request)
+    for _ in range(40):
+        wire.produce("short", [bytes(5_000)])
+    ((start, end),) = broker.offsets("short")
+    assert 0 < start < end == 40
+
+
 def idempotent(wire: Wire, sequence: int, count: int = 1, *, producer: int = 7, epoch: int = 0) -> Any:
     return wire.produce(
         "t", [b"%d" % (sequence + n) for n in range(count)], producer_id=producer, producer_epoch=epoch,

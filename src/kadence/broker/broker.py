@@ -30,7 +30,7 @@ from kadence.broker.loop import Loop
 from kadence.broker.service import Services
 from kadence.broker.sessions import SessionCache
 from kadence.broker.settings import Settings
-from kadence.clock import FOREVER, Clock, SystemClock
+from kadence.clock import Clock, SystemClock
 from kadence.coordinator import GroupCoordinator
 from kadence.errors import ClosedError, ConfigError, ConnectError
 
@@ -212,9 +212,13 @@ class Broker:
         return found
 
     def _before_wait(self, now: int) -> int:
-        if self._coordinator.next_deadline() <= now:
-            self._services.deliver(self._coordinator.poll(now))
-        return min(self._coordinator.next_deadline(), FOREVER)
+        """Fire the coordinator's timers; a bug in one of them is logged, and its timer is gone."""
+        try:
+            if self._coordinator.next_deadline() <= now:
+                self._services.deliver(self._coordinator.poll(now))
+        except Exception:  # noqa: BLE001 - one group's trouble must not end the service for all
+            _log.exception("a bug in the group coordinator; the broker goes on serving")
+        return self._coordinator.next_deadline()
 
     def _accept(self, node_id: int, listener: socket.socket) -> None:
         try:

@@ -167,6 +167,11 @@ class PartitionLog:
             for segment in self._segments:
                 segment.first -= gone
 
+    def retain(self, max_bytes: int) -> None:
+        """Let the oldest segments go while at least ``max_bytes`` stay; the newest always stays."""
+        while len(self._segments) > 1 and self.size_bytes - self._segments[0].used >= max_bytes:
+            self.delete_before(self._first_offset_after(self._segments[0]))
+
     def _roll(self, size: int) -> _Segment:
         previous = len(self._segments[-1].data) if self._segments else 0
         capacity = max(size, min(max(2 * previous, _FIRST_SEGMENT), _LARGEST_SEGMENT))

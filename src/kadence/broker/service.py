@@ -12,7 +12,7 @@ from kadence.coordinator import Answer, Caller
 from kadence.wire import WireError
 
 if TYPE_CHECKING:
-    from kadence.broker.cluster import Cluster
+    from kadence.broker.cluster import Cluster, Topic
     from kadence.broker.connection import Connection
     from kadence.broker.loop import Loop
     from kadence.broker.sessions import SessionCache
@@ -121,6 +121,11 @@ class Services:
     sessions: SessionCache
     loop: Loop
     next_producer_id: int = 1_000
+
+    def topic_setting(self, topic: Topic, name: str, default: int) -> int:
+        """A number that a topic may have of its own."""
+        value = topic.config.get(name)
+        return default if value is None else int(value)
 
     def to_coordinator(self, call: Call) -> None:
         """Let the coordinator serve the call, and whoever else it has an answer for."""

@@ -26,8 +26,8 @@ TOPIC_DEFAULTS: Final = {
     "retention.ms": "604800000",
     "segment.bytes": "1073741824",
 }
-"""Configuration a topic may be created with. Only `max.message.bytes` changes what happens here: nothing is
-compacted or expires by age in memory."""
+"""Configuration a topic may be created with. What has an effect here: `max.message.bytes`, `message.timestamp.type`
+and `retention.bytes`. Nothing expires by age and nothing is compacted in memory."""
 
 
 def _key(name: str, default: int | bool | str) -> Any:
@@ -42,6 +42,7 @@ class Settings:
     auto_create_topics: bool = _key("auto.create.topics.enable", True)
     num_partitions: int = _key("num.partitions", 1)
     message_max_bytes: int = _key("message.max.bytes", 1_048_588)
+    retention_bytes: int = _key("log.retention.bytes", -1)
     socket_request_max_bytes: int = _key("socket.request.max.bytes", 104_857_600)
     fetch_max_bytes: int = _key("fetch.max.bytes", 57_671_680)
     fetch_session_slots: int = _key("max.incremental.fetch.session.cache.slots", 1_000)

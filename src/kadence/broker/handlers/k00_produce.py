@@ -119,6 +119,9 @@ def _partition(
         header = BatchHeader.parse(batch)
     result.base_offset = partition.log.append(batch, header, partition.leader_epoch)
     partition.producers.appended(header, result.base_offset)
+    retention = services.topic_setting(partition.topic, "retention.bytes", services.settings.retention_bytes)
+    if retention >= 0:
+        partition.log.retain(retention)
     appended.append(partition)
     return result
 
@@ -127,7 +130,7 @@ def _receive(
     services: Services, partition: Partition, data: PartitionProduceData
 ) -> tuple[memoryview, BatchHeader]:
     batch = memoryview(b"" if data.records is None else data.records)
-    limit = int(partition.topic.config.get("max.message.bytes", services.settings.message_max_bytes))
+    limit = services.topic_setting(partition.topic, "max.message.bytes", services.settings.message_max_bytes)
     return batch, validate_produced(batch, limit)
 
 

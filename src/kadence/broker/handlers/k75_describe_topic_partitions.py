@@ -64,6 +64,9 @@ def _describe(topic: Topic, first: int, count: int) -> DescribeTopicPartitionsRe
                 leader_epoch=each.leader_epoch,
                 replica_nodes=[each.leader_id],
                 isr_nodes=[each.leader_id],
+                # Null is allowed here, and Java's admin client falls over it.
+                eligible_leader_replicas=[],
+                last_known_elr=[],
             )
             for each in topic.partitions[first : first + count]
         ],

@@ -1,0 +1,68 @@
+"""Apache Kafka's own command-line tools, and with them its Java client, against our broker."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from tests.interop.librdkafka import consuming, poll_until
+
+from kadence.broker import Broker
+from kadence.testing.kafka import Kafka
+
+TOOLS = "org.apache.kafka.tools"
+
+
+def test_the_console_tools_produce_and_consume_in_a_group(broker: Broker, kafka: Kafka) -> None:
+    servers = ["--bootstrap-server", broker.bootstrap_servers]
+    lines = [f"line {number}" for number in range(100)]
+    kafka.run_tool(f"{TOOLS}.ConsoleProducer", *servers, "--topic", "t", stdin="\n".join(lines) + "\n")
+    assert sum(end for _, end in broker.offsets("t")) == 100
+    got = kafka.run_tool(
+        f"{TOOLS}.consumer.ConsoleConsumer", *servers, "--topic", "t", "--group", "g", "--from-beginning",
+        "--max-messages", "100", "--timeout-ms", "10000",
+        "--command-property", "group.protocol=classic",
+    )  # fmt: skip
+    assert sorted(got.split("\n")[:100]) == sorted(lines)
+    described = kafka.run_tool(
+        f"{TOOLS}.consumer.group.ConsumerGroupCommand", *servers, "--describe", "--group", "g"
+    )
+    rows = [line.split() for line in described.splitlines() if line.startswith("g ")]
+    assert {(row[2], row[3], row[4], row[5]) for row in rows} == {
+        (str(partition), str(end), str(end), "0") for partition, (_, end) in enumerate(broker.offsets("t"))
+    }
+
+
+def test_topics_are_administered_by_javas_tools(broker: Broker, kafka: Kafka) -> None:
+    servers = ["--bootstrap-server", broker.bootstrap_servers]
+
+    def topics(*arguments: str) -> str:
+        return kafka.run_tool(f"{TOOLS}.TopicCommand", *servers, *arguments)
+
+    topics("--create", "--topic", "made", "--partitions", "3", "--config", "retention.ms=1000")
+    assert broker.offsets("made") == [(0, 0)] * 3
+    described = topics("--describe")
+    assert "Topic: t\t" in described
+    assert "PartitionCount: 3" in described
+    assert "retention.ms=1000" in described
+
+
+def test_a_group_of_java_and_librdkafka(broker: Broker, kafka: Kafka, tmp_path: Path) -> None:
+    """Java's VerifiableConsumer writes one JSON line for each thing that happens to it."""
+    config = tmp_path / "consumer.properties"
+    config.write_text("heartbeat.interval.ms=100\n")
+    command = kafka.tool_command(
+        f"{TOOLS}.VerifiableConsumer", "--bootstrap-server", broker.bootstrap_servers, "--topic", "t",
+        "--group-id", "g", "--group-protocol", "classic", "--command-config", str(config),
+        "--assignment-strategy", "org.apache.kafka.clients.consumer.RangeAssignor",
+    )  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as java, consuming(broker) as other:
+        try:
+            poll_until([other], lambda: len(other.assignment()) == 2)
+            assert java.stdout is not None
+            lines = (line for line in java.stdout if '"partitions_assigned"' in line)
+            assert any(line.count('"partition":') == 2 for line in lines)
+            assert "Stable" in broker.describe_groups()["g"]
+        finally:
+            java.terminate()
+        poll_until([other], lambda: len(other.assignment()) == 4)
