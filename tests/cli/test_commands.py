@@ -1,0 +1,238 @@
+"""Every command, in this process."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.cli.conftest import Run
+
+from kadence import Admin, Consumer, Producer, TopicPartition, records
+from kadence.broker import Broker
+from kadence.cli.main import main
+
+
+def fill(broker: Broker, topic: str, count: int, **settings: object) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for n in range(count):
+            producer.send(topic, b"%d" % n, b"k%d" % n, timestamp=1000 + n)
+
+
+# ---------------------------------------------------------------- the program
+
+
+def test_version_says_which_decoder(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert f"({records.IMPLEMENTATION} decoder, checksum: {records.KERNEL}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["broker", "produce", "consume", "topics", "groups", "demo"])
+def test_help_teaches_with_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    out = capsys.readouterr().out
+    assert out.count(f"  kadence {command}") >= 2
+    assert "examples:" in out
+
+
+def test_wrong_command_lines_have_status_2(kadence: Run) -> None:
+    assert kadence().status == 2
+    assert kadence("topics").status == 2
+    assert kadence("nothing").status == 2
+    wrong = kadence("topics", "list", "-X", "client.ids=me")
+    assert wrong.status == 2
+    assert "did you mean 'client.id'" in wrong.err
+    assert kadence("topics", "list", "-X", "novalue").status == 1
+
+
+def test_an_error_is_one_line(kadence: Run) -> None:
+    ran = kadence("topics", "list", "-b", "127.0.0.1:1", "-X", "default.api.timeout.ms=200")
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err.startswith("kadence topics: ")
+    assert "127.0.0.1:1" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_a_port_in_use(kadence: Run, broker: Broker) -> None:
+    port = broker.bootstrap_servers.rpartition(":")[2]
+    ran = kadence("broker", "--port", port)
+    assert ran.status == 1
+    assert port in ran.err
+    assert kadence("broker", "--topic", "t:0").status == 1
+
+
+# ---------------------------------------------------------------- produce and consume
+
+
+def test_lines_in_records_out(kadence: Run) -> None:
+    ran = kadence("produce", "t", "--format", "lines", stdin=b"one\ntwo\n\xff\n\n")
+    assert (ran.status, ran.out) == (0, "")
+    assert "4 records delivered to t" in ran.err
+    ran = kadence("consume", "t", "-e")
+    assert ran.status == 0
+    assert "4 records" in ran.err
+    assert [row["value"] for row in ran.rows] == ["one", "two", {"base64": "/w=="}, ""]
+    assert {key: ran.rows[0][key] for key in ("topic", "partition", "offset", "key")} == {
+        "topic": "t",
+        "partition": 0,
+        "offset": 0,
+        "key": None,
+    }
+    assert kadence("consume", "t", "-n", "2", "--format", "values").out == "one\ntwo\n"
+
+
+def test_what_consume_prints_produce_reads(kadence: Run) -> None:
+    given: list[dict[str, Any]] = [
+        {
+            "key": "k",
+            "value": "v",
+            "headers": [["a", "1"], ["a", None], ["b", {"base64": "/w=="}]],
+            "timestamp": 5,
+        },
+        {"key": {"base64": "/w=="}, "value": None},
+        {"value": {"delay": 12}, "headers": {"h": "x"}, "partition": 0},
+        {"value": [1, 2]},
+    ]
+    stdin = "\n".join(json.dumps(record) for record in given).encode()
+    assert kadence("produce", "a", stdin=stdin).status == 0
+    first = kadence("consume", "a", "-e")
+    assert kadence("produce", "b", stdin=first.out.encode()).status == 0
+    second = kadence("consume", "b", "-e")
+    assert [{**row, "topic": "a"} for row in second.rows] == first.rows
+    assert first.rows[0]["headers"] == given[0]["headers"]
+    assert first.rows[0]["timestamp"] == 5
+    assert [row["value"] for row in first.rows] == ["v", None, '{"delay":12}', "[1,2]"]
+    assert [row["value"] for row in kadence("consume", "a", "-e", "--format", "json").rows] == [
+        "v",
+        None,
+        {"delay": 12},
+        [1, 2],
+    ]
+
+
+def test_json_documents_with_a_key(kadence: Run) -> None:
+    stdin = b'{"carrier": "UA", "n": 1}\n\n{"carrier": 7, "n": 2}\n'
+    ran = kadence("produce", "t", "--format", "json", "--key", "carrier", "--offsets", stdin=stdin)
+    assert [(row["topic"], row["offset"]) for row in ran.rows] == [("t", 0), ("t", 1)]
+    rows = kadence("consume", "t", "-e").rows
+    assert [(row["key"], row["value"]) for row in rows] == [
+        ("UA", '{"carrier": "UA", "n": 1}'),
+        ("7", '{"carrier": 7, "n": 2}'),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stdin", "arguments", "message"),
+    [
+        (b"{}\n", (), 'line 1: a record is an object with "value"'),
+        (b'{"value":1}\nnot json\n', (), "line 2: "),
+        (b'{"value":1,"vlaue":2}\n', (), "unknown field 'vlaue'"),
+        (b'{"value":1,"partition":"x"}\n', (), "partition must be a whole number"),
+        (b'{"value":{"base64":"!"}}\n', (), "not base64"),
+        (b'{"a":1}\n', ("--format", "json", "--key", "b"), "no field 'b'"),
+        (b"", ("--key", "b"), "--key needs --format json"),
+        (b'{"value":1,"partition":9}\n', (), "9 is none of them"),
+    ],
+)
+def test_bad_lines_are_named(kadence: Run, stdin: bytes, arguments: tuple[str, ...], message: str) -> None:
+    ran = kadence("produce", "t", *arguments, stdin=stdin)
+    assert ran.status == 1
+    assert message in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_records_that_are_not_delivered_are_counted(kadence: Run, broker: Broker) -> None:
+    kadence("topics", "create", "small", "--config", "max.message.bytes=1000")
+    ran = kadence("produce", "small", "--format", "lines", stdin=b"x" * 5000 + b"\nshort\n")
+    assert ran.status == 1
+    assert "not delivered: a record for small-0" in ran.err
+    assert "1 records delivered to small, 1 not" in ran.err
+
+
+def test_where_to_start(kadence: Run, broker: Broker) -> None:
+    fill(broker, "t", 10)
+    assert [row["offset"] for row in kadence("consume", "t", "-e", "--from", "1007").rows] == [7, 8, 9]
+    assert kadence("consume", "t", "-e", "--from", "9999").rows == []
+    assert kadence("consume", "t", "--from", "latest", "--timeout", "0.2").rows == []
+    assert kadence("consume", "t", "--from", "yesterday").status == 1
+    assert kadence("consume", "t", "--from", "5", "-g", "g").status == 1
+    missing = kadence("consume", "missing", "-e")
+    assert missing.status == 1
+    assert "'missing' does not exist" in missing.err
+
+
+def test_a_group_goes_on_where_it_was(kadence: Run, broker: Broker) -> None:
+    fill(broker, "t", 10)
+    assert [row["offset"] for row in kadence("consume", "t", "-g", "g", "-n", "4").rows] == [0, 1, 2, 3]
+    assert [row["offset"] for row in kadence("consume", "t", "-g", "g", "-e").rows] == [4, 5, 6, 7, 8, 9]
+    assert kadence("consume", "t", "-g", "g", "-e").rows == []
+
+
+# ---------------------------------------------------------------- topics
+
+
+def test_topics(kadence: Run, broker: Broker) -> None:
+    assert kadence("topics", "create", "a", "b", "--partitions", "2").rows == [
+        {"topic": "a", "partitions": 2},
+        {"topic": "b", "partitions": 2},
+    ]
+    assert [row["topic"] for row in kadence("topics", "list").rows] == ["a", "b"]
+    assert kadence("topics", "grow", "a", "--partitions", "3").rows == [{"topic": "a", "partitions": 3}]
+    fill(broker, "b", 5)
+    described = kadence("topics", "describe", "b").rows
+    assert [row["partition"] for row in described] == [0, 1]
+    assert sum(row["next_offset"] - row["first_offset"] for row in described) == 5
+    again = kadence("topics", "create", "a", "c/d")
+    assert again.status == 1
+    assert "TOPIC_ALREADY_EXISTS" in again.err
+    assert "also: " in again.err
+    assert kadence("topics", "create", "x", "--partitions", "0").status == 1
+    assert "a deleted" in kadence("topics", "delete", "a").err
+    assert kadence("topics", "delete", "a").status == 1
+
+
+# ---------------------------------------------------------------- groups
+
+
+def test_groups(kadence: Run, broker: Broker) -> None:
+    kadence("topics", "create", "t", "--partitions", "2")
+    fill(broker, "t", 20)
+    with Consumer(bootstrap_servers=broker.bootstrap_servers, group_id="g", client_id="me") as consumer:
+        consumer.subscribe(["t"])
+        while not consumer.assignment():
+            consumer.poll(0.1)
+        (described,) = kadence("groups", "describe", "g").rows
+        assert (described["client"], described["partitions"]) == ("me", ["t-0", "t-1"])
+        assert {row["member"] for row in kadence("groups", "lag", "g").rows} == {"me"}
+        refused = kadence("groups", "reset", "g", "--topic", "t", "--to", "earliest")
+        assert refused.status == 1
+        assert "live members" in refused.err
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        ends = {tp: at.offset for tp, at in admin.list_offsets(dict.fromkeys(TPS, "latest")).items() if at}
+        admin.alter_group_offsets("g", {TPS[0]: 1, TPS[1]: 0})
+    assert kadence("groups", "list").rows[0]["group"] == "g"
+    lags = {row["partition"]: row["lag"] for row in kadence("groups", "lag", "g").rows}
+    assert lags == {0: ends[TPS[0]] - 1, 1: ends[TPS[1]]}
+    dry = kadence("groups", "reset", "g", "--topic", "t", "--to", "latest", "--dry-run")
+    assert [(row["from"], row["to"]) for row in dry.rows] == [(1, ends[TPS[0]]), (0, ends[TPS[1]])]
+    assert {row["lag"] for row in kadence("groups", "lag", "g").rows} != {0}
+    assert kadence("groups", "reset", "g", "--topic", "t", "--to", "latest").status == 0
+    assert {row["lag"] for row in kadence("groups", "lag", "g").rows} == {0}
+    assert [row["to"] for row in kadence("groups", "reset", "g", "--topic", "t:1", "--to", "3").rows] == [3]
+    assert kadence("groups", "reset", "g", "--topic", "t", "--to", "earliest").rows[0]["to"] == 0
+    by_time = kadence("groups", "reset", "g", "--topic", "t", "--to", "time:9999").rows
+    assert [row["to"] for row in by_time] == [ends[TPS[0]], ends[TPS[1]]]
+    assert "is outside" in kadence("groups", "reset", "g", "--topic", "t", "--to", "99").err
+    assert "--to takes" in kadence("groups", "reset", "g", "--topic", "t", "--to", "noon").err
+    assert "--topic takes" in kadence("groups", "reset", "g", "--topic", "t:a", "--to", "latest").err
+    (empty,) = kadence("groups", "describe", "g").rows
+    assert (empty["state"], empty["member"]) == ("Empty", None)
+    assert "g deleted" in kadence("groups", "delete", "g").err
+    assert kadence("groups", "describe", "g").status == 1
+
+
+TPS = [TopicPartition("t", 0), TopicPartition("t", 1)]

@@ -1,0 +1,79 @@
+"""What the commands share."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kadence.cli import common
+from kadence.cli.common import CommandError
+
+
+@given(st.none() | st.binary(max_size=50))
+def test_any_bytes_survive_json(data: bytes | None) -> None:
+    shown = json.loads(json.dumps(common.text_of(data)))
+    assert common.bytes_of(shown) == data
+
+
+def test_other_json_becomes_its_text() -> None:
+    assert common.bytes_of({"a": [1, None]}) == b'{"a":[1,null]}'
+    assert common.bytes_of(5) == b"5"
+    assert common.bytes_of("\u00e9") == "\u00e9".encode()
+    with pytest.raises(ValueError, match="not base64"):
+        common.bytes_of({"base64": "!"})
+
+
+def test_settings() -> None:
+    assert common.read_settings(["a.b=c=d", "e=", " f = g "]) == {"a.b": "c=d", "e": "", "f": "g"}
+    with pytest.raises(CommandError, match="-X takes KEY=VALUE"):
+        common.read_settings(["novalue"])
+
+
+ROWS = [
+    {"name": "a", "count": 1234, "mean": 1.5, "list": [1, 2], "nothing": None},
+    {"name": "bcd", "count": 5},
+]
+COLUMNS = ("name", "count", "mean", "list", "nothing")
+
+
+def test_a_table_with_rich() -> None:
+    out = io.StringIO()
+    common.print_table(ROWS, COLUMNS, out, title="Title")
+    assert "Title" in out.getvalue()
+    assert "1,234" in out.getvalue()
+
+
+def test_a_table_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def no_rich(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.startswith("rich"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", no_rich)
+    out = io.StringIO()
+    common.print_table(ROWS, COLUMNS, out, title="Title")
+    assert out.getvalue() == (
+        "Title\nname  count  mean  list  nothing\na     1,234  1.50  1, 2  -\nbcd   5      -     -     -\n"
+    )
+
+
+def test_rows_are_json_lines_unless_a_terminal_looks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    common.print_rows(ROWS[1:], as_json=False)
+    assert capsys.readouterr().out == '{"name":"bcd","count":5}\n'
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    common.print_rows(ROWS[1:], as_json=False)
+    assert "bcd" in capsys.readouterr().out
+    common.print_rows([], as_json=False, columns=("name",))
+    assert "name" in capsys.readouterr().out
+    common.print_rows(ROWS[1:], as_json=True)
+    assert capsys.readouterr().out == '{"name":"bcd","count":5}\n'

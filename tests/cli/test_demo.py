@@ -1,0 +1,102 @@
+"""The demo's parts, each on a small scale; and the whole of it on some of the data."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from kadence import Admin, Broker, Producer
+from kadence.cli.demo import flights
+from kadence.cli.demo.group import Plan, run_group, total_lag
+from kadence.cli.demo.table import plot
+from kadence.errors import MissingDependencyError
+
+PARTITIONS = 6
+
+
+def test_the_data_set() -> None:
+    summary = flights.Summary()
+    for departure in flights.departures(flights.data_file()):
+        summary.add(departure)
+    assert (summary.rows, summary.delays) == (336_776, 328_521)
+    assert summary.mean_delay == pytest.approx(12.63907, abs=1e-5)
+
+
+def test_a_departure_as_json() -> None:
+    first = next(flights.departures(flights.data_file()))
+    assert list(first) == list(flights.COLUMNS)
+    assert json.loads(flights.to_json(first)) == first
+    assert (first["carrier"], first["dep_delay"], first["time_hour"]) == ("UA", 2, "2013-01-01T10:00:00Z")
+    assert flights.Summary().mean_delay == 0.0
+
+
+def test_no_data_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingDependencyError, match=r"kadence\[demo\]"):
+        flights.data_file()
+
+
+def test_the_group_under_accidents() -> None:
+    """As in the demo, with a session of one second."""
+    config = {"group.min.session.timeout.ms": 500}
+    with Broker(topics={"flights": PARTITIONS}, config=config) as broker:
+        sizes = dict.fromkeys(range(PARTITIONS), 0)
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            futures = [
+                producer.send("flights", flights.to_json(departure), str(departure["carrier"]).encode())
+                for departure in islice(flights.departures(flights.data_file()), 20_000)
+            ]
+        for future in futures:
+            sizes[future.result(0).partition] += 1
+        said: list[str] = []
+        plan = Plan(
+            broker.bootstrap_servers,
+            "flights",
+            "g",
+            pace=1_500,
+            session_timeout_ms=1_500,
+            stall_s=2.5,
+            limit_s=90,
+        )
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            outcome = run_group(plan, sizes, admin, lambda text, new_line=False: said.append(text))
+            assert not any(total_lag(admin, "g", "flights", sizes).values())
+    ledger = outcome.ledger
+    assert ledger.missing == 0
+    assert outcome.slow_kept_membership
+    assert outcome.slow_seen_in_group
+    assert outcome.killed != outcome.slow
+    assert ledger.waited_ms.keys() == ledger.orphaned
+    assert all(waited >= 1_000 for waited in ledger.waited_ms.values())
+    assert len(ledger.ids[outcome.slow]) == 1
+    assert any("SIGKILL" in line for line in said)
+
+
+def test_the_plot(tmp_path: Path) -> None:
+    rows = [
+        {"carrier": name, "mean_delay": mean, "flights": 5} for name, mean in (("UA", 12.0), ("HA", -3.0))
+    ]
+    plot(rows, tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.timeout(400)
+def test_the_whole_demo(tmp_path: Path) -> None:
+    """In a process of its own, as Spark is one session to a process."""
+    command = [sys.executable, "-m", "kadence", "demo", "--records", "20000", "--output", str(tmp_path)]
+    ran = subprocess.run(
+        command, capture_output=True, text=True, timeout=380, check=False, env={**os.environ}
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert all(report["checks"].values())
+    assert len(report["checks"]) == 8
+    assert (report["records"], report["lost"]) == (20_000, 0)
+    assert (tmp_path / "delay-by-carrier.png").exists()
+    assert list((tmp_path / "flights").glob("carrier=UA/*.parquet"))

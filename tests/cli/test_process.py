@@ -1,0 +1,84 @@
+"""The program as a process: pipes, signals, statuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kadence.broker import Broker
+
+PROGRAM = [sys.executable, "-m", "kadence"]
+
+
+@pytest.fixture
+def environment(broker: Broker) -> dict[str, str]:
+    return {**os.environ, "KADENCE_BOOTSTRAP_SERVERS": broker.bootstrap_servers}
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """``kadence broker`` on a free port, and its address."""
+    with subprocess.Popen(
+        [*PROGRAM, "broker", "--port", "0", "--topic", "t:2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        yield process, json.loads(process.stdout.readline())["bootstrap_servers"]
+        process.kill()
+
+
+def run(arguments: list[str], **more: Any) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([*PROGRAM, *arguments], capture_output=True, timeout=60, check=False, **more)
+
+
+def test_a_session_of_programs(served: tuple[subprocess.Popen[str], str]) -> None:
+    broker, servers = served
+    env = {**os.environ, "KADENCE_BOOTSTRAP_SERVERS": servers}
+    assert run(["produce", "t", "--format", "lines"], input=b"1\n2\n3\n", env=env).returncode == 0
+    consumed = run(["consume", "t", "-e", "--format", "values"], env=env)
+    assert (consumed.returncode, sorted(consumed.stdout.split())) == (0, [b"1", b"2", b"3"])
+    broker.send_signal(signal.SIGINT)
+    out, err = broker.communicate(timeout=30)
+    assert (broker.returncode, out) == (0, "")
+    assert "broker closed" in err
+
+
+def test_a_reader_that_has_enough(environment: dict[str, str]) -> None:
+    assert (
+        run(
+            ["produce", "t", "--format", "lines"], input=b"x" * 100 + b"\n" * 50_000, env=environment
+        ).returncode
+        == 0
+    )
+    with subprocess.Popen(
+        [*PROGRAM, "consume", "t"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    ) as consumer:
+        assert consumer.stdout is not None
+        assert consumer.stderr is not None
+        consumer.stdout.readline()
+        consumer.stdout.close()
+        assert consumer.wait(30) == 141
+        assert b"Traceback" not in consumer.stderr.read()
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_end_it_cleanly(environment: dict[str, str], number: int, status: int) -> None:
+    assert run(["produce", "t", "--format", "lines"], input=b"x\n", env=environment).returncode == 0
+    with subprocess.Popen(
+        [*PROGRAM, "consume", "t", "-g", "g"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    ) as consumer:
+        assert consumer.stdout is not None
+        assert consumer.stderr is not None
+        consumer.stdout.readline()
+        consumer.send_signal(number)
+        assert consumer.wait(30) == status
+        assert b"Traceback" not in consumer.stderr.read()
