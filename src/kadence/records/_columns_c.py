@@ -163,6 +163,8 @@ def _validity(nulls: cython.pointer(Pile), rows: cython.Py_ssize_t) -> object:
         nulls.size = need
     for i in range(need):
         nulls.data[i] = cython.cast(cython.uchar, ~nulls.data[i] & 0xFF)
+    if rows & 7:
+        nulls.data[need - 1] &= cython.cast(cython.uchar, (1 << (rows & 7)) - 1)
     return _block(nulls)
 
 
@@ -420,16 +422,7 @@ class ColumnsBuilder:
         headers: object = None
         if not self.reserve(0, 0):
             raise MemoryError
-        nbytes: cython.Py_ssize_t = (
-            self.offsets.size * 3 + self.key.data.size + self.value.data.size + self.key.ends.size * 2
-        )
         if self.with_headers:
-            nbytes += (
-                self.header_ends.size
-                + self.header_key.ends.size * 2
-                + self.header_key.data.size
-                + self.header_value.data.size
-            )
             null_count: cython.Py_ssize_t = self.header_null_count
             headers = HeaderColumn(
                 _block(cython.address(self.header_ends)),
@@ -449,7 +442,6 @@ class ColumnsBuilder:
             _column(cython.address(self.key), rows),
             _column(cython.address(self.value), rows),
             headers,
-            nbytes,
         )
         self.rows = 0
         self.key.null_count = self.value.null_count = 0

@@ -138,11 +138,7 @@ class ColumnsBuilder:
         except OverflowError:
             timestamps = array("q", map(_micros, parts.timestamps))
         key, value = _column(parts.keys), _column(parts.values)
-        nbytes = len(offsets) * 3 + self.nbytes + 8 * (count + 1)
-        headers = None
-        if self.with_headers:
-            headers = _header_column(parts.headers)
-            nbytes += 4 * (count + 1) + 8 * (headers.count + 1) + self._sizes[2] + self._sizes[3]
+        headers = _header_column(parts.headers) if self.with_headers else None
         columns = Columns(
             topic,
             partition,
@@ -153,7 +149,6 @@ class ColumnsBuilder:
             key,
             value,
             headers,
-            nbytes,
         )
         self._clear()
         return columns

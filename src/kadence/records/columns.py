@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["BinaryColumn", "Columns", "HeaderColumn"]
 
 
+def _size(buffer: Buffer | None) -> int:
+    return 0 if buffer is None else memoryview(buffer).nbytes
+
+
 @dataclass(slots=True)
 class BinaryColumn:
     """A column of byte strings.
@@ -31,6 +35,10 @@ class BinaryColumn:
     data: Buffer
     validity: Buffer | None
     null_count: int
+
+    @property
+    def nbytes(self) -> int:
+        return _size(self.ends) + _size(self.data) + _size(self.validity)
 
 
 @dataclass(slots=True)
@@ -52,6 +60,10 @@ class HeaderColumn:
     key: BinaryColumn
     value: BinaryColumn
 
+    @property
+    def nbytes(self) -> int:
+        return _size(self.ends) + _size(self.validity) + self.key.nbytes + self.value.nbytes
+
 
 @dataclass(slots=True)
 class Columns:
@@ -66,7 +78,6 @@ class Columns:
         timestamp_types: int32; -1 none, 0 set by the producer, 1 set by the broker.
         key: keys. value: values.
         headers: headers, None when they were not asked for.
-        nbytes: bytes that the buffers hold.
     """
 
     topic: str
@@ -78,7 +89,12 @@ class Columns:
     key: BinaryColumn
     value: BinaryColumn
     headers: HeaderColumn | None
-    nbytes: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the buffers hold."""
+        fixed = _size(self.offsets) + _size(self.timestamps) + _size(self.timestamp_types)
+        return fixed + self.key.nbytes + self.value.nbytes + (self.headers.nbytes if self.headers else 0)
 
     def __len__(self) -> int:
         return self.count

@@ -1,0 +1,159 @@
+"""Compiled and plain give the same for the same bytes: random batches, then damaged ones."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.records.batches import Row, batch, from_rows, marker, record
+from tests.records.conftest import COMPILED, PYTHON, Half, load_half
+
+from kadence.errors import KafkaError
+from kadence.records import FetchedRecords, fetched
+
+T0 = 1_700_000_000_000
+BIG = 9000
+
+content = st.none() | st.binary(max_size=70) | st.integers(0, BIG).map(bytes)
+names = st.binary(max_size=6) | st.text(max_size=6).map(str.encode)
+header_lists = st.lists(st.tuples(names, st.none() | st.binary(max_size=80)), max_size=3).map(tuple)
+times = st.integers(T0 - 10**6, T0 + 10**6) | st.integers(-(2**61), 2**61)
+
+
+@st.composite
+def partitions(draw: st.DrawFn) -> bytes:
+    """A few batches in a row, with holes in the offsets, control batches and all attributes."""
+    offset = draw(st.integers(0, 2**40))
+    parts = []
+    for _ in range(draw(st.integers(1, 4))):
+        rows: list[Row] = []
+        base = offset
+        for _ in range(draw(st.integers(1, 12))):
+            offset += draw(st.integers(0, 3) | st.just(10_000) if rows else st.just(0))
+            rows.append(Row(offset, draw(times), draw(content), draw(content), draw(header_lists)))
+            offset += 1
+        offset += draw(st.integers(0, 2))
+        parts.append(
+            from_rows(
+                rows,
+                last_delta=offset - 1 - base,
+                attributes=draw(st.sampled_from([0, 0x08, 0x10])),
+                leader_epoch=draw(st.sampled_from([-1, 0, 7])),
+                producer_id=draw(st.sampled_from([-1, 5])),
+            )
+        )
+        if draw(st.booleans()):
+            parts.append(marker(offset, 5, commit=draw(st.booleans())))
+            offset += 1
+    return b"".join(parts)
+
+
+@dataclass
+class Outcome:
+    """Everything that can be seen of a reader."""
+
+    records: list[tuple[Any, ...]]
+    columns: list[Any]
+    errors: list[str]
+    ends: list[tuple[int, bool, int]]
+
+
+def buffers(value: Any) -> Any:
+    """Columns as plain comparable values."""
+    if hasattr(value, "__dataclass_fields__"):
+        return [(name, buffers(getattr(value, name))) for name in value.__dataclass_fields__]
+    return value if value is None or isinstance(value, int | str) else bytes(value)
+
+
+def read(half: Half, data: bytes, offset: int, steps: list[int], *, strict: bool, **options: Any) -> Outcome:
+    """Read with one half: as records, as columns, and mixed, in steps of the sizes given."""
+    seen = Outcome([], [], [], [])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fetched, "Cursor", half.records.Cursor)
+        patch.setattr(fetched, "ColumnsBuilder", half.columns.ColumnsBuilder)
+        for shape in ("records", "columns", "with headers", "mixed"):
+            reader = FetchedRecords(data, "t", 1, offset, check_crcs=strict, **options)
+            for turn in range(10_000):
+                limit = steps[turn % len(steps)]
+                as_records = shape == "records" or (shape == "mixed" and turn % 2)
+                try:
+                    if as_records:
+                        got: list[Any] = [one._fields() for one in reader.take(limit)]
+                        seen.records += got
+                    else:
+                        got = [buffers(one) for one in reader.take_columns(limit, headers=shape != "columns")]
+                        seen.columns += got
+                except KafkaError as error:
+                    seen.errors.append(type(error).__name__)
+                    break
+                if not got and limit:
+                    break
+            seen.ends.append((reader.next_offset, reader.exhausted, reader.complete_bytes))
+            reader.close()
+    return seen
+
+
+def both(data: bytes, offset: int, steps: list[int], **options: Any) -> Outcome:
+    one, other = (read(load_half(name), data, offset, steps, **options) for name in (COMPILED, PYTHON))
+    assert one == other
+    return one
+
+
+@given(partitions(), st.lists(st.integers(1, 9), min_size=1, max_size=4), st.booleans())
+@settings(max_examples=70, deadline=None)
+def test_random_batches(data: bytes, steps: list[int], read_committed: bool) -> None:
+    first = int.from_bytes(data[:8], "big")
+    options: dict[str, Any] = {"aborted": [(5, first)]} if read_committed else {}
+    outcome = both(data, first, steps, strict=True, **options)
+    assert outcome.errors == []
+    both(data, first + 5, [10_000], strict=True, **options)
+
+
+@given(partitions(), st.integers(1, 400))
+@settings(max_examples=60, deadline=None)
+def test_bound_in_bytes(data: bytes, max_bytes: int) -> None:
+    def pieces(name: str) -> list[Any]:
+        half = load_half(name)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(fetched, "Cursor", half.records.Cursor)
+            patch.setattr(fetched, "ColumnsBuilder", half.columns.ColumnsBuilder)
+            reader = FetchedRecords(data, "t", 1, 0)
+            out = []
+            while got := reader.take_columns(max_bytes=max_bytes):
+                out += [buffers(one) for one in got]
+            return out
+
+    compiled = pieces(COMPILED)
+    assert compiled == pieces(PYTHON)
+
+
+@given(partitions(), st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 255)), min_size=1, max_size=5))
+@settings(max_examples=120, deadline=None)
+def test_damaged_batches(data: bytes, damage: list[tuple[int, int]]) -> None:
+    """Without checksums every lie reaches the parsers: both refuse the same ones, after the same records."""
+    broken = bytearray(data)
+    for place, byte in damage:
+        broken[place % len(broken)] = byte
+    both(bytes(broken), int.from_bytes(data[:8], "big"), [3, 7], strict=False)
+
+
+@given(st.binary(max_size=60), st.integers(0, 6), st.integers(0, 2**31 - 1))
+@settings(max_examples=200, deadline=None)
+def test_noise_in_place_of_records(noise: bytes, count: int, last_delta: int) -> None:
+    both(batch(noise, count, last_delta=last_delta), 0, [2], strict=True)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_damage_inside_one_record(seed: int) -> None:
+    """Every byte of a small batch's records set to many values: what the random search may miss."""
+    dice = random.Random(seed)
+    rows = [(i, dice.randrange(-100, 100), dice.randbytes(dice.randrange(4)), None) for i in range(2)]
+    body = b"".join(record(*row, [(b"h", b"x")] if row[0] else []) for row in rows)
+    for at in range(len(body)):
+        for byte in (0, 1, 2, 3, 0x7E, 0x7F, 0x80, 0x81, 0xFE, 0xFF, dice.randrange(256)):
+            broken = body[:at] + bytes((byte,)) + body[at + 1 :]
+            both(batch(broken, 2), 0, [5], strict=True)
