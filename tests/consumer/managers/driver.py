@@ -241,6 +241,7 @@ class Group:
     """Members, one coordinator, and a network with a delay.
 
     Attributes:
+        delay: how long (ms) the next request or answer travels.
         versions: the highest version of an API (by key) that the broker offers.
         lose: decides by (member, request) whether a request ends in a lost connection.
         zombies: two processes share an identity, so two may own a partition for a while.
@@ -259,11 +260,11 @@ class Group:
         self.refuse: Callable[[Member, Request], Any] = lambda member, request: None
         self.zombies = False
         self.log: list[tuple[int, str, Any]] = []
-        self._delay = delay_ms
+        self.delay: Callable[[], int] = lambda: delay_ms
         self._events: list[_Event] = []
         self._order = itertools.count()
         self._tickets: dict[int, tuple[Member, Request, int]] = {}
-        self._lanes: dict[tuple[str, Lane], int] = {}
+        self._lanes: dict[tuple[str, Lane, bool], int] = {}
 
     def member(self, name: str, subscribe: Iterable[str] = ("t",), **kwargs: Any) -> Member:
         member = Member(name, self.topics, **kwargs)
@@ -357,14 +358,20 @@ class Group:
         if self.lose(member, request):
             self._fail(member, request, DisconnectedError("the connection was lost"))
             return
-        self._at(self.now + self._delay, lambda: self._arrive(member, request, top, frame))
+        self._at(self._arrival(member, request), lambda: self._arrive(member, request, top, frame))
 
     def _fail(self, member: Member, request: Request, error: KafkaError) -> None:
         def act() -> None:
             if not member.dead and request in member.owners:
                 member.complete(self.now, Completed(request, None, error, -1, self.now))
 
-        self._at(self.now + self._delay, act)
+        self._at(self._arrival(member, request), act)
+
+    def _arrival(self, member: Member, request: Request, *, back: bool = False) -> int:
+        """When what is sent now arrives: in order on each connection, in any order between two of them."""
+        connection = (member.name, request.lane, back)
+        self._lanes[connection] = max(self.now + self.delay(), self._lanes.get(connection, 0))
+        return self._lanes[connection]
 
     def _arrive(self, member: Member, request: Request, version: int, frame: bytes) -> None:
         header, message = decode_request(frame)
@@ -398,7 +405,7 @@ class Group:
             _, decoded = decode_response(type(request.message), version, frame)
             member.complete(self.now, Completed(request, decoded, None, version, self.now))
 
-        self._at(self.now + self._delay, act)
+        self._at(self._arrival(member, request, back=True), act)
 
     def sent(self, kind: type[Any], name: str | None = None) -> list[Any]:
         return [message for _, who, message in self.log if isinstance(message, kind) and name in (None, who)]

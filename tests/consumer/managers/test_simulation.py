@@ -28,9 +28,9 @@ class Story:
         self.calm = False
         self.strategy = rng.choice(STRATEGIES)
         self.loss = rng.choice([0.0, 0.02, 0.2])
-        self.group = Group(
-            {"t": rng.randint(1, 9), "u": rng.randint(1, 4)}, delay_ms=rng.choice([0, 1, 20, 300])
-        )
+        self.group = Group({"t": rng.randint(1, 9), "u": rng.randint(1, 4)})
+        slowest = rng.choice([0, 1, 20, 300])
+        self.group.delay = lambda: rng.randint(0, slowest)
         if rng.random() < 0.3:
             self.group.versions = {
                 key: rng.randint(0, top) for key, top in {11: 9, 14: 5, 12: 4, 13: 5}.items()
@@ -106,6 +106,12 @@ class Story:
         self.group.settle(120_000)
         self.group.advance(60_000)
         check_facts(self.group)
+        # An eager member that is busy when a rebalance begins holds it up, and may be dropped for that.
+        if not self.loss and self.strategy == ("cooperative-sticky",):
+            causes = [cause for member in self.living for cause in member.causes]
+            assert not [cause for cause in causes if cause.startswith("session lost")], (
+                "lost without a reason"
+            )
 
 
 def check_facts(group: Group) -> None:
