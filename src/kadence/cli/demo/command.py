@@ -107,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
         expected, sizes = _produce(servers, admin, path, arguments.records, screen)
         screen.title("2. A group of three processes works through them")
         # Fast enough to end soon, slow enough that half way is some time before the end.
-        pace = min(5_000.0, max(100.0, expected.rows / 45))
+        pace = min(5_000.0, max(100.0, expected.rows / 20))
         outcome = run_group(Plan(servers, _TOPIC, _GROUP, pace=pace), sizes, admin, screen)
         screen.close()
         lag = total_lag(admin, _GROUP, _TOPIC, sizes)
