@@ -46,6 +46,8 @@ def sync(joined: Any, *assigned: str, group: str = "g") -> SyncGroupRequest:
         group_id=group,
         generation_id=joined.generation_id,
         member_id=joined.member_id,
+        protocol_type="consumer",
+        protocol_name="range",
         assignments=[
             SyncGroupRequestAssignment(member_id=each, assignment=each.encode()) for each in assigned
         ],

@@ -16,10 +16,11 @@ from kadence.records import encode_batch
 
 
 class Wire:
-    """One connection to one node of a broker."""
+    """One connection to one node of a broker, ours or another at an address."""
 
-    def __init__(self, broker: Broker, node: int = 1) -> None:
-        host, _, port = broker.bootstrap_servers.split(",")[node - 1].rpartition(":")
+    def __init__(self, broker: Broker | str, node: int = 1) -> None:
+        servers = broker if isinstance(broker, str) else broker.bootstrap_servers
+        host, _, port = servers.split(",")[node - 1].rpartition(":")
         self.sock = socket.create_connection((host, int(port)), timeout=10)
         self._correlation = 0
         self._expected: list[tuple[type[Any], int, int]] = []

@@ -39,6 +39,8 @@ def test_sync_errors() -> None:
     assert world.sync(member, member_id="who").code == codes.UNKNOWN_MEMBER_ID
     assert world.sync(member, protocol_type="connect").code == codes.INCONSISTENT_GROUP_PROTOCOL
     assert world.sync(member, protocol_name="sticky").code == codes.INCONSISTENT_GROUP_PROTOCOL
+    assert world.sync(member, protocol_name=None).code == codes.INCONSISTENT_GROUP_PROTOCOL
+    assert world.sync(member, protocol_name=None, version=4).code == codes.NONE
     assert world.sync(member, group_id="").code == codes.INVALID_GROUP_ID
     assert world.sync(member, group_id="other").code == codes.UNKNOWN_MEMBER_ID
     world.join(world.new_id())
@@ -50,7 +52,7 @@ def test_a_sync_to_an_empty_group_is_unknown() -> None:
     world = World()
     (member,) = world.stable(1)
     world.leave(member.member_id)
-    assert world.send(SyncGroupRequest(group_id="g", member_id=member.member_id), 5).code == (
+    assert world.send(SyncGroupRequest(group_id="g", member_id=member.member_id), 4).code == (
         codes.UNKNOWN_MEMBER_ID
     )
 

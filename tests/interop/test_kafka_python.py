@@ -23,8 +23,11 @@ RECORDS = 300
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:
-    """With an initial delay, as Kafka has by default: this client joins before it knows the topic's partitions,
-    and when they come while its first assignment is on the way it may stop asking for anything at all."""
+    """With an initial delay, as Kafka has by default.
+
+    This client joins before it knows the topic's partitions; when they come while its first assignment is
+    on the way, it may stop asking for anything at all.
+    """
     config = {"group.initial.rebalance.delay.ms": 300}
     with Broker(nodes=3, topics={"t": 4}, config=config) as running:
         yield running

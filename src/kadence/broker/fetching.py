@@ -16,7 +16,6 @@ from kadence.broker.sessions import FetchContext, WantedPartition
 from kadence.clock import add_ms
 from kadence.protocol import error_codes as codes
 from kadence.protocol.fetch import (
-    AbortedTransaction,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -28,6 +27,7 @@ from kadence.wire import ZERO_UUID
 
 __all__ = ["ParkedFetch", "check_leader", "wake"]
 
+_READ_COMMITTED = 1
 _LEADER_HINT_VERSION = 12
 _ENDPOINTS_VERSION = 16
 _NEW_LEADER_HINTS = frozenset({codes.NOT_LEADER_OR_FOLLOWER, codes.FENCED_LEADER_EPOCH})
@@ -141,7 +141,8 @@ class ParkedFetch:
         for wanted in list(context.partitions):
             partition, code = self._check(wanted)
             data = PartitionData(partition_index=wanted.index, error_code=code, high_watermark=-1)
-            data.aborted_transactions = self._aborted()
+            # Nothing is ever aborted here; only read_committed has a list at all.
+            data.aborted_transactions = [] if self._message.isolation_level == _READ_COMMITTED else None
             data.records = b""
             has_records = False
             if code == codes.NONE and partition is not None:
@@ -182,7 +183,3 @@ class ParkedFetch:
                 for node_id in sorted(leaders)
             ],
         )
-
-    def _aborted(self) -> list[AbortedTransaction] | None:
-        """Nothing is ever aborted here; only read_committed has a list at all."""
-        return [] if self._message.isolation_level == 1 else None

@@ -89,8 +89,6 @@ def delete_groups(shard: Shard, caller: Caller, request: DeleteGroupsRequest) ->
 
 
 def _delete(shard: Shard, group_id: str) -> int:
-    if not group_id:
-        return codes.INVALID_GROUP_ID
     group = shard.groups.get(group_id)
     if group is None:
         return codes.GROUP_ID_NOT_FOUND

@@ -15,9 +15,15 @@ from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
 
 __all__ = ["heartbeat", "sync"]
 
+_FIRST_PROTOCOL_VERSION = 5
+"""From here on a member must say which protocol it believes in; before, it cannot."""
+
 
 def sync(shard: Shard, now: int, caller: Caller, request: SyncGroupRequest) -> None:
     """Hand out assignments: a follower is parked until the leader brings them."""
+    if caller.version >= _FIRST_PROTOCOL_VERSION and None in (request.protocol_type, request.protocol_name):
+        shard.refuse_sync(caller, codes.INCONSISTENT_GROUP_PROTOCOL)
+        return
     if not request.group_id:
         shard.refuse_sync(caller, codes.INVALID_GROUP_ID)
         return

@@ -6,12 +6,12 @@ which knows topics by name only.
 
 from __future__ import annotations
 
-from kadence.broker.cluster import Topic
 from kadence.broker.groups import coordinator_error
 from kadence.broker.service import Call, Handler, Services
 from kadence.protocol import error_codes as codes
 from kadence.protocol.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -20,56 +20,57 @@ from kadence.protocol.offset_commit import (
 
 __all__ = ["HANDLER"]
 
+_FIRST_TOPIC_ID_VERSION = 10
+
 
 def handle(services: Services, call: Call) -> OffsetCommitResponse | None:
     request: OffsetCommitRequest = call.message
     code = coordinator_error(services, call, request.group_id)
     if code != codes.NONE:
         return refuse(call, code)
-    refused: list[OffsetCommitResponseTopic] = []
-    accepted: list[OffsetCommitRequestTopic] = []
-    for asked in request.topics:
-        by_id = call.version >= 10
-        topic = (
-            services.cluster.topic_by_id(asked.topic_id) if by_id else services.cluster.topics.get(asked.name)
-        )
-        missing = codes.UNKNOWN_TOPIC_ID if topic is None and by_id else codes.UNKNOWN_TOPIC_OR_PARTITION
-        known, unknown = _split(topic, asked)
-        if unknown:
-            refused.append(_results(asked, unknown, missing))
-        if known is not None and topic is not None:
-            known.name = topic.name
-            accepted.append(known)
-    request.topics = accepted
+    refused: dict[int, list[OffsetCommitResponsePartition]] = {}
+    for position, asked in enumerate(request.topics):
+        refused[position] = _take_out_unknown(services, call, asked)
     (answer,) = services.coordinator.handle(call.now, call.caller(), request)
-    answer.response.topics.extend(refused)
+    for position, topic in enumerate(answer.response.topics):
+        topic.partitions.extend(refused[position])
     services.deliver([answer])
     return None
 
 
-def _split(
-    topic: Topic | None, asked: OffsetCommitRequestTopic
-) -> tuple[OffsetCommitRequestTopic | None, list[int]]:
-    """The partitions that exist, as a request of their own, and the numbers of those that do not."""
-    here = [each for each in asked.partitions if topic and topic.partition(each.partition_index) is not None]
-    gone = [each.partition_index for each in asked.partitions if each not in here]
-    if not here and asked.partitions:
-        return None, gone
-    return OffsetCommitRequestTopic(name=asked.name, topic_id=asked.topic_id, partitions=here), gone
-
-
-def _results(asked: OffsetCommitRequestTopic, indexes: list[int], code: int) -> OffsetCommitResponseTopic:
-    return OffsetCommitResponseTopic(
-        name=asked.name,
-        topic_id=asked.topic_id,
-        partitions=[OffsetCommitResponsePartition(partition_index=each, error_code=code) for each in indexes],
-    )
+def _take_out_unknown(
+    services: Services, call: Call, asked: OffsetCommitRequestTopic
+) -> list[OffsetCommitResponsePartition]:
+    """Leave only partitions that exist in ``asked``, and give it its name; the results of the others."""
+    cluster, by_id = services.cluster, call.version >= _FIRST_TOPIC_ID_VERSION
+    topic = cluster.topic_by_id(asked.topic_id) if by_id else cluster.topics.get(asked.name)
+    code = codes.UNKNOWN_TOPIC_ID if topic is None and by_id else codes.UNKNOWN_TOPIC_OR_PARTITION
+    kept: list[OffsetCommitRequestPartition] = []
+    refused: list[OffsetCommitResponsePartition] = []
+    for each in asked.partitions:
+        if topic is not None and topic.partition(each.partition_index) is not None:
+            kept.append(each)
+        else:
+            refused.append(
+                OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+            )
+    asked.partitions = kept
+    if topic is not None:
+        asked.name = topic.name
+    return refused
 
 
 def refuse(call: Call, code: int) -> OffsetCommitResponse:
     return OffsetCommitResponse(
         topics=[
-            _results(topic, [each.partition_index for each in topic.partitions], code)
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+                    for each in topic.partitions
+                ],
+            )
             for topic in call.message.topics
         ]
     )

@@ -37,7 +37,7 @@ def _look_up(services: Services, call: Call, topic: str, asked: OffsetForLeaderP
     if asked.leader_epoch == partition.leader_epoch:
         # The present epoch has no end yet, even if nothing has been appended in it.
         answer.leader_epoch, answer.end_offset = partition.leader_epoch, partition.log.end_offset
-    else:
+    elif asked.leader_epoch < partition.leader_epoch:
         answer.leader_epoch, answer.end_offset = partition.log.epoch_end(asked.leader_epoch)
     return answer
 
