@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from kadence.clock import FOREVER, Seconds, SystemClock, add_ms, to_ms
+from kadence.clock import FOREVER, Seconds, SystemClock, add_ms
 from kadence.config import ConsumerConfig, generated_client_id
-from kadence.consumer.arguments import Offsets, cap, partitions_of, to_offsets, topic_names
+from kadence.consumer.arguments import Offsets
 from kadence.consumer.border import messages as m
 from kadence.consumer.border.buffer import Border
 from kadence.consumer.border.messages import Rebalance
 from kadence.consumer.callbacks import RebalanceListener
+from kadence.consumer.calls import EARLIEST, LATEST, Calls, Partitions, Topics
 from kadence.consumer.core import CommitCallback, Core, Engine, Waits
 from kadence.consumer.records import Records
 from kadence.consumer.shell import Shell
-from kadence.errors import IllegalStateError, KafkaTimeoutError
 from kadence.records import Record
 from kadence.types import (
     GroupMetadata,
@@ -39,8 +38,7 @@ __all__ = ["Consumer", "Engines"]
 Engines = Callable[[ConsumerConfig], tuple[Border, Engine]]
 """Makes the network side of one consumer. The front door injects it, so that no side imports the other."""
 
-_CLOSE_MS = 30_000
-_LATEST, _EARLIEST = -1, -2
+T = TypeVar("T")
 
 
 class Consumer:
@@ -66,18 +64,19 @@ class Consumer:
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         parsed = ConsumerConfig.parse(config, **settings)
         self._config = replace(parsed, client_id=parsed.client_id or generated_client_id("consumer"))
-        self._clock = SystemClock()
+        clock = SystemClock()
         border, engine = type(self)._engines(self._config)
         self._border = border
-        self._core = Core(self._config, border, engine, self._clock)
-        self._shell = Shell(self._core, border, self._clock)
+        self._core = Core(self._config, border, engine, clock)
+        self._calls = Calls(self._config, border, self._core, clock)
+        self._shell = Shell(self._core, border, clock)
         self._finalizer = weakref.finalize(self, _abandoned, border, engine)
 
     # ------------------------------------------------------------ what to read
 
     def subscribe(
         self,
-        topics: str | Iterable[str] | re.Pattern[str],
+        topics: Topics,
         *,
         listener: RebalanceListener | None = None,
     ) -> None:
@@ -92,28 +91,11 @@ class Consumer:
             InvalidGroupIdError: no group.id. IllegalStateError: partitions were given by `assign` before;
                 unsubscribe first. InvalidTopicError: a name that Kafka does not allow.
         """
-        with self._shell as core:
-            core.need_group("subscribe()")
-            if core.manual:
-                raise IllegalStateError(
-                    "this consumer has partitions by assign(); unsubscribe() before subscribe()"
-                )
-            pattern = topics.pattern if isinstance(topics, re.Pattern) else None
-            names = frozenset() if pattern is not None else topic_names(cast("str | Iterable[str]", topics))
-            if pattern is None and not names:
-                self._shell.run(core.unsubscribe(self._deadline(None)))
-                return
-            core.subscribed, core.pattern, core.listener = (
-                names or None,
-                pattern,
-                listener,
-            )
-            self._border.send(m.Subscribe(0, 0, names or None, pattern, listener is not None))
-            self._border.wants_polled = True
+        self._run(self._calls.subscribe(topics, listener))
 
     def assign(
         self,
-        partitions: Iterable[TopicPartition | tuple[str, int]],
+        partitions: Partitions,
         *,
         timeout: Seconds | None = None,
     ) -> None:
@@ -126,32 +108,19 @@ class Consumer:
             IllegalStateError: topics were given by `subscribe` before; unsubscribe first.
             KafkaTimeoutError: the network thread did not answer within ``timeout`` (default.api.timeout.ms).
         """
-        with self._shell as core:
-            if core.subscribed is not None or core.pattern is not None:
-                raise IllegalStateError(
-                    "this consumer has topics by subscribe(); unsubscribe() before assign()"
-                )
-            wanted = partitions_of(partitions)
-            deadline = self._deadline(timeout)
-            if not wanted:
-                self._shell.run(core.unsubscribe(deadline))
-                return
-            self._shell.run(core.auto_commit_now(deadline, proved_only=True))
-            self._shell.run(core.call(m.Assign, deadline, partitions=wanted))
-            core.manual = True
+        self._run(self._calls.assign(partitions, timeout))
 
     def unsubscribe(self, *, timeout: Seconds | None = None) -> None:
         """Leave the group (revocation callbacks run first), forget subscription and assignment."""
-        with self._shell as core:
-            self._shell.run(core.unsubscribe(self._deadline(timeout)))
+        self._run(self._calls.unsubscribe(timeout))
 
     def subscription(self) -> frozenset[str]:
         """Topics given to `subscribe`; empty for a pattern or a manual assignment."""
-        return self._core.subscribed or frozenset()
+        return self._calls.subscription()
 
     def assignment(self) -> frozenset[TopicPartition]:
         """Partitions that are this consumer's now."""
-        return frozenset(self._border.assignment)
+        return self._calls.assignment()
 
     # ------------------------------------------------------------ records
 
@@ -168,12 +137,11 @@ class Consumer:
 
         Source: KIP-41 (the cap), KIP-62 (polling is the sign of progress).
         """
-        with self._shell as core:
-            limit = cap(max_records, self._config.max_poll_records)
-            chunks = core.poll_buffered(limit)
-            if chunks is None:
-                chunks = self._shell.run(core.poll(self._shell.until(timeout), limit))
-            return Records(chunks)
+        with self._shell:
+            records = self._calls.poll_buffered(max_records)
+            if records is None:
+                records = self._shell.run(self._calls.poll(timeout, max_records))
+            return records
 
     def poll_arrow(
         self,
@@ -190,12 +158,7 @@ class Consumer:
         Raises:
             MissingDependencyError: pyarrow is not installed (``pip install kadence[arrow]``).
         """
-        from kadence.records import arrow
-
-        with self._shell as core:
-            limit = cap(max_records, self._config.max_poll_records)
-            chunks = self._shell.run(core.poll_columns(self._shell.until(timeout), limit, headers=headers))
-            return arrow.to_table([part for _, parts in chunks for part in parts], headers=headers)
+        return self._run(self._calls.poll_arrow(timeout, max_records, headers))
 
     def __iter__(self) -> Self:
         """Iterate over records for ever; each step is a poll of one, so at least once holds per record."""
@@ -220,52 +183,25 @@ class Consumer:
         Raises:
             IllegalStateError: the partition is not assigned. ValueError: a negative offset.
         """
-        if isinstance(offset, OffsetAndMetadata):
-            target, epoch = offset.offset, offset.leader_epoch
-        elif offset < 0:
-            raise ValueError(
-                f"an offset must be >= 0, not {offset}; see seek_to_beginning() and seek_to_end()"
-            )
-        else:
-            target, epoch = offset, None
-        with self._shell as core:
-            partition = TopicPartition(*partition)
-            core.cell(partition)
-            deadline = self._deadline(timeout)
-            self._shell.run(
-                core.call(m.Seek, deadline, partition=partition, offset=target, leader_epoch=epoch)
-            )
+        self._run(self._calls.seek(partition, offset, timeout))
 
     def seek_to_beginning(
         self,
-        partitions: Iterable[TopicPartition] = (),
+        partitions: Partitions = (),
         *,
         timeout: Seconds | None = None,
     ) -> None:
         """Read from the first offset there is; looked up in the background. None given: all assigned."""
-        self._reset(partitions, _EARLIEST, timeout)
+        self._run(self._calls.reset(partitions, EARLIEST, timeout))
 
     def seek_to_end(
         self,
-        partitions: Iterable[TopicPartition] = (),
+        partitions: Partitions = (),
         *,
         timeout: Seconds | None = None,
     ) -> None:
         """Read only what comes from now on (from the last stable offset when read_committed), as above."""
-        self._reset(partitions, _LATEST, timeout)
-
-    def _reset(
-        self,
-        partitions: Iterable[TopicPartition],
-        timestamp: int,
-        timeout: Seconds | None,
-    ) -> None:
-        with self._shell as core:
-            chosen = partitions_of(partitions) or tuple(self._border.assignment)
-            for partition in chosen:
-                core.cell(partition)
-            deadline = self._deadline(timeout)
-            self._shell.run(core.call(m.ResetPositions, deadline, partitions=chosen, timestamp=timestamp))
+        self._run(self._calls.reset(partitions, LATEST, timeout))
 
     def position(self, partition: TopicPartition, *, timeout: Seconds | None = None) -> int:
         """The offset of the next record that poll() returns.
@@ -275,25 +211,19 @@ class Consumer:
         Raises:
             IllegalStateError: not assigned. KafkaTimeoutError: no position within ``timeout``.
         """
-        with self._shell as core:
-            partition = TopicPartition(*partition)
-            deadline = self._deadline(timeout)
-            return self._shell.run(_position(core, partition, deadline))
+        return self._run(self._calls.position(partition, timeout))
 
-    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+    def pause(self, partitions: Partitions) -> None:
         """Return nothing of these until `resume`. What is buffered stays; membership is not touched. Any thread."""
-        for partition in partitions:
-            self._core.cell(TopicPartition(*partition)).paused = True
+        self._calls.pause(partitions)
 
-    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+    def resume(self, partitions: Partitions) -> None:
         """Undo `pause`: buffered records come with the next poll, fetching goes on at once. Any thread."""
-        for partition in partitions:
-            self._core.cell(TopicPartition(*partition)).paused = False
-        self._border.send(m.Resumed(0, 0))
+        self._calls.resume(partitions)
 
     def paused(self) -> frozenset[TopicPartition]:
         """The partitions that `pause` holds back."""
-        return frozenset(p for p, cell in self._border.assignment.items() if cell.paused)
+        return self._calls.paused()
 
     # ------------------------------------------------------------ commits
 
@@ -313,8 +243,7 @@ class Consumer:
             CommitFailedError: the group went on without this member; the records will be read again.
             RebalanceInProgressError: poll() first, then commit again. KafkaTimeoutError. WakeupError.
         """
-        with self._shell as core:
-            self._shell.run(core.commit(to_offsets(offsets), self._deadline(timeout)))
+        self._run(self._calls.commit(offsets, timeout))
 
     def commit_async(
         self,
@@ -322,46 +251,28 @@ class Consumer:
         callback: CommitCallback | None = None,
     ) -> None:
         """Commit without waiting: one try. ``callback(offsets, error)`` runs inside a later call, in order."""
-        with self._shell as core:
-            core.commit_async(to_offsets(offsets), callback)
+        with self._shell:
+            self._calls.commit_async(offsets, callback)
 
     def committed(
-        self, partitions: Iterable[TopicPartition], *, timeout: Seconds | None = None
+        self, partitions: Partitions, *, timeout: Seconds | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group committed for partitions; None where nothing was."""
-        with self._shell as core:
-            core.need_group("committed()")
-            wanted = frozenset(partitions_of(partitions))
-            if not wanted:
-                return {}
-            deadline = self._deadline(timeout)
-            return cast(
-                "dict[TopicPartition, OffsetAndMetadata | None]",
-                self._shell.run(core.call(m.FetchCommitted, deadline, partitions=wanted)),
-            )
+        return self._run(self._calls.committed(partitions, timeout))
 
     # ------------------------------------------------------------ the cluster
 
     def beginning_offsets(
-        self, partitions: Iterable[TopicPartition], *, timeout: Seconds | None = None
+        self, partitions: Partitions, *, timeout: Seconds | None = None
     ) -> dict[TopicPartition, int]:
         """The first offset there is, for each partition."""
-        return self._edge_offsets(partitions, _EARLIEST, timeout)
+        return self._run(self._calls.edge_offsets(partitions, EARLIEST, timeout))
 
     def end_offsets(
-        self, partitions: Iterable[TopicPartition], *, timeout: Seconds | None = None
+        self, partitions: Partitions, *, timeout: Seconds | None = None
     ) -> dict[TopicPartition, int]:
         """The offset the next record will get (high watermark; last stable offset when read_committed)."""
-        return self._edge_offsets(partitions, _LATEST, timeout)
-
-    def _edge_offsets(
-        self,
-        partitions: Iterable[TopicPartition],
-        timestamp: int,
-        timeout: Seconds | None,
-    ) -> dict[TopicPartition, int]:
-        found = self._list_offsets(dict.fromkeys(partitions_of(partitions), timestamp), timeout)
-        return {partition: at.offset for partition, at in found.items() if at is not None}
+        return self._run(self._calls.edge_offsets(partitions, LATEST, timeout))
 
     def offsets_for_times(
         self,
@@ -370,48 +281,19 @@ class Consumer:
         timeout: Seconds | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """For each partition the first record at or after a time (ms since 1970, UTC); None when there is none."""
-        for partition, timestamp in timestamps.items():
-            if timestamp < 0:
-                raise ValueError(f"{partition}: a timestamp must be >= 0 ms, not {timestamp}")
-        return self._list_offsets({TopicPartition(*p): t for p, t in timestamps.items()}, timeout)
-
-    def _list_offsets(
-        self, timestamps: Mapping[TopicPartition, int], timeout: Seconds | None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        with self._shell as core:
-            if not timestamps:
-                return {}
-            deadline = self._deadline(timeout)
-            return cast(
-                "dict[TopicPartition, OffsetAndTimestamp | None]",
-                self._shell.run(core.call(m.ListOffsets, deadline, timestamps=timestamps)),
-            )
+        return self._run(self._calls.offsets_for_times(timestamps, timeout))
 
     def partitions_for(self, topic: str, *, timeout: Seconds | None = None) -> list[PartitionInfo]:
         """The partitions of a topic; empty when the cluster does not know it."""
-        return self._metadata((topic,), timeout).get(topic, [])
+        return self._run(self._calls.partitions_for(topic, timeout))
 
     def list_topics(self, *, timeout: Seconds | None = None) -> dict[str, list[PartitionInfo]]:
         """All topics this client may see, with their partitions."""
-        return self._metadata(None, timeout)
-
-    def _metadata(
-        self, topics: tuple[str, ...] | None, timeout: Seconds | None
-    ) -> dict[str, list[PartitionInfo]]:
-        with self._shell as core:
-            deadline = self._deadline(timeout)
-            return cast(
-                "dict[str, list[PartitionInfo]]",
-                self._shell.run(core.call(m.TopicMetadata, deadline, topics=topics)),
-            )
+        return self._run(self._calls.topics(None, timeout))
 
     def current_lag(self, partition: TopicPartition) -> int | None:
         """How many offsets lie between the position and the end as last heard of; None while unknown. No request."""
-        cell = self._core.cell(TopicPartition(*partition))
-        committed = self._config.isolation_level == "read_committed"
-        end = cell.last_stable_offset if committed else cell.high_watermark
-        at = cell.current()
-        return None if end is None or at is None else max(end - at.offset, 0)
+        return self._calls.current_lag(partition)
 
     # ------------------------------------------------------------ the group
 
@@ -421,18 +303,16 @@ class Consumer:
         Raises:
             InvalidGroupIdError: no group.id.
         """
-        self._core.need_group("group_metadata()")
-        return self._core.group
+        return self._calls.group_metadata()
 
     def rebalances(self) -> Sequence[Rebalance]:
         """The last hundred rebalances as this member saw them: cause, times, what came and went."""
-        return tuple(self._core.rebalances)
+        return self._calls.rebalances()
 
     def enforce_rebalance(self, reason: str = "enforce_rebalance() was called") -> None:
         """Make the group rebalance (KIP-568)."""
-        with self._shell as core:
-            core.need_group("enforce_rebalance()")
-            self._border.send(m.EnforceRebalance(0, 0, reason))
+        with self._shell:
+            self._calls.enforce_rebalance(reason)
 
     # ------------------------------------------------------------ the end
 
@@ -446,20 +326,18 @@ class Consumer:
         Args:
             timeout: seconds for all of it, 30 by default.
         """
+        self._close(timeout, proved_only=False)
+
+    def _close(self, timeout: Seconds | None, *, proved_only: bool) -> None:
+        self._finalizer.detach()
         if self._shell.forked:
             # The sockets and the thread are the parent's; a child has nothing to say to anybody.
-            self._finalizer.detach()
             return
         self._shell.claim()
         try:
-            self._close(to_ms(timeout), proved_only=False)
+            self._shell.run(self._calls.close(timeout, proved_only=proved_only))
         finally:
             self._shell.release()
-
-    def _close(self, timeout_ms: int | None, *, proved_only: bool) -> None:
-        self._finalizer.detach()
-        deadline = add_ms(self._clock.now_ms(), _CLOSE_MS if timeout_ms is None else timeout_ms)
-        self._shell.run(self._core.close(deadline, proved_only=proved_only))
 
     def __enter__(self) -> Self:
         return self
@@ -471,39 +349,14 @@ class Consumer:
         where: TracebackType | None,
     ) -> None:
         # After an exception the records of the last poll may be unprocessed: commit only what was proved.
-        if self._shell.forked:
-            self._finalizer.detach()
-            return
-        self._shell.claim()
-        try:
-            self._close(None, proved_only=kind is not None)
-        finally:
-            self._shell.release()
+        self._close(None, proved_only=kind is not None)
 
     def __repr__(self) -> str:
-        core = self._core
-        state = "closed" if core.closed else "open"
-        return (
-            f"<Consumer {self._config.client_id} group={self._config.group_id or '-'} {state} "
-            f"member={core.group.member_id or '-'} generation={core.group.generation_id} "
-            f"assigned={len(self._border.assignment)}>"
-        )
+        return self._calls.describe("Consumer")
 
-    def _deadline(self, timeout: Seconds | None) -> int:
-        return self._shell.deadline(timeout, self._config.default_api_timeout_ms)
-
-
-def _position(core: Core, partition: TopicPartition, deadline: int) -> Waits[int]:
-    while True:
-        at = core.cell(partition).current()
-        if at is not None:
-            return at.offset
-        core.check()
-        if core.clock.now_ms() >= deadline:
-            raise KafkaTimeoutError(
-                f"no position for {partition} yet: its committed offset or reset is still looked up"
-            )
-        yield deadline
+    def _run(self, call: Waits[T]) -> T:
+        with self._shell:
+            return self._shell.run(call)
 
 
 def _abandoned(border: Border, engine: Engine) -> None:

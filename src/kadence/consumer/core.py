@@ -11,6 +11,7 @@ by the reaper on the network thread; here they only bound the wait should that t
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
@@ -102,6 +103,7 @@ class Core:
         self._last_committed: dict[TopicPartition, int] = {}
         self._woken = False
         self._closing = False
+        self._fatal: Exception | None = None
         engine.start()
 
     # ------------------------------------------------------------ reading
@@ -117,6 +119,7 @@ class Core:
             or border.wants_polled
             or self._callbacks
             or self._failures
+            or self._fatal is not None
             or self._committed
             or self._woken
             or border.ended
@@ -382,7 +385,14 @@ class Core:
                 self.rebalances.append(fact.rebalance)
                 del self.rebalances[:-_HISTORY]
             elif isinstance(fact, m.Failed):
-                self._failures.append(fact.error)
+                self._failed(fact)
+
+    def _failed(self, fact: m.Failed) -> None:
+        """Keep an error for the next call. What is repeated in the background is told once."""
+        if fact.fatal:
+            self._fatal = fact.error
+        elif str(fact.error) not in (str(error) for error in self._failures):
+            self._failures.append(fact.error)
 
     def _commit_completed(self, fact: m.CommitCompleted) -> None:
         callback = self._commits.pop(fact.id, None)
@@ -438,6 +448,10 @@ class Core:
 
     # ------------------------------------------------------------ refusals
 
+    def forgive(self) -> None:
+        """A new subscription begins anew: what ended the old membership for good is no longer raised."""
+        self._fatal = None
+
     def need_group(self, what: str) -> None:
         if self.config.group_id is None:
             raise InvalidGroupIdError(f"{what} needs group.id")
@@ -462,6 +476,8 @@ class Core:
     def _raise_failure(self) -> None:
         if self._failures:
             raise self._failures.pop(0)
+        if self._fatal is not None:
+            raise copy.copy(self._fatal) from self._fatal
         if self._border.ended:
             self._raise_dead()
 

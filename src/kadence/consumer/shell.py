@@ -11,7 +11,7 @@ import threading
 from types import TracebackType
 from typing import TypeVar, cast
 
-from kadence.clock import FOREVER, Clock, Seconds, add_ms, to_ms, wait_seconds
+from kadence.clock import Clock, wait_seconds
 from kadence.consumer.border.buffer import Border
 from kadence.consumer.core import Core, Run, Waits
 from kadence.errors import ClosedError, ConcurrentAccessError, ForkedError
@@ -98,16 +98,6 @@ class Shell:
             signal.cancel()
             # After Ctrl-C the traceback would keep the call, and what its own `finally` must undo, alive.
             call.close()
-
-    def deadline(self, timeout: Seconds | None, default_ms: int) -> int:
-        """Absolute deadline of a call; None means ``default_ms`` from now."""
-        ms = to_ms(timeout)
-        return add_ms(self._clock.now_ms(), default_ms if ms is None else ms)
-
-    def until(self, timeout: Seconds) -> int:
-        """Absolute deadline of a poll."""
-        ms = to_ms(timeout)
-        return FOREVER if ms is None else add_ms(self._clock.now_ms(), ms)
 
     def _run_user_code(self, call: Waits[T], step: Run) -> int | Run:
         progress, clock = self._border.progress, self._clock

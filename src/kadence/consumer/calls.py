@@ -1,0 +1,258 @@
+"""Every call of the consumer as a generator of waits: one text for the thread and the asyncio shell (G1).
+
+`core.Core` knows how to wait for what crosses the border; this knows what each public call means. The public
+classes document the calls and carry them out, each in its way. Application side.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+from kadence.clock import FOREVER, Clock, Seconds, add_ms, to_ms
+from kadence.config import ConsumerConfig
+from kadence.consumer.arguments import Offsets, cap, partitions_of, to_offsets, topic_names
+from kadence.consumer.border import messages as m
+from kadence.consumer.border.buffer import Border
+from kadence.consumer.callbacks import RebalanceListener
+from kadence.consumer.core import CommitCallback, Core, Waits
+from kadence.consumer.records import Records
+from kadence.errors import IllegalStateError, KafkaTimeoutError
+from kadence.types import (
+    GroupMetadata,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    PartitionInfo,
+    TopicPartition,
+)
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["EARLIEST", "LATEST", "Calls", "Partitions", "Topics"]
+
+Topics = str | Iterable[str] | re.Pattern[str]
+Partitions = Iterable[TopicPartition | tuple[str, int]]
+
+LATEST, EARLIEST = -1, -2
+_CLOSE_MS = 30_000
+
+
+class Calls:
+    """What each call does. Those that may wait are generators; the others are done when they return."""
+
+    def __init__(self, config: ConsumerConfig, border: Border, core: Core, clock: Clock) -> None:
+        self._config = config
+        self._border = border
+        self._core = core
+        self._clock = clock
+
+    # ------------------------------------------------------------ what to read
+
+    def subscribe(self, topics: Topics, listener: RebalanceListener | None) -> Waits[None]:
+        core = self._core
+        core.need_group("subscribe()")
+        if core.manual:
+            raise IllegalStateError(
+                "this consumer has partitions by assign(); unsubscribe() before subscribe()"
+            )
+        if isinstance(topics, re.Pattern):
+            names, pattern = frozenset[str](), topics.pattern
+        else:
+            names, pattern = topic_names(topics), None
+        if pattern is None and not names:
+            yield from core.unsubscribe(self._deadline(None))
+            return
+        core.forgive()
+        core.subscribed, core.pattern, core.listener = names or None, pattern, listener
+        self._border.send(m.Subscribe(0, 0, names or None, pattern, listener is not None))
+        self._border.wants_polled = True
+
+    def assign(self, partitions: Partitions, timeout: Seconds | None) -> Waits[None]:
+        core = self._core
+        if core.subscribed is not None or core.pattern is not None:
+            raise IllegalStateError("this consumer has topics by subscribe(); unsubscribe() before assign()")
+        wanted = partitions_of(partitions)
+        deadline = self._deadline(timeout)
+        if not wanted:
+            yield from core.unsubscribe(deadline)
+            return
+        yield from core.auto_commit_now(deadline, proved_only=True)
+        yield from core.call(m.Assign, deadline, partitions=wanted)
+        core.manual = True
+
+    def unsubscribe(self, timeout: Seconds | None) -> Waits[None]:
+        return self._core.unsubscribe(self._deadline(timeout))
+
+    def subscription(self) -> frozenset[str]:
+        return self._core.subscribed or frozenset()
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        return frozenset(self._border.assignment)
+
+    # ------------------------------------------------------------ records
+
+    def poll_buffered(self, max_records: int | None) -> Records | None:
+        """What can be had without waiting or looking at anything else (C6); None when there is more to do."""
+        chunks = self._core.poll_buffered(cap(max_records, self._config.max_poll_records))
+        return None if chunks is None else Records(chunks)
+
+    def poll(self, timeout: Seconds, max_records: int | None) -> Waits[Records]:
+        limit = cap(max_records, self._config.max_poll_records)
+        return Records((yield from self._core.poll(self._until(timeout), limit)))
+
+    def poll_arrow(self, timeout: Seconds, max_records: int | None, headers: bool) -> Waits[pyarrow.Table]:
+        # pyarrow is an extra, and takes a third of a second to import.
+        from kadence.records import arrow
+
+        limit = cap(max_records, self._config.max_poll_records)
+        chunks = yield from self._core.poll_columns(self._until(timeout), limit, headers=headers)
+        return arrow.to_table([part for _, parts in chunks for part in parts], headers=headers)
+
+    # ------------------------------------------------------------ positions
+
+    def seek(
+        self, partition: TopicPartition, offset: int | OffsetAndMetadata, timeout: Seconds | None
+    ) -> Waits[None]:
+        if isinstance(offset, OffsetAndMetadata):
+            target, epoch = offset.offset, offset.leader_epoch
+        elif offset < 0:
+            raise ValueError(
+                f"an offset must be >= 0, not {offset}; see seek_to_beginning() and seek_to_end()"
+            )
+        else:
+            target, epoch = offset, None
+        partition = TopicPartition(*partition)
+        self._core.cell(partition)
+        yield from self._core.call(
+            m.Seek, self._deadline(timeout), partition=partition, offset=target, leader_epoch=epoch
+        )
+
+    def reset(self, partitions: Partitions, timestamp: int, timeout: Seconds | None) -> Waits[None]:
+        chosen = partitions_of(partitions) or tuple(self._border.assignment)
+        for partition in chosen:
+            self._core.cell(partition)
+        yield from self._core.call(
+            m.ResetPositions, self._deadline(timeout), partitions=chosen, timestamp=timestamp
+        )
+
+    def position(self, partition: TopicPartition, timeout: Seconds | None) -> Waits[int]:
+        core, partition = self._core, TopicPartition(*partition)
+        deadline = self._deadline(timeout)
+        while (at := core.cell(partition).current()) is None:
+            core.check()
+            if self._clock.now_ms() >= deadline:
+                raise KafkaTimeoutError(
+                    f"no position for {partition} yet: its committed offset or reset is still looked up"
+                )
+            yield deadline
+        return at.offset
+
+    def pause(self, partitions: Partitions) -> None:
+        for partition in partitions_of(partitions):
+            self._core.cell(partition).paused = True
+
+    def resume(self, partitions: Partitions) -> None:
+        for partition in partitions_of(partitions):
+            self._core.cell(partition).paused = False
+        self._border.send(m.Resumed(0, 0))
+
+    def paused(self) -> frozenset[TopicPartition]:
+        return frozenset(p for p, cell in self._border.assignment.items() if cell.paused)
+
+    def current_lag(self, partition: TopicPartition) -> int | None:
+        cell = self._core.cell(TopicPartition(*partition))
+        committed = self._config.isolation_level == "read_committed"
+        end = cell.last_stable_offset if committed else cell.high_watermark
+        at = cell.current()
+        return None if end is None or at is None else max(end - at.offset, 0)
+
+    # ------------------------------------------------------------ commits
+
+    def commit(self, offsets: Offsets | None, timeout: Seconds | None) -> Waits[None]:
+        return self._core.commit(to_offsets(offsets), self._deadline(timeout))
+
+    def commit_async(self, offsets: Offsets | None, callback: CommitCallback | None) -> None:
+        self._core.commit_async(to_offsets(offsets), callback)
+
+    def committed(
+        self, partitions: Partitions, timeout: Seconds | None
+    ) -> Waits[dict[TopicPartition, OffsetAndMetadata | None]]:
+        self._core.need_group("committed()")
+        wanted = frozenset(partitions_of(partitions))
+        if not wanted:
+            return {}
+        found = yield from self._core.call(m.FetchCommitted, self._deadline(timeout), partitions=wanted)
+        return cast("dict[TopicPartition, OffsetAndMetadata | None]", found)
+
+    # ------------------------------------------------------------ the cluster
+
+    def edge_offsets(
+        self, partitions: Partitions, timestamp: int, timeout: Seconds | None
+    ) -> Waits[dict[TopicPartition, int]]:
+        found = yield from self._list_offsets(dict.fromkeys(partitions_of(partitions), timestamp), timeout)
+        return {partition: at.offset for partition, at in found.items() if at is not None}
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout: Seconds | None
+    ) -> Waits[dict[TopicPartition, OffsetAndTimestamp | None]]:
+        for partition, timestamp in timestamps.items():
+            if timestamp < 0:
+                raise ValueError(f"{partition}: a timestamp must be >= 0 ms, not {timestamp}")
+        return self._list_offsets({TopicPartition(*p): t for p, t in timestamps.items()}, timeout)
+
+    def _list_offsets(
+        self, timestamps: Mapping[TopicPartition, int], timeout: Seconds | None
+    ) -> Waits[dict[TopicPartition, OffsetAndTimestamp | None]]:
+        if not timestamps:
+            return {}
+        found = yield from self._core.call(m.ListOffsets, self._deadline(timeout), timestamps=timestamps)
+        return cast("dict[TopicPartition, OffsetAndTimestamp | None]", found)
+
+    def topics(
+        self, names: tuple[str, ...] | None, timeout: Seconds | None
+    ) -> Waits[dict[str, list[PartitionInfo]]]:
+        found = yield from self._core.call(m.TopicMetadata, self._deadline(timeout), topics=names)
+        return cast("dict[str, list[PartitionInfo]]", found)
+
+    def partitions_for(self, topic: str, timeout: Seconds | None) -> Waits[list[PartitionInfo]]:
+        found = yield from self.topics((topic,), timeout)
+        return found.get(topic, [])
+
+    # ------------------------------------------------------------ the group
+
+    def group_metadata(self) -> GroupMetadata:
+        self._core.need_group("group_metadata()")
+        return self._core.group
+
+    def rebalances(self) -> Sequence[m.Rebalance]:
+        return tuple(self._core.rebalances)
+
+    def enforce_rebalance(self, reason: str) -> None:
+        self._core.need_group("enforce_rebalance()")
+        self._border.send(m.EnforceRebalance(0, 0, reason))
+
+    # ------------------------------------------------------------ the end
+
+    def close(self, timeout: Seconds | None, *, proved_only: bool) -> Waits[None]:
+        ms = to_ms(timeout)
+        deadline = add_ms(self._clock.now_ms(), _CLOSE_MS if ms is None else ms)
+        return self._core.close(deadline, proved_only=proved_only)
+
+    def describe(self, kind: str) -> str:
+        """One line of state, for the repr."""
+        core = self._core
+        return (
+            f"<{kind} {self._config.client_id} group={self._config.group_id or '-'} "
+            f"{'closed' if core.closed else 'open'} member={core.group.member_id or '-'} "
+            f"generation={core.group.generation_id} assigned={len(self._border.assignment)}>"
+        )
+
+    def _deadline(self, timeout: Seconds | None) -> int:
+        ms = to_ms(timeout)
+        return add_ms(self._clock.now_ms(), self._config.default_api_timeout_ms if ms is None else ms)
+
+    def _until(self, timeout: Seconds) -> int:
+        ms = to_ms(timeout)
+        return FOREVER if ms is None else add_ms(self._clock.now_ms(), ms)
