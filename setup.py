@@ -42,7 +42,7 @@ def extensions() -> list[Extension]:
         say("KADENCE_EXTENSION=off: no extension, Python alone")
         return []
     sources = sorted((SOURCE / "kadence").rglob("_*_c.py"))
-    flags = [] if platform.system() == "Windows" else ["-O3", "-fno-strict-aliasing"]
+    flags = [] if platform.system() == "Windows" else ["-O3", "-g0", "-fno-strict-aliasing"]
     found = [
         Extension(
             ".".join(path.relative_to(SOURCE).with_suffix("").parts),
