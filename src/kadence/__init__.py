@@ -1,6 +1,6 @@
 """Kadence: a Kafka consumer whose heartbeat never misses, with its broker, producer and Spark source.
 
-The front door: names only. The one thing it does is to give `Consumer` its network side, so that the
+The front door: names only. The one thing it does is to give both consumers their network side, so that the
 application side of the library never imports the network side.
 """
 
@@ -8,6 +8,7 @@ from kadence.admin import Admin
 from kadence.broker import Broker
 from kadence.clock import Seconds
 from kadence.consumer import assembly
+from kadence.consumer.async_consumer import AsyncConsumer
 from kadence.consumer.callbacks import RebalanceListener
 from kadence.consumer.consumer import Consumer
 from kadence.consumer.records import Records
@@ -33,10 +34,11 @@ from kadence.types import (
     TopicPartition,
 )
 
-Consumer._engines = staticmethod(assembly.make)
+Consumer._engines = AsyncConsumer._engines = staticmethod(assembly.make)
 
 __all__ = [
     "Admin",
+    "AsyncConsumer",
     "Broker",
     "BrokerError",
     "CommitFailedError",

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from kadence.clock import FOREVER, Seconds, SystemClock, add_ms
+from kadence.clock import FOREVER, Seconds, SystemClock
 from kadence.config import ConsumerConfig, generated_client_id
 from kadence.consumer.arguments import Offsets
-from kadence.consumer.border import messages as m
 from kadence.consumer.border.buffer import Border
 from kadence.consumer.border.messages import Rebalance
 from kadence.consumer.callbacks import RebalanceListener
 from kadence.consumer.calls import EARLIEST, LATEST, Calls, Partitions, Topics
 from kadence.consumer.core import CommitCallback, Core, Engine, Waits
 from kadence.consumer.records import Records
-from kadence.consumer.shell import Shell
+from kadence.consumer.shell import Shell, abandoned
 from kadence.records import Record
 from kadence.types import (
     GroupMetadata,
@@ -70,7 +67,7 @@ class Consumer:
         self._core = Core(self._config, border, engine, clock)
         self._calls = Calls(self._config, border, self._core, clock)
         self._shell = Shell(self._core, border, clock)
-        self._finalizer = weakref.finalize(self, _abandoned, border, engine)
+        self._finalizer = weakref.finalize(self, abandoned, "Consumer", border, engine)
 
     # ------------------------------------------------------------ what to read
 
@@ -357,18 +354,3 @@ class Consumer:
     def _run(self, call: Waits[T]) -> T:
         with self._shell:
             return self._shell.run(call)
-
-
-def _abandoned(border: Border, engine: Engine) -> None:
-    """The consumer was collected, or the interpreter ends, without close(): leave the group all the same (B7)."""
-    if border.ended:
-        return
-    if not sys.is_finalizing():
-        warnings.warn(
-            "a Consumer was not closed; use `with` or close()",
-            ResourceWarning,
-            stacklevel=2,
-        )
-    deadline = add_ms(SystemClock().now_ms(), 2_000)
-    border.send(m.Close(0, deadline, leave=True))
-    engine.join(2.5)

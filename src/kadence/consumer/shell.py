@@ -7,18 +7,24 @@ after fork (C8), waits on the border's signal, user code run with the poll timer
 from __future__ import annotations
 
 import os
+import sys
 import threading
+import warnings
 from types import TracebackType
 from typing import TypeVar, cast
 
-from kadence.clock import Clock, wait_seconds
+from kadence.clock import Clock, SystemClock, add_ms, wait_seconds
 from kadence.consumer.border.buffer import Border
-from kadence.consumer.core import Core, Run, Waits
+from kadence.consumer.border.messages import Close
+from kadence.consumer.core import Core, Engine, Run, Waits
 from kadence.errors import ClosedError, ConcurrentAccessError, ForkedError
 
-__all__ = ["Shell"]
+__all__ = ["Shell", "abandoned"]
 
 T = TypeVar("T")
+
+_FAREWELL_MS = 2_000
+"""What a consumer that nobody closed may still take of somebody's time."""
 
 _forks = 0
 
@@ -118,3 +124,14 @@ class Shell:
         raise ConcurrentAccessError(
             "another thread is inside this consumer; only wakeup, pause, resume and close may be called then (C7)"
         )
+
+
+def abandoned(kind: str, border: Border, engine: Engine) -> None:
+    """A consumer was collected, or the interpreter ends, without close(): leave the group all the same (B7)."""
+    if border.ended:
+        return
+    if not sys.is_finalizing():
+        warnings.warn(f"{kind} was not closed; use `with` or close()", ResourceWarning, stacklevel=2)
+    deadline = add_ms(SystemClock().now_ms(), _FAREWELL_MS)
+    border.send(Close(0, deadline, leave=True))
+    engine.join((_FAREWELL_MS + 500) / 1000)

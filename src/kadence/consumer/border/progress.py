@@ -11,13 +11,20 @@ __all__ = ["Progress"]
 
 
 class Progress:
-    """See the head of this file. ``_since``: since when the application works by itself; None: it waits in poll()."""
+    """See the head of this file. ``_since``: since when the application works by itself; None: it waits in poll().
 
-    __slots__ = ("_depth", "_since")
+    Attributes:
+        by_turns: waiting in poll() counts only as long as `turned` is called: under asyncio a loop that
+            something blocks makes no progress, though a task waits in poll().
+    """
+
+    __slots__ = ("_depth", "_in_callback", "_since", "by_turns")
 
     def __init__(self) -> None:
         self._since: int | None = None
         self._depth = 0
+        self._in_callback = False
+        self.by_turns = False
 
     # -- application thread
 
@@ -27,18 +34,25 @@ class Progress:
 
     def enter_poll(self, now: int) -> None:
         self._depth += 1
-        self._since = None
+        self._since = now if self.by_turns else None
 
     def leave_poll(self, now: int) -> None:
         self._depth -= 1
         self._since = now
 
     def enter_callback(self, now: int) -> None:
+        self._in_callback = True
         self._since = now
 
     def leave_callback(self, now: int) -> None:
         """The callback returned; if it ran inside poll(), the application waits there again."""
-        self._since = None if self._depth else now
+        self._in_callback = False
+        self._since = None if self._depth and not self.by_turns else now
+
+    def turned(self, now: int) -> None:
+        """The event loop turns; if a task waits in poll(), that is progress."""
+        if self._depth and not self._in_callback:
+            self._since = now
 
     # -- network thread
 

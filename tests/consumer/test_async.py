@@ -1,0 +1,230 @@
+"""The asyncio shell: the same promises, kept on an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from kadence import AsyncConsumer, Broker, Producer, RebalanceListener, TopicPartition
+from kadence.errors import ClosedError, ConcurrentAccessError, WakeupError
+
+PARTITION = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def served(broker: Broker) -> Broker:
+    broker.create_topic("t", 1)
+    produce(broker, 0, 100)
+    return broker
+
+
+def produce(broker: Broker, start: int, count: int) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for number in range(start, start + count):
+            producer.send("t", b"%d" % number)
+
+
+def consumer(broker: Broker, **settings: Any) -> AsyncConsumer:
+    return AsyncConsumer(
+        bootstrap_servers=broker.bootstrap_servers, **{"auto_offset_reset": "earliest", **settings}
+    )
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(work, 30))
+
+
+async def read(subject: AsyncConsumer, count: int) -> list[int]:
+    found: list[int] = []
+    while len(found) < count:
+        found.extend(int(record.value) for record in await subject.poll(5))
+    return found
+
+
+def test_a_group_reads_commits_and_goes_on(served: Broker) -> None:
+    async def work() -> None:
+        async with consumer(served, group_id="g") as subject:
+            await subject.subscribe("t")
+            assert await read(subject, 100) == list(range(100))
+            await subject.commit()
+            found = await subject.committed([PARTITION])
+            assert found[PARTITION] is not None
+            assert await subject.end_offsets([PARTITION]) == {PARTITION: 100}
+            assert "t" in await subject.list_topics()
+
+    run(work())
+
+
+def test_async_for_reads_one_after_the_other(served: Broker) -> None:
+    async def work() -> None:
+        async with consumer(served) as subject:
+            await subject.assign([PARTITION])
+            seen = []
+            async for record in subject:
+                seen.append(record.offset)
+                if len(seen) == 10:
+                    break
+            assert seen == list(range(10))
+            assert await subject.position(PARTITION) == 10
+
+    run(work())
+
+
+def test_c7_a_cancelled_poll_loses_no_record_and_commits_nothing_unseen(served: Broker) -> None:
+    async def work() -> None:
+        async with consumer(served, group_id="g", auto_commit_interval_ms=0) as subject:
+            await subject.assign([PARTITION])
+            assert await read(subject, 100) == list(range(100))
+            for _ in range(20):
+                waiting = asyncio.create_task(subject.poll(30))
+                await asyncio.sleep(0.001)
+                waiting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await waiting
+            await asyncio.to_thread(produce, served, 100, 5)
+            assert await read(subject, 5) == list(range(100, 105))
+        async with consumer(served, group_id="g") as after:
+            found = (await after.committed([PARTITION]))[PARTITION]
+            assert found is not None
+            assert found.offset == 105
+
+    run(work())
+
+
+def test_polls_cancelled_while_records_come_lose_none(served: Broker) -> None:
+    async def work() -> None:
+        async with consumer(served, max_poll_records=3) as subject:
+            await subject.assign([PARTITION])
+            seen: list[int] = []
+            while len(seen) < 100:
+                task = asyncio.create_task(subject.poll(1))
+                await asyncio.sleep(0)
+                task.cancel()
+                try:
+                    seen.extend(int(record.value) for record in await task)
+                except asyncio.CancelledError:
+                    seen.extend(int(record.value) for record in await subject.poll(1))
+            assert seen == list(range(100))
+
+    run(work())
+
+
+def test_b3_a_loop_that_is_blocked_longer_than_the_session_keeps_its_membership(served: Broker) -> None:
+    async def work() -> None:
+        async with consumer(
+            served, group_id="g", session_timeout_ms=600, heartbeat_interval_ms=100
+        ) as subject:
+            await subject.subscribe("t")
+            await read(subject, 100)
+            member = subject.group_metadata()
+            time.sleep(1.5)  # noqa: ASYNC251 - blocking the loop is the point
+            await subject.poll(0.2)
+            assert subject.group_metadata() == member
+
+    run(work())
+
+
+def test_b4_only_a_turning_loop_is_progress(served: Broker) -> None:
+    async def work() -> None:
+        async with consumer(
+            served, group_id="g", session_timeout_ms=600, heartbeat_interval_ms=100, max_poll_interval_ms=600
+        ) as subject:
+            await subject.subscribe("t")
+            await read(subject, 100)
+            before = subject.group_metadata().member_id
+            # A poll that waits on a turning loop for twice the interval: nothing happens.
+            await subject.poll(1.5)
+            assert subject.group_metadata().member_id == before
+            # A task waits in poll, but something blocks the loop: no progress, so the member leaves.
+            waiting = asyncio.create_task(subject.poll(5))
+            await asyncio.sleep(0.05)
+            time.sleep(1.2)  # noqa: ASYNC251 - blocking the loop is the point
+            await waiting
+            assert subject.group_metadata().member_id != before
+
+    run(work())
+
+
+def test_tasks_share_a_consumer_but_only_one_polls(served: Broker) -> None:
+    async def work() -> None:
+        async with consumer(served, group_id="g") as subject:
+            await subject.assign([PARTITION])
+            await read(subject, 100)
+            waiting = asyncio.create_task(subject.poll(30))
+            await asyncio.sleep(0.05)
+            await subject.commit()
+            assert await subject.position(PARTITION) == 100
+            with pytest.raises(ConcurrentAccessError, match="another task"):
+                await subject.poll(0)
+            subject.wakeup()
+            with pytest.raises(WakeupError):
+                await waiting
+
+    run(work())
+
+
+def test_callbacks_may_be_coroutines(served: Broker) -> None:
+    class Listener(RebalanceListener):
+        def __init__(self) -> None:
+            self.told: list[str] = []
+
+        async def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:  # type: ignore[override]
+            await asyncio.sleep(0.01)
+            self.told.append(f"assigned {len(partitions)}")
+
+    async def work() -> None:
+        listener = Listener()
+        async with consumer(served, group_id="g") as subject:
+            await subject.subscribe("t", listener=listener)
+            await read(subject, 100)
+        assert listener.told == ["assigned 1"]
+
+    run(work())
+
+
+def test_polls_from_the_buffer_let_other_tasks_run(served: Broker) -> None:
+    async def work() -> None:
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        async with consumer(served, max_poll_records=1) as subject:
+            await subject.assign([PARTITION])
+            task = asyncio.create_task(other())
+            await subject.poll(5)
+            before = turns
+            end = time.monotonic() + 0.1
+            while time.monotonic() < end:
+                await subject.poll(0)
+            task.cancel()
+            assert turns > before
+
+    run(work())
+
+
+def test_another_loop_and_a_closed_consumer_are_refused(served: Broker) -> None:
+    async def make() -> AsyncConsumer:
+        return consumer(served)
+
+    async def use(subject: AsyncConsumer) -> None:
+        with pytest.raises(ConcurrentAccessError, match="another event loop"):
+            await subject.poll(0)
+
+    with asyncio.Runner() as runner:
+        subject = runner.run(make())
+        asyncio.run(use(subject))
+        runner.run(subject.close())
+
+        async def after() -> None:
+            with pytest.raises(ClosedError):
+                await subject.poll(0)
+
+        runner.run(after())
