@@ -335,6 +335,30 @@ def test_silence_is_a_timeout_that_closes_the_connection(connect: Connect) -> No
     assert isinstance(errors[patient], DisconnectedError)
 
 
+def test_a_silent_broker_can_be_given_up_before_its_time(connect: Connect) -> None:
+    def behaviour(listener: socket.socket) -> None:
+        with accept(listener) as silent:
+            silent.greet()
+            read_all(silent, 1)
+            with accept(listener) as peer:
+                peer.greet()
+                header, _ = peer.read()
+                peer.answer(header, HeartbeatResponse())
+
+    with serve(behaviour) as (host, port):
+        driver = connect((host, port), request_timeout_ms=60_000)
+        driver.client.set_nodes([Node(1, host, port)])
+        swallowed = driver.send(HEARTBEAT, node_id=1)
+        while not driver.client.api_range(1, HEARTBEAT.API_KEY):
+            driver.client.poll(50)
+        driver.client.disconnect(1)
+        again = driver.send(HEARTBEAT, node_id=1)
+        ended = {item.request: item for item in driver.complete(2)}
+    assert isinstance(ended[swallowed].error, DisconnectedError)
+    assert "does not answer" in str(ended[swallowed].error)
+    assert ended[again].response == HeartbeatResponse()
+
+
 def test_a_handshake_without_an_answer_is_a_timeout_of_the_connection(connect: Connect) -> None:
     def behaviour(listener: socket.socket) -> None:
         with accept(listener) as peer:

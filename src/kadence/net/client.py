@@ -26,6 +26,7 @@ from kadence.net.arena import ArenaPool
 from kadence.net.channel import Channel, IdleError
 from kadence.net.config import ConnectionConfig
 from kadence.net.dns import Lookup, Resolver
+from kadence.net.logins import Logins
 from kadence.net.nodes import FIRST_BOOTSTRAP, KnownNode
 from kadence.net.wakeup import Wakeup
 from kadence.types import Node
@@ -58,6 +59,7 @@ class NetworkClient:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._wakeup.fileno(), selectors.EVENT_READ)
         self._resolver = Resolver(self._wakeup.wake, lookup)
+        self._logins = Logins(config, self._wakeup.wake)
         self.arenas = ArenaPool(config.spare_arena_bytes)
         """Where Fetch responses lie; ``arenas.in_use`` is what they hold. Network thread only."""
         self._known = {
@@ -98,6 +100,15 @@ class NetworkClient:
             if node_id not in self._known:
                 self._known[node_id] = self._learn(node)
                 self._adopt(self._known[node_id])
+
+    def disconnect(self, node_id: int) -> None:
+        """Give up every connection to a broker that is silent: what is on its way ends, what comes next dials anew.
+
+        A path that swallows bytes looks like a slow broker until request.timeout.ms, and everything queues behind.
+        """
+        now = self._clock.now_ms()
+        for channel in [item for item in self._channels.values() if item.known.node.node_id == node_id]:
+            self._end(channel, DisconnectedError(f"{channel.known} was given up: it does not answer"), now)
 
     def nodes(self) -> tuple[Node, ...]:
         """What `set_nodes` said last."""
@@ -184,6 +195,10 @@ class NetworkClient:
         for found in self._resolver.results():
             for channel in tuple(self._channels.values()):
                 self._step(channel, now, partial(channel.found, found))
+        if self._logins.deliver(now):
+            for channel in tuple(self._channels.values()):
+                self._step(channel, now, channel.resume)
+            self._logins.settle()
         self._work(now)
         ended = self._done.copy()
         self._done.clear()
@@ -219,6 +234,7 @@ class NetworkClient:
             channel.close()
         self._channels.clear()
         self._resolver.close()
+        self._logins.close()
         self._selector.close()
         self._wakeup.close()
 
@@ -260,7 +276,16 @@ class NetworkClient:
         channel = self._channels.get(key)
         if channel is None:
             wake_fd = self._wakeup.fileno()
-            channel = Channel(known, lane, self._config, self._selector, self.arenas, wake_fd, self._done)
+            channel = Channel(
+                known,
+                lane,
+                self._config,
+                self._selector,
+                self.arenas,
+                wake_fd,
+                self._done,
+                self._logins,
+            )
             self._channels[key] = channel
         return channel
 

@@ -47,6 +47,8 @@ class CoordinatorManager:
         self.node: Node | None = None
         self.on_found: Callable[[Node], None] | None = None
         """Told of each coordinator found, before anything is sent to it: how the client learns its address."""
+        self.on_silent: Callable[[int], None] | None = None
+        """Told of a coordinator that stopped answering, so that nothing queues behind what it swallowed."""
         self.on_failed: list[Callable[[int, KafkaError], bool]] = []
         """Told of a fatal error; True = this listener makes it known, so the outbox need not."""
         self._config = config
@@ -86,6 +88,13 @@ class CoordinatorManager:
                 reason,
             )
             self.node = None
+
+    def mark_silent(self, now: int, reason: str) -> None:
+        """As `mark_unknown`, for one that does not answer at all: its connections are given up too."""
+        node_id = self.node_id
+        self.mark_unknown(now, reason)
+        if node_id is not None and self.on_silent is not None:
+            self.on_silent(node_id)
 
     def check(self, now: int, node_id: int, error: KafkaError | int) -> None:
         """Forget the coordinator if the end of a request to it says that it is gone.
