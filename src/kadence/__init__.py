@@ -25,6 +25,7 @@ from kadence.errors import (
 )
 from kadence.producer import Producer
 from kadence.records import Record
+from kadence.security import Token
 from kadence.types import (
     GroupMetadata,
     Node,
@@ -58,6 +59,7 @@ __all__ = [
     "Record",
     "Records",
     "Seconds",
+    "Token",
     "TopicPartition",
     "TransportError",
     "WakeupError",

@@ -14,9 +14,14 @@ import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
+from kadence import security
 from kadence.errors import ConfigError
+from kadence.secret import Secret
+
+if TYPE_CHECKING:
+    from kadence.security import Token
 
 __all__ = [
     "AdminConfig",
@@ -31,21 +36,6 @@ __all__ = [
 
 _INT32_MAX: Final = 2**31 - 1
 _client_ids = itertools.count(1)
-
-
-class Secret(str):
-    """A string that does not show itself in a repr or a log. ``str(secret)`` is the value."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "'[hidden]'"
-
-    def __str__(self) -> str:
-        return str.__str__(self)
-
-    def __format__(self, spec: str) -> str:
-        return "[hidden]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +139,48 @@ class ClientConfig:
         low=-1,
     )
     security_protocol: str = _key(
-        "choice", "PLAINTEXT", "How to talk to brokers.", choices=("PLAINTEXT", "SSL")
+        "choice",
+        "PLAINTEXT",
+        "How to talk to brokers.",
+        choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    )
+    sasl_mechanism: str | None = _key(
+        "choice",
+        None,
+        "How to authenticate with SASL_PLAINTEXT and SASL_SSL.",
+        choices=security.MECHANISMS,
+    )
+    sasl_username: str | None = _key("string", None, "User of PLAIN and SCRAM.")
+    sasl_password: Secret | None = _key("password", None, "Password of PLAIN and SCRAM.")
+    sasl_jaas_config: Secret | None = _key(
+        "password",
+        None,
+        "The credentials as Java writes them: PlainLoginModule, ScramLoginModule or OAuthBearerLoginModule.",
+        since="KIP-85",
+    )
+    sasl_oauthbearer_token_provider: Callable[[], Token] | None = _key(
+        "callable",
+        None,
+        "Called without arguments, on a helper thread, for each new token; returns kadence.Token.",
+    )
+    sasl_oauthbearer_token_endpoint_url: str | None = _key(
+        "string",
+        None,
+        "Where to get tokens by OAuth client credentials (https).",
+        since="KIP-768",
+    )
+    sasl_oauthbearer_client_credentials_client_id: str | None = _key(
+        "string", None, "The client's id there.", since="KIP-1139"
+    )
+    sasl_oauthbearer_client_credentials_client_secret: Secret | None = _key(
+        "password", None, "The client's secret there.", since="KIP-1139"
+    )
+    sasl_oauthbearer_scope: str | None = _key("string", None, "The scope to ask for.", since="KIP-1139")
+    sasl_oauthbearer_header_urlencode: bool | None = _key(
+        "bool",
+        None,
+        "URL-encode id and secret, as RFC 6749 has it; Java's default is not to.",
+        since="KIP-1025",
     )
     ssl_ca_location: str | None = _key(
         "string",
@@ -205,6 +236,7 @@ class ClientConfig:
             raise ConfigError("retry.backoff.ms is above retry.backoff.max.ms")
         if self.ssl_key_location is not None and self.ssl_certificate_location is None:
             raise ConfigError("ssl.key.location needs ssl.certificate.location, the certificate of that key")
+        security.check(self, given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -476,7 +508,8 @@ def _allowed(row: Key) -> str:
         low = "" if row.low is None else f" >= {int(row.low)}"
         high = "" if row.high is None else f" and <= {int(row.high)}"
         return f"a whole number{low}{high}"
-    return {"bool": "true or false", "list": "a list, or a comma separated string"}.get(row.kind, "a string")
+    words = {"bool": "true or false", "list": "a list, or a comma separated string", "callable": "a callable"}
+    return words.get(row.kind, "a string")
 
 
 def _read(row: Key, value: Any) -> Any:
@@ -485,6 +518,12 @@ def _read(row: Key, value: Any) -> Any:
     try:
         return _READERS[row.kind](row, value)
     except (ValueError, TypeError, OverflowError):
+def _read_callable(_: Key, value: Any) -> Any:
+    if not callable(value):
+        raise ValueError  # noqa: TRY004 - as below
+    return value
+
+
         shown = "the given value" if row.kind == "password" else repr(value)
         raise ConfigError(f"{row.name}: {shown} is not {_allowed(row)}") from None
 
@@ -492,3 +531,4 @@ def _read(row: Key, value: Any) -> Any:
 def generated_client_id(kind: str) -> str:
     """A client.id for a client that was given none, e.g. ``consumer-1``."""
     return f"kadence-{kind}-{next(_client_ids)}"
+    "callable": _read_callable,

@@ -1,13 +1,17 @@
 """One connection to one broker, from its first byte to its loss, without a socket.
 
-    OPENING ──ApiVersions answered──▶ READY ──lost──▶ CLOSED
-       └────────────────────lost────────────────────────┘
+    OPENING ──ApiVersions answered──▶ AUTHENTICATING ──accepted──▶ READY ──lost──▶ CLOSED
+       │               └─────────────────no SASL────────────────────▲                 ▲
+       └─────────────────────────────────lost─────────────────────────────────────────┘
 
 The broker answers in the order of the requests, so what is in flight is a queue and every answer belongs to
 its head; a correlation id that says otherwise means that the stream can no longer be trusted. ApiVersions is
 asked in our highest version first: a broker that does not know it answers UNSUPPORTED_VERSION in the format of
 version 0, with its own range since KIP-511 (2.4), and is asked again in a version that it knows. Throttling is
 the client's duty since KIP-219: nothing more is sent until the time named by an answer has passed.
+
+With SASL the broker may end a session after some time (KIP-368). Well before that the connection authenticates anew:
+requests sent before are answered before, those that come meanwhile wait until it is done.
 
 The shell owns the bytes: it writes `outgoing`, cuts the incoming stream into frames and hands them to
 `receive`. What `receive` raises is the end of the connection; the shell passes it to `lose`.
@@ -21,8 +25,10 @@ from typing import Any, Final
 
 from kadence.clock import FOREVER, add_ms
 from kadence.connection import versions
+from kadence.connection.authentication import Authentication, SaslMessage
 from kadence.connection.frames import LENGTH_BYTES
 from kadence.connection.request import Completed, Lease, Request
+from kadence.connection.sasl.exchange import Login
 from kadence.errors import (
     ConnectError,
     DisconnectedError,
@@ -42,18 +48,22 @@ from kadence.wire import Reader, VersionError, WireError
 __all__ = ["BrokerConnection", "Phase"]
 
 _MAX_CORRELATION_ID: Final = 2**31 - 1
+_SESSION_SHARE: Final = 0.85
+_SHORTEST_SESSION_MS: Final = 1_001
+"""A broker refuses to authenticate a connection twice within a second."""
 
 
 class Phase(Enum):
     """Where a connection stands; the picture is at the top of the file."""
 
     OPENING = "opening"
+    AUTHENTICATING = "authenticating"
     READY = "ready"
     CLOSED = "closed"
 
 
 class _Sent:
-    """A request in flight. ``request`` is None for the connection's own ApiVersions."""
+    """A request in flight. ``request`` is None for the connection's own ApiVersions and SASL."""
 
     __slots__ = ("correlation_id", "deadline", "message", "request", "version")
 
@@ -75,12 +85,16 @@ class BrokerConnection:
     """Requests to bytes, frames to answers. ``address`` is how messages name the broker."""
 
     __slots__ = (
+        "_authentication",
         "_client_id",
         "_correlation_id",
         "_in_flight",
+        "_login",
         "_out",
+        "_renew_at",
         "_request_timeout_ms",
         "_software",
+        "_wants_login",
         "address",
         "held_until",
         "phase",
@@ -94,6 +108,7 @@ class BrokerConnection:
         client_id: str,
         request_timeout_ms: int,
         software: tuple[str, str] = ("kadence", "0"),
+        login: Login | None = None,
     ) -> None:
         self.address = address
         self.phase = Phase.OPENING
@@ -102,6 +117,11 @@ class BrokerConnection:
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
         self._software = software
+        self._login = login
+        # What is under way; credentials may have to be fetched before it can begin.
+        self._authentication: Authentication | None = None
+        self._wants_login = False
+        self._renew_at = FOREVER
         self._correlation_id = -1
         self._in_flight: deque[_Sent] = deque()
         # Bytes with the request that ends once they are written (acks=0 has no answer), in order.
@@ -160,6 +180,7 @@ class BrokerConnection:
 
         Raises:
             MalformedMessageError: bytes that do not belong here. ConnectError: ApiVersions was refused.
+            AuthenticationError: so was SASL.
         """
         head = self._head()
         correlation_id = int.from_bytes(frame[:4], signed=True)
@@ -169,7 +190,10 @@ class BrokerConnection:
                 f"({head.name}) was due; the stream cannot be trusted any more"
             )
         if head.request is None:
-            self._versions_answered(frame, head, now)
+            if isinstance(head.message, ApiVersionsRequest):
+                self._versions_answered(frame, head, now)
+            else:
+                self._sasl_answered(frame, head, now)
             return None
         response = self._decode(head, head.version, frame)
         self._in_flight.popleft()
@@ -177,6 +201,27 @@ class BrokerConnection:
         if throttle_ms > 0:
             self.held_until = max(self.held_until, now + throttle_ms)
         return Completed(head.request, response, None, head.version, now, lease)
+
+    # -- authenticating
+
+    def tick(self, now: int) -> None:
+        """Authenticate anew when the session nears its end.
+
+        Raises:
+            AuthenticationError, ConnectError: there are no credentials.
+        """
+        if now >= self._renew_at:
+            self._renew_at = FOREVER
+            self._authenticate(now)
+
+    def resume(self, now: int) -> None:
+        """Credentials that had to be fetched may be there now.
+
+        Raises:
+            AuthenticationError, ConnectError: they cannot be had.
+        """
+        if self._wants_login:
+            self._authenticate(now)
 
     # -- ending
 
@@ -222,12 +267,12 @@ class BrokerConnection:
         return not self._in_flight and not self._out
 
     def can_send(self, now: int) -> bool:
-        """Ready, and not throttled."""
-        return self.phase is Phase.READY and now >= self.held_until
+        """Ready, not throttled, and not in the middle of another authentication."""
+        return self.phase is Phase.READY and self._authentication is None and now >= self.held_until
 
     def next_deadline(self) -> int:
-        """When the first request in flight is overdue."""
-        return min((sent.deadline for sent in self._in_flight), default=FOREVER)
+        """When the first request in flight is overdue, or the session nears its end."""
+        return min([self._renew_at, *(sent.deadline for sent in self._in_flight)])
 
     def overdue(self, now: int) -> RequestTimedOutError | None:
         """The error to close with when a request in flight is overdue."""
@@ -280,8 +325,43 @@ class BrokerConnection:
             cause = for_code(response.error_code)
             raise ConnectError(f"{self.address} refused ApiVersions v{head.version}: {cause}") from cause
         self.ranges = versions.ranges_of(response.api_keys)
-        self.phase = Phase.READY
         self.held_until = now + max(0, response.throttle_time_ms)
+        if self._login is None:
+            self.phase = Phase.READY
+            return
+        self.phase = Phase.AUTHENTICATING
+        self._authenticate(now)
+
+    def _authenticate(self, now: int) -> None:
+        assert self._login is not None
+        exchange = self._login.begin(now)
+        self._wants_login = exchange is None
+        if exchange is not None:
+            self._authentication = Authentication(self._login, exchange, self.address, self.ranges)
+            self._say(self._authentication, self._authentication.start(), now)
+
+    def _say(self, authentication: Authentication, message: SaslMessage, now: int) -> None:
+        version = authentication.version(message)
+        assert version is not None
+        # It waits behind what is in flight: a parked JoinGroup may take longer than a request of ours.
+        patience = max([now, *(sent.deadline for sent in self._in_flight)])
+        self._put(None, message, version, now)
+        self._in_flight[-1].deadline = add_ms(patience, self._request_timeout_ms)
+
+    def _sasl_answered(self, frame: Any, head: _Sent, now: int) -> None:
+        authentication = self._authentication
+        assert authentication is not None
+        response = self._decode(head, head.version, frame)
+        self._in_flight.popleft()
+        message = authentication.answered(response)
+        if message is not None:
+            self._say(authentication, message, now)
+            return
+        self._authentication = None
+        self.phase = Phase.READY
+        if authentication.lifetime_ms > 0:
+            share = int(authentication.lifetime_ms * _SESSION_SHARE)
+            self._renew_at = add_ms(now, max(_SHORTEST_SESSION_MS, share))
 
     def _lower_version(self, head: _Sent, frame: Any) -> int:
         """The version to ask ApiVersions in after a refusal: the highest one the broker names, else 0."""

@@ -1,6 +1,6 @@
 """One (node, lane) from the wish to talk to it until it is closed: dialling, then frames both ways.
 
-    waiting ──start──▶ dialling ──stream stands──▶ asking ApiVersions ──answered──▶ ready ──▶ (closed)
+    waiting ──start──▶ dialling ──stream stands──▶ ApiVersions, SASL ──accepted──▶ ready ──▶ (closed)
                           ▲                              │
                           └──── next address ◀── failed ─┘
 
@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Final
 from kadence.clock import FOREVER
 from kadence.connection.connection import BrokerConnection, Phase
 from kadence.connection.request import ANY_NODE, Completed, Lane, Request
-from kadence.errors import DisconnectedError, KafkaError, RequestTimedOutError, TransportError
+from kadence.errors import (
+    AuthenticationError,
+    DisconnectedError,
+    KafkaError,
+    RequestTimedOutError,
+    TransportError,
+)
 from kadence.net.dial import Dial, Step, tell
 from kadence.net.inbox import Frame, Inbox
 from kadence.net.stream import Stream, stream_of
@@ -27,6 +33,7 @@ if TYPE_CHECKING:
     from kadence.net.arena import ArenaPool
     from kadence.net.config import ConnectionConfig
     from kadence.net.dns import Found, Resolver
+    from kadence.net.logins import Logins
     from kadence.net.nodes import KnownNode
 
 __all__ = ["Channel", "IdleError"]
@@ -45,7 +52,7 @@ class Channel:
 
     Args:
         done: where the ends of requests go. pool: memory for Fetch responses.
-        wake_fd: readable when another thread wants the network thread.
+        wake_fd: readable when another thread wants the network thread. logins: what to authenticate with.
     """
 
     __slots__ = (
@@ -54,6 +61,7 @@ class Channel:
         "_dial",
         "_done",
         "_inbox",
+        "_logins",
         "_pool",
         "_selector",
         "_stream",
@@ -75,6 +83,7 @@ class Channel:
         pool: ArenaPool,
         wake_fd: int,
         done: list[Completed],
+        logins: Logins,
     ) -> None:
         self.known = known
         self.lane = lane
@@ -86,6 +95,7 @@ class Channel:
         self._pool = pool
         self._wake_fd = wake_fd
         self._done = done
+        self._logins = logins
         self._dial: Dial | None = None
         self._connection: BrokerConnection | None = None
         self._stream: Stream | None = None
@@ -194,8 +204,16 @@ class Channel:
             idle_ms = self._config.connections_max_idle_ms
             if idle_ms >= 0 and self.is_idle and now - self._used_at >= idle_ms:
                 raise IdleError(f"{self.known} was not used for {now - self._used_at} ms")
+            connection.tick(now)
+            self._write(now)
         elif dial is not None and now >= dial.attempt_until:
             self._attempt_failed("no answer in time", now)
+
+    def resume(self, now: int) -> None:
+        """Credentials may have arrived."""
+        if self._connection is not None:
+            self._connection.resume(now)
+            self._write(now)
 
     def end(self, error: KafkaError, now: int) -> list[Request]:
         """Close, and end what was on its way. Returns the requests for any node that were never sent."""
@@ -238,11 +256,14 @@ class Channel:
     def _talk(self, dial: Dial, now: int) -> None:
         """The stream stands: ask for versions."""
         assert dial.sock is not None
+        assert dial.address is not None
+        self._logins.about_to_talk(dial.address.sockaddr[0])
         connection = BrokerConnection(
             f"{self.known} at {dial.address}" if self.known.address != str(dial.address) else str(self.known),
             client_id=self._config.client_id,
             request_timeout_ms=self._config.request_timeout_ms,
             software=(self._config.software_name, self._config.software_version),
+            login=self._logins.login,
         )
         self._stream = stream_of(dial.sock)
         self._connection = connection
@@ -258,7 +279,7 @@ class Channel:
         self._write(now)
 
     def _opened(self, now: int) -> None:
-        """ApiVersions was answered."""
+        """ApiVersions was answered, and SASL accepted where it is asked for."""
         connection = self._connection
         assert connection is not None
         self.known.succeeded(connection.ranges)
@@ -291,15 +312,16 @@ class Channel:
                 frame = inbox.next_frame(self._wake_fd)
                 if frame is None:
                     return
-                self._used_at = now
                 self._receive(frame, now)
             self.has_more = True
         except (OSError, TransportError) as error:
             self._broken(error, now)
 
     def _receive(self, frame: Frame, now: int) -> None:
-        connection = self._connection
+        connection, dial = self._connection, self._dial
         assert connection is not None
+        assert dial is not None
+        was_ready = self.is_ready
         try:
             answer = connection.receive(frame.data, frame.arena, now)
         except BaseException:
@@ -307,11 +329,16 @@ class Channel:
                 frame.arena.release()
             raise
         if answer is not None:
+            self._used_at = now
             self._done.append(answer)
-        elif self.is_ready:
+        elif self.is_ready and not was_ready:
+            self._used_at = now
             self._opened(now)
         else:
+            if connection.phase is Phase.AUTHENTICATING:
+                dial.step = Step.SASL
             self._write(now)
+            self.pump(now)
 
     def _write(self, now: int) -> None:
         connection, stream = self._connection, self._stream
@@ -333,6 +360,8 @@ class Channel:
 
     def _broken(self, error: OSError | TransportError, now: int) -> None:
         """Reading or writing failed: the end of the channel, or while opening only of the attempt."""
+        if isinstance(error, AuthenticationError):
+            raise error
         if not self.is_ready:
             assert self._dial is not None
             self._dial.check_refusal(error)

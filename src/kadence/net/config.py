@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING, Final, Self
 
-from kadence.net.tls import make_context
+from kadence.net.tls import make_context, token_context
+from kadence.security import credentials
 
 if TYPE_CHECKING:
     import ssl
 
     from kadence.config import ClientConfig
+    from kadence.security import Credentials
 
 __all__ = ["ConnectionConfig"]
 
@@ -28,10 +30,12 @@ class ConnectionConfig:
 
     Attributes:
         bootstrap: (host, port) pairs, in the order in which they are tried.
-        connect_timeout_ms: for all addresses of one host together: TCP, TLS and ApiVersions.
+        connect_timeout_ms: for all addresses of one host together: TCP, TLS, ApiVersions and SASL.
         max_frame_bytes: the longest response that is believed.
         receive_buffer_bytes, send_buffer_bytes: -1 leaves them to the system.
         ssl_context: None talks plaintext.
+        credentials: what to authenticate with by SASL; None does without.
+        token_context: how the token endpoint of OAUTHBEARER is trusted; None is the system's way.
         spare_arena_bytes: how much free memory for Fetch responses is kept for the next ones.
     """
 
@@ -47,6 +51,8 @@ class ConnectionConfig:
     max_frame_bytes: int = _FRAME_BYTES
     spare_arena_bytes: int = _SPARE_BYTES
     ssl_context: ssl.SSLContext | None = None
+    credentials: Credentials | None = None
+    token_context: ssl.SSLContext | None = None
     software_name: str = "kadence"
     software_version: str = "0"
 
@@ -69,7 +75,9 @@ class ConnectionConfig:
             receive_buffer_bytes=config.receive_buffer_bytes,
             max_frame_bytes=max(_FRAME_BYTES, getattr(config, "fetch_max_bytes", 0) + _FRAME_ROOM),
             spare_arena_bytes=min(_SPARE_BYTES, getattr(config, "buffer_memory", _SPARE_BYTES)),
-            ssl_context=make_context(config) if config.security_protocol == "SSL" else None,
+            ssl_context=make_context(config) if config.security_protocol.endswith("SSL") else None,
+            credentials=credentials(config),
+            token_context=token_context(config),
             software_version=metadata.version("kadence"),
         )
 

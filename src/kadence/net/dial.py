@@ -35,6 +35,7 @@ class Step(Enum):
     TCP = "TCP connect"
     TLS = "TLS handshake"
     VERSIONS = "ApiVersions"
+    SASL = "SASL authentication"
 
 
 class Dial:

@@ -1,0 +1,49 @@
+"""What the connection asks of a mechanism, and of whoever has the credentials."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+__all__ = ["BadChallengeError", "Exchange", "Login"]
+
+
+class BadChallengeError(ValueError):
+    """The broker's part of the exchange is wrong; the text says how, and holds no secret."""
+
+
+class Exchange(Protocol):
+    """The client's part of one authentication."""
+
+    def first(self) -> bytes:
+        """What the client says first; every mechanism of Kafka lets the client begin."""
+        ...
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        """The answer to what the broker said, None when the client is satisfied.
+
+        Raises:
+            BadChallengeError: the broker's words are no part of this mechanism, or it does not know the password.
+        """
+        ...
+
+
+class Login(Protocol):
+    """Who logs in, and how."""
+
+    @property
+    def mechanism(self) -> str:
+        """SASL's name of the mechanism."""
+        ...
+
+    @property
+    def who(self) -> str:
+        """Who it is, for messages: ``user 'alice'``."""
+        ...
+
+    def begin(self, now: int) -> Exchange | None:
+        """A new exchange; None while its credentials are still being fetched.
+
+        Raises:
+            AuthenticationError, ConnectError: they cannot be had.
+        """
+        ...

@@ -1,0 +1,177 @@
+"""The login of one client: by password, or by tokens that are fetched on a thread of their own and used again.
+
+A provider or a token endpoint may take its time, so it is never asked on the network thread. Connections that need
+a token wait for it; one fetch serves all of them, and the token serves until 80 % of its life is over. When a new one
+cannot be had, the old one does as long as it lives.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from kadence.connection.sasl.exchange import Exchange, Login
+from kadence.connection.sasl.oauthbearer import OAuthBearer, check_token
+from kadence.connection.sasl.passwords import PasswordLogin
+from kadence.errors import AuthenticationError, KafkaError
+from kadence.net.endpoint import fetch_token
+from kadence.security import ClientCredentials, Credentials, Token, is_loopback
+
+if TYPE_CHECKING:
+    from kadence.net.config import ConnectionConfig
+
+__all__ = ["Logins", "TokenLogin"]
+
+_log = logging.getLogger("kadence.net")
+
+_LIFE_SHARE: Final = 0.8
+
+
+class Logins:
+    """What a client's connections authenticate with; does nothing without SASL.
+
+    Args:
+        notify: called on the helper thread when a token, or its failure, lies ready; ends the network thread's wait.
+    """
+
+    def __init__(self, config: ConnectionConfig, notify: Callable[[], None]) -> None:
+        self._tokens: TokenLogin | None = None
+        self._is_open = config.ssl_context is None
+        self.login: Login | None = None
+        credentials = config.credentials
+        if credentials is None:
+            return
+        if credentials.tokens is None:
+            self.login = PasswordLogin(credentials.mechanism, credentials.username, str(credentials.password))
+        else:
+            self.login = self._tokens = TokenLogin(_source(credentials, config), _who(credentials), notify)
+
+    def about_to_talk(self, host: str) -> None:
+        """Warn, once, when a password is about to cross a network for everybody to read."""
+        if (
+            self._is_open
+            and self.login is not None
+            and self.login.mechanism == "PLAIN"
+            and not is_loopback(host)
+        ):
+            self._is_open = False
+            _log.warning(
+                "the password of %s goes to %s unencrypted: security.protocol=SASL_SSL, or a SCRAM mechanism, hides it",
+                self.login.who,
+                host,
+            )
+
+    def deliver(self, now: int) -> bool:
+        """Take what the helper thread has. True when connections should `resume`; `settle` comes after that."""
+        return self._tokens is not None and self._tokens.deliver(now)
+
+    def settle(self) -> None:
+        """Everybody who waited has been served."""
+        if self._tokens is not None:
+            self._tokens.settle()
+
+    def close(self) -> None:
+        if self._tokens is not None:
+            self._tokens.close()
+
+
+class TokenLogin:
+    """OAUTHBEARER with a source of tokens that may block. Network thread, but for the worker inside."""
+
+    mechanism: Final = "OAUTHBEARER"
+
+    def __init__(self, source: Callable[[], Token], who: str, notify: Callable[[], None]) -> None:
+        self._source = source
+        self._notify = notify
+        self.who = who
+        self._token: Token | None = None
+        self._refresh_at = 0
+        self._expires_at = 0
+        self._error: KafkaError | None = None
+        self._is_asked = False
+        # Between `deliver` and `settle` whoever begins gets what has come, be it used up at once.
+        self._is_serving = False
+        self._asked: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._come: deque[Token | KafkaError] = deque()
+        self._thread: threading.Thread | None = None
+
+    def begin(self, now: int) -> Exchange | None:
+        token = self._token
+        if token is not None and (now < self._refresh_at or self._is_serving):
+            return OAuthBearer(token.value, token.extensions)
+        if self._error is not None:
+            raise type(self._error)(*self._error.args) from self._error.__cause__
+        if not self._is_asked:
+            self._is_asked = True
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="kadence-tokens", daemon=True)
+                self._thread.start()
+            self._asked.put(True)
+        return None
+
+    def deliver(self, now: int) -> bool:
+        if not self._come:
+            return False
+        come = self._come.popleft()
+        self._is_asked = False
+        if isinstance(come, Token):
+            self._token, self._is_serving = come, True
+            # Its end is told by the wall clock; from here on the monotonic one counts.
+            left_ms = 0 if come.expires_at is None else max(0, int((come.expires_at - time.time()) * 1000))
+            self._refresh_at, self._expires_at = now + int(left_ms * _LIFE_SHARE), now + left_ms
+        elif self._token is not None and now < self._expires_at:
+            _log.warning("no new token, the old one is used on: %s", come)
+            self._is_serving = True
+        else:
+            self._token, self._error = None, come
+        return True
+
+    def settle(self) -> None:
+        self._is_serving = False
+        self._error = None
+
+    def close(self) -> None:
+        """Let the worker end once it is done with what it is doing."""
+        self._asked.put(False)
+
+    def __repr__(self) -> str:
+        return f"<login by {self.mechanism} of {self.who}>"
+
+    def _work(self) -> None:
+        while self._asked.get():
+            self._come.append(self._ask())
+            self._notify()
+
+    def _ask(self) -> Token | KafkaError:
+        try:
+            token: object = self._source()
+            if not isinstance(token, Token):
+                kind = type(token).__name__
+                return AuthenticationError(
+                    f"sasl.oauthbearer.token.provider returned {kind}, not kadence.Token"
+                )
+            check_token(token.value, token.extensions)
+        except KafkaError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - the provider is the user's; this is how its errors are told
+            failure = AuthenticationError(f"no token for {self.who}: {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            return failure
+        return token
+
+
+def _who(credentials: Credentials) -> str:
+    return f"client {credentials.username!r}" if credentials.username else "the token provider"
+
+
+def _source(credentials: Credentials, config: ConnectionConfig) -> Callable[[], Token]:
+    source = credentials.tokens
+    if not isinstance(source, ClientCredentials):
+        assert source is not None
+        return source
+    return lambda: fetch_token(source, config.token_context, config.connect_timeout_ms / 1000)
