@@ -29,7 +29,7 @@ from kadence.producer.partitioner import StickyPartitioner, partition_for_key
 from kadence.producer.thread import NetworkThread
 from kadence.producer.topics import Topics
 from kadence.protocol import error_codes as ec
-from kadence.types import TopicPartition
+from kadence.types import PartitionInfo, TopicPartition
 
 __all__ = ["Producer"]
 
@@ -157,11 +157,11 @@ class Producer:
             self._thread.wakeup()
         return future
 
-    def partitions_for(self, topic: str) -> int:
-        """How many partitions ``topic`` has. Blocks and raises as `send`."""
+    def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """The partitions of ``topic``. Blocks and raises as `send`."""
         if self._is_closed or self._thread.fatal is not None or os.getpid() != self._pid:
             raise self._unusable()
-        return len(self._look_up(topic).partitions)
+        return list(self._look_up(topic).cluster.partitions_for(topic))
 
     def flush(self, timeout: Seconds | None = None) -> None:
         """Send everything now and wait until each record sent before this call is acknowledged or has failed.
