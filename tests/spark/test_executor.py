@@ -195,3 +195,11 @@ class Confused(MemoryRecords):
 def test_out_of_range_without_a_reason_is_raised_as_it_is() -> None:
     with pytest.raises(OffsetOutOfRangeError):
         read(Confused({T0: log(*range(20))}), OffsetRange("t", 0, 3, 9))
+
+
+def test_a_poll_asks_for_about_one_batch() -> None:
+    client = MemoryRecords({T0: log(*range(10_000), size=1000)}, at_once=10_000)
+    batches(client, OffsetRange("t", 0, 0, 10_000), max_bytes=2_000_000)
+    first, second, *_ = client.polled
+    assert first == 1000  # nothing is known of the records yet
+    assert 1800 <= second <= 2000

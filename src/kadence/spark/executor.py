@@ -32,7 +32,11 @@ MAX_ROWS: Final = 8_000
 MAX_BYTES: Final = 4 * 1024 * 1024
 
 MIN_ROWS: Final = 1_000
-"""Pieces of a poll that are smaller than this on average are put together: Spark pays for each batch."""
+MIN_BYTES: Final = 512 * 1024
+"""Pieces of a poll that are smaller than both on average are put together: Spark pays for each batch."""
+
+POLL_BYTES: Final = 2 * 1024 * 1024
+"""What a poll aims at. Larger columns come from fresh pages each time, and faulting them in cost a third of the CPU."""
 
 POLL_MS: Final = 1_000
 """How often a task that waits looks whether it waits too long."""
@@ -85,6 +89,7 @@ class _Run:
         for piece in task:
             self._waiting.setdefault(piece.topic_partition, []).append((piece.start, piece.end))
         self._until: dict[TopicPartition, int] = {}
+        self._row_bytes = 0.0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         while positions := self._next_ranges():
@@ -94,6 +99,7 @@ class _Run:
                 table = self._poll()
                 finished, moved = self._follow(positions)
                 if table is not None and table.num_rows:
+                    self._row_bytes = table.nbytes / table.num_rows
                     yield from self._cut(table, finished)
                 if moved:
                     moved_at = self._clock.now_ms()
@@ -120,12 +126,16 @@ class _Run:
             return None
 
     def _limit(self) -> int:
-        """With one partition left no record beyond its end need be decoded: offsets bound records."""
-        rows = self._reading.max_rows
-        if len(self._until) > 1:
-            return rows
-        [(partition, end)] = self._until.items()
-        return max(1, min(rows, end - self._client.position(partition)))
+        """How many records to ask for: about one batch; the last poll's rows foretell their size."""
+        rows = min(self._reading.max_rows, MIN_ROWS)
+        if self._row_bytes:
+            bytes_wanted = min(self._reading.max_bytes, POLL_BYTES)
+            rows = min(self._reading.max_rows, int(bytes_wanted / self._row_bytes))
+        if len(self._until) == 1:
+            # With one partition left no record beyond its end need be decoded: offsets bound records.
+            [(partition, end)] = self._until.items()
+            rows = min(rows, end - self._client.position(partition))
+        return max(1, rows)
 
     def _follow(self, positions: dict[TopicPartition, int]) -> tuple[dict[TopicPartition, int], bool]:
         """Which partitions went beyond their end with this poll, and whether any moved. Finished ones are let go."""
@@ -188,7 +198,8 @@ class _Run:
             table = _without(table, beyond)
         table = table.select(list(self._reading.columns))
         batches = table.to_batches()
-        if len(batches) > 1 and table.num_rows < MIN_ROWS * len(batches):
+        pieces = len(batches)
+        if pieces > 1 and table.num_rows < MIN_ROWS * pieces and table.nbytes < MIN_BYTES * pieces:
             batches = table.combine_chunks().to_batches()
         for batch in batches:
             yield from self._bounded(batch)
