@@ -485,6 +485,12 @@ def _read_choice(row: Key, value: Any) -> str:
     raise ValueError
 
 
+def _read_callable(_: Key, value: Any) -> Any:
+    if not callable(value):
+        raise ValueError  # noqa: TRY004 - as below
+    return value
+
+
 def _read_string(_: Key, value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError  # noqa: TRY004 - told as one ConfigError with the key's name by the caller
@@ -497,6 +503,7 @@ _READERS: dict[str, Callable[[Key, Any], Any]] = {
     "list": _read_list,
     "choice": _read_choice,
     "string": _read_string,
+    "callable": _read_callable,
     "password": lambda row, value: Secret(_read_string(row, value)),
 }
 
@@ -518,12 +525,6 @@ def _read(row: Key, value: Any) -> Any:
     try:
         return _READERS[row.kind](row, value)
     except (ValueError, TypeError, OverflowError):
-def _read_callable(_: Key, value: Any) -> Any:
-    if not callable(value):
-        raise ValueError  # noqa: TRY004 - as below
-    return value
-
-
         shown = "the given value" if row.kind == "password" else repr(value)
         raise ConfigError(f"{row.name}: {shown} is not {_allowed(row)}") from None
 
@@ -531,4 +532,3 @@ def _read_callable(_: Key, value: Any) -> Any:
 def generated_client_id(kind: str) -> str:
     """A client.id for a client that was given none, e.g. ``consumer-1``."""
     return f"kadence-{kind}-{next(_client_ids)}"
-    "callable": _read_callable,
