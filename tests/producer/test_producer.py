@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -338,3 +339,42 @@ def test_a_child_after_fork_is_refused(broker: Broker) -> None:
                 os._exit(status)
         assert os.waitpid(child, 0)[1] == 0
         assert producer.send("t", b"x").result(10).offset == 1
+
+
+def test_leaders_that_move_under_way(three: Broker) -> None:
+    with Producer(bootstrap_servers=three.bootstrap_servers, retry_backoff_ms=1, batch_size=200) as producer:
+        futures = []
+        for n in range(300):
+            futures.append(producer.send("t", b"%d" % n, partition=0))
+            if n % 100 == 50:
+                futures[-1].result(10)
+                three.move_leader("t", 0, three.node_ids[n // 100])
+        assert [future.result(10).offset for future in futures] == list(range(300))
+    messages = read_all(three.bootstrap_servers, "t", 6, 300)
+    assert [message.value() for message in messages] == [b"%d" % n for n in range(300)]
+
+
+def test_exactly_once_in_order_over_connections_that_break(three: Broker) -> None:
+    rng = random.Random(7)
+    settings = {
+        "retry_backoff_ms": 1,
+        "reconnect_backoff_ms": 1,
+        "reconnect_backoff_max_ms": 2,
+        "batch_size": 500,
+    }
+    with (
+        three.faults.disconnect(ProduceRequest, served=True, where=lambda call: rng.random() < 0.1) as after,
+        three.faults.disconnect(ProduceRequest, where=lambda call: rng.random() < 0.1) as before,
+        Producer(bootstrap_servers=three.bootstrap_servers, **settings) as producer,
+    ):
+        futures = [producer.send("t", b"%d" % n, partition=n % 6) for n in range(3_000)]
+        producer.flush(60)
+        for partition in range(6):
+            offsets = [future.result(0).offset for future in futures[partition::6]]
+            assert offsets == list(range(500))
+    assert after.hits
+    assert before.hits
+    messages = read_all(three.bootstrap_servers, "t", 6, 3_000)
+    for partition in range(6):
+        values = [message.value() for message in messages if message.partition() == partition]
+        assert values == [b"%d" % n for n in range(partition, 3_000, 6)]
