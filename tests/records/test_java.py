@@ -29,7 +29,7 @@ def test_batches_of_javas_producer(kafka: Kafka) -> None:
             "--reader-property", "parse.headers=true", "--reader-property", "parse.key=true",
             stdin="".join(f"codec:{codec}\t{codec}\t{line}\n" for line in lines),
         )  # fmt: skip
-    got = []
+    got: list[tuple[object, ...]] = []
     with Consumer(bootstrap_servers=kafka.bootstrap_servers) as consumer:
         consumer.assign([partition])
         consumer.seek(partition, 0)
