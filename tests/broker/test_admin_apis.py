@@ -137,10 +137,11 @@ def test_what_a_new_topic_may_not_be(wire: Wire) -> None:
         wire,
         topic("t"), topic("a/b"), topic("zero", 0), topic("replicas", 1, 5), topic("fine", -1, -1),
         topic("twice"), topic("twice"), topic("config", max_message_byte="3"), topic("number", retention_ms="long"),
+        topic("vast", 2**31 - 1),
     )  # fmt: skip
     assert [codes.name(each.error_code) for each in answers] == [
         "TOPIC_ALREADY_EXISTS", "INVALID_TOPIC_EXCEPTION", "INVALID_PARTITIONS", "INVALID_REPLICATION_FACTOR", "NONE",
-        "INVALID_REQUEST", "INVALID_REQUEST", "INVALID_CONFIG", "INVALID_CONFIG",
+        "INVALID_REQUEST", "INVALID_REQUEST", "INVALID_CONFIG", "INVALID_CONFIG", "POLICY_VIOLATION",
     ]  # fmt: skip
     assert "Did you mean max.message.bytes?" in answers[7].error_message
 
@@ -182,6 +183,7 @@ def test_a_topic_grows(broker: Broker, wire: Wire, version: int) -> None:
     assert (
         grow(4, assignments=[CreatePartitionsAssignment(broker_ids=[1])]) == codes.INVALID_REPLICA_ASSIGNMENT
     )
+    assert grow(2**31 - 1) == codes.POLICY_VIOLATION
     assert grow(4) == codes.NONE
     assert len(broker.offsets("t")) == 4
 

@@ -6,6 +6,7 @@ import pytest
 from tests.coordinator.world import World
 
 from kadence.protocol import error_codes as codes
+from kadence.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
 
 def test_a_first_join_is_told_its_member_id_and_comes_back_with_it() -> None:
@@ -83,6 +84,20 @@ def test_the_protocol_is_the_one_most_members_put_first_among_the_common() -> No
     leader = next(each.response for each in joins if each.response.leader == each.response.member_id)
     assert leader.protocol_name == "sticky"
     assert {each.metadata for each in leader.members} == {b"1s", b"2s", b"3s"}
+
+
+def test_a_protocol_named_twice_counts_once() -> None:
+    world = World()
+    request = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=each) for each in (b"1", b"2")],
+    )
+    joined = world.send(request, 3)
+    assert (joined.code, joined.response.protocol_name) == (codes.NONE, "range")
+    assert joined.response.members[0].metadata == b"1"
 
 
 def test_only_the_leader_sees_the_members() -> None:

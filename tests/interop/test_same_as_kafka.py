@@ -558,6 +558,7 @@ def administered_topics(side: Side) -> Any:
         side.create(name, 3), side.create(name), side.create("a/b"), side.create(f"{name}-0", 0),
         side.create(f"{name}-r", 1, 5), side.create(f"{name}-c", max_message_byte="3"),
         side.create(f"{name}-d", -1, -1), side.create(f"{name}-n", retention_ms="long"), side.create(""),
+        side.create(f"{name}-v", 2**31 - 1),
     ]  # fmt: skip
     for count, topic in ((3, name), (2, name), (5, name), (5, "no-such-topic"), (5, name)):
         request = CreatePartitionsRequest(

@@ -18,10 +18,21 @@ from kadence.broker.producers import ProducerStates
 if TYPE_CHECKING:
     from kadence.broker.fetching import ParkedFetch
 
-__all__ = ["BrokerNode", "Cluster", "Partition", "Topic", "coordinator_partition", "is_valid_topic_name"]
+__all__ = [
+    "MOST_PARTITIONS",
+    "BrokerNode",
+    "Cluster",
+    "Partition",
+    "Topic",
+    "coordinator_partition",
+    "is_valid_topic_name",
+]
 
 OFFSETS_PARTITIONS: Final = 50
 """Kafka's default for `__consumer_offsets`; it decides which node coordinates which group."""
+
+MOST_PARTITIONS: Final = 10_000
+"""That one request may make, as in Kafka; without a bound four bytes of a request could fill the memory."""
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 

@@ -165,8 +165,8 @@ class ClassicGroup:
         return not self.pending_joins and all(member.joining is not None for member in self.members.values())
 
     def common_protocols(self) -> set[str]:
-        """Names that every member knows."""
-        counts = Counter(name for member in self.members.values() for name, _ in member.protocols)
+        """Names that every member knows. A member that names one twice still has one voice."""
+        counts = Counter(name for member in self.members.values() for name in dict(member.protocols))
         return {name for name, count in counts.items() if count == len(self.members)}
 
     def accepts_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:

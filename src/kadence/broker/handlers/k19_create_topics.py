@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kadence.broker.cluster import is_valid_topic_name
+from kadence.broker.cluster import MOST_PARTITIONS, is_valid_topic_name
 from kadence.broker.service import Call, Handler, Services
 from kadence.broker.settings import TOPIC_DEFAULTS, check_topic_config
 from kadence.protocol import error_codes as codes
@@ -58,6 +58,10 @@ def _create(services: Services, asked: CreatableTopic, *, validate_only: bool) -
         )
     if count < 1:
         return _failed(asked, codes.INVALID_PARTITIONS, "A topic needs at least one partition.")
+    if count > MOST_PARTITIONS:
+        return _failed(
+            asked, codes.POLICY_VIOLATION, f"One request makes {MOST_PARTITIONS} partitions at most."
+        )
     if asked.replication_factor not in (-1, 1) and asked.replication_factor > len(cluster.nodes):
         return _failed(
             asked,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kadence.broker.cluster import MOST_PARTITIONS
 from kadence.broker.service import Call, Handler, Services
 from kadence.protocol import error_codes as codes
 from kadence.protocol.create_partitions import (
@@ -30,6 +31,10 @@ def _grow(
     have = len(topic.partitions)
     if asked.count <= have:
         return _result(asked, codes.INVALID_PARTITIONS, f"The topic has {have} partitions; ask for more.")
+    if asked.count - have > MOST_PARTITIONS:
+        return _result(
+            asked, codes.POLICY_VIOLATION, f"One request makes {MOST_PARTITIONS} partitions at most."
+        )
     if asked.assignments is not None and len(asked.assignments) != asked.count - have:
         return _result(
             asked,

@@ -1,0 +1,156 @@
+"""Well-formed requests that make no sense: every one is answered, parked or refused, and none meets a bug.
+
+The dispatcher runs without sockets or threads, under a clock that the test moves, on a broker that has a
+topic, a group and offsets, so that names and numbers drawn from small pools often hit something.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import types
+from collections.abc import Iterator
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import pytest
+
+from kadence.broker.cluster import BrokerNode, Cluster
+from kadence.broker.dispatch import Dispatcher
+from kadence.broker.faults import Faults
+from kadence.broker.handlers import HANDLERS
+from kadence.broker.loop import Loop
+from kadence.broker.service import Services
+from kadence.broker.sessions import SessionCache
+from kadence.broker.settings import Settings
+from kadence.coordinator import GroupCoordinator
+from kadence.protocol.registry import decode_response, encode_request
+from kadence.records import encode_batch
+from kadence.testing.clock import FakeClock
+from kadence.wire import VersionError
+
+NUMBERS = [-(2**31), -3, -2, -1, 0, 0, 1, 1, 2, 3, 5, 100, 10_000, 2**31 - 1]
+TEXTS = ["t", "t", "g", "g", "", "new", "range", "consumer", "a/b", "1", "x" * 300, "retention.ms", "5", "\0"]
+BATCH = encode_batch([(1, b"k", b"v", ())])
+
+
+class Nobody:
+    """In place of a connection: remembers what was sent."""
+
+    peer = "nobody:1"
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.is_closed = False
+        self.sent: list[bytes] = []
+
+    def send(self, buffers: Any) -> None:
+        self.sent.append(b"".join(bytes(each) for each in buffers))
+
+    def finish(self) -> None:
+        return
+
+    def close(self, _reason: str | None = None) -> None:
+        self.is_closed = True
+
+
+class Stage:
+    """A broker's insides without its outside."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.clock = FakeClock()
+        self.cluster = Cluster("c", lambda: self.random.randbytes(16))
+        self.cluster.nodes = {each: BrokerNode(each, "h", each) for each in (1, 2)}
+        self.cluster.create_topic("t", 2)
+        self.coordinator = GroupCoordinator(
+            Settings.parse({"group.min.session.timeout.ms": 1}).coordinator(), new_id=lambda: "id"
+        )
+        self.loop = Loop(self.clock, lambda _now: 0)
+        self.services = Services(Settings(), self.cluster, self.coordinator, SessionCache(4), self.loop)
+        self.dispatcher = Dispatcher(self.services, Faults())
+
+    def ids(self) -> list[bytes]:
+        return [bytes(16), b"?" * 16, *(each.topic_id for each in self.cluster.topics.values())]
+
+    def texts(self) -> list[str]:
+        members = [name for group in self.coordinator.groups.values() for name in group.members]
+        pending = [name for group in self.coordinator.groups.values() for name in group.pending_joins]
+        return TEXTS + members + pending
+
+    def draw(self, hint: Any, name: str) -> Any:
+        """A value of a field's type; often one that means something here."""
+        pick = self.random.choice
+        if get_origin(hint) in (Union, types.UnionType):
+            options = [each for each in get_args(hint) if each is not type(None)]
+            if name == "records":
+                return pick([None, b"", BATCH, BATCH, BATCH * 2, self.random.randbytes(70)])
+            if len(options) < len(get_args(hint)) and self.random.random() < 0.2:
+                return None
+            return self.draw(options[0], name)
+        if get_origin(hint) is list:
+            return [self.draw(get_args(hint)[0], name) for _ in range(pick([0, 1, 1, 2, 3]))]
+        if hint is bool:
+            return pick([True, False])
+        if hint is int:
+            # The few numbers that fit every width, more often than those that do not.
+            return pick(NUMBERS) if self.random.random() < 0.5 else pick([-1, 0, 1, 2])
+        if hint is str:
+            return pick(self.texts())
+        if hint is bytes:
+            return pick(self.ids()) if "id" in name else self.random.randbytes(pick([0, 1, 16]))
+        return self.message(hint)
+
+    def message(self, kind: type[Any]) -> Any:
+        hints = get_type_hints(kind.__init__)
+        return kind(
+            **{
+                name: self.draw(hint, name)
+                for name, hint in hints.items()
+                if name not in ("return", "unknown_tags")
+            }
+        )
+
+    def frame(self, kind: type[Any], version: int) -> bytes | None:
+        """A request of random content; None if the content does not fit the version or the field's width."""
+        for _ in range(20):
+            try:
+                return encode_request(self.message(kind), version, 1, "nobody")
+            except (VersionError, ValueError):
+                continue
+        return None
+
+    def pass_time(self) -> None:
+        self.clock.advance(self.random.choice([0, 1, 100, 10_000]))
+        now = self.clock.now_ms()
+        self.loop._run_timers(now)
+        self.services.deliver(self.coordinator.poll(now))
+
+
+@pytest.fixture
+def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
+    made = Stage(request.param)
+    yield made
+    made.loop.close()
+
+
+@pytest.mark.parametrize("stage", range(4), indirect=True)
+def test_no_request_meets_a_bug(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR, "kadence.broker")
+    served = answered = 0
+    for number in range(800):
+        handler = HANDLERS[stage.random.choice(sorted(HANDLERS))]
+        version = stage.random.randint(handler.request.MIN_VERSION, handler.request.MAX_VERSION)
+        frame = stage.frame(handler.request, version)
+        if frame is None:
+            continue
+        connection = Nobody(stage.random.choice([1, 2]))
+        stage.dispatcher.on_frame(connection, frame)  # type: ignore[arg-type]
+        served += 1
+        for each in connection.sent:
+            assert decode_response(handler.request, version, each[4:])[0] == 1
+            answered += 1
+        if number % 5 == 0:
+            stage.pass_time()
+        assert caplog.text == "", (handler.request, version)
+    assert served > 600
+    assert answered > served * 0.8
