@@ -13,6 +13,7 @@ POSIX only (sh, file locks).
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -76,6 +77,8 @@ class Kafka:
         properties: server properties added to, or put in place of, the ones for tests.
         listeners: further listeners, name to security protocol, e.g. ``{"TLS": "SSL"}``; each gets a
             free port, and what it needs (key store, JAAS) comes in ``properties``.
+        scram_users: users to make while formatting, as Kafka's tool takes them, e.g.
+            ``SCRAM-SHA-256=[name=alice,password=secret]``.
         jvm_options: options of the broker's JVM; the default suits tests, not benchmarks.
         startup_timeout: seconds until the node must be ready.
 
@@ -89,6 +92,7 @@ class Kafka:
         properties: Mapping[str, str] | None = None,
         *,
         listeners: Mapping[str, str] | None = None,
+        scram_users: Sequence[str] = (),
         jvm_options: Sequence[str] = _JVM_OPTIONS,
         startup_timeout: float = 60.0,
     ) -> None:
@@ -96,6 +100,7 @@ class Kafka:
         self.addresses: dict[str, str] = {}
         self._properties = dict(properties or {})
         self._listeners = {"PLAINTEXT": "PLAINTEXT", **(listeners or {})}
+        self._scram_users = tuple(scram_users)
         self._jvm_options = tuple(jvm_options)
         self._startup_timeout = startup_timeout
         self._directory: Path | None = None
@@ -160,7 +165,7 @@ class Kafka:
         self._directory = directory
         self._cleanup.callback(shutil.rmtree, directory, ignore_errors=True)
         config = self._write_properties(directory)
-        _run_format(jars, config)
+        _run_format(jars, config, self._scram_users)
         with (directory / "server.log").open("wb") as log:
             self._server = subprocess.Popen(
                 [*_java_command(jars), *self._jvm_options, "kafka.Kafka", str(config)],
@@ -241,11 +246,16 @@ def _java_command(jars: Path) -> list[str]:
     return [str(_java().executable), "-cp", f"{jars}/*"]
 
 
-def _run_format(jars: Path, config: Path) -> None:
+def _run_format(jars: Path, config: Path, scram_users: Sequence[str]) -> None:
     cluster_id = "a2FkZW5jZS10ZXN0cy0wMQ"  # any 16 bytes in base64: the data lives as long as the node
     command = [*_java_command(jars), "-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool", "format"]
+    arguments = ["-t", cluster_id, "-c", str(config)]
+    for user in scram_users:
+        arguments += ["--add-scram", user]
+    # Java reads arguments in the locale's encoding, and names of users may be anything.
+    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
     done = subprocess.run(
-        [*command, "-t", cluster_id, "-c", str(config)], capture_output=True, text=True, check=False
+        [*command, *arguments], capture_output=True, text=True, check=False, env=environment
     )
     if done.returncode:
         raise LocalError(f"Kafka's storage could not be formatted:\n{done.stdout}{done.stderr}")

@@ -6,12 +6,12 @@ from typing import Any
 
 from tests.consumer.managers.drive import TOPIC_ID, Facts, answer, config, knowing, lost
 
-from kadence.connection.request import Lane, Request
+from kadence.connection.request import Completed, Lane, Request
 from kadence.consumer.border.buffer import Border
 from kadence.consumer.border.messages import Failed
 from kadence.consumer.managers.fetch import FetchManager
 from kadence.consumer.state.subscription import Status, Subscription
-from kadence.errors import CorruptRecordError, OffsetOutOfRangeError
+from kadence.errors import AuthenticationError, CorruptRecordError, OffsetOutOfRangeError
 from kadence.protocol import error_codes as ec
 from kadence.protocol.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kadence.records import encode_batch
@@ -211,6 +211,14 @@ def test_a_lost_fetch_is_repeated_after_the_backoff_in_a_new_session() -> None:
     (request,) = world.poll(110)
     assert (request.message.session_id, request.message.session_epoch) == (7, 0)
     assert asked(request) == {0: 0}
+
+
+def test_a_password_that_is_refused_later_is_told() -> None:
+    world = World(P0)
+    (request,) = world.poll(0)
+    refused = AuthenticationError("broker 1 refused SASL PLAIN of user 'alice'")
+    world.manager.on_response(10, Completed(request, None, refused, -1, 10))
+    assert world.facts == [Failed(refused)]
 
 
 def test_a_session_that_the_broker_forgot_is_opened_anew_at_once() -> None:

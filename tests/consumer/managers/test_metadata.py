@@ -5,9 +5,10 @@ from __future__ import annotations
 from tests.consumer.managers.drive import Facts, answer, config, knowing, lost, told
 
 from kadence.clock import FOREVER
+from kadence.connection.request import Completed
 from kadence.consumer.border.messages import Answer, Failed, TopicMetadata
 from kadence.consumer.managers.metadata import MetadataManager
-from kadence.errors import InvalidTopicError
+from kadence.errors import AuthenticationError, InvalidTopicError
 from kadence.protocol import error_codes as ec
 from kadence.types import TopicPartition
 
@@ -49,6 +50,20 @@ def test_failures_back_off_and_keep_what_is_known() -> None:
     poll = manager.poll(210)
     assert poll.requests == []
     assert 210 + 80 <= poll.wake_at <= 210 + 120
+    assert len(manager.poll(poll.wake_at).requests) == 1
+
+
+def test_a_refused_password_is_told_and_tried_again() -> None:
+    facts = Facts()
+    manager = MetadataManager(config(), facts)
+    manager.need("subscription", frozenset({"t"}))
+    manager.ask(TopicMetadata(7, 10_000, None))
+    refused = AuthenticationError("broker 1 refused SASL PLAIN of user 'alice'")
+    for request in manager.poll(0).requests:
+        manager.on_response(5, Completed(request, None, refused, -1, 5))
+    assert facts == [Failed(refused), Answer(7, None, refused)]
+    poll = manager.poll(5)
+    assert poll.requests == []
     assert len(manager.poll(poll.wake_at).requests) == 1
 
 

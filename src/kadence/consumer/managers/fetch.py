@@ -31,6 +31,7 @@ from kadence.consumer.managers.fetch_session import (
 from kadence.consumer.managers.metadata import MetadataManager
 from kadence.consumer.state.subscription import PartitionState, Status, Subscription
 from kadence.errors import (
+    AuthenticationError,
     CorruptRecordError,
     OffsetOutOfRangeError,
     for_code,
@@ -270,6 +271,8 @@ class FetchManager:
                 self._answered(now, sent, completed.response, completed.lease)
             else:
                 self._failed(now, sent)
+                if isinstance(completed.error, AuthenticationError):
+                    self._outbox(Failed(completed.error))
         finally:
             if completed.lease is not None:
                 completed.lease.release()

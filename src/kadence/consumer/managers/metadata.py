@@ -17,7 +17,7 @@ from kadence.config import ConsumerConfig
 from kadence.connection.request import ANY_NODE, Completed, Request
 from kadence.consumer.border.messages import Answer, Failed, TopicMetadata
 from kadence.consumer.managers.base import NOTHING, Backoff, Outbox, Poll
-from kadence.errors import for_code
+from kadence.errors import AuthenticationError, KafkaError, for_code
 from kadence.protocol import error_codes as ec
 from kadence.protocol.metadata import (
     MetadataRequest,
@@ -170,7 +170,7 @@ class MetadataManager:
             self._in_flight = None
         response = completed.response
         if not isinstance(response, MetadataResponse):
-            self._failed(now, asks)
+            self._failed(now, asks, completed.error)
             return
         before = self.cluster
         self.cluster = apply(before, response, completed.request.tag)
@@ -183,10 +183,15 @@ class MetadataManager:
             self._answer(asks)
         self.on_change(now)
 
-    def _failed(self, now: int, asks: list[TopicMetadata] | None) -> None:
+    def _failed(self, now: int, asks: list[TopicMetadata] | None, error: KafkaError | None) -> None:
         if asks is None:
             self._needs_update = True
             self._backoff.failed(now)
+            if isinstance(error, AuthenticationError):
+                self._outbox(Failed(error))
+        elif isinstance(error, AuthenticationError):
+            for ask in asks:
+                self._outbox(Answer(ask.id, None, error))
         else:
             self._asks.extend(asks)
             self._ask_backoff.failed(now)
