@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pytest
 from confluent_kafka import Producer as TransactionalProducer
+from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from tests.spark.conftest import Cluster, Runs
+
+from kadence.spark.clients import executor_client
+from kadence.spark.executor import Reading, read_ranges
+from kadence.spark.loss import DataLossError
+from kadence.spark.planning import OffsetRange
 
 
 def test_stream_with_committed_offsets(real_cluster: Cluster, spark: SparkSession, tmp_path: Path) -> None:
@@ -38,7 +48,8 @@ def test_only_committed_records_of_transactions(
             producer.produce(real_cluster.topic, str(value).encode())
         producer.flush(30)
         finish(30)
-    assert real_cluster.ends() == {0: 17}
+    while real_cluster.ends() != {0: 17}:  # the marker of the abort is written after its request is answered
+        pass
     runs = Runs(spark, real_cluster, tmp_path)
     committed = {"kafka_isolation_level": "read_committed", "kafka_group_id": real_cluster.group}
     assert runs.available_now(**committed) == [10]
@@ -51,3 +62,43 @@ def test_only_committed_records_of_transactions(
         .load()
     )
     assert everything.count() == 15
+
+
+def test_records_deleted_before_they_were_read(
+    real_cluster: Cluster, spark: SparkSession, tmp_path: Path
+) -> None:
+    runs = Runs(spark, real_cluster, tmp_path)
+    real_cluster.create(1)
+    real_cluster.produce(range(20))
+    runs.available_now()
+    real_cluster.produce(range(20, 40))
+    delete_below(real_cluster, 30)
+    with pytest.raises(StreamingQueryException, match=r"10 offsets of .* were deleted before they were read"):
+        runs.available_now()
+    assert runs.available_now(failOnDataLoss="false") == [10]
+    assert runs.values() == [*range(20), *range(30, 40)]
+
+
+def test_records_deleted_while_their_task_waited(real_cluster: Cluster) -> None:
+    """The driver saw them, retention was faster than the task."""
+    real_cluster.create(1)
+    real_cluster.produce(range(40))
+    task = (OffsetRange(real_cluster.topic, 0, 5, 20),)
+    delete_below(real_cluster, 12)
+    client = executor_client({"bootstrap.servers": real_cluster.bootstrap_servers}, "test", headers=False)
+    schema = pa.schema([("offset", pa.int64())])
+    try:
+        with pytest.raises(DataLossError, match="7 offsets of"):
+            list(read_ranges(task, client, Reading(("offset",)), schema))
+        lenient = Reading(("offset",), fail_on_data_loss=False)
+        batches = list(read_ranges(task, client, lenient, schema))
+        assert [offset for batch in batches for offset in batch["offset"].to_pylist()] == list(range(12, 20))
+    finally:
+        client.close()
+
+
+def delete_below(cluster: Cluster, offset: int) -> None:
+    """DeleteRecords, as retention would."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    for deleted in admin.delete_records([ConfluentPartition(cluster.topic, 0, offset)]).values():
+        deleted.result(30)
