@@ -59,18 +59,17 @@ def test_errors_stand_at_every_partition(broker: Broker, wire: Wire) -> None:
 def test_a_delay_holds_the_request_back_and_then_serves_it() -> None:
     clock = FakeClock()
     with Broker(topics={"t": 2}, clock=clock) as broker, Wire(broker) as wire:
-        with broker.faults.delay(ProduceRequest, 0.05, times=1) as fault:
-            data = PartitionProduceData(index=0, records=encode_batch([(1, None, b"a", ())]))
-            wire.send(
-                ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=[data])]), 9
-            )
-            fault.wait()
-            clock.advance(49)
-            assert broker.offsets("t") == [(0, 0), (0, 0)]
-            clock.advance(1)
-            broker.offsets("t")
-            assert wire.receive().responses[0].partition_responses[0].base_offset == 0
-            assert wire.produce("t", [b"b"]).base_offset == 1
+        fault = broker.faults.delay(ProduceRequest, 0.05, times=1)
+        data = PartitionProduceData(index=0, records=encode_batch([(1, None, b"a", ())]))
+        topics = [TopicProduceData(name="t", partition_data=[data])]
+        wire.send(ProduceRequest(acks=1, topic_data=topics), 9)
+        fault.wait()
+        clock.advance(49)
+        assert broker.offsets("t") == [(0, 0), (0, 0)]
+        clock.advance(1)
+        broker.offsets("t")
+        assert wire.receive().responses[0].partition_responses[0].base_offset == 0
+        assert wire.produce("t", [b"b"]).base_offset == 1
 
 
 def test_a_delayed_request_whose_client_has_gone_is_not_served(broker: Broker) -> None:
