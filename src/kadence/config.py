@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
-from kadence import security
+from kadence import security, stores
 from kadence.errors import ConfigError
 from kadence.secret import Secret
 
@@ -158,6 +158,9 @@ class ClientConfig:
         "The credentials as Java writes them: PlainLoginModule, ScramLoginModule or OAuthBearerLoginModule.",
         since="KIP-85",
     )
+    sasl_login_callback_handler_class: str | None = _key(
+        "string", None, "Accepted where it names Java's OAuthBearerLoginCallbackHandler, which is built in."
+    )
     sasl_oauthbearer_token_provider: Callable[[], Token] | None = _key(
         "callable",
         None,
@@ -190,6 +193,23 @@ class ClientConfig:
     ssl_certificate_location: str | None = _key("string", None, "PEM file of the client certificate chain.")
     ssl_key_location: str | None = _key("string", None, "PEM file of the client's private key.")
     ssl_key_password: Secret | None = _key("password", None, "Password of the private key.")
+    ssl_truststore_type: str | None = _key(
+        "string", None, "Kind of Java's trust store; only PEM can be read."
+    )
+    ssl_truststore_location: str | None = _key("string", None, "As ssl.ca.location, where the type is PEM.")
+    ssl_truststore_certificates: str | None = _key(
+        "string", None, "The authorities to trust as PEM text.", since="KIP-651"
+    )
+    ssl_keystore_type: str | None = _key("string", None, "Kind of Java's key store; only PEM can be read.")
+    ssl_keystore_location: str | None = _key(
+        "string", None, "PEM file of the client's private key and certificate chain, where the type is PEM."
+    )
+    ssl_keystore_key: Secret | None = _key(
+        "password", None, "The client's private key as PEM text.", since="KIP-651"
+    )
+    ssl_keystore_certificate_chain: str | None = _key(
+        "string", None, "The client certificate chain as PEM text.", since="KIP-651"
+    )
     ssl_endpoint_identification_algorithm: str = _key(
         "choice",
         "https",
@@ -218,7 +238,7 @@ class ClientConfig:
             given[dotted] = value
         for name in given:
             if name not in rows:
-                raise ConfigError(_unknown(name, cls, rows))
+                raise ConfigError(stores.advice(name, given) or _unknown(name, cls, rows))
         values = {name.replace(".", "_"): _read(rows[name], value) for name, value in given.items()}
         result = cls(**values)
         result._check(frozenset(given))
@@ -234,8 +254,7 @@ class ClientConfig:
                 raise ConfigError(f"bootstrap.servers: {address!r} is not host:port, e.g. 'localhost:9092'")
         if self.retry_backoff_ms > self.retry_backoff_max_ms and "retry.backoff.max.ms" in given:
             raise ConfigError("retry.backoff.ms is above retry.backoff.max.ms")
-        if self.ssl_key_location is not None and self.ssl_certificate_location is None:
-            raise ConfigError("ssl.key.location needs ssl.certificate.location, the certificate of that key")
+        stores.check(self)
         security.check(self, given)
 
 

@@ -110,6 +110,12 @@ def check(config: ClientConfig, given: frozenset[str]) -> None:
     Raises:
         ConfigError: there is one.
     """
+    handler = config.sasl_login_callback_handler_class
+    if handler is not None and not handler.endswith("OAuthBearerLoginCallbackHandler"):
+        raise ConfigError(
+            f"sasl.login.callback.handler.class: {handler!r} is Java's; give sasl.oauthbearer.token.provider instead, "
+            "a callable that returns kadence.Token"
+        )
     needed = credentials(config)
     for name in sorted(given):
         if not name.startswith("sasl.") or getattr(config, name.replace(".", "_")) is None:

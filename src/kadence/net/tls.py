@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ssl
+import tempfile
 from typing import TYPE_CHECKING
 
 from kadence.errors import ConfigError
+from kadence.stores import Identity, Trust, identity, trust
 
 if TYPE_CHECKING:
     from kadence.config import ClientConfig
@@ -19,44 +21,59 @@ def make_context(config: ClientConfig) -> ssl.SSLContext:
     Raises:
         ConfigError: a PEM file is missing, unreadable or not what its key says.
     """
-    context = ssl.create_default_context() if config.ssl_ca_location is None else _trusting(config)
+    context = _trusting(trust(config))
     context.check_hostname = config.ssl_endpoint_identification_algorithm != ""
-    if config.ssl_certificate_location is not None:
-        password = config.ssl_key_password
+    shown = identity(config)
+    if shown is not None:
+        # Without a password OpenSSL would ask for one on the terminal, on the network thread.
+        password = str(config.ssl_key_password) if config.ssl_key_password is not None else ""
         try:
-            context.load_cert_chain(
-                config.ssl_certificate_location,
-                config.ssl_key_location,
-                # Without a password OpenSSL would ask for one on the terminal, on the network thread.
-                password=str(password) if password is not None else "",
-            )
+            _show(context, shown, password)
         except (OSError, ssl.SSLError) as error:
-            raise ConfigError(
-                f"ssl.certificate.location {config.ssl_certificate_location!r} and ssl.key.location "
-                f"{config.ssl_key_location!r} cannot be loaded: {error} (PEM files are expected; an encrypted "
-                "key needs ssl.key.password)"
-            ) from error
+            raise ConfigError(_not_loaded(shown, error)) from error
     return context
 
 
 def token_context(config: ClientConfig) -> ssl.SSLContext | None:
-    """How the token endpoint of OAUTHBEARER is verified: as everybody does, and by ``ssl.ca.location`` too.
+    """How the token endpoint of OAUTHBEARER is verified: as everybody does, and by whom brokers are trusted too.
 
     Raises:
-        ConfigError: that file cannot be used.
+        ConfigError: those authorities cannot be used.
     """
-    if not config.sasl_oauthbearer_token_endpoint_url or config.ssl_ca_location is None:
+    trusted = trust(config)
+    if not config.sasl_oauthbearer_token_endpoint_url or trusted == Trust():
         return None
-    context = _trusting(config)
+    context = _trusting(trusted)
     context.load_default_certs()
     return context
 
 
-def _trusting(config: ClientConfig) -> ssl.SSLContext:
-    """A context that trusts the configured authorities only."""
+def _trusting(trusted: Trust) -> ssl.SSLContext:
+    """A context that trusts these authorities only."""
     try:
-        return ssl.create_default_context(cafile=config.ssl_ca_location)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(
-            f"ssl.ca.location: {config.ssl_ca_location!r} cannot be used as a PEM file of authorities: {error}"
-        ) from error
+        return ssl.create_default_context(cafile=trusted.file, cadata=trusted.text)
+    except (OSError, ssl.SSLError, ValueError) as error:
+        what = "its text" if trusted.file is None else repr(trusted.file)
+        raise ConfigError(f"{trusted.key}: {what} cannot be used as PEM of authorities: {error}") from error
+
+
+def _show(context: ssl.SSLContext, shown: Identity, password: str) -> None:
+    if shown.text is None:
+        assert shown.chain_file is not None
+        context.load_cert_chain(shown.chain_file, shown.key_file, password=password)
+        return
+    # OpenSSL is given files only; this one is ours alone, and gone at once.
+    with tempfile.NamedTemporaryFile("w", encoding="ascii", errors="replace", suffix=".pem") as file:
+        file.write(str(shown.text))
+        file.flush()
+        context.load_cert_chain(file.name, password=password)
+
+
+def _not_loaded(shown: Identity, error: Exception) -> str:
+    if shown.text is not None:
+        where = "ssl.keystore.key and ssl.keystore.certificate.chain"
+    elif shown.key_file is not None:
+        where = f"{shown.key} {shown.chain_file!r} and ssl.key.location {shown.key_file!r}"
+    else:
+        where = f"{shown.key} {shown.chain_file!r}"
+    return f"{where} cannot be loaded: {error} (PEM is expected; an encrypted key needs ssl.key.password)"

@@ -1,0 +1,211 @@
+"""The keys of security: what belongs together, what contradicts itself, and that secrets stay hidden."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from kadence import Token, jaas, security
+from kadence.config import AdminConfig, ConsumerConfig
+from kadence.errors import ConfigError
+from kadence.net import ConnectionConfig
+from kadence.security import ClientCredentials, is_loopback
+
+SECRET = "hunter2"
+PLAIN = {
+    "bootstrap.servers": "localhost:9092",
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "alice",
+    "sasl.password": SECRET,
+}
+OAUTH = {
+    "bootstrap.servers": "localhost:9092",
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.token.endpoint.url": "https://login.example.org/token",
+    "sasl.oauthbearer.client.credentials.client.id": "me",
+    "sasl.oauthbearer.client.credentials.client.secret": SECRET,
+}
+MODULES = "org.apache.kafka.common.security"
+
+
+def changed(base: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    settings = {**base, **{name.replace("_", "."): value for name, value in changes.items()}}
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def with_jaas(mechanism: str, text: str, **changes: Any) -> dict[str, Any]:
+    return changed(
+        PLAIN,
+        sasl_mechanism=mechanism,
+        sasl_username=None,
+        sasl_password=None,
+        sasl_jaas_config=text,
+        **changes,
+    )
+
+
+def read(settings: dict[str, Any]) -> Any:
+    return security.credentials(AdminConfig.parse(settings))
+
+
+def test_user_and_password() -> None:
+    found = read(PLAIN)
+    assert (found.mechanism, found.username, str(found.password)) == ("PLAIN", "alice", SECRET)
+    assert read({"bootstrap.servers": "localhost:9092"}) is None
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "text"),
+    [
+        ("PLAIN", f'{MODULES}.plain.PlainLoginModule required username="alice" password="{SECRET}";'),
+        ("PLAIN", f"{MODULES}.plain.PlainLoginModule REQUIRED\n username=alice\n password='{SECRET}' ; "),
+        (
+            "SCRAM-SHA-512",
+            f'kafkashaded.{MODULES}.scram.ScramLoginModule required username="alice"password={SECRET};',
+        ),
+        (
+            "SCRAM-SHA-256",
+            f'ScramLoginModule optional /* who */ username = "alice" // me\n password="{SECRET}";',
+        ),
+    ],
+)
+def test_jaas_says_the_same(mechanism: str, text: str) -> None:
+    found = read(with_jaas(mechanism, text))
+    assert (found.mechanism, found.username, str(found.password)) == (mechanism, "alice", SECRET)
+
+
+def test_quoted_values_may_hold_anything() -> None:
+    module = jaas.parse(r"""x.y.Z required a="=;\"\\ /*" b='it"s' c="" d=";" e="=" f="l\nm";""")
+    assert module.name == "Z"
+    assert module.options == {"a": '=;"\\ /*', "b": 'it"s', "c": "", "d": ";", "e": "=", "f": "l\nm"}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "too short"),
+        ("PlainLoginModule", "too short"),
+        (f'PlainLoginModule username="a" password="{SECRET}";', "followed by one of required"),
+        (f'PlainLoginModule required username="a" password="{SECRET}"', "ends with a semicolon"),
+        (f'PlainLoginModule required username="a" password="{SECRET};', "a quote is not closed"),
+        (f'PlainLoginModule required username "a" password="{SECRET}";', 'name="value"'),
+        (f"PlainLoginModule required password={SECRET} username=;", 'name="value"'),
+        (f"PlainLoginModule required password={SECRET}; PlainLoginModule required;", "only one login module"),
+        (f'PlainLoginModule required username="a" passwort="{SECRET}";', "no option 'passwort'"),
+        ('PlainLoginModule required username="a";', "needs username and password"),
+        ("com.sun.security.auth.module.Krb5LoginModule required;", "'Krb5LoginModule' is not supported"),
+        (
+            f'ScramLoginModule required username="a" password="{SECRET}";',
+            "for sasl.mechanism=SCRAM-SHA-256 or SCRAM-SHA-512, not PLAIN",
+        ),
+    ],
+)
+def test_jaas_that_cannot_be_read(text: str, told: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        AdminConfig.parse(with_jaas("PLAIN", text))
+    assert told in str(error.value)
+    assert SECRET not in str(error.value)
+
+
+def test_client_credentials_by_keys_and_by_jaas() -> None:
+    tokens = read(changed(OAUTH, sasl_oauthbearer_scope="read")).tokens
+    assert tokens == ClientCredentials(
+        OAUTH["sasl.oauthbearer.token.endpoint.url"], "me", SECRET, "read", {}, False
+    )
+    text = (
+        f"{MODULES}.oauthbearer.OAuthBearerLoginModule required clientId=me "
+        f'clientSecret="{SECRET}" scope=read extension_logicalCluster="c-1";'
+    )
+    by_jaas = changed(
+        OAUTH,
+        sasl_oauthbearer_client_credentials_client_id=None,
+        sasl_oauthbearer_client_credentials_client_secret=None,
+        sasl_jaas_config=text,
+        sasl_login_callback_handler_class=f"{MODULES}.oauthbearer.OAuthBearerLoginCallbackHandler",
+        sasl_oauthbearer_header_urlencode="true",
+    )
+    found = read(by_jaas)
+    assert found.tokens == ClientCredentials(
+        tokens.url, "me", SECRET, "read", {"logicalCluster": "c-1"}, True
+    )
+    assert found.username == "me"
+
+
+def test_a_token_provider() -> None:
+    def provider() -> Token:
+        raise NotImplementedError
+
+    settings = {name: value for name, value in OAUTH.items() if not name.startswith("sasl.oauthbearer")}
+    config = ConsumerConfig.parse(settings, sasl_oauthbearer_token_provider=provider)
+    found = security.credentials(config)
+    assert found is not None
+    assert found.tokens is provider
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (changed(PLAIN, sasl_mechanism=None), "needs sasl.mechanism: one of PLAIN"),
+        (changed(PLAIN, sasl_mechanism="GSSAPI"), "'GSSAPI' is not one of PLAIN"),
+        (changed(PLAIN, sasl_username=None), "needs sasl.username and sasl.password"),
+        (changed(PLAIN, sasl_password=None), "needs sasl.username and sasl.password"),
+        (changed(PLAIN, sasl_username="a\0b"), "NUL"),
+        (changed(PLAIN, security_protocol="SSL"), "sasl.mechanism has no effect with security.protocol=SSL"),
+        (changed(PLAIN, security_protocol=None), "has no effect with security.protocol=PLAINTEXT"),
+        (
+            changed(PLAIN, sasl_oauthbearer_scope="x"),
+            "sasl.oauthbearer.scope is for sasl.mechanism=OAUTHBEARER",
+        ),
+        (changed(PLAIN, sasl_password=12), "sasl.password: the given value is not a string"),
+        (changed(PLAIN, sasl_oauthbearer_token_provider="x"), "is not a callable"),
+        (
+            changed(PLAIN, sasl_jaas_config=f"PlainLoginModule required username=a password={SECRET};"),
+            "leave out sasl.username and sasl.password",
+        ),
+        (changed(OAUTH, sasl_username="me"), "are not for OAUTHBEARER"),
+        (changed(OAUTH, sasl_oauthbearer_token_endpoint_url=None), "needs sasl.oauthbearer.token.provider"),
+        (changed(OAUTH, sasl_oauthbearer_client_credentials_client_secret=None), "client.id and .secret"),
+        (changed(OAUTH, sasl_oauthbearer_token_provider=print), "leave out the keys of an endpoint"),
+        (
+            changed(OAUTH, sasl_oauthbearer_token_endpoint_url="http://login.example.org/"),
+            "begin with https://",
+        ),
+        (changed(OAUTH, sasl_oauthbearer_token_endpoint_url="login"), "is no URL"),
+        (changed(OAUTH, sasl_oauthbearer_token_endpoint_url=f"https://a:{SECRET}@b/"), "is no URL"),
+        (
+            changed(OAUTH, sasl_jaas_config="OAuthBearerLoginModule required clientId=x;"),
+            "as clientId; give it once",
+        ),
+        (changed(OAUTH, sasl_login_callback_handler_class="com.acme.Handler"), "token.provider instead"),
+    ],
+)
+def test_contradictions_are_refused(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        AdminConfig.parse(settings)
+    assert told in str(error.value)
+    assert SECRET not in str(error.value)
+
+
+@pytest.mark.parametrize("settings", [PLAIN, OAUTH, changed(OAUTH, sasl_oauthbearer_scope="s")])
+def test_secrets_show_in_no_repr(settings: dict[str, Any]) -> None:
+    config = AdminConfig.parse(settings)
+    assert SECRET not in repr(config)
+    assert SECRET not in repr(ConnectionConfig.of(config))
+    assert SECRET not in repr(security.credentials(config))
+    assert pickle.loads(pickle.dumps(config)) == config
+    assert SECRET not in repr(Token(SECRET, 1.0))
+    assert SECRET not in repr(jaas.parse(f"A required password={SECRET};"))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "[::1]", "LocalHost"])
+def test_this_machine(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["10.0.0.1", "fe80::1%eth0", "localhost.example.org", "kafka"])
+def test_another_machine(host: str) -> None:
+    assert not is_loopback(host)
