@@ -161,7 +161,7 @@ def test_a_builder_can_be_used_again(half: Half) -> None:
     cursor = half.records.Cursor("t", 0)
     data = record(0, 0, None, b"v")
     for _ in range(2):
-        cursor.open(data, 0, len(data), 1, 0, 0, 0, 0, 0, 0, None)
+        cursor.open(data, 0, len(data), 1, 0, 0, 0, 0, 0, 0, -1, 0, False, True)
         assert builder.gather(cursor, 5, 1000) is False
         assert strings(builder.finish("t", 0).key) == [None]
 
@@ -170,7 +170,7 @@ def test_cursor_refuses_a_range_outside_the_data(half: Half) -> None:
     cursor = half.records.Cursor("t", 0)
     for start, end in ((0, 11), (-1, 5), (6, 5)):
         with pytest.raises(ValueError, match="outside the data"):
-            cursor.open(bytes(10), start, end, 1, 0, 0, 0, 0, 0, 0, None)
+            cursor.open(bytes(10), start, end, 1, 0, 0, 0, 0, 0, 0, -1, 0, False, True)
 
 
 def test_scratch(half: Half) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from tests.records.batches import Row, batch, from_rows, marker, record
-from tests.records.conftest import Half
+from tests.records.conftest import COMPILED, Half
 
 from kadence.errors import (
     ClosedError,
+    ConcurrentAccessError,
     CorruptRecordError,
     RecordTooLargeError,
     UnsupportedRecordFormatError,
@@ -338,6 +341,83 @@ def test_the_last_record_lets_go_of_the_bytes() -> None:
     data[:] = bytes(len(data))
     data.extend(b"x")
     assert got[2].value == b"v2"
+
+
+def test_small_batches_in_a_row_keep_what_is_theirs() -> None:
+    """The compiled cursor runs on from batch to batch; what differs between them must not stick."""
+    data = (
+        from_rows([Row(0, T0, b"a", b"1")], leader_epoch=3)
+        + from_rows(
+            [Row(1, T0 + 5, None, b"2")], leader_epoch=3, attributes=0x08, max_timestamp=9, last_delta=4
+        )
+        + from_rows([Row(8, T0 + 7, b"c", None)], leader_epoch=4)
+        + encode_batch([(T0, b"d", b"4", ())], base_offset=9, compression="gzip", leader_epoch=4)
+        + batch(b"", 0, base_offset=10, last_delta=2, leader_epoch=4)
+        + from_rows([Row(13, -1)], leader_epoch=4)
+        + marker(14, 5, commit=True, leader_epoch=4)
+        + from_rows([Row(15, -1)], leader_epoch=-1)
+    )
+    for step in (1, 2, 3, 100):
+        reader = fetched(data)
+        got, positions = [], []
+        while records := reader.take(step):
+            got += records
+            positions.append(reader.next_offset)
+        assert [
+            (one.offset, one.timestamp, one.timestamp_type, one.key, one.leader_epoch) for one in got
+        ] == [
+            (0, T0, 0, b"a", 3),
+            (1, 9, 1, None, 3),
+            (8, T0 + 7, 0, b"c", 4),
+            (9, T0, 0, b"d", 4),
+            (13, -1, 0, None, 4),
+            (15, -1, 0, None, None),
+        ]
+        assert reader.complete_bytes == len(data)
+        if step == 1:
+            assert positions == [1, 6, 9, 13, 15, 16]
+
+
+def test_small_batches_that_go_backwards_yield_nothing_twice() -> None:
+    data = from_rows(rows(0, 3)) + from_rows(rows(1, 4)) + from_rows(rows(0, 2)) + from_rows(rows(5, 1))
+    assert offsets(fetched(data)) == [0, 1, 2, 3, 4, 5]
+
+
+def test_trouble_in_a_later_small_batch_names_that_batch() -> None:
+    bad = batch(GOOD + b"\x7e" * 9, 2, base_offset=4)
+    reader = fetched(from_rows(rows(0, 2)) + from_rows(rows(2, 2)) + bad)
+    assert offsets(reader, 3) == [0, 1, 2]
+    assert offsets(reader) == [3, 4]
+    with pytest.raises(CorruptRecordError, match=r"at offset 5: .* seek to 6"):
+        reader.take()
+
+
+def test_nobody_pulls_the_bytes_away_while_they_are_read(half: Half) -> None:
+    """The collector may run anything in the middle of a take; a finaliser that closes the reader is told off."""
+    if half.name != COMPILED:
+        pytest.skip("the plain half reads a copy")
+    data = from_rows(rows(0, 5000))
+    cursor = half.records.Cursor("t", 0)
+    cursor.open(data, 61, len(data), 5000, 0, 4999, 0, T0, 0, 0, -1, len(data), False, True)
+    got: list[object] = []
+    refused = []
+
+    def meddle(_phase: str, _info: object) -> None:
+        try:
+            cursor.close()
+        except ConcurrentAccessError as error:
+            refused.append(error)
+
+    threshold = gc.get_threshold()
+    gc.callbacks.append(meddle)
+    gc.set_threshold(1)
+    try:
+        cursor.take(got, 5000)
+    finally:
+        gc.callbacks.remove(meddle)
+        gc.set_threshold(*threshold)
+    assert len(got) == 5000
+    assert refused
 
 
 def test_text_tells_the_state() -> None:

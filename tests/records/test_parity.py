@@ -13,7 +13,7 @@ from tests.records.batches import Row, batch, from_rows, marker, record
 from tests.records.conftest import COMPILED, PYTHON, Half, load_half
 
 from kadence.errors import KafkaError
-from kadence.records import FetchedRecords, fetched
+from kadence.records import FetchedRecords, _implementation, fetched, scan
 
 T0 = 1_700_000_000_000
 BIG = 9000
@@ -97,9 +97,17 @@ def read(half: Half, data: bytes, offset: int, steps: list[int], *, strict: bool
     return seen
 
 
+def scans(data: bytes, offset: int) -> None:
+    one, other = (load_half(name).records.scan for name in (COMPILED, PYTHON))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_implementation, "scan", other)
+        assert one(data, offset) == scan(data, offset)
+
+
 def both(data: bytes, offset: int, steps: list[int], **options: Any) -> Outcome:
     one, other = (read(load_half(name), data, offset, steps, **options) for name in (COMPILED, PYTHON))
     assert one == other
+    scans(data, offset)
     return one
 
 

@@ -232,21 +232,13 @@ class ColumnsBuilder:
             RecordFormatError: the next record cannot be read; those before it are in the columns.
         """
         reason: cython.int
-        left: cython.Py_ssize_t = cursor.end - cursor.at
-        guess: cython.Py_ssize_t = 0
-        if limit > cursor.remaining:
-            limit = cursor.remaining
-        if cursor.remaining > 0:
-            guess = cython.cast(
-                cython.Py_ssize_t, cython.cast(cython.double, left) * limit / cursor.remaining
-            )
-        if not self.reserve(limit, guess):
-            raise MemoryError
-        if left >= UNLOCKED_FROM:
+        cursor.begin()
+        if cursor.is_open and cursor.view.len >= UNLOCKED_FROM:
             with cython.nogil:
                 reason = self.fill(cursor, limit, byte_limit)
         else:
             reason = self.fill(cursor, limit, byte_limit)
+        cursor.is_busy = False
         if reason == OUT_OF_MEMORY:
             raise MemoryError
         if reason == 0 and cursor.has_leftover():
@@ -254,6 +246,16 @@ class ColumnsBuilder:
         if reason > 0:
             raise RecordFormatError(reason)
         return reason == FULL
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def prepare(self, cursor: Cursor, limit: cython.Py_ssize_t) -> cython.bint:
+        """Room for what is to come of the open batch; its values are taken to be alike."""
+        left: cython.double = cursor.end - cursor.at
+        if limit >= cursor.remaining:
+            return self.reserve(cursor.remaining, cython.cast(cython.Py_ssize_t, left))
+        return self.reserve(limit, cython.cast(cython.Py_ssize_t, left * limit / cursor.remaining))
 
     @cython.cfunc
     @cython.nogil
@@ -296,7 +298,14 @@ class ColumnsBuilder:
         row: Row
         reason: cython.int
         micros: cython.longlong
-        while limit > 0 and cursor.remaining > 0:
+        if not self.prepare(cursor, limit):
+            return OUT_OF_MEMORY
+        while limit > 0:
+            if cursor.remaining == 0:
+                if not cursor.next_batch(LIMIT):
+                    break
+                if not self.prepare(cursor, limit):
+                    return OUT_OF_MEMORY
             if self.key.data.size + self.value.data.size >= byte_limit and self.rows:
                 return FULL
             reason = cursor.step(cython.address(row))

@@ -18,6 +18,7 @@ __all__ = [
     "RecordEncoder",
     "crc32c",
     "crc32c_kernel",
+    "scan",
     "scratch",
 ]
 
@@ -53,8 +54,8 @@ IMPLEMENTATION: Final = _load()
 if TYPE_CHECKING or IMPLEMENTATION == "python":
     from kadence.records._builder_py import RecordEncoder
     from kadence.records._columns_py import ColumnsBuilder, scratch
-    from kadence.records._records_py import Cursor, Record, crc32c, crc32c_kernel
+    from kadence.records._records_py import Cursor, Record, crc32c, crc32c_kernel, scan
 else:
     from kadence.records._builder_c import RecordEncoder
     from kadence.records._columns_c import ColumnsBuilder, scratch
-    from kadence.records._records_c import Cursor, Record, crc32c, crc32c_kernel
+    from kadence.records._records_c import Cursor, Record, crc32c, crc32c_kernel, scan

@@ -33,6 +33,18 @@ cdef struct Row:
     int header_count
     unsigned char* end
 
+# The part of a batch's header that decides whether a cursor can go on to it by itself.
+cdef struct Header:
+    long long base_offset
+    int length
+    int leader_epoch
+    uint32_t crc
+    int attributes
+    int last_delta
+    long long base_timestamp
+    long long max_timestamp
+    int count
+
 @cython.final
 cdef class Cursor:
     cdef object topic
@@ -50,5 +62,14 @@ cdef class Cursor:
     cdef int timestamp_type
     cdef long long append_time
     cdef object leader_epoch
+    cdef int epoch
+    cdef readonly Py_ssize_t after
+    cdef readonly long long after_offset
+    cdef bint goes_on
+    cdef bint check_crcs
+    cdef bint is_busy
+    cdef void begin(self) except *
+    cdef void _take(self, list out, Py_ssize_t limit) except *
+    cdef bint next_batch(self, Py_ssize_t largest) noexcept nogil
     cdef int step(self, Row* row) noexcept nogil
     cdef bint has_leftover(self) noexcept nogil

@@ -13,8 +13,9 @@ import cython
 from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
 from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
-from cython.cimports.libc.stdint import INT64_MAX, INT64_MIN
+from cython.cimports.libc.stdint import INT64_MAX, INT64_MIN, uint32_t, uint64_t
 
+from kadence.errors import ConcurrentAccessError
 from kadence.records._shared import RecordFormatError, describe, rebuild_record, replace
 
 if not cython.compiled:
@@ -155,6 +156,91 @@ def _prepare_record_type() -> None:
 _prepare_record_type()
 
 
+# --- the headers of batches -----------------------------------------------------------------------------------
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _int32(p: cython.p_uchar) -> cython.int:
+    raw: uint32_t = (
+        cython.cast(uint32_t, p[0]) << 24
+        | cython.cast(uint32_t, p[1]) << 16
+        | cython.cast(uint32_t, p[2]) << 8
+        | cython.cast(uint32_t, p[3])
+    )
+    return cython.cast(cython.int, raw)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _int64(p: cython.p_uchar) -> cython.longlong:
+    high: uint64_t = cython.cast(uint32_t, _int32(p))
+    low: uint64_t = cython.cast(uint32_t, _int32(p + 4))
+    return cython.cast(cython.longlong, high << 32 | low)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _read_header(p: cython.p_uchar, end: cython.p_uchar, header: cython.pointer(Header)) -> cython.Py_ssize_t:
+    """Read a batch's header. Its size in bytes; 0 when it is cut off by ``end``, -1 when it cannot be true.
+
+    The same judgement as `kadence.records.batch.frame_fault`, and like there the magic comes first: an old
+    message may be shorter than our header.
+    """
+    if end - p <= 16:
+        return 0
+    header.length = _int32(p + 8)
+    if p[16] != 2 or header.length < 49:
+        return -1
+    if header.length > end - p - 12:
+        return 0
+    header.base_offset = _int64(p)
+    header.leader_epoch = _int32(p + 12)
+    header.crc = cython.cast(uint32_t, _int32(p + 17))
+    header.attributes = cython.cast(cython.int, p[21]) << 8 | p[22]
+    header.last_delta = _int32(p + 23)
+    header.base_timestamp = _int64(p + 27)
+    header.max_timestamp = _int64(p + 35)
+    header.count = _int32(p + 57)
+    if header.base_offset < 0 or header.last_delta < 0 or header.count < 0:
+        return -1
+    if header.base_offset >= INT64_MAX - header.last_delta:
+        return -1
+    return cython.cast(cython.Py_ssize_t, header.length) + 12
+
+
+def scan(data: object, fetch_offset: cython.longlong) -> tuple:
+    """The walk of `kadence.records.batch.scan`."""
+    view: Py_buffer
+    header: Header
+    size: cython.Py_ssize_t
+    after: cython.longlong
+    fresh: cython.longlong
+    count: cython.longlong = 0
+    PyObject_GetBuffer(data, cython.address(view), PyBUF_SIMPLE)
+    at: cython.p_uchar = cython.cast(cython.p_uchar, view.buf)
+    end: cython.p_uchar = at + view.len
+    while True:
+        size = _read_header(at, end, cython.address(header))
+        if size <= 0:
+            break
+        after = header.base_offset + header.last_delta + 1
+        fresh = after - fetch_offset
+        if fresh > 0:
+            if not header.attributes & 0x20:
+                count += fresh if fresh < header.count else header.count
+            fetch_offset = after
+        at += size
+    complete: cython.Py_ssize_t = (end if size < 0 else at) - cython.cast(cython.p_uchar, view.buf)
+    PyBuffer_Release(cython.address(view))
+    return fetch_offset, count, complete
+
+
 # --- the cursor ---------------------------------------------------------------------------------------------
 
 
@@ -162,9 +248,15 @@ _prepare_record_type()
 class Cursor:
     """Reads the records of one batch after the other; `open` gives it a batch's records, decompressed.
 
+    From a batch that lies uncompressed among others it goes on by itself to the ones that follow, as long as
+    they are ordinary: so a fetch full of small batches costs no call for each of them. Where a batch is anything
+    but ordinary it stops, and the walk in `FetchedRecords` has a closer look.
+
     Attributes:
         remaining: records of the open batch that are not read yet.
         next_offset: offset after the last record read.
+        after: where the open batch ends in the bytes of the fetch.
+        after_offset: offset after the open batch.
     """
 
     def __cinit__(self, topic: str, partition: cython.int):
@@ -177,6 +269,8 @@ class Cursor:
 
     def close(self) -> None:
         """Let go of the batch."""
+        if self.is_busy:
+            raise ConcurrentAccessError("records are being read by another thread")
         self.remaining = 0
         if self.is_open:
             self.is_open = False
@@ -194,12 +288,16 @@ class Cursor:
         base_timestamp: cython.longlong,
         timestamp_type: cython.int,
         append_time: cython.longlong,
-        leader_epoch: object,
+        leader_epoch: cython.int,
+        after: cython.Py_ssize_t,
+        goes_on: cython.bint,
+        check_crcs: cython.bint,
     ) -> None:
         """Begin with the batch whose records are ``data[start:end]``.
 
         Records below ``first_wanted`` are stepped over. With ``timestamp_type`` 1 every record has the
-        timestamp ``append_time``.
+        timestamp ``append_time``. ``after`` is where the batch ends in the fetch; with ``goes_on`` that is a place
+        in ``data``, and the batches there are ordinary as far as their headers tell.
 
         Raises:
             RecordFormatError: the batch cannot hold ``count`` records.
@@ -223,7 +321,56 @@ class Cursor:
         self.base_timestamp = base_timestamp
         self.timestamp_type = timestamp_type
         self.append_time = append_time
-        self.leader_epoch = leader_epoch
+        self.epoch = leader_epoch
+        self.leader_epoch = None if leader_epoch < 0 else leader_epoch
+        self.after = after
+        self.after_offset = last_offset + 1
+        self.goes_on = goes_on
+        self.check_crcs = check_crcs
+
+    @cython.cfunc
+    def begin(self) -> cython.void:
+        """Enter a reading, during which nobody may pull the bytes away; whoever ends it resets ``is_busy``."""
+        if self.is_busy:
+            raise ConcurrentAccessError("records are being read by another thread")
+        self.is_busy = True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def next_batch(self, largest: cython.Py_ssize_t) -> cython.bint:
+        """Go on to the following batch if it is ordinary and not above ``largest`` bytes; nothing moves if not.
+
+        Ordinary: whole, true as far as can be seen, uncompressed, no control batch, of the same leader epoch, with
+        records that are wanted.
+        """
+        header: Header
+        if not self.goes_on or not self.is_open or self.at != self.end:
+            return False
+        data: cython.p_uchar = cython.cast(cython.p_uchar, self.view.buf) + self.after
+        size: cython.Py_ssize_t = _read_header(
+            data, cython.cast(cython.p_uchar, self.view.buf) + self.view.len, cython.address(header)
+        )
+        if size <= 0 or size > largest or header.attributes & 0x27 or header.leader_epoch != self.epoch:
+            return False
+        wanted: cython.longlong = max(self.next_offset, self.after_offset)
+        if header.count > (size - 61) // 7 or header.base_offset + header.last_delta < wanted:
+            return False
+        if self.check_crcs and kd_crc32c(0, data + 21, size - 21, False) != header.crc:
+            return False
+        self.at = data + 61
+        self.end = data + size
+        self.remaining = header.count
+        self.next_offset = wanted
+        self.base_offset = header.base_offset
+        self.previous = header.base_offset - 1
+        self.last_offset = header.base_offset + header.last_delta
+        self.base_timestamp = header.base_timestamp
+        self.timestamp_type = 1 if header.attributes & 8 else 0
+        self.append_time = header.max_timestamp
+        self.after += size
+        self.after_offset = self.last_offset + 1
+        return True
 
     @cython.cfunc
     @cython.nogil
@@ -306,6 +453,14 @@ class Cursor:
         Raises:
             RecordFormatError: the next record cannot be read; those before it are in ``out``.
         """
+        self.begin()
+        try:
+            self._take(out, limit)
+        finally:
+            self.is_busy = False
+
+    @cython.cfunc
+    def _take(self, out: list, limit: cython.Py_ssize_t) -> cython.void:
         row: Row
         reason: cython.int
         record: Record
@@ -313,7 +468,7 @@ class Cursor:
         epoch: object = self.leader_epoch
         headers: object
         empty: tuple = ()
-        while limit > 0 and self.remaining > 0:
+        while limit > 0 and (self.remaining > 0 or self.next_batch(UNLOCKED_FROM)):
             reason = self.step(cython.address(row))
             if reason < 0:
                 continue

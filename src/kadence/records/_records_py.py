@@ -29,6 +29,10 @@ crc32c: Callable[..., int] | None = None
 """None: `kadence.records.crc` looks for a package."""
 
 
+scan: Callable[[Buffer, int], tuple[int, int, int]] | None = None
+"""None: `kadence.records.batch` has its own."""
+
+
 def crc32c_kernel() -> str:
     """The kernel of our own checksum; there is none in this half."""
     return "python"
@@ -240,6 +244,8 @@ class Cursor:
     Attributes:
         remaining: records of the open batch that are not read yet.
         next_offset: offset after the last record read.
+        after: where the open batch ends in the bytes of the fetch.
+        after_offset: offset after the open batch.
     """
 
     __slots__ = (
@@ -253,6 +259,8 @@ class Cursor:
         "_pos",
         "_previous",
         "_topic",
+        "after",
+        "after_offset",
         "next_offset",
         "remaining",
         "timestamp_type",
@@ -263,6 +271,8 @@ class Cursor:
         self._partition = partition
         self.remaining = 0
         self.next_offset = 0
+        self.after = 0
+        self.after_offset = 0
         self._data = b""
         self._pos = 0
 
@@ -284,12 +294,16 @@ class Cursor:
         base_timestamp: int,
         timestamp_type: int,
         append_time: int,
-        leader_epoch: int | None,
+        leader_epoch: int,
+        after: int,
+        goes_on: bool,
+        check_crcs: bool,
     ) -> None:
         """Begin with the batch whose records are ``data[start:end]``.
 
         Records below ``first_wanted`` are stepped over. With ``timestamp_type`` 1 every record has the
-        timestamp ``append_time``.
+        timestamp ``append_time``. ``after`` is where the batch ends in the fetch. This half never goes on to the
+        next batch by itself, so the other two are the compiled half's.
 
         Raises:
             RecordFormatError: the batch cannot hold ``count`` records.
@@ -309,7 +323,9 @@ class Cursor:
         self._base_timestamp = base_timestamp
         self.timestamp_type = timestamp_type
         self._append_time = append_time
-        self._leader_epoch = leader_epoch
+        self._leader_epoch = leader_epoch if leader_epoch >= 0 else None
+        self.after = after
+        self.after_offset = last_offset + 1
 
     @property
     def left(self) -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kadence.errors import CorruptRecordError, UnsupportedRecordFormatError
+from kadence.records import _implementation
 from kadence.records.crc import crc32c
 
 if TYPE_CHECKING:
@@ -231,6 +232,8 @@ def scan(data: Buffer, fetch_offset: int) -> tuple[int, int, int]:
         record_count: how many records may come out (not control records, not those below ``fetch_offset``).
         complete_bytes: bytes of complete batches; 0 when there is only the beginning of one.
     """
+    if _implementation.scan is not None:
+        return _implementation.scan(data, fetch_offset)
     view = memoryview(data)
     pos, end = 0, view.nbytes
     next_offset, records = fetch_offset, 0

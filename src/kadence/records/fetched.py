@@ -219,11 +219,13 @@ class FetchedRecords:
 
     def _settle(self, has_given: bool) -> None:
         """After the cursor gave records: move the offset, and past the batch when it is used up."""
-        if self._cursor.remaining:
-            self.next_offset = self._cursor.next_offset
+        cursor = self._cursor
+        self._at = self._complete = cursor.after
+        if cursor.remaining:
+            self.next_offset = cursor.next_offset
             return
-        self.next_offset = max(self._batch_next, self.next_offset)
-        self._cursor.close()
+        self.next_offset = max(cursor.after_offset, self.next_offset)
+        cursor.close()
         self._retained = 0
         self._step_over(has_given)
 
@@ -236,7 +238,7 @@ class FetchedRecords:
 
     def _fail_in_batch(self, error: RecordFormatError, has_given: bool) -> None:
         self.next_offset = max(self._cursor.next_offset, self.next_offset)
-        self._fail(self._corrupt(error, self._batch_next), has_given)
+        self._fail(self._corrupt(error, self._cursor.after_offset), has_given)
 
     def _corrupt(self, reason: ValueError | str, resume: int | None = None) -> CorruptRecordError:
         error = CorruptRecordError(self._text(reason, resume))
@@ -332,15 +334,16 @@ class FetchedRecords:
     def _open_batch(self, fields: tuple[int, ...]) -> None:
         """Verify, decompress, and give the records to the cursor."""
         base, attributes = fields[0], fields[5]
-        epoch = fields[2] if fields[2] >= 0 else None
-        start, end = HEADER_SIZE - CRC_FROM, self._complete - self._at - CRC_FROM
-        records: Buffer = self._checked(fields, self._at, self._complete)
+        epoch, codec = fields[2], attributes & COMPRESSION
+        covered = self._checked(fields, self._at, self._complete)
         try:
-            if attributes & COMPRESSION:
-                compressed = memoryview(records)[start:]
-                records = decompress(attributes & COMPRESSION, compressed, self._max_batch_bytes)
+            if codec:
+                records = decompress(codec, covered[HEADER_SIZE - CRC_FROM :], self._max_batch_bytes)
                 start, end = 0, memoryview(records).nbytes
                 self._retained = end
+            else:
+                assert self._data is not None
+                records, start, end = self._data, self._at + HEADER_SIZE, self._complete
             self._cursor.open(
                 records,
                 start,
@@ -353,9 +356,12 @@ class FetchedRecords:
                 1 if attributes & TIMESTAMP_TYPE else 0,
                 fields[8],
                 epoch,
+                self._complete,
+                not codec and self._aborted is None,
+                self._check_crcs,
             )
         except (CodecError, RecordFormatError) as error:
             raise self._corrupt(error, self._batch_next) from error
         except (RecordTooLargeError, UnsupportedRecordFormatError) as error:
             raise type(error)(self._text(error, self._batch_next)) from error
-        self.leader_epoch = epoch
+        self.leader_epoch = epoch if epoch >= 0 else None
