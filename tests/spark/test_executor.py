@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.spark.memory import MemoryRecords, kafka_table
 
@@ -76,6 +76,7 @@ def test_two_pieces_of_a_partition_in_one_task() -> None:
     assert client.started == [{T0: 0}, {T0: 20}]
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.sets(st.integers(0, 60)), min_size=1, max_size=4),
     st.integers(0, 60),
