@@ -59,6 +59,7 @@ def _library() -> Any:
     library.rd_kafka_mock_cluster_bootstraps.argtypes = [handle]
     library.rd_kafka_mock_set_apiversion.argtypes = [handle, *itertools.repeat(ctypes.c_int16, 3)]
     library.rd_kafka_mock_group_initial_rebalance_delay_ms.argtypes = [handle, ctypes.c_int32]
+    library.rd_kafka_mock_set_group_consumer_heartbeat_interval_ms.argtypes = [handle, ctypes.c_int]
     library.rd_kafka_mock_topic_create.argtypes = [handle, ctypes.c_char_p, ctypes.c_int, ctypes.c_int]
     library.rd_kafka_mock_partition_set_leader.argtypes = [
         handle,
@@ -84,6 +85,7 @@ def mock_cluster(brokers: int = 3) -> Iterator[MockCluster]:
     for key, newest in _NEWEST.items():
         library.rd_kafka_mock_set_apiversion(handle, key, 0, newest)
     library.rd_kafka_mock_group_initial_rebalance_delay_ms(handle, 0)
+    library.rd_kafka_mock_set_group_consumer_heartbeat_interval_ms(handle, 200)
     bootstrap = library.rd_kafka_mock_cluster_bootstraps(handle).decode()
     try:
         yield MockCluster(bootstrap.replace("PLAINTEXT://", ""), library, handle)

@@ -48,6 +48,16 @@ def test_b2_processing_timeout_is_the_larger_of_session_and_poll_interval() -> N
         ({"enable.auto.commit": True}, "needs group.id"),
         ({"group.instance.id": "i"}, "needs group.id"),
         ({"partition.assignment.strategy": "lucky"}, "'lucky' is none of"),
+        (
+            {"group.protocol": "consumer", "partition.assignment.strategy": "range"},
+            "name a broker's assignor in group.remote.assignor, or set group.protocol=classic",
+        ),
+        ({"group.protocol": "consumer", "session.timeout.ms": 6000}, "group.consumer.session.timeout.ms"),
+        (
+            {"group.protocol": "consumer", "heartbeat.interval.ms": 300},
+            "group.consumer.heartbeat.interval.ms",
+        ),
+        ({"group.remote.assignor": "range"}, "group.remote.assignor needs group.protocol=consumer"),
         ({"bootstrap.servers": "localhost"}, "'localhost' is not host:port"),
         ({"bootstrap.servers": ""}, "bootstrap.servers is required"),
         ({"ssl.key.location": "key.pem"}, "needs ssl.certificate.location"),

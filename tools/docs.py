@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from kadence import config
 from kadence.broker.settings import Settings
-from kadence.consumer.managers import states
+from kadence.consumer.managers import consumer_states, states
 from kadence.coordinator import group
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -89,6 +89,13 @@ def state_machines() -> str:
         ),
         diagram(states.TRANSITIONS),
         "\n".join(f"- `{state.name}`: {state.value}" for state in states.State),
+        "## A member of a KIP-848 group, in the consumer",
+        (
+            "The network thread's view, `kadence.consumer.managers.consumer_states`, with Kafka's states. It is used "
+            "with `group.protocol=consumer`."
+        ),
+        diagram(consumer_states.TRANSITIONS),
+        "\n".join(f"- `{state.name}`: {state.value}" for state in consumer_states.State),
         "## A classic group, in the coordinator",
         "The broker's view, `kadence.coordinator.group`, with Kafka's five states.",
         diagram(group.NEXT),

@@ -276,8 +276,15 @@ class ConsumerConfig(ClientConfig):
     group_protocol: str = _key(
         "choice",
         "classic",
-        "How the group rebalances.",
-        choices=("classic",),
+        "How the group rebalances: classic (members assign) or consumer (the broker does; Kafka 4.0 or newer).",
+        choices=("classic", "consumer"),
+        since="KIP-848",
+    )
+    group_remote_assignor: str | None = _key(
+        "string",
+        None,
+        "The broker's assignor to ask for, uniform or range, with group.protocol=consumer; the broker's choice "
+        "when not set.",
         since="KIP-848",
     )
     session_timeout_ms: int = _key(
@@ -372,6 +379,8 @@ class ConsumerConfig(ClientConfig):
     @property
     def processing_timeout_ms(self) -> int:
         """The effective processing timeout, which is also the rebalance timeout (B2)."""
+        if self.group_protocol == "consumer":
+            return self.max_poll_interval_ms  # the session is the broker's
         return max(self.session_timeout_ms, self.max_poll_interval_ms)
 
     @property
@@ -381,6 +390,7 @@ class ConsumerConfig(ClientConfig):
 
     def _check(self, given: frozenset[str]) -> None:
         ClientConfig._check(self, given)
+        self._check_protocol(given)
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigError(
                 f"heartbeat.interval.ms ({self.heartbeat_interval_ms}) must be below session.timeout.ms "
@@ -405,6 +415,28 @@ class ConsumerConfig(ClientConfig):
             raise ConfigError(
                 "max.partition.fetch.bytes is above buffer.memory, so no full fetch would ever fit"
             )
+
+    def _check_protocol(self, given: frozenset[str]) -> None:
+        """Each group protocol has keys that mean nothing to the other (C4)."""
+        if self.group_protocol == "consumer":
+            for name, instead in _CLASSIC_ONLY.items():
+                if name in given:
+                    raise ConfigError(
+                        f"{name} is a key of the classic protocol, where the client decides; with "
+                        f"group.protocol=consumer the broker does: {instead}, or set group.protocol=classic"
+                    )
+        elif self.group_remote_assignor is not None:
+            raise ConfigError(
+                "group.remote.assignor needs group.protocol=consumer; partition.assignment.strategy is the key "
+                "of the classic protocol"
+            )
+
+
+_CLASSIC_ONLY: Final[Mapping[str, str]] = {
+    "session.timeout.ms": "leave it out (group.consumer.session.timeout.ms on the broker)",
+    "heartbeat.interval.ms": "leave it out (group.consumer.heartbeat.interval.ms on the broker)",
+    "partition.assignment.strategy": "name a broker's assignor in group.remote.assignor",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,12 +53,20 @@ class Cluster:
     def consumer(self, **settings: Any) -> Consumer:
         """A consumer that the fixture closes."""
         defaults: dict[str, Any] = {"auto_offset_reset": "earliest"}
-        if self.mock is not None:
+        if self.mock is not None and settings.get("group_protocol") != "consumer":
             # The mock ends every rebalance a session timeout, less a second, after it began.
             defaults |= {"session_timeout_ms": 1_200, "heartbeat_interval_ms": 200}
         consumer = Consumer(bootstrap_servers=self.bootstrap_servers, **{**defaults, **settings})
         self.consumers.append(consumer)
         return consumer
+
+
+def member_settings(protocol: str, **settings: Any) -> dict[str, Any]:
+    """Settings of a member; with KIP-848 the broker decides what these would."""
+    if protocol == "consumer":
+        for key in ("session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy"):
+            settings.pop(key, None)
+    return {"group_protocol": protocol, **settings}
 
 
 def poll_until(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from tests.consumer.support import Cluster, numbers, partitions, poll_until, read
+from tests.consumer.support import Cluster, member_settings, numbers, partitions, poll_until, read
 
 from kadence import RebalanceListener, TopicPartition
 from kadence.errors import CommitFailedError, InvalidGroupIdError, InvalidSessionTimeoutError
@@ -30,13 +30,27 @@ class Recorder(RebalanceListener):
         return {partition for name, given in self.events if name == kind for partition in given}
 
 
+@pytest.fixture(params=["classic", "consumer"])
+def protocol(request: pytest.FixtureRequest, cluster: Cluster) -> str:
+    """The group protocol, where the broker has it."""
+    if request.param == "consumer" and cluster.kind == "embedded":
+        pytest.skip("the embedded broker has no ConsumerGroupHeartbeat")
+    return str(request.param)
+
+
 @pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
-def test_two_members_share_and_the_one_that_stays_takes_all(cluster: Cluster, strategy: str) -> None:
+def test_two_members_share_and_the_one_that_stays_takes_all(
+    cluster: Cluster, protocol: str, strategy: str
+) -> None:
     if cluster.kind == "mock" and strategy == "range":
         pytest.skip("the mock refuses a SyncGroup with null bytes, which the protocol does not allow")
     topic, group = cluster.topic(), cluster.name("g")
     cluster.produce(topic, 40)
-    settings = {"group_id": group, "partition_assignment_strategy": strategy, "heartbeat_interval_ms": 200}
+    settings = member_settings(
+        protocol, group_id=group, partition_assignment_strategy=strategy, heartbeat_interval_ms=200
+    )
+    if protocol == "consumer" and strategy == "range":
+        settings["group_remote_assignor"] = "range"
     one, two = cluster.consumer(**settings), cluster.consumer(**settings)
     one.subscribe(topic)
     first = read(one, 40)
@@ -56,10 +70,12 @@ def test_two_members_share_and_the_one_that_stays_takes_all(cluster: Cluster, st
     assert sorted(set(numbers(first)) | set(numbers(rest))) == list(range(48))
 
 
-def test_c5_partitions_that_stay_keep_flowing_while_another_member_joins(cluster: Cluster) -> None:
+def test_c5_partitions_that_stay_keep_flowing_while_another_member_joins(
+    cluster: Cluster, protocol: str
+) -> None:
     topic, group = cluster.topic(), cluster.name("g")
     cluster.produce(topic, 40_000)
-    settings = {"group_id": group, "heartbeat_interval_ms": 200, "max_poll_records": 1}
+    settings = member_settings(protocol, group_id=group, heartbeat_interval_ms=200, max_poll_records=1)
     one, two = cluster.consumer(**settings), cluster.consumer(**settings)
     one.subscribe(topic)
     read(one, 10)
@@ -68,7 +84,7 @@ def test_c5_partitions_that_stay_keep_flowing_while_another_member_joins(cluster
     end = time.monotonic() + 20
     while not two.assignment():
         assert time.monotonic() < end
-        two.poll(0)
+        two.poll(0.01)  # not faster, or the records run out
         empty += not one.poll(0.5)
     # Records of the partitions that stayed came with every poll, all through both rounds.
     assert empty == 0
@@ -89,17 +105,14 @@ def test_b3_a_member_that_processes_longer_than_its_session_stays(cluster: Clust
     consumer.commit()
 
 
-def test_b4_a_member_that_does_not_poll_leaves_and_the_next_poll_rejoins(cluster: Cluster) -> None:
+def test_b4_a_member_that_does_not_poll_leaves_and_the_next_poll_rejoins(
+    cluster: Cluster, protocol: str
+) -> None:
     topic, group = cluster.topic(), cluster.name("g")
     cluster.produce(topic, 4)
     listener = Recorder()
-    consumer = cluster.consumer(
-        group_id=group,
-        enable_auto_commit=False,
-        session_timeout_ms=1_000,
-        max_poll_interval_ms=1_000,
-        heartbeat_interval_ms=200,
-    )
+    settings = member_settings(protocol, group_id=group, session_timeout_ms=1_000, heartbeat_interval_ms=200)
+    consumer = cluster.consumer(enable_auto_commit=False, max_poll_interval_ms=1_000, **settings)
     consumer.subscribe(topic, listener=listener)
     read(consumer, 4)
     before = consumer.group_metadata()
@@ -114,13 +127,13 @@ def test_b4_a_member_that_does_not_poll_leaves_and_the_next_poll_rejoins(cluster
     assert "poll" in consumer.rebalances()[-1].cause
 
 
-def test_b7_close_leaves_the_group_at_once(cluster: Cluster) -> None:
-    if cluster.kind == "mock":
+def test_b7_close_leaves_the_group_at_once(cluster: Cluster, protocol: str) -> None:
+    if cluster.kind == "mock" and protocol == "classic":
         pytest.skip("the mock ends no rebalance before a session timeout has passed")
     topic, group = cluster.topic(), cluster.name("g")
     cluster.produce(topic, 4)
     # With this session only a LeaveGroup can explain a quick hand-over.
-    settings = {"group_id": group, "session_timeout_ms": 30_000}
+    settings = member_settings(protocol, group_id=group, session_timeout_ms=30_000)
     one, two = cluster.consumer(**settings), cluster.consumer(**settings)
     one.subscribe(topic)
     read(one, 4)
@@ -131,7 +144,7 @@ def test_b7_close_leaves_the_group_at_once(cluster: Cluster) -> None:
     assert time.monotonic() - started < 15
 
 
-def test_callbacks_run_on_the_polling_thread_and_may_commit(cluster: Cluster) -> None:
+def test_callbacks_run_on_the_polling_thread_and_may_commit(cluster: Cluster, protocol: str) -> None:
     topic, group = cluster.topic(), cluster.name("g")
     cluster.produce(topic, 40)
 
@@ -141,10 +154,11 @@ def test_callbacks_run_on_the_polling_thread_and_may_commit(cluster: Cluster) ->
             one.commit({partition: one.position(partition) for partition in partitions})
 
     listener = Committing()
-    one = cluster.consumer(group_id=group, enable_auto_commit=False, heartbeat_interval_ms=200)
+    settings = member_settings(protocol, group_id=group, heartbeat_interval_ms=200)
+    one = cluster.consumer(enable_auto_commit=False, **settings)
     one.subscribe(topic, listener=listener)
     read(one, 40)
-    two = cluster.consumer(group_id=group, heartbeat_interval_ms=200)
+    two = cluster.consumer(**settings)
     two.subscribe(topic)
 
     def handed_over() -> bool:
@@ -159,7 +173,9 @@ def test_callbacks_run_on_the_polling_thread_and_may_commit(cluster: Cluster) ->
     assert not two.poll(0.3)
 
 
-def test_an_exception_in_a_callback_surfaces_from_poll_and_the_group_goes_on(cluster: Cluster) -> None:
+def test_an_exception_in_a_callback_surfaces_from_poll_and_the_group_goes_on(
+    cluster: Cluster, protocol: str
+) -> None:
     topic, group = cluster.topic(), cluster.name("g")
     cluster.produce(topic, 4)
 
@@ -167,19 +183,19 @@ def test_an_exception_in_a_callback_surfaces_from_poll_and_the_group_goes_on(clu
         def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
             raise RuntimeError("my bug")
 
-    consumer = cluster.consumer(group_id=group)
+    consumer = cluster.consumer(group_id=group, group_protocol=protocol)
     consumer.subscribe(topic, listener=Failing())
     with pytest.raises(RuntimeError, match="my bug"):
         read(consumer, 4)
     assert len(read(consumer, 4)) == 4
 
 
-def test_unsubscribe_leaves_and_subscribe_joins_again(cluster: Cluster) -> None:
+def test_unsubscribe_leaves_and_subscribe_joins_again(cluster: Cluster, protocol: str) -> None:
     topic, other, group = cluster.topic(), cluster.topic(), cluster.name("g")
     cluster.produce(topic, 4)
     cluster.produce(other, 4)
     listener = Recorder()
-    consumer = cluster.consumer(group_id=group)
+    consumer = cluster.consumer(group_id=group, group_protocol=protocol)
     consumer.subscribe(topic, listener=listener)
     read(consumer, 4)
     consumer.commit()
@@ -191,21 +207,21 @@ def test_unsubscribe_leaves_and_subscribe_joins_again(cluster: Cluster) -> None:
     assert consumer.assignment() == set(partitions(topic)) | set(partitions(other))
 
 
-def test_a_change_of_topics_rejoins_and_keeps_what_stays(cluster: Cluster) -> None:
+def test_a_change_of_topics_rejoins_and_keeps_what_stays(cluster: Cluster, protocol: str) -> None:
     topic, other, group = cluster.topic(), cluster.topic(), cluster.name("g")
     cluster.produce(topic, 4)
     cluster.produce(other, 4)
-    consumer = cluster.consumer(group_id=group)
+    consumer = cluster.consumer(group_id=group, group_protocol=protocol)
     consumer.subscribe(topic)
     read(consumer, 4)
     consumer.subscribe([topic, other])
     assert {record.topic for record in read(consumer, 4)} == {other}
 
 
-def test_commits_end_in_the_order_in_which_they_were_given(cluster: Cluster) -> None:
+def test_commits_end_in_the_order_in_which_they_were_given(cluster: Cluster, protocol: str) -> None:
     topic, group = cluster.topic(), cluster.name("g")
     cluster.produce(topic, 40)
-    consumer = cluster.consumer(group_id=group, enable_auto_commit=False)
+    consumer = cluster.consumer(group_id=group, group_protocol=protocol, enable_auto_commit=False)
     consumer.subscribe(topic)
     read(consumer, 40)
     ended: list[int] = []

@@ -11,9 +11,11 @@ from kadence.consumer.border.buffer import Border
 from kadence.consumer.managers.base import RequestManager
 from kadence.consumer.managers.classic import ClassicMembership
 from kadence.consumer.managers.commit import CommitManager
+from kadence.consumer.managers.consumer_protocol import ConsumerMembership
 from kadence.consumer.managers.coordinator import CoordinatorManager
 from kadence.consumer.managers.fetch import FetchManager
 from kadence.consumer.managers.heartbeat import HeartbeatManager
+from kadence.consumer.managers.membership import Membership
 from kadence.consumer.managers.metadata import MetadataManager
 from kadence.consumer.managers.offsets import OffsetsManager
 from kadence.consumer.network.delegate import Delegate
@@ -52,13 +54,17 @@ def _turn(config: ConsumerConfig, clock: SystemClock, client: NetworkClient, bor
     jobs = JobThread(f"{config.client_id}-jobs", client.wakeup)
     metadata = MetadataManager(config, outlet)
     managers: list[RequestManager] = [metadata]
-    membership: ClassicMembership | None = None
+    membership: Membership | None = None
     commits: CommitManager | None = None
     if config.group_id is not None:
         coordinator = CoordinatorManager(config.group_id, config, outlet)
+        coordinator.on_silent = client.disconnect
         # It may be newer than our metadata: known beside the others until the next answer names all.
         coordinator.on_found = lambda node: client.set_nodes((*client.nodes(), node))
-        membership = ClassicMembership(coordinator, subscription, metadata, config, jobs, outlet)
+        if config.group_protocol == "consumer":
+            membership = ConsumerMembership(coordinator, subscription, metadata, config, outlet)
+        else:
+            membership = ClassicMembership(coordinator, subscription, metadata, config, jobs, outlet)
         heartbeat = HeartbeatManager(coordinator, membership, border.progress, config, outlet)
         commits = CommitManager(coordinator, membership, metadata, config, outlet)
         managers += [coordinator, commits, heartbeat, membership]

@@ -380,6 +380,8 @@ class Core:
                 self._callbacks.append(fact)
             elif isinstance(fact, m.CommitCompleted):
                 self._commit_completed(fact)
+            elif isinstance(fact, m.IdentityChanged):
+                self.group = fact.group
             elif isinstance(fact, m.RebalanceFinished):
                 self.group = fact.group
                 self.rebalances.append(fact.rebalance)

@@ -59,6 +59,7 @@ _PROPERTIES: Final[Mapping[str, str]] = {
     "group.min.session.timeout.ms": "500",
     "group.consumer.min.session.timeout.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "200",
 }
 
 # A broker for a few megabytes: a fast start is worth more than the second compiler.

@@ -13,7 +13,7 @@ from kadence.consumer.border.progress import Progress
 from kadence.consumer.managers.coordinator import CoordinatorManager
 from kadence.consumer.managers.heartbeat import HeartbeatManager
 from kadence.consumer.managers.membership import Verdict
-from kadence.types import GroupMetadata, Node
+from kadence.types import Node
 
 NOW = 1_000_003
 
@@ -24,7 +24,9 @@ class Cardboard:
     def __init__(self) -> None:
         self.active = True
         self.joining = False
-        self.group = GroupMetadata("g", 1, "m")
+        self.urgent = False
+        self.heartbeat_interval_ms, self.session_timeout_ms = 3_000, 10_000
+        self.term: object = 1
         self.verdict = Verdict.ALIVE
         self.timed_out: list[int] = []
 
@@ -109,8 +111,12 @@ def test_b5_session_without_an_answer_gives_the_coordinator_up(bench: Bench) -> 
     bench.manager.poll(NOW)
     bench.manager.poll(NOW + 3_000)
     assert bench.manager.poll(NOW + 9_999).wake_at == NOW + 10_000
+    silent: list[int] = []
+    bench.coordinator.on_silent = silent.append
+    node_id = bench.coordinator.node_id
     bench.manager.poll(NOW + 10_000)
     assert bench.coordinator.node_id is None
+    assert silent == [node_id], "nothing may queue behind what it swallowed"
 
 
 def test_b5_session_is_looked_at_before_the_poll_timer(bench: Bench) -> None:
@@ -205,10 +211,30 @@ def test_failure_does_not_extend_the_session(bench: Bench) -> None:
     assert NOW + 10_000 <= now <= NOW + 12_000
 
 
-def test_new_identity_starts_all_timers_again(bench: Bench) -> None:
+def test_what_is_urgent_goes_at_once_but_not_beside_another_and_not_before_the_backoff(bench: Bench) -> None:
+    bench.manager.poll(NOW)
+    bench.member.urgent = True
+    (request,) = bench.manager.poll(NOW).requests
+    assert bench.manager.poll(NOW).requests == []
+    bench.answer(NOW + 10, request, Verdict.RETRY)
+    poll = bench.manager.poll(NOW + 10)
+    assert poll.requests == []
+    assert NOW + 90 <= poll.wake_at <= NOW + 130
+    assert len(bench.manager.poll(poll.wake_at).requests) == 1
+
+
+def test_the_interval_of_the_answer_holds_from_the_heartbeat_that_it_answers(bench: Bench) -> None:
+    bench.manager.poll(NOW)
+    (request,) = bench.manager.poll(NOW + 300).requests
+    bench.member.heartbeat_interval_ms = 500
+    bench.answer(NOW + 400, request)
+    assert bench.manager.poll(NOW + 400).wake_at == NOW + 800
+
+
+def test_new_term_starts_all_timers_again(bench: Bench) -> None:
     bench.manager.poll(NOW)
     bench.manager.poll(NOW + 3_000)
-    bench.member.group = GroupMetadata("g", 2, "m")
+    bench.member.term = 2
     assert bench.manager.poll(NOW + 4_000).wake_at == NOW + 4_300
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "Fact",
     "Failed",
     "FetchCommitted",
+    "IdentityChanged",
     "Imperative",
     "ListOffsets",
     "LosePartitions",
@@ -231,6 +232,13 @@ class RebalanceFinished(Fact):
     """Kept by the application side as history."""
 
     rebalance: Rebalance
+    group: GroupMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityChanged(Fact):
+    """Without a rebalance: another member of a KIP-848 group moved it to another epoch."""
+
     group: GroupMetadata
 
 

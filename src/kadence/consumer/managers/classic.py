@@ -84,6 +84,9 @@ class ClassicMembership:
     ) -> None:
         self.state = State.UNJOINED
         self.needs_polled = False
+        self.urgent = False
+        self.heartbeat_interval_ms = config.heartbeat_interval_ms
+        self.session_timeout_ms = config.session_timeout_ms
         self._config = config
         self._coordinator = coordinator
         self._subscription = subscription
@@ -121,6 +124,11 @@ class ClassicMembership:
         return self.group.generation_id < 0 and self.state not in OUT
 
     @property
+    def term(self) -> object:
+        """Each generation tells at once that it lives: a second round is learnt of by heartbeats only."""
+        return self.group
+
+    @property
     def settled(self) -> bool:
         """Between JoinGroup's answer and SyncGroup's the coordinator refuses every commit."""
         return self.active and self.state is not State.COMPLETING_REBALANCE
@@ -142,6 +150,7 @@ class ClassicMembership:
         """subscribe() was called; the next poll joins with it."""
         if self.state is State.LEAVING:
             self._depart(now)
+        self._partitions.subscription_changed()
         self.needs_polled = self.managed
 
     def polled(self, now: int) -> None:

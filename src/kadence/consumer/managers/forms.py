@@ -1,29 +1,42 @@
 """Requests whose shape depends on the version that the connection negotiates.
 
-Kafka moved the same facts from single fields into lists three times (KIP-699, KIP-345, KIP-709), and a field
-that a version does not know may not be set. The version is known only when the bytes are written, so these
-subclasses hold the newest form and write the older one where it is needed.
+Kafka moved the same facts from single fields into lists three times (KIP-699, KIP-345, KIP-709), or added a
+field, and a field that a version does not know may not be set. The version is known only when the bytes are
+written, so these subclasses hold the newest form and write the older one where it is needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kadence.protocol import find_coordinator, leave_group, offset_fetch
+from kadence.protocol import consumer_group_heartbeat, find_coordinator, leave_group, offset_fetch
 from kadence.types import TopicPartition
 from kadence.wire import Writer
 
 __all__ = [
+    "ConsumerGroupHeartbeatRequest",
     "FindCoordinatorRequest",
     "LeaveGroupRequest",
     "OffsetFetchRequest",
     "by_topic",
 ]
 
+_REGEX = 1
 _BATCHED_KEYS = 4
 _MEMBER_LIST = 3
 _GROUP_LIST = 8
 _REQUIRE_STABLE = 7
+
+
+class ConsumerGroupHeartbeatRequest(consumer_group_heartbeat.ConsumerGroupHeartbeatRequest):
+    """Holds an empty ``subscribed_topic_regex`` beside names (v1+): none, where null would leave an earlier one."""
+
+    def write(self, w: Writer, version: int) -> None:
+        regex = self.subscribed_topic_regex
+        if version < _REGEX:
+            self.subscribed_topic_regex = None
+        super().write(w, version)
+        self.subscribed_topic_regex = regex
 
 
 class FindCoordinatorRequest(find_coordinator.FindCoordinatorRequest):

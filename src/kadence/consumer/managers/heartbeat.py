@@ -6,7 +6,7 @@ One step, in this order; the first that applies ends it:
     coordinator unknown                     ask for it, wait
     no answer for a session timeout         give the coordinator up
     no poll for the processing timeout      leave the group
-    heartbeat not due, or one under way     wait
+    heartbeat not due, or one under way     wait (due at once when the membership has something to say)
     otherwise                               send one
 
 The interval counts from the moment a heartbeat is sent, not from its answer, so a slow broker does not
@@ -24,7 +24,6 @@ from kadence.consumer.border.progress import Progress
 from kadence.consumer.managers.base import NOTHING, Backoff, Outbox, Poll
 from kadence.consumer.managers.coordinator import CoordinatorManager
 from kadence.consumer.managers.membership import GroupConfig, Membership, Verdict
-from kadence.types import GroupMetadata
 
 __all__ = ["HeartbeatManager"]
 
@@ -62,9 +61,10 @@ class HeartbeatManager:
         self._config = config
         self._outbox = outbox
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._identity: GroupMetadata | None = None
+        self._term: object = None
         self._found_at = -1
         self._due = 0
+        self._sent_at = 0
         self._session_ends = FOREVER
         self._in_flight: Request | None = None
 
@@ -80,15 +80,15 @@ class HeartbeatManager:
             return Poll(wake_at=self._coordinator.require(now))
         if now >= self._session_ends:
             self._in_flight = None
-            self._coordinator.mark_unknown(
+            self._coordinator.mark_silent(
                 now,
-                f"no answer for session.timeout.ms = {self._config.session_timeout_ms} ms",
+                f"no answer for a session timeout, {member.session_timeout_ms} ms",
             )
             return Poll(wake_at=self._coordinator.require(now))
         if self._gave_up(now):
             return Poll(wake_at=now)
         wake_at = min(self._session_ends, self._poll_ends(now))
-        due = max(self._due, self._backoff.until)
+        due = max(min(self._due, now) if member.urgent else self._due, self._backoff.until)
         if self._in_flight is not None:
             return Poll(wake_at=wake_at)
         if now < due:
@@ -98,38 +98,43 @@ class HeartbeatManager:
     def on_response(self, now: int, completed: Completed) -> None:
         """Also of a heartbeat that was given up: whatever the coordinator says of the present identity counts."""
         verdict = self._membership.on_heartbeat(now, completed)
-        if completed.request is self._in_flight:
+        present = completed.request is self._in_flight
+        if present:
             self._in_flight = None
         if verdict is Verdict.ALIVE:
             self._backoff.succeeded()
-            self._session_ends = add_ms(now, self._config.session_timeout_ms)
+            self._session_ends = add_ms(now, self._membership.session_timeout_ms)
+            if present:
+                # The answer may have brought another interval.
+                self._due = add_ms(self._sent_at, self._membership.heartbeat_interval_ms)
         elif verdict is Verdict.RETRY:
             self._backoff.failed(now)
             self._due = min(self._due, self._backoff.until)
 
     def _arm(self, now: int) -> None:
-        """A new identity, or a coordinator just found, has just been heard of: all timers start again."""
-        if self._membership.group == self._identity and self._coordinator.found_at == self._found_at:
+        """A new term, or a coordinator just found, has just been heard of: all timers start again."""
+        if self._membership.term == self._term and self._coordinator.found_at == self._found_at:
             return
-        if self._membership.group != self._identity:
-            self._identity = self._membership.group
-            self._due = add_ms(now, self._config.heartbeat_interval_ms // _EARLY)
+        if self._membership.term != self._term:
+            self._term = self._membership.term
+            self._due = add_ms(now, self._membership.heartbeat_interval_ms // _EARLY)
         else:
             self._due = now
         self._found_at = self._coordinator.found_at
         self._backoff.succeeded()
         self._in_flight = None
-        self._session_ends = add_ms(now, self._config.session_timeout_ms)
+        self._session_ends = add_ms(now, self._membership.session_timeout_ms)
 
     def _disarm(self) -> None:
-        self._identity = None
+        self._term = None
         self._in_flight = None
 
     def _send(self, now: int, due: int) -> Request:
         self.last_lateness_ms = now - due
         self.max_lateness_ms = max(self.max_lateness_ms, self.last_lateness_ms)
         self.heartbeats_sent += 1
-        self._due = add_ms(now, self._config.heartbeat_interval_ms)
+        self._sent_at = now
+        self._due = add_ms(now, self._membership.heartbeat_interval_ms)
         self._in_flight = self._membership.heartbeat(add_ms(now, self._config.request_timeout_ms))
         return self._in_flight
 

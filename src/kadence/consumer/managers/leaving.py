@@ -1,4 +1,6 @@
-"""LeaveGroup: memberships that are over, told to the coordinator while the next one may already begin.
+"""Memberships that are over, told to the coordinator while the next one may already begin.
+
+`Departures` says LeaveGroup, `HeartbeatDepartures` the last heartbeat of KIP-848.
 
 Each departure carries its own identity, so it outlives whatever the member does next. It is repeated until
 the coordinator knows, or until the session would have ended anyway. A JoinGroup without a member id that is
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import Any, Final
 
 from kadence.clock import FOREVER, add_ms
 from kadence.connection.request import Completed, Request
@@ -18,14 +21,17 @@ from kadence.consumer.managers.coordinator import CoordinatorManager
 from kadence.consumer.managers.forms import LeaveGroupRequest
 from kadence.consumer.managers.membership import GroupConfig
 from kadence.protocol import error_codes
+from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kadence.protocol.leave_group import MemberIdentity
 from kadence.types import GroupMetadata
 
-__all__ = ["Departures"]
+__all__ = ["Departures", "HeartbeatDepartures"]
 
 log = logging.getLogger("kadence.consumer")
 
 _REASON_MAX = 255
+_LEAVES: Final = -1
+_LEAVES_FOR_A_WHILE: Final = -2
 
 
 @dataclass(slots=True, eq=False)
@@ -36,6 +42,7 @@ class _Departure:
     backoff: Backoff
     joining: Request | None = None
     """The join whose answer brings the member id."""
+    instance_id: str | None = None
     sent: Request | None = None
 
 
@@ -51,6 +58,11 @@ class Departures:
     def done(self) -> bool:
         return not self._waiting
 
+    @property
+    def said(self) -> bool:
+        """Each goodbye is on its way at least."""
+        return all(departure.sent is not None for departure in self._waiting)
+
     def add(self, now: int, group: GroupMetadata, joining: Request | None, reason: str) -> None:
         """This membership is over, if the coordinator may know of it.
 
@@ -59,8 +71,10 @@ class Departures:
         Args:
             group: its identity. joining: the join under way, which will bring a member id if it has none.
         """
-        if group.group_instance_id is not None or not (group.member_id or joining):
-            return
+        if group.group_instance_id is None and (group.member_id or joining):
+            self._add(now, group, joining, reason)
+
+    def _add(self, now: int, group: GroupMetadata, joining: Request | None, reason: str) -> None:
         backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
         ends_at = add_ms(now, self._config.session_timeout_ms)
         self._waiting.append(
@@ -70,6 +84,7 @@ class Departures:
                 ends_at,
                 backoff,
                 None if group.member_id else joining,
+                instance_id=group.group_instance_id,
             )
         )
 
@@ -108,17 +123,25 @@ class Departures:
         return Poll(requests, wake_at)
 
     def _request(self, now: int, node_id: int, departure: _Departure) -> Request:
+        return Request(
+            self._goodbye(departure),
+            node_id,
+            min(add_ms(now, self._config.request_timeout_ms), departure.ends_at),
+        )
+
+    def _goodbye(self, departure: _Departure) -> Any:
         member = MemberIdentity(
             member_id=departure.member_id,
             group_instance_id=None,
             reason=departure.reason,
         )
-        message = LeaveGroupRequest(group_id=self._config.group_id or "", members=[member])
-        return Request(
-            message,
-            node_id,
-            min(add_ms(now, self._config.request_timeout_ms), departure.ends_at),
-        )
+        return LeaveGroupRequest(group_id=self._config.group_id or "", members=[member])
+
+    def _code(self, answer: Any) -> int:
+        code: int = answer.error_code
+        if code == error_codes.NONE:
+            code = next((member.error_code for member in answer.members), code)
+        return code
 
     def on_response(self, now: int, completed: Completed) -> None:
         departure = next((d for d in self._waiting if d.sent is completed.request), None)
@@ -132,10 +155,7 @@ class Departures:
             else:
                 self._waiting.remove(departure)
             return
-        answer = completed.response
-        code = answer.error_code if answer is not None else error_codes.NONE
-        if code == error_codes.NONE and answer is not None:
-            code = next((member.error_code for member in answer.members), code)
+        code = self._code(completed.response)
         self._coordinator.check(now, completed.request.node_id, code)
         if code in error_codes.RETRIABLE:
             departure.backoff.failed(now)
@@ -148,3 +168,26 @@ class Departures:
             departure.reason,
             error_codes.name(code),
         )
+
+
+class HeartbeatDepartures(Departures):
+    """The same for KIP-848, where the member id is known from the start.
+
+    A static member says that it goes for a while: its place is kept, and the next process of its name may take it
+    at once.
+    """
+
+    def add(self, now: int, group: GroupMetadata, joining: Request | None, reason: str) -> None:
+        self._add(now, group, joining, reason)
+
+    def _goodbye(self, departure: _Departure) -> Any:
+        return ConsumerGroupHeartbeatRequest(
+            group_id=self._config.group_id or "",
+            member_id=departure.member_id,
+            member_epoch=_LEAVES if departure.instance_id is None else _LEAVES_FOR_A_WHILE,
+            instance_id=departure.instance_id,
+        )
+
+    def _code(self, answer: Any) -> int:
+        code: int = answer.error_code
+        return code

@@ -2,8 +2,8 @@
 
 The heartbeat manager owns the timers, the commit manager the offsets, the processor the application's
 calls; none of them knows which protocol the group speaks. `ClassicMembership` is the one of JoinGroup and
-SyncGroup; KIP-848's fits the same interface, because a membership builds its own heartbeat and judges the
-answer itself.
+SyncGroup, `ConsumerMembership` that of KIP-848, whose heartbeat joins, acknowledges and brings assignments:
+a membership builds its own heartbeat, says when one is due and judges the answer itself.
 """
 
 from __future__ import annotations
@@ -56,6 +56,9 @@ class GroupConfig(Protocol):
     @property
     def partition_assignment_strategy(self) -> tuple[str, ...]: ...
 
+    @property
+    def group_remote_assignor(self) -> str | None: ...
+
 
 class ClusterView(Protocol):
     """What is known of the cluster, and the way to ask for more."""
@@ -95,12 +98,30 @@ class Membership(Protocol):
 
     @property
     def active(self) -> bool:
-        """In the group with a live identity: heartbeats run (B3), through rebalances too."""
+        """Heartbeats run (B3), through rebalances too: in the group, or joining it by a heartbeat."""
         ...
 
     @property
     def joining(self) -> bool:
         """On the way into the group, without an identity that could be kept alive yet."""
+        ...
+
+    @property
+    def term(self) -> object:
+        """What the heartbeat's timers belong to: with another one (compared by ==) they start again."""
+        ...
+
+    @property
+    def urgent(self) -> bool:
+        """There is something to say before the interval is over."""
+        ...
+
+    @property
+    def heartbeat_interval_ms(self) -> int: ...
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """After so long without an answer the coordinator is looked up again."""
         ...
 
     @property
@@ -133,7 +154,7 @@ class Membership(Protocol):
         ...
 
     def heartbeat(self, deadline: int) -> Request:
-        """The request that keeps the present identity alive. Only asked for while ``active``."""
+        """The request that keeps the present identity alive. Asked for while ``active``, and then sent."""
         ...
 
     def on_heartbeat(self, now: int, completed: Completed) -> Verdict: ...

@@ -7,7 +7,12 @@ from kadence.consumer.managers.membership import GroupConfig
 from kadence.errors import KafkaError
 from kadence.protocol import error_codes
 
-__all__ = ["explain", "explain_transport"]
+__all__ = ["explain", "explain_heartbeat", "explain_heartbeat_transport", "explain_transport"]
+
+_NO_KIP_848 = (
+    "the broker does not speak KIP-848's group protocol (Kafka 4.0 does; in 3.7 to 3.9 it is switched on by "
+    "group.coordinator.rebalance.protocols): set group.protocol=classic for it"
+)
 
 
 def explain(code: int, group_id: str, assignors: tuple[str, ...], config: GroupConfig) -> KafkaError:
@@ -42,4 +47,38 @@ def explain_transport(error: KafkaError, config: GroupConfig) -> KafkaError:
         return errors.UnsupportedVersionError(
             f"{error}; static membership needs JoinGroup v5 (Kafka 2.3): unset group.instance.id for this broker"
         )
+    return error
+
+
+def explain_heartbeat(code: int, message: str | None, group_id: str, config: GroupConfig) -> KafkaError:
+    """The error of a code that ConsumerGroupHeartbeat was refused with; ``message``: the broker's own words."""
+    told = f": {message}" if message else ""
+    texts = {
+        error_codes.UNSUPPORTED_VERSION: _NO_KIP_848,
+        error_codes.UNSUPPORTED_ASSIGNOR: (
+            f"group.remote.assignor = {config.group_remote_assignor!r} is none of the broker's assignors "
+            f"(group.consumer.assignors; uniform and range by default){told}"
+        ),
+        error_codes.UNRELEASED_INSTANCE_ID: (
+            f"group.instance.id = {config.group_instance_id!r} is in use in group {group_id!r} by a process that "
+            "runs, or that died less than a session timeout ago: each process needs its own"
+        ),
+        error_codes.GROUP_MAX_SIZE_REACHED: (
+            f"group {group_id!r} has as many members as the broker allows (group.consumer.max.size)"
+        ),
+        error_codes.GROUP_ID_NOT_FOUND: (
+            f"group {group_id!r} cannot be joined by KIP-848{told}. Its members speak another protocol and the "
+            "broker does not convert it (group.consumer.migration.policy): set group.protocol=classic"
+        ),
+        error_codes.INVALID_REQUEST: f"the broker refused the heartbeat of group {group_id!r}{told}",
+    }
+    if code in texts:
+        return errors.for_code(code, texts[code])
+    return explain(code, group_id, (), config)
+
+
+def explain_heartbeat_transport(error: KafkaError) -> KafkaError:
+    """The same for an error before any answer."""
+    if isinstance(error, errors.UnsupportedVersionError):
+        return errors.UnsupportedVersionError(f"{error}; {_NO_KIP_848}")
     return error
