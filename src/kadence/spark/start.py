@@ -114,10 +114,14 @@ def check_existence(topics: Topics, found: Iterable[TopicPartition]) -> None:
     elif isinstance(topics, Partitions):
         missing = [str(partition) for partition in topics.partitions if partition not in present]
     if missing:
-        raise UnknownTopicOrPartitionError(
+        error = UnknownTopicOrPartitionError(
             f"the query reads {', '.join(missing)}, which the cluster does not have; create it first, or check "
             "the option's spelling and what the query's user may see"
         )
+        error.retriable = (
+            False  # the client has been patient with a topic just made; a typo need not wait longer
+        )
+        raise error
 
 
 # ---------------------------------------------------------------- where in them
