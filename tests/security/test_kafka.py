@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.net.conftest import Certificates
+from tests.net.test_endpoint import endpoint
 from tests.security.conftest import ODD_PASSWORD, PASSWORD
 
 from kadence import Admin, Consumer, Producer, Token, TopicPartition
@@ -86,6 +87,22 @@ def test_tokens_of_a_provider(secured: Kafka) -> None:
     assert records
     # Lanes are connections of their own; all of them use one token.
     assert len(asked) == before + 1
+
+
+def test_tokens_of_an_endpoint(secured: Kafka) -> None:
+    body = json.dumps({"access_token": unsecured_token().value, "expires_in": 3600}).encode()
+    with endpoint(body) as (url, asked):
+        assert works(
+            sasl(
+                secured,
+                "TOKEN",
+                sasl_mechanism="OAUTHBEARER",
+                sasl_oauthbearer_token_endpoint_url=url,
+                sasl_oauthbearer_client_credentials_client_id="me",
+                sasl_oauthbearer_client_credentials_client_secret=PASSWORD,
+            )
+        )
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

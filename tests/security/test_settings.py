@@ -11,6 +11,7 @@ from kadence import Token, jaas, security
 from kadence.config import AdminConfig, ConsumerConfig
 from kadence.errors import ConfigError
 from kadence.net import ConnectionConfig
+from kadence.secret import Secret
 from kadence.security import ClientCredentials, is_loopback
 
 SECRET = "hunter2"
@@ -114,7 +115,7 @@ def test_jaas_that_cannot_be_read(text: str, told: str) -> None:
 def test_client_credentials_by_keys_and_by_jaas() -> None:
     tokens = read(changed(OAUTH, sasl_oauthbearer_scope="read")).tokens
     assert tokens == ClientCredentials(
-        OAUTH["sasl.oauthbearer.token.endpoint.url"], "me", SECRET, "read", {}, False
+        OAUTH["sasl.oauthbearer.token.endpoint.url"], "me", Secret(SECRET), "read", {}, False
     )
     text = (
         f"{MODULES}.oauthbearer.OAuthBearerLoginModule required clientId=me "
@@ -130,7 +131,7 @@ def test_client_credentials_by_keys_and_by_jaas() -> None:
     )
     found = read(by_jaas)
     assert found.tokens == ClientCredentials(
-        tokens.url, "me", SECRET, "read", {"logicalCluster": "c-1"}, True
+        tokens.url, "me", Secret(SECRET), "read", {"logicalCluster": "c-1"}, True
     )
     assert found.username == "me"
 

@@ -92,17 +92,17 @@ def test_pem_that_is_none(certificates: Certificates) -> None:
     ],
 )
 def test_stores_of_java_and_contradictions_are_refused(settings: dict[str, str], told: str) -> None:
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(ConfigError) as refused:
         parse(**settings)
-    assert told in str(error.value)
-    assert "hunter2" not in str(error.value)
+    assert told in str(refused.value)
+    assert "hunter2" not in str(refused.value)
 
 
 def test_the_command_for_a_trust_store_works(certificates: Certificates, tmp_path: Path) -> None:
     try:
         keytool = find_java().executable.with_name("keytool")
-    except MissingDependencyError as error:
-        pytest.skip(str(error))
+    except MissingDependencyError as missing:
+        pytest.skip(str(missing))
     if not keytool.exists():
         pytest.skip("this Java has no keytool")
     store = ["-keystore", "trust.jks", "-storepass", "changeit"]
@@ -112,9 +112,9 @@ def test_the_command_for_a_trust_store_works(certificates: Certificates, tmp_pat
         check=True,
         capture_output=True,
     )
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(ConfigError) as refused:
         parse(ssl_truststore_location="trust.jks")
-    command = str(error.value).splitlines()[1].strip().replace("keytool", str(keytool), 1)
+    command = str(refused.value).splitlines()[1].strip().replace("keytool", str(keytool), 1)
     subprocess.run(
         ["sh", "-c", command], cwd=tmp_path, check=True, capture_output=True, input=b"changeit\n", timeout=60
     )
@@ -126,9 +126,9 @@ def test_the_command_for_a_key_store_works(certificates: Certificates, tmp_path:
         pytest.skip("openssl is not installed")
     made = ["openssl", "pkcs12", "-export", "-in", str(certificates.client), "-out", "k.p12"]
     subprocess.run([*made, "-passout", "pass:changeit"], cwd=tmp_path, check=True, capture_output=True)
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(ConfigError) as refused:
         parse(ssl_keystore_location="k.p12", ssl_keystore_type="PKCS12")
-    command = str(error.value).splitlines()[1].strip() + " -passin pass:changeit -passout pass:hunter2"
+    command = str(refused.value).splitlines()[1].strip() + " -passin pass:changeit -passout pass:hunter2"
     subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True, capture_output=True)
     pem = str(tmp_path / "client.pem")
     make_context(parse(ssl_certificate_location=pem, ssl_key_password="hunter2"))
