@@ -1,6 +1,6 @@
 """Writes the pages of docs/ that are drawn from the code, so that they cannot say anything else.
 
-python tools/docs.py           writes docs/configuration.md and docs/states.md
+python tools/docs.py           writes docs/configuration.md, docs/spark.md and docs/states.md
 python tools/docs.py --check   writes nothing; fails when something would change
 """
 
@@ -18,6 +18,8 @@ from kadence import config
 from kadence.broker.settings import Settings
 from kadence.consumer.managers import consumer_states, states
 from kadence.coordinator import group
+from kadence.spark import options as spark_options
+from kadence.spark import schema as spark_schema
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOTE = "<!-- Written by tools/docs.py; change the table in the code instead. -->"
@@ -103,6 +105,21 @@ def state_machines() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+SPARK_DIFFERENCES = """\
+- With `kafka.group.id` a stream commits its progress to that group, so that tools which watch lag see it. The
+  checkpoint stays the truth: a failing commit is logged and never fails the query. A group with live members is
+  refused.
+- `startingOffsets=committed` starts where the group stands, and at the earliest offset where it has none.
+- Small Kafka partitions share a task. One is split only by `minPartitions` or `maxRecordsPerPartition`.
+- A stream that starts anywhere but at `earliest` begins with a batch at once, even an empty one: it writes the start
+  into the checkpoint, so that a failure before the first record cannot lose any.
+- In the checkpoint `#topic` beside `topic` holds the offsets at which partitions began that a batch was the first
+  to read.
+- `maxBytesPerTrigger` bounds a batch in bytes of keys, values and headers, as estimated from samples.
+- Patterns are Python's regular expressions, not Java's.
+- All actions on one `load()` read the same offsets; load again to see newer records."""
+
+
 S = TypeVar("S", bound=Enum)
 
 
@@ -117,7 +134,36 @@ def diagram(transitions: Mapping[S, frozenset[S]]) -> str:
     return "\n".join(["```mermaid", "stateDiagram-v2", f"    [*] --> {order[0].name}", *arrows, "```"])
 
 
-PAGES = {"configuration.md": configuration, "states.md": state_machines}
+def spark_source() -> str:
+    """The data source's reference: its options, its columns, and where it differs from Spark's connector."""
+    rows = [f"| `{name}` | {meaning} |" for name, meaning in spark_options.OPTIONS.items()]
+    refused = [f"- `kafka.{name}`: {why}." for name, why in spark_options.REFUSED_CLIENT_KEYS.items()]
+    columns = [f"| `{name}` | {kind} |" for name, kind in spark_schema.all_columns().items()]
+    parts = [
+        "# The Spark source",
+        NOTE,
+        (
+            '`spark.read.format("kadence")` and `spark.readStream.format("kadence")` take the options and give the '
+            "columns of Spark's own Kafka connector. Streams need PySpark 4.2 or newer."
+        ),
+        "## Options",
+        "\n".join(["| option | meaning |", "|---|---|", *rows]),
+        (
+            "`kafka.bootstrap.servers` and all other `kafka.*` options are [client settings](configuration.md). "
+            "Refused are:"
+        ),
+        "\n".join(refused),
+        "## Columns",
+        "`headers` is there with `includeHeaders=true`.",
+        "\n".join(["| column | type |", "|---|---|", *columns]),
+        ('A schema given by the user, such as `.schema("offset bigint, value binary")`, chooses columns.'),
+        "## What differs from Spark's connector",
+        SPARK_DIFFERENCES,
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+PAGES = {"configuration.md": configuration, "spark.md": spark_source, "states.md": state_machines}
 
 
 def main() -> int:

@@ -31,7 +31,7 @@ from kadence.spark.start import (
     timestamps_place,
 )
 
-__all__ = ["OPTIONS", "SourceOptions", "client_settings", "parse"]
+__all__ = ["OPTIONS", "REFUSED_CLIENT_KEYS", "SourceOptions", "client_settings", "parse"]
 
 _log = logging.getLogger("kadence.spark")
 
@@ -66,13 +66,14 @@ OPTIONS: Final[dict[str, str]] = {
 
 _PREFIX: Final = "kafka."
 
-_REFUSED_CLIENT_KEYS: Final = {
+REFUSED_CLIENT_KEYS: Final = {
     "auto.offset.reset": "startingOffsets says where a query starts, and failOnDataLoss what happens when that is gone",
     "key.deserializer": "keys are binary; decode the column in Spark",
     "value.deserializer": "values are binary; decode the column in Spark",
     "enable.auto.commit": "offsets are committed to kafka.group.id after a micro-batch is in the sink",
     "interceptor.classes": "interceptors of the Java client cannot run here",
 }
+"""Client settings that the source makes itself, with the reason."""
 
 _BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _STREAM_ONLY: Final = (
@@ -189,7 +190,7 @@ def client_settings(given: Mapping[str, str]) -> dict[str, str]:
             client[name.lower().removeprefix(_PREFIX)] = value
         elif name.lower() not in known:
             raise ConfigError(_unknown(name))
-    for key, reason in _REFUSED_CLIENT_KEYS.items():
+    for key, reason in REFUSED_CLIENT_KEYS.items():
         if key in client:
             raise ConfigError(f"option kafka.{key} cannot be used: {reason}")
     try:
@@ -200,7 +201,7 @@ def client_settings(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _unknown(name: str) -> str:
-    client_keys = {key.name for key in keys(ConsumerConfig)} | set(_REFUSED_CLIENT_KEYS)
+    client_keys = {key.name for key in keys(ConsumerConfig)} | set(REFUSED_CLIENT_KEYS)
     if name.lower() in client_keys:
         return (
             f"unknown option {name!r}: did you mean 'kafka.{name.lower()}'? Client settings start with kafka."

@@ -1,7 +1,7 @@
 """The source's columns: those of Spark's own Kafka connector. This file knows their names and Spark's words for types.
 
 A user's ``.schema("offset long, value binary")`` is a projection: those columns, in that order. Spark does not
-prune columns of a source in Python by itself, so what is not asked for here is never built.
+prune columns of a source in Python by itself, so only what is left out here is spared the way into Spark.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from kadence.errors import ConfigError
 
-__all__ = ["COLUMNS", "HEADERS", "ddl", "projection"]
+__all__ = ["COLUMNS", "HEADERS", "all_columns", "ddl", "projection"]
 
 COLUMNS: Final[dict[str, str]] = {
     "key": "binary",
@@ -28,9 +28,14 @@ HEADERS: Final = "headers"
 _HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
 
 
+def all_columns() -> dict[str, str]:
+    """Names and types, headers among them."""
+    return COLUMNS | {HEADERS: _HEADERS_TYPE}
+
+
 def ddl(*, include_headers: bool) -> str:
     """The schema as Spark's DDL text."""
-    columns = COLUMNS | ({HEADERS: _HEADERS_TYPE} if include_headers else {})
+    columns = all_columns() if include_headers else COLUMNS
     return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
 
 
@@ -40,7 +45,7 @@ def projection(given: Iterable[tuple[str, str]], *, include_headers: bool) -> tu
     Raises:
         ConfigError: a name or type that the source does not have.
     """
-    known = {name.lower(): (name, kind) for name, kind in (COLUMNS | {HEADERS: _HEADERS_TYPE}).items()}
+    known = {name.lower(): (name, kind) for name, kind in all_columns().items()}
     chosen: list[str] = []
     for name, kind in given:
         ours = known.get(name.lower())
