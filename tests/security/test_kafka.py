@@ -14,7 +14,7 @@ from tests.net.test_endpoint import endpoint
 from tests.security.conftest import ODD_PASSWORD, PASSWORD
 
 from kadence import Admin, Consumer, Producer, Token, TopicPartition
-from kadence.errors import AuthenticationError
+from kadence.errors import AuthenticationError, KafkaTimeoutError
 from kadence.testing.kafka import Kafka
 
 pytestmark = pytest.mark.kafka
@@ -166,12 +166,19 @@ def test_sasl_spoken_to_a_listener_without_it(secured: Kafka) -> None:
 def test_sessions_are_renewed_without_losing_the_connection(
     secured: Kafka, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The broker ends a session after 2 s and hangs up on whoever speaks later without a new one."""
+    """The broker ends a session after 2 s, or with its token, and hangs up on whoever speaks later without another."""
+    given = []
+
+    def provider() -> Token:
+        given.append(unsecured_token(seconds=3))
+        return given[-1]
+
     settings = sasl(secured, "BRIEF", **password("SCRAM-SHA-512"))
+    by_token = sasl(secured, "TOKEN", sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token_provider=provider)
     sent, seen = 0, 0
     caplog.set_level("DEBUG", logger="kadence.net")
     with (
-        Producer(**settings) as producer,
+        Producer(**by_token) as producer,
         Consumer(**settings, group_id="brief", auto_offset_reset="earliest") as consumer,
     ):
         producer.send("brief", b"v", partition=0).result(20)
@@ -189,3 +196,14 @@ def test_sessions_are_renewed_without_losing_the_connection(
     assert seen == sent
     opened = [record.getMessage() for record in caplog.records if "connect" in record.getMessage()]
     assert opened == []
+    assert len(given) > 1
+
+
+def test_a_client_without_sasl_is_told_that_the_listener_may_want_it(
+    secured: Kafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        Admin(bootstrap_servers=secured.addresses["SASL"]) as admin,
+        pytest.raises(KafkaTimeoutError, match="does this listener want a login by"),
+    ):
+        admin.describe_cluster(timeout=1)

@@ -79,6 +79,20 @@ def test_jaas_says_the_same(mechanism: str, text: str) -> None:
     assert (found.mechanism, found.username, str(found.password)) == (mechanism, "alice", SECRET)
 
 
+def test_settings_of_sparks_own_connector_carry_over() -> None:
+    options = pytest.importorskip("kadence.spark.options")
+    given = {
+        "kafka.bootstrap.servers": "localhost:9092",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        "kafka.sasl.jaas.config": f"{MODULES}.scram.ScramLoginModule required username=alice password={SECRET};",
+        "subscribe": "t",
+    }
+    found = read(options.client_settings(given))
+    assert (found.mechanism, found.username, str(found.password)) == ("SCRAM-SHA-512", "alice", SECRET)
+    assert SECRET not in repr(options.parse(given, streaming=True))
+
+
 def test_quoted_values_may_hold_anything() -> None:
     module = jaas.parse(r"""x.y.Z required a="=;\"\\ /*" b='it"s' c="" d=";" e="=" f="l\nm";""")
     assert module.name == "Z"

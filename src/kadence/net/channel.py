@@ -60,6 +60,7 @@ class Channel:
         "_connection",
         "_dial",
         "_done",
+        "_has_answered",
         "_inbox",
         "_logins",
         "_pool",
@@ -102,6 +103,7 @@ class Channel:
         self._inbox: Inbox | None = None
         self._watched: tuple[int, int] | None = None
         self._used_at = 0
+        self._has_answered = False
 
     # -- the state, for the client
 
@@ -330,6 +332,7 @@ class Channel:
             raise
         if answer is not None:
             self._used_at = now
+            self._has_answered = True
             self._done.append(answer)
         elif self.is_ready and not was_ready:
             self._used_at = now
@@ -370,9 +373,13 @@ class Channel:
         if self.is_idle:
             # Brokers close what they think is unused, too.
             raise IdleError(f"{self.known}: {tell(error)}") from error
-        if isinstance(error, TransportError):
+        if isinstance(error, TransportError) and not isinstance(error, DisconnectedError):
             raise error
-        raise DisconnectedError(f"{self.known}: {tell(error)}") from error
+        text = str(error) if isinstance(error, DisconnectedError) else f"{self.known}: {tell(error)}"
+        if not self._has_answered and self._logins.login is None:
+            # What a listener with SASL does to a client without: it tells its versions, and hangs up.
+            text += " before it answered any request (does this listener want a login by security.protocol=SASL_…?)"
+        raise DisconnectedError(text) from error
 
     def _drop_overdue(self, now: int) -> None:
         if all(request.deadline > now for request in self.queue):

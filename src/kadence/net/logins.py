@@ -47,7 +47,7 @@ class Logins:
         if credentials is None:
             return
         if credentials.tokens is None:
-            self.login = PasswordLogin(credentials.mechanism, credentials.username, str(credentials.password))
+            self.login = PasswordLogin(credentials.mechanism, credentials.username, credentials.password)
         else:
             self.login = self._tokens = TokenLogin(_source(credentials, config), _who(credentials), notify)
 
