@@ -164,6 +164,15 @@ def test_a_damaged_control_batch_matters_only_when_its_word_does() -> None:
         reader.take()
 
 
+@pytest.mark.parametrize("body", [b"", b"\x80", record(0, 0, None, None), record(0, 0, b"\0", b"")])
+def test_a_control_batch_without_a_readable_marker_ends_no_transaction(body: bytes) -> None:
+    odd = batch(body, 1, base_offset=1, producer_id=7, attributes=0x30)
+    data = from_rows(rows(0, 1), producer_id=7, attributes=0x10) + odd
+    data += from_rows(rows(2, 1), producer_id=7, attributes=0x10) + marker(3, 7, commit=False)
+    reader = fetched(data + from_rows(rows(4, 1), producer_id=7, attributes=0x10), aborted=[(7, 0)])
+    assert offsets(reader) == [4]
+
+
 def test_a_batch_cut_off_at_the_end_is_left_for_the_next_fetch() -> None:
     whole, tail = from_rows(rows(0, 2)), from_rows(rows(2, 2))
     for cut in range(len(tail)):
