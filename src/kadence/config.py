@@ -276,8 +276,9 @@ class ConsumerConfig(ClientConfig):
     group_protocol: str = _key(
         "choice",
         "classic",
-        "How the group rebalances: classic (members assign) or consumer (the broker does; Kafka 4.0 or newer).",
-        choices=("classic", "consumer"),
+        "How the group rebalances: classic (members assign), consumer (the broker does; Kafka 4.0 or newer) or auto: "
+        "consumer where the broker has it, no key of classic is set and the group has no classic members.",
+        choices=("auto", "classic", "consumer"),
         since="KIP-848",
     )
     group_remote_assignor: str | None = _key(
@@ -425,10 +426,12 @@ class ConsumerConfig(ClientConfig):
                         f"{name} is a key of the classic protocol, where the client decides; with "
                         f"group.protocol=consumer the broker does: {instead}, or set group.protocol=classic"
                     )
-        elif self.group_remote_assignor is not None:
+        elif self.group_protocol == "auto" and not given.isdisjoint(_CLASSIC_ONLY):
+            object.__setattr__(self, "group_protocol", "classic")
+        if self.group_protocol == "classic" and self.group_remote_assignor is not None:
             raise ConfigError(
-                "group.remote.assignor needs group.protocol=consumer; partition.assignment.strategy is the key "
-                "of the classic protocol"
+                "group.remote.assignor needs group.protocol=consumer, and no key of the classic protocol, whose own "
+                "is partition.assignment.strategy"
             )
 
 

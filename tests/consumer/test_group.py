@@ -8,6 +8,7 @@ import pytest
 from tests.consumer.support import Cluster, member_settings, numbers, partitions, poll_until, read
 
 from kadence import RebalanceListener, TopicPartition
+from kadence.admin import Admin
 from kadence.errors import CommitFailedError, InvalidGroupIdError, InvalidSessionTimeoutError
 
 
@@ -264,3 +265,78 @@ def test_a_session_outside_the_brokers_bounds_is_said(cluster: Cluster) -> None:
     consumer.subscribe(topic)
     with pytest.raises(InvalidSessionTimeoutError, match=r"session\.timeout\.ms"):
         read(consumer, 1)
+
+
+def test_c4_auto_takes_what_the_broker_has_and_loses_nothing(cluster: Cluster) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 40)
+    one = cluster.consumer(group_id=group, group_protocol="auto")
+    two = cluster.consumer(group_id=group, group_protocol="auto")
+    one.subscribe(topic)
+    first = read(one, 40)
+    two.subscribe(topic)
+
+    def shared() -> bool:
+        two.poll(0)
+        return len(one.assignment()) == len(two.assignment()) == 2
+
+    poll_until(one, shared)
+    if cluster.kind != "mock":
+        with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            (kind,) = (each.group_type for each in admin.list_groups() if each.group_id == group)
+        assert kind == ("consumer" if cluster.kind == "kafka" else "classic")
+    one.commit()
+    one.close()
+    poll_until(two, lambda: len(two.assignment()) == 4)
+    cluster.produce(topic, 8, start=40)
+    rest = read(two, 8)
+    assert sorted(set(numbers(first)) | set(numbers(rest))) == list(range(48))
+
+
+def test_c4_auto_joins_a_live_classic_group_as_one_of_its_members(cluster: Cluster) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 40)
+    one = cluster.consumer(group_id=group, group_protocol="classic", heartbeat_interval_ms=200)
+    two = cluster.consumer(group_id=group, group_protocol="auto")
+    one.subscribe(topic)
+    read(one, 40)
+    generation = one.group_metadata().generation_id
+    two.subscribe(topic)
+
+    def shared() -> bool:
+        two.poll(0)
+        return len(one.assignment()) == len(two.assignment()) == 2
+
+    poll_until(one, shared)
+    assert one.group_metadata().generation_id > generation
+    assert "lost" not in one.rebalances()[-1].cause
+    if cluster.kind == "kafka":
+        with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            (kind,) = (each.group_type for each in admin.list_groups() if each.group_id == group)
+        assert kind == "classic"
+
+
+def test_kip_345_a_static_member_gets_its_partitions_back_at_once(cluster: Cluster, protocol: str) -> None:
+    if cluster.kind == "mock":
+        pytest.skip("the mock knows no static members")
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 4)
+    settings = member_settings(protocol, group_id=group, heartbeat_interval_ms=200)
+    stays = cluster.consumer(group_instance_id="stays", **settings)
+    goes = cluster.consumer(group_instance_id="goes", **settings)
+    stays.subscribe(topic)
+    goes.subscribe(topic)
+
+    def shared() -> bool:
+        goes.poll(0)
+        return len(stays.assignment()) == len(goes.assignment()) == 2
+
+    poll_until(stays, shared)
+    rebalances, owned = len(stays.rebalances()), goes.assignment()
+    goes.close()
+    back = cluster.consumer(group_instance_id="goes", **settings)
+    back.subscribe(topic)
+    poll_until(back, lambda: len(back.assignment()) == 2)
+    stays.poll(0)
+    assert back.assignment() == owned
+    assert len(stays.rebalances()) == rebalances

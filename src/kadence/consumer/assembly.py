@@ -8,6 +8,7 @@ from __future__ import annotations
 from kadence.clock import SystemClock
 from kadence.config import ConsumerConfig
 from kadence.consumer.border.buffer import Border
+from kadence.consumer.managers.auto import AutoMembership
 from kadence.consumer.managers.base import RequestManager
 from kadence.consumer.managers.classic import ClassicMembership
 from kadence.consumer.managers.commit import CommitManager
@@ -61,10 +62,7 @@ def _turn(config: ConsumerConfig, clock: SystemClock, client: NetworkClient, bor
         coordinator.on_silent = client.disconnect
         # It may be newer than our metadata: known beside the others until the next answer names all.
         coordinator.on_found = lambda node: client.set_nodes((*client.nodes(), node))
-        if config.group_protocol == "consumer":
-            membership = ConsumerMembership(coordinator, subscription, metadata, config, outlet)
-        else:
-            membership = ClassicMembership(coordinator, subscription, metadata, config, jobs, outlet)
+        membership = _membership(config, coordinator, subscription, metadata, jobs, outlet)
         heartbeat = HeartbeatManager(coordinator, membership, border.progress, config, outlet)
         commits = CommitManager(coordinator, membership, metadata, config, outlet)
         managers += [coordinator, commits, heartbeat, membership]
@@ -89,3 +87,29 @@ def _turn(config: ConsumerConfig, clock: SystemClock, client: NetworkClient, bor
         membership,
         tuple(managers),
     )
+
+
+def _membership(
+    config: ConsumerConfig,
+    coordinator: CoordinatorManager,
+    subscription: Subscription,
+    metadata: MetadataManager,
+    jobs: JobThread,
+    outlet: Outlet,
+) -> Membership:
+    """The one that speaks ``group.protocol``."""
+
+    def classic() -> ClassicMembership:
+        return ClassicMembership(coordinator, subscription, metadata, config, jobs, outlet)
+
+    def consumer(min_version: int) -> ConsumerMembership:
+        return ConsumerMembership(
+            coordinator, subscription, metadata, config, outlet, min_version=min_version
+        )
+
+    if config.group_protocol == "consumer":
+        return consumer(0)
+    if config.group_protocol == "classic":
+        return classic()
+    # By itself only what became final: version 0 is that of Kafka 3.7 to 3.9, which called it a preview.
+    return AutoMembership(coordinator, classic(), consumer(1), config)

@@ -86,6 +86,7 @@ class ConsumerMembership:
         config: the group's keys.
         outbox: facts for the application.
         new_id: makes member ids.
+        min_version: of the heartbeat.
     """
 
     def __init__(
@@ -96,6 +97,8 @@ class ConsumerMembership:
         config: GroupConfig,
         outbox: Outbox,
         new_id: Callable[[], str] = new_member_id,
+        *,
+        min_version: int = 0,
     ) -> None:
         self.state = State.UNSUBSCRIBED
         self.needs_polled = False
@@ -106,6 +109,7 @@ class ConsumerMembership:
         self._metadata = metadata
         self._outbox = outbox
         self._new_id = new_id
+        self._min_version = min_version
         self.group = self._nobody()
         self._departures = HeartbeatDepartures(config, coordinator)
         self._chronicle = Chronicle(outbox)
@@ -247,6 +251,11 @@ class ConsumerMembership:
         if not (callbacks and self._partitions.revoking):
             self._depart(now)
 
+    def give_way(self, now: int) -> None:
+        """The join was refused and will be tried in another protocol: out, without a word."""
+        self._announced = False
+        self.leave(now, reason="another protocol", callbacks=False)
+
     def poll_timed_out(self, now: int) -> None:
         """Nothing was polled for the processing timeout: leave until something is (B4)."""
         log.warning(
@@ -316,7 +325,11 @@ class ConsumerMembership:
         node_id = self._coordinator.node_id
         assert node_id is not None
         self._unanswered = Request(
-            message, node_id, deadline, tag="subscription changed" if before is not None and retold else None
+            message,
+            node_id,
+            deadline,
+            tag="subscription changed" if before is not None and retold else None,
+            min_version=self._min_version,
         )
         return self._unanswered
 

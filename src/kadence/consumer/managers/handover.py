@@ -28,7 +28,6 @@ class Handover:
         self.target: frozenset[TopicPartition] = frozenset()
         self._subscription = subscription
         self._outbox = outbox
-        self._callbacks = 0
         self._revoking: dict[int, frozenset[TopicPartition]] = {}
         self._assigning: dict[int, frozenset[TopicPartition]] = {}
         self._before_joining: set[int] = set()
@@ -48,10 +47,10 @@ class Handover:
         going = frozenset(partitions) - self.revoking
         if not going:
             return
-        self._callbacks += 1
-        self._revoking[self._callbacks] = going
+        callback = next(self._subscription.callbacks)
+        self._revoking[callback] = going
         self._subscription.mark_revoking(going)
-        self._outbox(RevokePartitions(self._callbacks, tuple(sorted(going))))
+        self._outbox(RevokePartitions(callback, tuple(sorted(going))))
 
     def subscription_changed(self) -> None:
         """Partitions of topics that are not subscribed any more stop, and those of topics that are again go on."""
@@ -79,10 +78,10 @@ class Handover:
         self.revoke(owned - self.target)
         if added or always:
             self._install([*self._subscription.partitions, *sorted(added)])
-            self._callbacks += 1
+            callback = next(self._subscription.callbacks)
             if self._subscription.has_listener:
-                self._assigning[self._callbacks] = added
-            self._outbox(AssignPartitions(self._callbacks, tuple(sorted(added))))
+                self._assigning[callback] = added
+            self._outbox(AssignPartitions(callback, tuple(sorted(added))))
 
     def done(self, callback_id: int) -> frozenset[TopicPartition]:
         """A callback came back. Returns what was given up by it."""
@@ -103,8 +102,7 @@ class Handover:
         self.target = frozenset()
         self._subscription.assign(())
         if lost:
-            self._callbacks += 1
-            self._outbox(LosePartitions(self._callbacks, tuple(sorted(lost))))
+            self._outbox(LosePartitions(next(self._subscription.callbacks), tuple(sorted(lost))))
 
     def _install(self, partitions: Iterable[TopicPartition]) -> None:
         self._subscription.assign(partitions, held=self._subscription.has_listener)

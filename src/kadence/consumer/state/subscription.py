@@ -13,6 +13,7 @@ A partition's status (names after Kafka's SubscriptionState):
 from __future__ import annotations
 
 import enum
+import itertools
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
@@ -96,6 +97,8 @@ class Subscription:
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self.snapshot: Mapping[TopicPartition, Cell] = MappingProxyType({})
         """What the application sees: immutable, replaced as a whole."""
+        self.callbacks = itertools.count(1)
+        """Numbers for rebalance callbacks: one series, whichever membership asks for them."""
         self.moves = 0
         """How many positions were ever set: whoever waits for one looks again when it grows."""
         self._leases = 0

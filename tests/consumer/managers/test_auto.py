@@ -1,0 +1,197 @@
+"""group.protocol=auto under virtual time: what is asked before a join, and which member then joins (C4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.consumer.managers.driver import FakeJobs, FakeMetadata, partitions
+
+from kadence.config import ConsumerConfig
+from kadence.connection.request import Completed, Request
+from kadence.consumer.border import messages as m
+from kadence.consumer.border.progress import Progress
+from kadence.consumer.managers.auto import AutoMembership
+from kadence.consumer.managers.classic import ClassicMembership
+from kadence.consumer.managers.consumer_protocol import ConsumerMembership
+from kadence.consumer.managers.coordinator import CoordinatorManager
+from kadence.consumer.managers.heartbeat import HeartbeatManager
+from kadence.consumer.state.subscription import Subscription
+from kadence.errors import DisconnectedError, KafkaError, UnsupportedVersionError
+from kadence.protocol import error_codes
+from kadence.protocol.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from kadence.protocol.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
+from kadence.types import Node
+
+NOW = 1_000_003
+
+
+class Bench:
+    def __init__(self, **config: Any) -> None:
+        self.now = NOW
+        self.config = ConsumerConfig(**{"group_id": "g", "group_protocol": "auto", **config})
+        self.progress = Progress()
+        self.facts: list[m.Fact] = []
+        self.subscription = Subscription()
+        metadata = FakeMetadata({"t": 2})
+        tell = self.facts.append
+        self.coordinator = CoordinatorManager("g", self.config, tell)
+        self.coordinator.node = Node(7, "b7", 9092)
+        self.classic = ClassicMembership(
+            self.coordinator, self.subscription, metadata, self.config, FakeJobs(), tell
+        )
+        self.consumer = ConsumerMembership(
+            self.coordinator, self.subscription, metadata, self.config, tell, min_version=1
+        )
+        self.member = AutoMembership(self.coordinator, self.classic, self.consumer, self.config)
+        self.heartbeat = HeartbeatManager(self.coordinator, self.member, self.progress, self.config, tell)
+        self.owners: dict[Request, Any] = {}
+        self.subscribe()
+
+    def subscribe(self) -> None:
+        self.subscription.subscribe(frozenset({"t"}), None, has_listener=False)
+        self.member.subscription_changed(self.now)
+        self.member.polled(self.now)
+
+    def sent(self) -> list[Request]:
+        requests: list[Request] = []
+        for _ in range(2):
+            for manager in (self.heartbeat, self.member):
+                new = manager.poll(self.now).requests
+                self.owners |= dict.fromkeys(new, manager)
+                requests += new
+        return requests
+
+    def one(self) -> Request:
+        (request,) = self.sent()
+        return request
+
+    def answer(self, request: Request, response: Any) -> None:
+        self.owners.pop(request).on_response(self.now, Completed(request, response, None, 1, self.now))
+
+    def fail(self, request: Request, error: KafkaError) -> None:
+        self.owners.pop(request).on_response(self.now, Completed(request, None, error, -1, self.now))
+
+    def described(self, *members: str, code: int = 0) -> None:
+        """The coordinator is asked for the group, and has these classic members."""
+        request = self.one()
+        assert request.name == "DescribeGroups"
+        group = DescribedGroup(error_code=code, members=[DescribedGroupMember(member_id=i) for i in members])
+        self.answer(request, DescribeGroupsResponse(groups=[group]))
+
+    def owned(self) -> list[Any]:
+        return sorted(self.subscription.partitions)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def heartbeat(code: int = 0) -> ConsumerGroupHeartbeatResponse:
+    both = TopicPartitions(topic_id=b"t" + b"\1" * 15, partitions=[0, 1])
+    return ConsumerGroupHeartbeatResponse(
+        error_code=code,
+        member_epoch=1,
+        heartbeat_interval_ms=1_000,
+        assignment=None if code else Assignment(topic_partitions=[both]),
+    )
+
+
+@pytest.mark.parametrize("code", [0, error_codes.GROUP_ID_NOT_FOUND])
+def test_c4_a_group_without_classic_members_is_joined_by_kip_848(bench: Bench, code: int) -> None:
+    bench.described(code=code)
+    request = bench.one()
+    assert (request.name, request.min_version) == ("ConsumerGroupHeartbeat", 1)
+    bench.answer(request, heartbeat())
+    assert bench.owned() == partitions("t", 0, 1)
+    assert bench.member.active
+
+
+def test_c4_a_group_with_classic_members_is_joined_as_one_of_them(bench: Bench) -> None:
+    bench.described("somebody")
+    assert bench.one().name == "JoinGroup"
+
+
+@pytest.mark.parametrize("code", [None, error_codes.UNSUPPORTED_VERSION, error_codes.GROUP_ID_NOT_FOUND])
+def test_c4_where_kip_848_is_not_offered_the_classic_protocol_does(bench: Bench, code: int | None) -> None:
+    bench.described()
+    request = bench.one()
+    if code is None:
+        bench.fail(request, UnsupportedVersionError("no such API"))
+    else:
+        bench.answer(request, heartbeat(code))
+    assert bench.one().name == "JoinGroup"
+    assert [fact for fact in bench.facts if isinstance(fact, m.Failed)] == []
+    assert "auto <classic member" in repr(bench.member)
+
+
+def test_a_coordinator_that_does_not_tell_members_is_joined_classic(bench: Bench) -> None:
+    bench.fail(bench.one(), UnsupportedVersionError("no DescribeGroups"))
+    assert bench.one().name == "JoinGroup"
+
+
+def test_the_question_is_repeated_after_a_backoff(bench: Bench) -> None:
+    bench.described(code=error_codes.COORDINATOR_LOAD_IN_PROGRESS)
+    assert bench.sent() == []
+    bench.now = bench.member.poll(bench.now).wake_at
+    bench.fail(bench.one(), DisconnectedError("gone"))
+    assert bench.coordinator.node_id is None
+    assert bench.sent() == []
+    bench.coordinator.node = Node(7, "b7", 9092)
+    bench.now += 1_000
+    bench.described()
+    assert bench.one().name == "ConsumerGroupHeartbeat"
+
+
+def test_each_join_from_outside_asks_anew(bench: Bench) -> None:
+    bench.described()
+    bench.answer(bench.one(), heartbeat())
+    bench.member.leave(bench.now, reason="test", callbacks=False)
+    acknowledged_or_gone = bench.sent()
+    for request in acknowledged_or_gone:
+        bench.answer(request, heartbeat(0))
+    bench.subscribe()
+    bench.described("somebody")
+    assert bench.one().name == "JoinGroup"
+    assert bench.owned() == []
+
+
+def test_b4_the_poll_timeout_ends_the_question_and_the_next_poll_asks_again() -> None:
+    bench = Bench(max_poll_interval_ms=12_000)
+    bench.progress.leave_poll(bench.now)
+    question = bench.one()
+    bench.now += 12_000
+    assert bench.sent() == []
+    bench.answer(question, DescribeGroupsResponse(groups=[DescribedGroup()]))
+    assert bench.sent() == [], "nobody polls"
+    assert bench.member.needs_polled
+    bench.progress.enter_poll(bench.now)
+    bench.member.polled(bench.now)
+    bench.described()
+    assert bench.one().name == "ConsumerGroupHeartbeat"
+
+
+def test_leaving_while_the_question_is_asked(bench: Bench) -> None:
+    question = bench.one()
+    bench.member.leave(bench.now, reason="test")
+    assert bench.member.left
+    bench.answer(question, DescribeGroupsResponse(groups=[DescribedGroup()]))
+    assert bench.sent() == []
+
+
+def test_a_coordinator_that_cannot_be_had_is_asked_for_by_the_next_poll(bench: Bench) -> None:
+    told = [listener(bench.now, KafkaError("not allowed")) for listener in bench.coordinator.on_failed]
+    assert not any(told), "the coordinator's manager tells of it"
+    assert bench.member.needs_polled
+    bench.member.polled(bench.now)
+    bench.described()
+    assert bench.one().name == "ConsumerGroupHeartbeat"
