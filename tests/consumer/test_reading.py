@@ -6,7 +6,12 @@ import pytest
 from tests.consumer.support import Cluster, numbers, partitions, read
 
 from kadence import OffsetAndMetadata, TopicPartition
-from kadence.errors import IllegalStateError, UnknownTopicOrPartitionError
+from kadence.errors import (
+    IllegalStateError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
 
 
 def test_a_group_reads_everything_once_and_in_order(cluster: Cluster) -> None:
@@ -84,6 +89,26 @@ def test_seek_drops_what_was_fetched_for_the_old_position(cluster: Cluster) -> N
     assert numbers(consumer.poll(10))[0] == 7
     consumer.seek_to_end()
     assert consumer.position(partition) == 40
+
+
+def test_assign_and_seek_need_no_reset_policy(cluster: Cluster) -> None:
+    """That there is no offset to start at is found out between the two, and is void after the second."""
+    topic = cluster.topic()
+    cluster.produce(topic, 40)
+    consumer = cluster.consumer(auto_offset_reset="none")
+    for offset in (3, 9):  # the second time with positions that were left
+        consumer.assign(partitions(topic))
+        for partition in partitions(topic):
+            consumer.seek(partition, offset)
+        assert {record.offset for record in read(consumer, 4 * (10 - offset))} == set(range(offset, 10))
+        consumer.unsubscribe()
+    first = partitions(topic)[0]
+    consumer.assign([first])
+    with pytest.raises(NoOffsetForPartitionError):
+        consumer.poll(5)
+    consumer.seek(first, 999)
+    with pytest.raises(OffsetOutOfRangeError):
+        consumer.poll(5)
 
 
 def test_paused_partitions_return_nothing_and_keep_what_is_buffered(cluster: Cluster) -> None:

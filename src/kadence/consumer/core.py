@@ -95,7 +95,7 @@ class Core:
         self._answers: dict[int, m.Answer] = {}
         self._expected: set[int] = set()
         self._callbacks: list[m.CallbackNeeded] = []
-        self._failures: list[Exception] = []
+        self._failures: list[m.Failed] = []
         self._commits: dict[int, CommitCallback | None] = {}
         self._committed: list[tuple[CommitCallback, m.CommitCompleted]] = []
         self._own_commit = 0
@@ -393,8 +393,8 @@ class Core:
         """Keep an error for the next call. What is repeated in the background is told once."""
         if fact.fatal:
             self._fatal = fact.error
-        elif str(fact.error) not in (str(error) for error in self._failures):
-            self._failures.append(fact.error)
+        elif str(fact.error) not in (str(failure.error) for failure in self._failures):
+            self._failures.append(fact)
 
     def _commit_completed(self, fact: m.CommitCompleted) -> None:
         callback = self._commits.pop(fact.id, None)
@@ -476,12 +476,21 @@ class Core:
         self._raise_wakeup()
 
     def _raise_failure(self) -> None:
-        if self._failures:
-            raise self._failures.pop(0)
+        while self._failures:
+            failure = self._failures.pop(0)
+            if self._stands(failure):
+                raise failure.error
         if self._fatal is not None:
             raise copy.copy(self._fatal) from self._fatal
         if self._border.ended:
             self._raise_dead()
+
+    def _stands(self, failure: m.Failed) -> bool:
+        """Said of a position that was left meanwhile it is void: assign(), then seek() needs no reset policy."""
+        if failure.partition is None:
+            return True
+        cell = self._border.assignment.get(failure.partition)
+        return cell is not None and cell.lease == failure.lease
 
     def _raise_dead(self) -> None:
         cause = self._border.dead

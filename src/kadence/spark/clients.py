@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 from kadence import Admin, Consumer
 from kadence.config import AdminConfig, keys
 from kadence.errors import (
-    NoOffsetForPartitionError,
     UnknownTopicOrPartitionError,
 )
 from kadence.protocol import error_codes
@@ -178,12 +177,7 @@ class ConsumerRecords:
             self._consumer.seek(partition, offset)
 
     def poll(self, max_records: int, timeout: float) -> pa.Table:
-        while True:
-            try:
-                return self._consumer.poll_arrow(timeout, max_records=max_records, headers=self._headers)
-            except NoOffsetForPartitionError:
-                # Said, once for each partition, between assign() and seek(); all have their positions by now.
-                continue
+        return self._consumer.poll_arrow(timeout, max_records=max_records, headers=self._headers)
 
     def position(self, partition: TopicPartition) -> int:
         return self._consumer.position(partition)

@@ -244,7 +244,13 @@ class IdentityChanged(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Failed(Fact):
-    """An error that no call caused: the next poll raises it (B6). ``fatal``: every later call does."""
+    """An error that no call caused: the next poll raises it (B6). ``fatal``: every later call does.
+
+    With ``partition`` it is about the position that this partition has under ``lease``; a seek or another assignment
+    makes it void.
+    """
 
     error: Exception
     fatal: bool = False
+    partition: TopicPartition | None = None
+    lease: int = 0

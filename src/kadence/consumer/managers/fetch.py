@@ -410,7 +410,9 @@ class FetchManager:
                 OffsetOutOfRangeError(
                     f"{partition} has no offset {offset} (deleted by retention, or never written) and "
                     "auto.offset.reset is none: seek() to where you want to go on"
-                )
+                ),
+                partition=partition,
+                lease=state.cell.lease,
             )
         )
 

@@ -175,7 +175,9 @@ class OffsetsManager:
                 NoOffsetForPartitionError(
                     f"{state.partition} has no committed offset for group {self._config.group_id!r} and "
                     "auto.offset.reset is none: seek() to where you want to start"
-                )
+                ),
+                partition=state.partition,
+                lease=state.cell.lease,
             )
         )
 
