@@ -255,7 +255,7 @@ def test_a_renewal_is_no_use_of_an_idle_connection(connect: Connect) -> None:
             peer.read()
 
     with serve(behaviour) as (host, port):
-        driver = connect((host, port), credentials=PLAIN, connections_max_idle_ms=1_500)
+        driver = connect((host, port), credentials=PLAIN, connections_max_idle_ms=1_100)
         driver.client.set_nodes([Node(1, host, port)])
         assert driver.ask(HEARTBEAT, node_id=1).error is None
         driver.until(lambda: (1, Lane.MAIN) not in driver.client._channels)

@@ -84,6 +84,7 @@ def test_pem_that_is_none(certificates: Certificates) -> None:
         ),
         ({"ssl_keystore_password": "hunter2", "ssl_keystore_type": "PEM"}, "ssl.key.password is the one"),
         ({"ssl_keystore_key": "k"}, "belong together"),
+        ({"ssl_key_location": "k"}, "needs ssl.certificate.location"),
         ({"ssl_ca_location": "a", "ssl_truststore_certificates": "b"}, "both say whom to trust"),
         (
             {"ssl_certificate_location": "a", "ssl_keystore_location": "b", "ssl_keystore_type": "PEM"},
