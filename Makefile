@@ -10,13 +10,14 @@ PIP := $(RUN) -m pip --disable-pip-version-check -q
 # What the installed package is made of; a change of one of these installs it again.
 BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '_*_c.py' -o -name '*.pxd' -o -name '*.h' \))
 
-.PHONY: help demo test coverage lint format generate bench bench-decode bench-spark docs clean
+.PHONY: help demo test coverage lint format generate bench bench-decode bench-gil bench-spark docs clean
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
 	@echo "make test            every test (ARGS='-m \"not kafka\"' and the like reach pytest)"
 	@echo "make lint            ruff, mypy --strict, the directions between rooms, generated code up to date"
 	@echo "make bench           Kadence beside the other clients on one real Kafka topic (ARGS='--help' for more)"
+	@echo "make bench-decode    decoding alone; bench-gil: what the interpreter costs the network thread"
 	@echo "make bench-spark     Kadence's Spark source beside Spark's JVM connector"
 	@echo "make docs            write the generated pages of docs/"
 	@echo "make coverage        the tests again, with line and branch coverage"
@@ -49,6 +50,9 @@ bench: $(VENV)/.has-test
 
 bench-decode: $(VENV)/.has-test
 	@$(RUN) bench/decode.py $(ARGS)
+
+bench-gil: $(VENV)/.has-test
+	@$(RUN) bench/gil.py $(ARGS)
 
 bench-spark: $(VENV)/.has-test
 	@$(RUN) bench/spark.py $(ARGS)
