@@ -57,7 +57,14 @@ def test_b2_processing_timeout_is_the_larger_of_session_and_poll_interval() -> N
             {"group.protocol": "consumer", "heartbeat.interval.ms": 300},
             "group.consumer.heartbeat.interval.ms",
         ),
-        ({"group.remote.assignor": "range"}, "group.remote.assignor needs group.protocol=consumer"),
+        (
+            {"group.remote.assignor": "range", "group.protocol": "classic"},
+            "group.remote.assignor needs group.protocol=consumer",
+        ),
+        (
+            {"group.remote.assignor": "range", "session.timeout.ms": 6000},
+            "group.remote.assignor needs group.protocol=consumer",
+        ),
         ({"bootstrap.servers": "localhost"}, "'localhost' is not host:port"),
         ({"bootstrap.servers": ""}, "bootstrap.servers is required"),
         ({"ssl.key.location": "key.pem"}, "needs ssl.certificate.location"),
@@ -67,6 +74,23 @@ def test_bad_configuration_says_what_was_given_and_what_to_do(given: dict[str, o
     with pytest.raises(ConfigError) as error:
         ConsumerConfig.parse({**BOOTSTRAP, **given})
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "protocol"),
+    [
+        ({}, "auto"),
+        ({"group.remote.assignor": "range"}, "auto"),
+        ({"session.timeout.ms": 6000}, "classic"),
+        ({"heartbeat.interval.ms": 300}, "classic"),
+        ({"group.protocol": "auto", "partition.assignment.strategy": "range"}, "classic"),
+        ({"group.protocol": "consumer"}, "consumer"),
+    ],
+)
+def test_c4_auto_is_the_default_and_means_classic_where_a_key_of_that_is_set(
+    given: dict[str, object], protocol: str
+) -> None:
+    assert ConsumerConfig.parse({**BOOTSTRAP, **given}).group_protocol == protocol
 
 
 def test_a_key_given_twice_is_refused() -> None:

@@ -275,7 +275,7 @@ class ConsumerConfig(ClientConfig):
     )
     group_protocol: str = _key(
         "choice",
-        "classic",
+        "auto",
         "How the group rebalances: classic (members assign), consumer (the broker does; Kafka 4.0 or newer) or auto: "
         "consumer where the broker has it, no key of classic is set and the group has no classic members.",
         choices=("auto", "classic", "consumer"),
