@@ -69,7 +69,8 @@ class AsyncShell:
             step = next(call)
             while True:
                 if isinstance(step, Run):
-                    step = await self._run_user_code(call, step)
+                    error = await self._run_user_code(step)
+                    step = call.send(None) if error is None else call.throw(error)
                     continue
                 event.clear()
                 # Looked at again with the event armed: what came since the last look is not slept through.
@@ -102,7 +103,8 @@ class AsyncShell:
         except TimeoutError:
             pass
 
-    async def _run_user_code(self, call: Waits[T], step: Run) -> int | Run:
+    async def _run_user_code(self, step: Run) -> BaseException | None:
+        """Run it and give back what it raised: the call itself goes on outside, where its return can be told."""
         progress = self._border.progress
         progress.enter_callback(self._clock.now_ms())
         try:
@@ -110,10 +112,10 @@ class AsyncShell:
             if inspect.isawaitable(result):
                 await result
         except BaseException as error:  # noqa: BLE001 - whatever it is, the call decides what it means
+            return error
+        finally:
             progress.leave_callback(self._clock.now_ms())
-            return call.throw(error)
-        progress.leave_callback(self._clock.now_ms())
-        return call.send(None)
+        return None
 
     def _wake(self) -> None:
         """Called by the network thread."""

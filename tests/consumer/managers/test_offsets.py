@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.consumer.managers.drive import Facts, answer, config, knowing, lost
+from tests.consumer.managers.drive import Facts, answer, config, knowing, lost, told
 
 from kadence.connection.request import Request
 from kadence.consumer.border.messages import Answer, Failed, ListOffsets
@@ -188,3 +188,14 @@ def test_a_lost_look_up_is_repeated_for_what_is_missing_only() -> None:
     assert world.manager.poll(50).requests == []
     (again,) = world.manager.poll(101).requests
     assert again.node_id == second.node_id
+
+
+def test_a_leader_that_metadata_just_named_is_asked_at_once() -> None:
+    world = World(group=False)
+    later = TopicPartition("later", 0)
+    world.subscription.assign([later])
+    assert world.manager.poll(0).requests == []
+    world.metadata.need("subscription", frozenset({"later"}))
+    (request,) = world.metadata.poll(200).requests
+    world.metadata.on_response(201, answer(request, told({later: 1}), 201))
+    assert len(world.manager.poll(201).requests) == 1

@@ -203,8 +203,9 @@ class OffsetsManager:
                 continue
             leader = self._metadata.leader(partition)
             if leader is None:
+                # No backoff of our own: the answer of the metadata, which has one, is what is waited for.
                 self._no_leader(now, state)
-                wake_at = min(wake_at, state.retry_at)
+                wake_at = min(wake_at, add_ms(now, self._config.retry_backoff_ms))
                 continue
             self._unknown_since.pop(partition, None)
             by_leader.setdefault(leader, {})[partition] = (
@@ -221,7 +222,6 @@ class OffsetsManager:
         """Nothing is known, or nobody leads it: ask for metadata; tell when it turns out not to exist."""
         partition = state.partition
         self._metadata.request_update(now)
-        state.retry_at = add_ms(now, self._config.retry_backoff_ms)
         if self._subscription.by_group or self._metadata.error_of(partition) != ec.UNKNOWN_TOPIC_OR_PARTITION:
             return
         since = self._unknown_since.setdefault(partition, now)
@@ -267,6 +267,7 @@ class OffsetsManager:
     def _ask(self, now: int, lookup: _Lookup, requests: list[Request]) -> int:
         if not lookup.todo or lookup.in_flight or lookup.retry_at > now:
             return lookup.retry_at if lookup.retry_at > now else FOREVER
+        wake_at = FOREVER
         by_leader: dict[int, dict[TopicPartition, int]] = {}
         for partition, timestamp in lookup.todo.items():
             leader = self._metadata.leader(partition)
@@ -278,13 +279,13 @@ class OffsetsManager:
                 self._outbox(Answer(lookup.id, None, _unknown(partition, self._config)))
                 return FOREVER
             self._metadata.request_update(now)
-            lookup.retry_at = add_ms(now, self._config.retry_backoff_ms)
+            wake_at = add_ms(now, self._config.retry_backoff_ms)
         for leader, asked in by_leader.items():
             request = self._request(now, leader, asked)
             self._of_request[request] = (lookup, asked)
             lookup.in_flight += 1
             requests.append(request)
-        return lookup.retry_at if lookup.retry_at > now else FOREVER
+        return wake_at
 
     def _unknown_for_good(self, now: int, partition: TopicPartition) -> bool:
         if self._metadata.error_of(partition) != ec.UNKNOWN_TOPIC_OR_PARTITION:
