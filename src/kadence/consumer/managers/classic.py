@@ -33,6 +33,7 @@ from kadence.consumer.assignors.embedded import decode_assignment, encode_subscr
 from kadence.consumer.border.messages import Failed
 from kadence.consumer.managers.base import Backoff, Jobs, Outbox, Poll
 from kadence.consumer.managers.coordinator import CoordinatorManager
+from kadence.consumer.managers.forms import SyncGroupRequest
 from kadence.consumer.managers.handover import Handover
 from kadence.consumer.managers.leader import Leader
 from kadence.consumer.managers.leaving import Departures
@@ -44,7 +45,7 @@ from kadence.errors import FencedInstanceIdError, KafkaError
 from kadence.protocol import error_codes
 from kadence.protocol.heartbeat import HeartbeatRequest
 from kadence.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from kadence.protocol.sync_group import SyncGroupRequestAssignment
 from kadence.types import GroupMetadata, TopicPartition
 from kadence.wire import WireError
 
