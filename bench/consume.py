@@ -31,7 +31,8 @@ JAVA_CLASS = "org.apache.kafka.tools.ConsumerPerformance"
 DESCRIPTIONS = {
     "kadence": "Kadence, objects (`poll`, defaults)",
     "kadence-plain": "Kadence, objects, no extension",
-    "kadence-arrow": "Kadence, Arrow (`poll_arrow`)",
+    "kadence-arrow": "Kadence, Arrow (`poll_arrow`, 20,000 at most)",
+    "kadence-arrow-best": "Kadence, Arrow, 128 MiB of buffer, fetches of 8 MiB",
     "confluent-best": "confluent-kafka, queues raised, `consume(500)`, no CRC check",
     "confluent-default": "confluent-kafka, defaults, `consume(500)`, no CRC check",
     "aiokafka": "aiokafka, `getmany(500)`",
