@@ -65,14 +65,21 @@ CASES = (
 
 
 def turns_for(microseconds: float) -> int:
-    """Turns of the empty loop that take so long on this machine; the best of several, so noise does not shrink it."""
-    turns = 10_000
-    best = float("inf")
-    for _ in range(1000):
-        started = time.perf_counter()
-        clients.spin(turns)
-        best = min(best, time.perf_counter() - started)
-    return round(microseconds * 1e-6 / best * turns)
+    """Turns of the empty loop for which one call of `clients.spin` takes so long on this machine.
+
+    Found by calls of that very length: CPython keeps small integers, so a short loop's turns are cheaper
+    than a long one's. The best of several, so that noise does not shrink the work.
+    """
+    calls, turns = 1000, 100
+    for _ in range(6):
+        best = float("inf")
+        for _ in range(50):
+            started = time.perf_counter()
+            for _ in range(calls):
+                clients.spin(turns)
+            best = min(best, time.perf_counter() - started)
+        turns = round(turns * microseconds * 1e-6 / (best / calls))
+    return turns
 
 
 def measure(kafka: Kafka, case: Case, options: argparse.Namespace, work: int, certificate: Path) -> list[Row]:
