@@ -135,7 +135,7 @@ def main() -> None:
     parser.add_argument(
         "--records", type=int, default=3_000_000, help="100 B records; a fifth as many of 1 KiB"
     )
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5, help="the JVM is warm after two or three")
     parser.add_argument("--batches", type=int, default=40, help="warm micro-batches to time")
     parser.add_argument("--write", type=Path, metavar="FILE", help="put the table into this Markdown file")
     options = parser.parse_args()
