@@ -1,0 +1,24 @@
+"""Configuration: one table, read by the clients, the error messages and the reference page.
+
+Keys are Kafka's dotted names in a dict, or the same in snake_case as keyword arguments. Every field of a
+client's class *is* its table row (`table.key`): name, type, default, bounds, meaning, since when. An unknown key
+is refused (with the nearest known one), so is a value outside its bounds and a pair that contradicts itself: a key
+that is silently ignored is worse than an error.
+"""
+
+from kadence.config.client import AdminConfig, ClientConfig, generated_client_id
+from kadence.config.consumer import ConsumerConfig
+from kadence.config.producer import ProducerConfig
+from kadence.config.table import Key, keys
+from kadence.secret import Secret
+
+__all__ = [
+    "AdminConfig",
+    "ClientConfig",
+    "ConsumerConfig",
+    "Key",
+    "ProducerConfig",
+    "Secret",
+    "generated_client_id",
+    "keys",
+]

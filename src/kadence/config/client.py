@@ -1,0 +1,212 @@
+"""The keys that every client of a cluster has."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from kadence import security, stores
+from kadence.config.table import INT32_MAX, key, keys, read, unknown
+from kadence.errors import ConfigError
+from kadence.secret import Secret
+
+if TYPE_CHECKING:
+    from kadence.security import Token
+
+__all__ = ["AdminConfig", "ClientConfig", "generated_client_id"]
+
+_client_ids = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """What every client of a cluster needs."""
+
+    bootstrap_servers: tuple[str, ...] = key(
+        "list",
+        (),
+        "Brokers to ask first, host:port, comma separated or a list. All their addresses are tried.",
+    )
+    client_id: str = key("string", "", "A name for the brokers' logs and quotas; generated when empty.")
+    request_timeout_ms: int = key(
+        "int",
+        30_000,
+        "How long one request may wait for its answer.",
+        low=1,
+        high=INT32_MAX,
+    )
+    default_api_timeout_ms: int = key(
+        "int",
+        60_000,
+        "How long a blocking call without timeout= may take.",
+        low=0,
+        high=INT32_MAX,
+        since="KIP-266",
+    )
+    retry_backoff_ms: int = key("int", 100, "First wait before a failed request is repeated.", low=0)
+    retry_backoff_max_ms: int = key(
+        "int",
+        1_000,
+        "Longest such wait; it doubles each time, ±20 %.",
+        low=0,
+        since="KIP-580",
+    )
+    reconnect_backoff_ms: int = key("int", 50, "First wait before a failed connection is tried again.", low=0)
+    reconnect_backoff_max_ms: int = key(
+        "int",
+        1_000,
+        "Longest such wait; it doubles each time, ±20 %.",
+        low=0,
+        since="KIP-144",
+    )
+    socket_connection_setup_timeout_ms: int = key(
+        "int",
+        10_000,
+        "How long a connection may take to be made.",
+        low=1,
+        since="KIP-601",
+    )
+    connections_max_idle_ms: int = key(
+        "int",
+        540_000,
+        "Close a connection that was not used for so long; -1 never.",
+        low=-1,
+    )
+    metadata_max_age_ms: int = key(
+        "int", 300_000, "Refresh cluster metadata after so long, changed or not.", low=0
+    )
+    send_buffer_bytes: int = key("int", 131_072, "Socket send buffer; -1 leaves it to the system.", low=-1)
+    receive_buffer_bytes: int = key(
+        "int",
+        -1,
+        "Socket receive buffer; -1 leaves it to the system, which tunes it (measured faster than any fixed size).",
+        low=-1,
+    )
+    security_protocol: str = key(
+        "choice",
+        "PLAINTEXT",
+        "How to talk to brokers.",
+        choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    )
+    sasl_mechanism: str | None = key(
+        "choice",
+        None,
+        "How to authenticate with SASL_PLAINTEXT and SASL_SSL.",
+        choices=security.MECHANISMS,
+    )
+    sasl_username: str | None = key("string", None, "User of PLAIN and SCRAM.")
+    sasl_password: Secret | None = key("password", None, "Password of PLAIN and SCRAM.")
+    sasl_jaas_config: Secret | None = key(
+        "password",
+        None,
+        "The credentials as Java writes them: PlainLoginModule, ScramLoginModule or OAuthBearerLoginModule.",
+        since="KIP-85",
+    )
+    sasl_login_callback_handler_class: str | None = key(
+        "string", None, "Accepted where it names Java's OAuthBearerLoginCallbackHandler, which is built in."
+    )
+    sasl_oauthbearer_token_provider: Callable[[], Token] | None = key(
+        "callable",
+        None,
+        "Called without arguments, on a helper thread, for each new token; returns kadence.Token.",
+    )
+    sasl_oauthbearer_token_endpoint_url: str | None = key(
+        "string",
+        None,
+        "Where to get tokens by OAuth client credentials (https).",
+        since="KIP-768",
+    )
+    sasl_oauthbearer_client_credentials_client_id: str | None = key(
+        "string", None, "The client's id there.", since="KIP-1139"
+    )
+    sasl_oauthbearer_client_credentials_client_secret: Secret | None = key(
+        "password", None, "The client's secret there.", since="KIP-1139"
+    )
+    sasl_oauthbearer_scope: str | None = key("string", None, "The scope to ask for.", since="KIP-1139")
+    sasl_oauthbearer_header_urlencode: bool | None = key(
+        "bool",
+        None,
+        "URL-encode id and secret, as RFC 6749 has it; Java's default is not to.",
+        since="KIP-1025",
+    )
+    ssl_ca_location: str | None = key(
+        "string",
+        None,
+        "PEM file of the authorities to trust; the system's when not set.",
+    )
+    ssl_certificate_location: str | None = key("string", None, "PEM file of the client certificate chain.")
+    ssl_key_location: str | None = key("string", None, "PEM file of the client's private key.")
+    ssl_key_password: Secret | None = key("password", None, "Password of the private key.")
+    ssl_truststore_type: str | None = key("string", None, "Kind of Java's trust store; only PEM can be read.")
+    ssl_truststore_location: str | None = key("string", None, "As ssl.ca.location, where the type is PEM.")
+    ssl_truststore_certificates: str | None = key(
+        "string", None, "The authorities to trust as PEM text.", since="KIP-651"
+    )
+    ssl_keystore_type: str | None = key("string", None, "Kind of Java's key store; only PEM can be read.")
+    ssl_keystore_location: str | None = key(
+        "string", None, "PEM file of the client's private key and certificate chain, where the type is PEM."
+    )
+    ssl_keystore_key: Secret | None = key(
+        "password", None, "The client's private key as PEM text.", since="KIP-651"
+    )
+    ssl_keystore_certificate_chain: str | None = key(
+        "string", None, "The client certificate chain as PEM text.", since="KIP-651"
+    )
+    ssl_endpoint_identification_algorithm: str = key(
+        "choice",
+        "https",
+        "Check that the certificate names the host; empty switches it off.",
+        choices=("https", ""),
+    )
+
+    @classmethod
+    def parse(cls, config: Mapping[str, Any] | None = None, /, **settings: Any) -> Self:
+        """Read dotted keys from ``config`` and snake_case ones from keywords.
+
+        Raises:
+            ConfigError: unknown key (with the nearest known one), a value of the wrong type or outside its
+                bounds, the same key given both ways, or values that contradict each other.
+        """
+        rows = {row.name: row for row in keys(cls)}
+        given: dict[str, Any] = {}
+        for name, value in (config or {}).items():
+            if not isinstance(name, str):
+                raise ConfigError(f"configuration keys are strings such as 'bootstrap.servers', not {name!r}")
+            given[name.replace("_", ".") if name not in rows else name] = value
+        for name, value in settings.items():
+            dotted = name.replace("_", ".")
+            if dotted in given:
+                raise ConfigError(f"{dotted} is given twice: in the dict and as {name}=")
+            given[dotted] = value
+        for name in given:
+            if name not in rows:
+                raise ConfigError(stores.advice(name, given) or unknown(name, cls, rows))
+        values = {name.replace(".", "_"): read(rows[name], value) for name, value in given.items()}
+        result = cls(**values)
+        result._check(frozenset(given))
+        return result
+
+    def _check(self, given: frozenset[str]) -> None:
+        """Contradictions between keys."""
+        if not self.bootstrap_servers:
+            raise ConfigError("bootstrap.servers is required, e.g. bootstrap_servers='localhost:9092'")
+        for address in self.bootstrap_servers:
+            host, colon, port = address.rpartition(":")
+            if not (colon and host and port.isdigit() and 0 < int(port) < 65536):
+                raise ConfigError(f"bootstrap.servers: {address!r} is not host:port, e.g. 'localhost:9092'")
+        if self.retry_backoff_ms > self.retry_backoff_max_ms and "retry.backoff.max.ms" in given:
+            raise ConfigError("retry.backoff.ms is above retry.backoff.max.ms")
+        stores.check(self)
+        security.check(self, given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminConfig(ClientConfig):
+    """The admin client's keys: those of every client."""
+
+
+def generated_client_id(kind: str) -> str:
+    """A client.id for a client that was given none, e.g. ``consumer-1``."""
+    return f"kadence-{kind}-{next(_client_ids)}"

@@ -1,0 +1,197 @@
+"""The consumer's keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kadence.config.client import ClientConfig
+from kadence.config.table import INT32_MAX, key
+from kadence.errors import ConfigError
+
+__all__ = ["ConsumerConfig"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig(ClientConfig):
+    """The consumer's keys."""
+
+    group_id: str | None = key(
+        "string",
+        None,
+        "The consumer group; needed for subscribe() and committed offsets.",
+    )
+    group_instance_id: str | None = key(
+        "string",
+        None,
+        "Static membership: a name that survives restarts of this process.",
+        since="KIP-345",
+    )
+    group_protocol: str = key(
+        "choice",
+        "auto",
+        "How the group rebalances: classic (members assign), consumer (the broker does; Kafka 4.0 or newer) or auto: "
+        "consumer where the broker has it, no key of classic is set and the group has no classic members.",
+        choices=("auto", "classic", "consumer"),
+        since="KIP-848",
+    )
+    group_remote_assignor: str | None = key(
+        "string",
+        None,
+        "The broker's assignor to ask for, uniform or range, with group.protocol=consumer; the broker's choice "
+        "when not set.",
+        since="KIP-848",
+    )
+    session_timeout_ms: int = key(
+        "int",
+        10_000,
+        "A process that sends no heartbeat for so long is dead (B1).",
+        low=1,
+        high=INT32_MAX,
+        since="KIP-62",
+    )
+    heartbeat_interval_ms: int = key(
+        "int",
+        3_000,
+        "How often the network thread sends a heartbeat.",
+        low=1,
+        high=INT32_MAX,
+        since="KIP-62",
+    )
+    max_poll_interval_ms: int = key(
+        "int",
+        300_000,
+        "A process that does not poll for so long makes no progress (B1); it leaves the group.",
+        low=1,
+        high=INT32_MAX,
+        since="KIP-62",
+    )
+    max_poll_records: int = key(
+        "int",
+        500,
+        "Most records one poll() returns; -1 = no cap (A1).",
+        low=-1,
+        since="KIP-41",
+    )
+    partition_assignment_strategy: tuple[str, ...] = key(
+        "list",
+        ("cooperative-sticky",),
+        "Assignors of the classic protocol, in order of preference: range, cooperative-sticky.",
+    )
+    enable_auto_commit: bool = key(
+        "bool",
+        True,
+        "Commit by itself what a later poll has proved processed. Without group.id there is nothing to commit.",
+    )
+    auto_commit_interval_ms: int = key("int", 5_000, "How often it does.", low=0)
+    auto_offset_reset: str = key(
+        "choice",
+        "latest",
+        "Where to start without a committed offset.",
+        choices=("earliest", "latest", "none"),
+    )
+    allow_auto_create_topics: bool = key(
+        "bool", False, "Whether asking for a topic may create it on the broker."
+    )
+    exclude_internal_topics: bool = key("bool", True, "Whether a pattern skips Kafka's own topics.")
+    isolation_level: str = key(
+        "choice",
+        "read_uncommitted",
+        "Whether records of open and aborted transactions are seen.",
+        choices=("read_uncommitted", "read_committed"),
+        since="KIP-98",
+    )
+    fetch_min_bytes: int = key("int", 1, "The broker waits for so much data, or fetch.max.wait.ms.", low=0)
+    fetch_max_wait_ms: int = key("int", 500, "Longest such wait.", low=0)
+    fetch_max_bytes: int = key(
+        "int",
+        52_428_800,
+        "Most bytes of one fetch response (its first batch may be larger).",
+        low=1,
+    )
+    max_partition_fetch_bytes: int = key("int", 1_048_576, "Most bytes of one partition in it.", low=1)
+    buffer_memory: int = key(
+        "int",
+        134_217_728,
+        "Hard cap on bytes held: fetched, decompressed and retained (A3).",
+        low=1_048_576,
+        since="KIP-81",
+    )
+    max_batch_bytes: int = key(
+        "int",
+        268_435_456,
+        "A batch that decompresses to more is refused, before the memory is spent.",
+        low=1,
+    )
+    check_crcs: bool = key("bool", True, "Verify the checksum of each batch.")
+    client_rack: str = key(
+        "string",
+        "",
+        "Where this client runs, to read from a near replica.",
+        since="KIP-392",
+    )
+
+    @property
+    def processing_timeout_ms(self) -> int:
+        """The effective processing timeout, which is also the rebalance timeout (B2)."""
+        if self.group_protocol == "consumer":
+            return self.max_poll_interval_ms  # the session is the broker's
+        return max(self.session_timeout_ms, self.max_poll_interval_ms)
+
+    @property
+    def auto_commit(self) -> bool:
+        """Whether there is anything to commit by itself."""
+        return self.enable_auto_commit and self.group_id is not None
+
+    def _check(self, given: frozenset[str]) -> None:
+        ClientConfig._check(self, given)
+        self._check_protocol(given)
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ConfigError(
+                f"heartbeat.interval.ms ({self.heartbeat_interval_ms}) must be below session.timeout.ms "
+                f"({self.session_timeout_ms}); a third of it is usual"
+            )
+        if self.max_poll_records == 0:
+            raise ConfigError("max.poll.records must be at least 1, or -1 for no cap")
+        if self.group_id == "":
+            raise ConfigError("group.id is empty; give it a name, or leave it out to use assign()")
+        if self.group_id is None and self.enable_auto_commit and "enable.auto.commit" in given:
+            raise ConfigError("enable.auto.commit needs group.id: offsets are committed for a group")
+        if self.group_instance_id is not None and self.group_id is None:
+            raise ConfigError("group.instance.id needs group.id")
+        for name in self.partition_assignment_strategy:
+            if name not in ("range", "cooperative-sticky"):
+                raise ConfigError(
+                    f"partition.assignment.strategy: {name!r} is none of range, cooperative-sticky"
+                )
+        if not self.partition_assignment_strategy:
+            raise ConfigError("partition.assignment.strategy must name at least one assignor")
+        if self.max_partition_fetch_bytes > self.buffer_memory:
+            raise ConfigError(
+                "max.partition.fetch.bytes is above buffer.memory, so no full fetch would ever fit"
+            )
+
+    def _check_protocol(self, given: frozenset[str]) -> None:
+        """Each group protocol has keys that mean nothing to the other (C4)."""
+        if self.group_protocol == "consumer":
+            for name, instead in _CLASSIC_ONLY.items():
+                if name in given:
+                    raise ConfigError(
+                        f"{name} is a key of the classic protocol, where the client decides; with "
+                        f"group.protocol=consumer the broker does: {instead}, or set group.protocol=classic"
+                    )
+        elif self.group_protocol == "auto" and not given.isdisjoint(_CLASSIC_ONLY):
+            object.__setattr__(self, "group_protocol", "classic")
+        if self.group_protocol == "classic" and self.group_remote_assignor is not None:
+            raise ConfigError(
+                "group.remote.assignor needs group.protocol=consumer, and no key of the classic protocol, whose own "
+                "is partition.assignment.strategy"
+            )
+
+
+_CLASSIC_ONLY: Final[Mapping[str, str]] = {
+    "session.timeout.ms": "leave it out (group.consumer.session.timeout.ms on the broker)",
+    "heartbeat.interval.ms": "leave it out (group.consumer.heartbeat.interval.ms on the broker)",
+    "partition.assignment.strategy": "name a broker's assignor in group.remote.assignor",
+}

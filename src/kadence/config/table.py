@@ -1,0 +1,151 @@
+"""A row of the configuration's table, and how its values are read."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from kadence.errors import ConfigError
+from kadence.secret import Secret
+
+__all__ = ["INT32_MAX", "Key", "key", "keys", "read", "unknown"]
+
+INT32_MAX: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One row of the table.
+
+    Attributes:
+        name: Kafka's dotted name. kind: how values are read. default: None = not set.
+        low, high: inclusive bounds of numbers. choices: allowed words. doc: what it means.
+        since: the KIP or release that it comes from, "" for Kafka's oldest.
+    """
+
+    name: str
+    kind: str
+    default: Any
+    low: float | None
+    high: float | None
+    choices: tuple[str, ...]
+    doc: str
+    since: str
+
+
+def key(
+    kind: str,
+    default: Any,
+    doc: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] = (),
+    since: str = "",
+) -> Any:
+    """A field of a client's class that is its row; see `Key`. The row's name is the field's."""
+    row = Key("", kind, default, low, high, choices, doc, since)
+    return field(default=default, metadata={"row": row})
+
+
+def keys(config: type) -> list[Key]:
+    """The table of one client, in the order of its page."""
+    return [
+        dataclasses.replace(cast(Key, item.metadata["row"]), name=item.name.replace("_", "."))
+        for item in dataclasses.fields(config)
+    ]
+
+
+def unknown(name: str, cls: type, rows: Mapping[str, Key]) -> str:
+    """What to say of a key that is not in the table: the nearest that is."""
+    near = difflib.get_close_matches(name, rows, n=1, cutoff=0.6)
+    client = cls.__name__.removesuffix("Config").lower()
+    advice = f"did you mean {near[0]!r}?" if near else "see the reference page for the known keys"
+    return f"unknown {client} configuration key {name!r}: {advice}"
+
+
+def _read_int(row: Key, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | str | float):
+        raise ValueError  # noqa: TRY004 - as below
+    number = int(value)
+    if isinstance(value, float) and number != value:
+        raise ValueError
+    if not (row.low if row.low is not None else -math.inf) <= number <= (row.high or math.inf):
+        raise ValueError
+    return number
+
+
+def _read_bool(_: Key, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = str(value).lower()
+    if word not in ("true", "false"):
+        raise ValueError
+    return word == "true"
+
+
+def _read_list(_: Key, value: Any) -> tuple[str, ...]:
+    parts = value.split(",") if isinstance(value, str) else list(value)
+    if not all(isinstance(part, str) for part in parts):
+        raise ValueError
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def _read_choice(row: Key, value: Any) -> str:
+    for choice in row.choices:
+        if str(value).lower() == choice.lower():
+            return choice
+    raise ValueError
+
+
+def _read_callable(_: Key, value: Any) -> Any:
+    if not callable(value):
+        raise ValueError  # noqa: TRY004 - as below
+    return value
+
+
+def _read_string(_: Key, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError  # noqa: TRY004 - told as one ConfigError with the key's name by the caller
+    return value
+
+
+_READERS: dict[str, Callable[[Key, Any], Any]] = {
+    "int": _read_int,
+    "bool": _read_bool,
+    "list": _read_list,
+    "choice": _read_choice,
+    "string": _read_string,
+    "callable": _read_callable,
+    "password": lambda row, value: Secret(_read_string(row, value)),
+}
+
+
+def _allowed(row: Key) -> str:
+    if row.choices:
+        return "one of " + ", ".join(choice or "''" for choice in row.choices)
+    if row.kind == "int":
+        low = "" if row.low is None else f" >= {int(row.low)}"
+        high = "" if row.high is None else f" and <= {int(row.high)}"
+        return f"a whole number{low}{high}"
+    words = {"bool": "true or false", "list": "a list, or a comma separated string", "callable": "a callable"}
+    return words.get(row.kind, "a string")
+
+
+def read(row: Key, value: Any) -> Any:
+    """The value as its row has it.
+
+    Raises:
+        ConfigError: it is of another type or out of bounds; a password is not shown.
+    """
+    if value is None and row.default is None:
+        return None
+    try:
+        return _READERS[row.kind](row, value)
+    except (ValueError, TypeError, OverflowError):
+        shown = "the given value" if row.kind == "password" else repr(value)
+        raise ConfigError(f"{row.name}: {shown} is not {_allowed(row)}") from None
