@@ -1,0 +1,194 @@
+"""Commits as the application sees them: asked for, automatic, and what they said. Application side.
+
+Automatic commits take only what a later poll has proved processed, and only inside a poll (trap T4): at least
+once. Callbacks of asynchronous commits run in the order in which the commits were given, inside a later call.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from kadence.clock import Clock, add_ms
+from kadence.config import ConsumerConfig
+from kadence.consumer.border import messages as m
+from kadence.consumer.border.buffer import Border
+from kadence.consumer.border.cells import Cell
+from kadence.consumer.exchange import Exchange, Run, Waits
+from kadence.errors import KafkaError, WakeupError
+from kadence.types import OffsetAndMetadata, TopicPartition
+
+__all__ = ["CommitCallback", "Commits"]
+
+log = logging.getLogger("kadence.consumer")
+
+CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], Exception | None], Any]
+
+
+class Commits:
+    """See the head of this file.
+
+    Attributes:
+        completed: ended asynchronous commits whose callbacks have not run yet.
+    """
+
+    def __init__(self, config: ConsumerConfig, border: Border, exchange: Exchange, clock: Clock) -> None:
+        self.completed: list[tuple[CommitCallback, m.CommitCompleted]] = []
+        self._config = config
+        self._border = border
+        self._exchange = exchange
+        self._clock = clock
+        self._callbacks: dict[int, CommitCallback | None] = {}
+        self._own = 0
+        self._next_at = add_ms(clock.now_ms(), config.auto_commit_interval_ms)
+        self._last: dict[TopicPartition, int] = {}
+        exchange.on_commit = self._on_completed
+
+    # ------------------------------------------------------------ asked for
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, deadline: int
+    ) -> Waits[None]:
+        """Commit and wait. None: everything returned (the caller says that it is processed)."""
+        chosen = dict(offsets) if offsets is not None else self.consumed()
+        yield from self.run_callbacks()
+        # Waits even for nothing: earlier asynchronous commits end first, in order.
+        yield from self._exchange.call(m.Commit, deadline, offsets=chosen, retry=True)
+        self._remember(chosen)
+        self._exchange.take_facts()
+        yield from self.run_callbacks()
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None,
+        callback: CommitCallback | None,
+    ) -> None:
+        """Commit without waiting; ``callback(offsets, error)`` runs inside a later call, in order."""
+        self._send(dict(offsets) if offsets is not None else self.consumed(), callback)
+
+    def run_callbacks(self) -> Waits[None]:
+        while self.completed:
+            callback, fact = self.completed.pop(0)
+            yield Run(partial(callback, fact.offsets, fact.error))
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The position of every assigned partition that has one: what commit() without offsets means."""
+        return _offsets(self._border.assignment.values(), Cell.current)
+
+    # ------------------------------------------------------------ automatic
+
+    def due(self, now: int) -> bool:
+        """Whether the interval is over and no automatic commit is under way."""
+        return self._config.auto_commit and now >= self._next_at and not self._own
+
+    def next_wake(self, deadline: int) -> int:
+        """Waiting in poll, the next thing this side has to do by itself is the automatic commit."""
+        waits = self._config.auto_commit and not self._own
+        return min(deadline, self._next_at) if waits else deadline
+
+    def commit_due(self) -> None:
+        """Commit what was proved, when the interval is over. Only ever called inside a poll (trap T4)."""
+        now = self._clock.now_ms()
+        if not self.due(now):
+            return
+        self._next_at = add_ms(now, self._config.auto_commit_interval_ms)
+        if offsets := self._changed(self._proved()):
+            self._own = self._send(offsets, None)
+
+    def commit_now(self, deadline: int, *, proved_only: bool) -> Waits[None]:
+        """Commit before something ends (close, assign). Failures are logged: the records come again."""
+        if self._config.auto_commit:
+            offsets = self._changed(self._proved() if proved_only else self.consumed())
+            yield from self._commit_quietly(offsets, deadline)
+
+    def commit_before_revocation(self, partitions: Iterable[TopicPartition]) -> Waits[None]:
+        """Commit what was proved of these, which are about to be given up."""
+        if self._config.auto_commit:
+            deadline = add_ms(self._clock.now_ms(), self._config.request_timeout_ms)
+            yield from self._commit_quietly(self._changed(self._proved(partitions)), deadline)
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are no longer ours: what was committed for them may be overtaken by others."""
+        for partition in partitions:
+            self._last.pop(partition, None)
+
+    # ------------------------------------------------------------ within
+
+    def _proved(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        assignment = self._border.assignment
+        cells = (
+            assignment.values()
+            if partitions is None
+            else [assignment[p] for p in partitions if p in assignment]
+        )
+        return _offsets(cells, Cell.proved_position)
+
+    def _send(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        callback: CommitCallback | None,
+    ) -> int:
+        call_id = self._exchange.next_id()
+        self._callbacks[call_id] = callback
+        deadline = add_ms(self._clock.now_ms(), self._config.default_api_timeout_ms)
+        self._border.send(m.Commit(call_id, deadline, offsets, retry=False))
+        return call_id
+
+    def _commit_quietly(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: int
+    ) -> Waits[None]:
+        if not offsets:
+            return
+        try:
+            yield from self._exchange.call(m.Commit, deadline, offsets=offsets, retry=True)
+            self._remember(offsets)
+        except WakeupError:
+            self._exchange.woken = True
+        except KafkaError as error:
+            log.warning(
+                "auto-commit of %d partitions failed, their records may come again: %s",
+                len(offsets),
+                error,
+            )
+
+    def _on_completed(self, fact: m.CommitCompleted) -> None:
+        callback = self._callbacks.pop(fact.id, None)
+        if fact.id == self._own:
+            self._own = 0
+            if fact.error is not None:
+                self._next_at = add_ms(self._clock.now_ms(), self._config.retry_backoff_ms)
+        if fact.error is None:
+            self._remember(fact.offsets)
+        elif callback is None:
+            log.warning("commit of %d partitions failed: %s", len(fact.offsets), fact.error)
+        if callback is not None:
+            self.completed.append((callback, fact))
+
+    def _changed(
+        self, offsets: dict[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        last = self._last
+        return {p: o for p, o in offsets.items() if last.get(p) != o.offset}
+
+    def _remember(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """These are committed. What the application committed by itself is proved, or we would take it back."""
+        assignment = self._border.assignment
+        for partition, offset in offsets.items():
+            self._last[partition] = offset.offset
+            cell = assignment.get(partition)
+            if cell is not None:
+                cell.prove(offset.offset, offset.leader_epoch)
+
+
+def _offsets(
+    cells: Iterable[Cell], position: Callable[[Cell], Any]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    result = {}
+    for cell in cells:
+        if (at := position(cell)) is not None:
+            result[cell.partition] = OffsetAndMetadata(at.offset, at.leader_epoch)
+    return result
