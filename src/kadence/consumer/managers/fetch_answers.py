@@ -1,0 +1,156 @@
+"""What the answers to fetches mean: bytes for the application, the session's next step. Network thread, sans-IO.
+
+What an error of one partition sets going is in `fetch_errors`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from kadence.config import ConsumerConfig
+from kadence.connection.request import Lease
+from kadence.consumer.border.buffer import Border, Fetched
+from kadence.consumer.border.messages import Failed
+from kadence.consumer.managers.base import Outbox
+from kadence.consumer.managers.fetch_errors import FetchErrors
+from kadence.consumer.managers.fetch_requests import Sent
+from kadence.consumer.managers.metadata import MetadataManager
+from kadence.consumer.state.subscription import Subscription
+from kadence.errors import CorruptRecordError
+from kadence.protocol import error_codes as ec
+from kadence.protocol.fetch import FetchResponse, PartitionData
+from kadence.records import scan
+from kadence.types import TopicPartition
+
+__all__ = ["READ_COMMITTED", "FetchAnswers"]
+
+log = logging.getLogger("kadence.consumer.fetch")
+
+READ_COMMITTED: Final = 1
+_SESSION_ERRORS = frozenset(
+    {
+        ec.FETCH_SESSION_ID_NOT_FOUND,
+        ec.INVALID_FETCH_SESSION_EPOCH,
+        ec.FETCH_SESSION_TOPIC_ID_ERROR,
+        ec.INCONSISTENT_TOPIC_ID,
+        ec.UNKNOWN_TOPIC_ID,
+    }
+)
+_OF_TOPICS = frozenset(
+    {
+        ec.UNKNOWN_TOPIC_OR_PARTITION,
+        ec.UNKNOWN_TOPIC_ID,
+        ec.INCONSISTENT_TOPIC_ID,
+        ec.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+
+
+class FetchAnswers:
+    """See the head of this file.
+
+    Attributes:
+        node_retry_at: no fetch to a broker before this time (ms).
+        stale_bytes: bytes that came for a position that had moved on.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        subscription: Subscription,
+        metadata: MetadataManager,
+        border: Border,
+        outbox: Outbox,
+    ) -> None:
+        self._config = config
+        self._subscription = subscription
+        self._metadata = metadata
+        self._border = border
+        self._outbox = outbox
+        self._errors = FetchErrors(config, subscription, metadata, outbox)
+        self._isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
+        self.node_retry_at: dict[int, int] = {}
+        self.stale_bytes = 0
+
+    def failed(self, now: int, sent: Sent) -> None:
+        """No answer. The client's own reconnect backoff comes on top of this one."""
+        if sent.session is not None:
+            sent.session.failed()
+        self.node_retry_at[sent.node_id] = now + self._config.retry_backoff_ms
+        for partition in sent.asked:
+            if (state := self._subscription.partitions.get(partition)) is not None:
+                state.preferred_replica = None
+        self._metadata.request_update(now)
+
+    def answered(self, now: int, sent: Sent, response: FetchResponse, arena: Lease | None) -> None:
+        code = response.error_code
+        if code:
+            if sent.session is not None:
+                if code == ec.FETCH_SESSION_ID_NOT_FOUND:
+                    sent.session.restart()
+                else:
+                    sent.session.failed()
+            if code not in _SESSION_ERRORS:
+                log.warning("fetch from broker %d failed: %s", sent.node_id, ec.name(code))
+                self.node_retry_at[sent.node_id] = now + self._config.retry_backoff_ms
+            if code in _OF_TOPICS:
+                self._metadata.request_update(now)
+                self.node_retry_at[sent.node_id] = now + self._config.retry_backoff_ms
+            return
+        if sent.session is not None:
+            sent.session.answered(response.session_id)
+        for topic in response.responses:
+            name = topic.topic or sent.names.get(topic.topic_id)
+            if name is None:
+                continue
+            for data in topic.partitions:
+                self._partition(now, sent, TopicPartition(name, data.partition_index), data, arena)
+
+    def _partition(
+        self,
+        now: int,
+        sent: Sent,
+        partition: TopicPartition,
+        data: PartitionData,
+        arena: Lease | None,
+    ) -> None:
+        asked = sent.asked.get(partition)
+        state = self._subscription.partitions.get(partition)
+        if asked is None or state is None or state.cell.lease != asked[0]:
+            self.stale_bytes += len(data.records or b"")
+            return
+        if data.error_code:
+            self._errors.partition_failed(now, sent, state, data.error_code)
+            return
+        cell = state.cell
+        cell.high_watermark = data.high_watermark
+        cell.last_stable_offset = data.last_stable_offset
+        cell.log_start = data.log_start_offset
+        if data.preferred_read_replica >= 0:
+            state.preferred_replica = data.preferred_read_replica
+            state.preferred_until = now + self._config.metadata_max_age_ms
+            return
+        records = data.records
+        if not records or arena is None:
+            return
+        next_offset, _, complete = scan(records, asked[1])
+        if not complete:
+            self._outbox(
+                Failed(
+                    CorruptRecordError(
+                        f"{partition} at offset {asked[1]}: {len(records)} bytes came that hold no whole batch; "
+                        "the log may be damaged: seek() past this offset to go on"
+                    )
+                )
+            )
+            state.retry_at = now + self._config.retry_backoff_max_ms
+            return
+        arena.retain()
+        aborted = None
+        if self._isolation == READ_COMMITTED and data.aborted_transactions:
+            aborted = tuple((a.producer_id, a.first_offset) for a in data.aborted_transactions)
+        state.offset = next_offset
+        state.fetched_bytes += complete
+        self._subscription.move_to_end(partition)
+        self._border.put(Fetched(cell, asked[0], asked[1], memoryview(records)[:complete], arena, aborted))
