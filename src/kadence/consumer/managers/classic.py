@@ -25,13 +25,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kadence import errors
-from kadence.clock import FOREVER, add_ms
-from kadence.connection.request import Completed, Lane, Request
+from kadence.clock import FOREVER
+from kadence.connection.request import Completed, Request
 from kadence.consumer.assignors import common_protocol, named
-from kadence.consumer.assignors.base import Assignor, MemberSubscription, RebalanceProtocol
-from kadence.consumer.assignors.embedded import decode_assignment, encode_subscription
+from kadence.consumer.assignors.base import Assignor, RebalanceProtocol
+from kadence.consumer.assignors.embedded import decode_assignment
 from kadence.consumer.border.messages import Failed
 from kadence.consumer.managers.base import Backoff, Jobs, Outbox, Poll
+from kadence.consumer.managers.classic_requests import PROTOCOL_TYPE, ClassicRequests
 from kadence.consumer.managers.coordinator import CoordinatorManager
 from kadence.consumer.managers.forms import SyncGroupRequest
 from kadence.consumer.managers.handover import Handover
@@ -43,9 +44,7 @@ from kadence.consumer.managers.states import OUT, TRANSITIONS, Chronicle, State
 from kadence.consumer.state.subscription import Subscription
 from kadence.errors import FencedInstanceIdError, KafkaError
 from kadence.protocol import error_codes
-from kadence.protocol.heartbeat import HeartbeatRequest
-from kadence.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from kadence.protocol.sync_group import SyncGroupRequestAssignment
+from kadence.protocol.join_group import JoinGroupRequest
 from kadence.types import GroupMetadata, TopicPartition
 from kadence.wire import WireError
 
@@ -53,10 +52,6 @@ __all__ = ["ClassicMembership"]
 
 log = logging.getLogger("kadence.consumer")
 
-_PROTOCOL_TYPE: Final = "consumer"
-_JOIN_MARGIN_MS: Final = 5_000
-"""A JoinGroup is parked for up to the rebalance timeout; its answer gets so much longer to arrive."""
-_REASON_MAX: Final = 255
 _SECOND_ROUND: Final = "partitions revoked, second round (KIP-429)"
 
 
@@ -95,6 +90,7 @@ class ClassicMembership:
         self._assignors = {a.name: a for a in (assignors or named(config.partition_assignment_strategy))}
         self._eager = common_protocol(self._assignors.values()) is RebalanceProtocol.EAGER
         self.group = self._nobody()
+        self._requests = ClassicRequests(config, self._assignors.values())
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._leader = Leader(metadata, jobs)
         self._leads = False
@@ -301,38 +297,16 @@ class ClassicMembership:
             return self._coordinator.require(now)
         self._joined_topics = self._subscription.topics
         self._gave_up.clear()
-        message = JoinGroupRequest(
-            group_id=self.group.group_id,
-            session_timeout_ms=self._config.session_timeout_ms,
-            rebalance_timeout_ms=self._config.processing_timeout_ms,
-            member_id=self.group.member_id,
-            group_instance_id=self.group.group_instance_id,
-            protocol_type=_PROTOCOL_TYPE,
-            protocols=[
-                JoinGroupRequestProtocol(name=name, metadata=self._metadata_for(assignor))
-                for name, assignor in self._assignors.items()
-            ],
-            reason=self._chronicle.cause[:_REASON_MAX],
+        self._join = self._requests.join(
+            now,
+            node_id,
+            self.group,
+            self._joined_topics,
+            self._subscription.partitions,
+            self._chronicle.cause,
         )
-        self._join = Request(message, node_id, self._parked_until(now), Lane.JOIN)
         requests.append(self._join)
         return FOREVER
-
-    def _metadata_for(self, assignor: Assignor) -> bytes:
-        generation = self.group.generation_id
-        return encode_subscription(
-            MemberSubscription(
-                topics=self._joined_topics,
-                owned=tuple(sorted(self._subscription.partitions)),
-                generation=generation,
-                user_data=assignor.user_data(generation),
-                rack=self._config.client_rack or None,
-            )
-        )
-
-    def _parked_until(self, now: int) -> int:
-        parked = self._config.processing_timeout_ms + _JOIN_MARGIN_MS
-        return add_ms(now, max(self._config.request_timeout_ms, parked))
 
     def _joined(self, now: int, completed: Completed) -> None:
         if completed.error is not None:
@@ -358,7 +332,7 @@ class ClassicMembership:
             self._fatal(now, self._explained(code))
 
     def _join_accepted(self, now: int, answer: Any) -> None:
-        if answer.protocol_type not in (None, _PROTOCOL_TYPE) or answer.protocol_name not in self._assignors:
+        if answer.protocol_type not in (None, PROTOCOL_TYPE) or answer.protocol_name not in self._assignors:
             self._fatal(now, self._explained(error_codes.INCONSISTENT_GROUP_PROTOCOL))
             return
         self.group = dataclasses.replace(
@@ -395,19 +369,7 @@ class ClassicMembership:
         node_id = self._coordinator.node_id
         if node_id is None:
             return self._coordinator.require(now)
-        message = SyncGroupRequest(
-            group_id=self.group.group_id,
-            generation_id=self.group.generation_id,
-            member_id=self.group.member_id,
-            group_instance_id=self.group.group_instance_id,
-            protocol_type=_PROTOCOL_TYPE,
-            protocol_name=self._protocol_name,
-            assignments=[
-                SyncGroupRequestAssignment(member_id=member, assignment=assignment)
-                for member, assignment in assignments.items()
-            ],
-        )
-        self._sync = Request(message, node_id, self._parked_until(now), Lane.JOIN)
+        self._sync = self._requests.sync(now, node_id, self.group, self._protocol_name, assignments)
         requests.append(self._sync)
         return FOREVER
 
@@ -434,7 +396,7 @@ class ClassicMembership:
             self._fatal(now, self._explained(code))
 
     def _sync_accepted(self, now: int, answer: Any) -> None:
-        if answer.protocol_type not in (None, _PROTOCOL_TYPE) or answer.protocol_name not in (
+        if answer.protocol_type not in (None, PROTOCOL_TYPE) or answer.protocol_name not in (
             None,
             self._protocol_name,
         ):
@@ -464,15 +426,9 @@ class ClassicMembership:
     # ------------------------------------------------------------ heartbeats
 
     def heartbeat(self, deadline: int) -> Request:
-        message = HeartbeatRequest(
-            group_id=self.group.group_id,
-            generation_id=self.group.generation_id,
-            member_id=self.group.member_id,
-            group_instance_id=self.group.group_instance_id,
-        )
         node_id = self._coordinator.node_id
         assert node_id is not None
-        return Request(message, node_id, deadline)
+        return self._requests.heartbeat(node_id, self.group, deadline)
 
     def on_heartbeat(self, now: int, completed: Completed) -> Verdict:
         sent = completed.request.message
