@@ -32,6 +32,7 @@ from kadence.types import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
     PartitionInfo,
+    SubscriptionPattern,
     TopicPartition,
 )
 
@@ -59,6 +60,7 @@ __all__ = [
     "Record",
     "Records",
     "Seconds",
+    "SubscriptionPattern",
     "Token",
     "TopicPartition",
     "TransportError",

@@ -55,6 +55,7 @@ __all__ = [
     "IllegalStateError",
     "InconsistentGroupProtocolError",
     "InvalidGroupIdError",
+    "InvalidRegularExpressionError",
     "InvalidSessionTimeoutError",
     "InvalidTopicError",
     "KafkaError",
@@ -75,6 +76,8 @@ __all__ = [
     "TransportError",
     "UnknownMemberIdError",
     "UnknownTopicOrPartitionError",
+    "UnreleasedInstanceIdError",
+    "UnsupportedAssignorError",
     "UnsupportedRecordFormatError",
     "UnsupportedVersionError",
     "WakeupError",
@@ -318,6 +321,24 @@ class FencedInstanceIdError(BrokerError):
     """Another process uses the same group.instance.id."""
 
     code = error_codes.FENCED_INSTANCE_ID
+
+
+class UnreleasedInstanceIdError(BrokerError):
+    """Another process lives under the same group.instance.id (KIP-848, where the newcomer is the one refused)."""
+
+    code = error_codes.UNRELEASED_INSTANCE_ID
+
+
+class UnsupportedAssignorError(BrokerError):
+    """The broker has no assignor of the name in group.remote.assignor (KIP-848)."""
+
+    code = error_codes.UNSUPPORTED_ASSIGNOR
+
+
+class InvalidRegularExpressionError(BrokerError):
+    """A `SubscriptionPattern` that is not valid in RE2's syntax."""
+
+    code = error_codes.INVALID_REGULAR_EXPRESSION
 
 
 _BY_CODE: dict[int, type[BrokerError]] = {

@@ -11,6 +11,7 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PartitionInfo",
+    "SubscriptionPattern",
     "TopicPartition",
 ]
 
@@ -65,6 +66,28 @@ class GroupMetadata:
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionPattern:
+    """A regular expression that the *broker* matches whole topic names with, for `Consumer.subscribe` (KIP-848).
+
+    The syntax is RE2's (https://github.com/google/re2/wiki/Syntax), not Python's: no look-around and no back
+    references. The broker looks for new topics by itself, and sees only those that this client may describe. A
+    compiled `re.Pattern` is matched by the client instead, with every group protocol.
+
+    Attributes:
+        pattern: the expression, e.g. ``"orders-.*"``.
+    """
+
+    pattern: str
+
+    def __post_init__(self) -> None:
+        if not self.pattern:
+            raise ValueError("a SubscriptionPattern cannot be empty; '.*' matches every topic")
+
+    def __str__(self) -> str:
+        return self.pattern
 
 
 @dataclass(frozen=True, slots=True)

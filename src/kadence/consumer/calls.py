@@ -18,12 +18,13 @@ from kadence.consumer.border.buffer import Border
 from kadence.consumer.callbacks import RebalanceListener
 from kadence.consumer.core import CommitCallback, Core, Waits
 from kadence.consumer.records import Records
-from kadence.errors import IllegalStateError, KafkaTimeoutError
+from kadence.errors import ConfigError, IllegalStateError, KafkaTimeoutError
 from kadence.types import (
     GroupMetadata,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     PartitionInfo,
+    SubscriptionPattern,
     TopicPartition,
 )
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EARLIEST", "LATEST", "Calls", "Partitions", "Topics"]
 
-Topics = str | Iterable[str] | re.Pattern[str]
+Topics = str | Iterable[str] | re.Pattern[str] | SubscriptionPattern
 Partitions = Iterable[TopicPartition | tuple[str, int]]
 
 LATEST, EARLIEST = -1, -2
@@ -57,17 +58,32 @@ class Calls:
             raise IllegalStateError(
                 "this consumer has partitions by assign(); unsubscribe() before subscribe()"
             )
+        names: frozenset[str] = frozenset()
+        pattern: str | None = None
+        regex: str | None = None
         if isinstance(topics, re.Pattern):
-            names, pattern = frozenset[str](), topics.pattern
+            pattern = topics.pattern
+        elif isinstance(topics, SubscriptionPattern):
+            regex = self._broker_side(topics)
         else:
-            names, pattern = topic_names(topics), None
-        if pattern is None and not names:
+            names = topic_names(topics)
+        if not (names or pattern is not None or regex is not None):
             yield from core.unsubscribe(self._deadline(None))
             return
         core.forgive()
         core.subscribed, core.pattern, core.listener = names or None, pattern, listener
-        self._border.send(m.Subscribe(0, 0, names or None, pattern, listener is not None))
+        if regex is not None:
+            core.pattern = regex
+        self._border.send(m.Subscribe(0, 0, names or None, pattern, listener is not None, regex))
         self._border.wants_polled = True
+
+    def _broker_side(self, pattern: SubscriptionPattern) -> str:
+        if self._config.group_protocol == "classic":
+            raise ConfigError(
+                "a SubscriptionPattern is matched by the broker, which only group.protocol=consumer (KIP-848) can "
+                f"do, and this consumer's is classic: use re.compile({pattern.pattern!r}), which is matched here"
+            )
+        return pattern.pattern
 
     def assign(self, partitions: Partitions, timeout: Seconds | None) -> Waits[None]:
         core = self._core

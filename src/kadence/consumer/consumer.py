@@ -80,13 +80,15 @@ class Consumer:
         """Join the group for these topics, replacing the subscription. The join starts with the next poll.
 
         Args:
-            topics: one name, several, or a compiled pattern that a whole topic name must match. An empty
-                list is `unsubscribe`.
+            topics: one name, several, or a compiled pattern that a whole topic name must match; or a
+                `SubscriptionPattern`, which the broker matches (KIP-848). An empty list is `unsubscribe`.
             listener: told of partitions that come and go; leaving it out removes an earlier one.
 
         Raises:
             InvalidGroupIdError: no group.id. IllegalStateError: partitions were given by `assign` before;
-                unsubscribe first. InvalidTopicError: a name that Kafka does not allow.
+                unsubscribe first. InvalidTopicError: a name that Kafka does not allow. ConfigError: a
+                SubscriptionPattern with group.protocol=classic. What a broker does not like about one is
+                raised by `poll` (InvalidRegularExpressionError, UnsupportedVersionError).
         """
         self._run(self._calls.subscribe(topics, listener))
 

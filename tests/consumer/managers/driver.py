@@ -62,10 +62,14 @@ class FakeMetadata:
     def __init__(self, topics: dict[str, int] | None = None) -> None:
         self.cluster = cluster_of(topics or {})
         self.wanted: frozenset[str] = frozenset()
+        self.nameless: frozenset[bytes] = frozenset()
         self.updates = 0
 
     def want(self, topics: frozenset[str]) -> None:
         self.wanted = topics
+
+    def identify(self, topic_ids: frozenset[bytes]) -> None:
+        self.nameless = topic_ids
 
     def request_update(self, now: int) -> None:
         del now

@@ -29,6 +29,8 @@ from kadence.protocol.describe_groups import (
     DescribedGroupMember,
     DescribeGroupsResponse,
 )
+from kadence.protocol.join_group import JoinGroupResponse
+from kadence.protocol.leave_group import LeaveGroupResponse
 from kadence.types import Node
 
 NOW = 1_000_003
@@ -56,8 +58,9 @@ class Bench:
         self.owners: dict[Request, Any] = {}
         self.subscribe()
 
-    def subscribe(self) -> None:
-        self.subscription.subscribe(frozenset({"t"}), None, has_listener=False)
+    def subscribe(self, regex: str | None = None) -> None:
+        topics = frozenset() if regex else frozenset({"t"})
+        self.subscription.subscribe(topics, None, has_listener=False, regex=regex)
         self.member.subscription_changed(self.now)
         self.member.polled(self.now)
 
@@ -195,3 +198,92 @@ def test_a_coordinator_that_cannot_be_had_is_asked_for_by_the_next_poll(bench: B
     bench.member.polled(bench.now)
     bench.described()
     assert bench.one().name == "ConsumerGroupHeartbeat"
+
+
+# ---------------------------------------------------------------- a SubscriptionPattern, which only KIP-848 carries
+
+
+def failures(bench: Bench) -> list[str]:
+    return [str(fact.error) for fact in bench.facts if isinstance(fact, m.Failed)]
+
+
+def test_c4_a_pattern_of_the_brokers_is_joined_by_kip_848(bench: Bench) -> None:
+    bench.subscribe("t.*")
+    bench.described()
+    request = bench.one()
+    assert request.message.subscribed_topic_regex == "t.*"
+    bench.answer(request, heartbeat())
+    assert bench.owned() == partitions("t", 0, 1)
+
+
+def test_c4_a_pattern_of_the_brokers_does_not_convert_a_group_of_classic_members(bench: Bench) -> None:
+    bench.subscribe("t.*")
+    bench.described("somebody")
+    assert bench.sent() == []
+    (error,) = failures(bench)
+    assert "re.compile('t.*')" in error
+    assert "group.protocol=consumer" in error
+    assert bench.member.needs_polled, "the next poll asks again"
+    bench.member.polled(bench.now)
+    assert bench.sent() == [], "but not in a spin"
+    bench.now = bench.member.poll(bench.now).wake_at
+    bench.described()
+    assert bench.one().name == "ConsumerGroupHeartbeat"
+
+
+@pytest.mark.parametrize("code", [None, error_codes.UNSUPPORTED_VERSION])
+def test_c4_a_pattern_of_the_brokers_where_kip_848_is_not_offered_is_an_error(
+    bench: Bench, code: int | None
+) -> None:
+    bench.subscribe("t.*")
+    if code is None:
+        bench.fail(bench.one(), UnsupportedVersionError("no DescribeGroups"))
+    else:
+        bench.described()
+    request = bench.one()
+    assert request.name == "ConsumerGroupHeartbeat"
+    if code is None:
+        bench.fail(request, UnsupportedVersionError("no such API"))
+    else:
+        bench.answer(request, heartbeat(code))
+    assert bench.sent() == []
+    (error,) = failures(bench)
+    assert "re.compile('t.*')" in error
+
+
+def test_c4_from_names_in_a_classic_group_to_a_pattern_leaves_it_first(bench: Bench) -> None:
+    bench.described("somebody")
+    join = bench.one()
+    assert join.name == "JoinGroup"
+    bench.subscribe("t.*")
+    assert bench.sent() == [], "its join is on its way"
+    bench.answer(join, JoinGroupResponse(error_code=error_codes.MEMBER_ID_REQUIRED, member_id="me"))
+    goodbye = bench.one()
+    assert goodbye.name == "LeaveGroup"
+    assert not bench.member.needs_polled, "or the group would be found to have a classic member: us"
+    bench.answer(goodbye, LeaveGroupResponse(members=[]))
+    assert bench.member.needs_polled
+    bench.member.polled(bench.now)
+    bench.described()
+    assert bench.one().message.subscribed_topic_regex == "t.*"
+
+
+# ---------------------------------------------------------------- between the question and the join
+
+
+def test_c4_a_classic_member_that_came_after_the_question_is_converted_by_the_join(bench: Bench) -> None:
+    """The protocol has no join that a group of classic members would refuse: decided, and said in auto.py."""
+    bench.described()
+    request = bench.one()
+    # "somebody" joins the empty group now, by JoinGroup; a broker that converts accepts the heartbeat all the same.
+    bench.answer(request, heartbeat())
+    assert bench.owned() == partitions("t", 0, 1)
+    assert failures(bench) == []
+
+
+def test_c4_a_classic_member_that_came_after_the_question_where_nothing_is_converted(bench: Bench) -> None:
+    """group.consumer.migration.policy=disabled or downgrade: the join is refused, and classic does."""
+    bench.described()
+    bench.answer(bench.one(), heartbeat(error_codes.GROUP_ID_NOT_FOUND))
+    assert bench.one().name == "JoinGroup"
+    assert failures(bench) == []

@@ -57,13 +57,14 @@ class Imperative:
 class Subscribe(Imperative):
     """Replace the subscription. Joining starts with the next `Polled`.
 
-    Exactly one of ``topics`` and ``pattern`` is given. ``has_listener``: rebalance callbacks must be run
-    by the application before added partitions may be fetched.
+    Exactly one of ``topics``, ``pattern`` (matched here) and ``regex`` (matched by the broker, KIP-848) is given.
+    ``has_listener``: rebalance callbacks must be run by the application before added partitions may be fetched.
     """
 
     topics: frozenset[str] | None
     pattern: str | None
     has_listener: bool
+    regex: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,12 @@ explicit ``group.protocol=consumer`` may convert a live group. Otherwise it join
 does not speak that, or will not for this group, by the classic protocol: nothing was owned yet, so no record
 is lost or read twice on the way.
 
+A `SubscriptionPattern` is carried by KIP-848 only: where the group lives by the classic protocol, or the broker
+speaks nothing else, the application is told so instead.
+
+Question and join are two requests. A classic member that comes to an empty group between them is converted, as by
+``group.protocol=consumer``: the protocol has no join that would be refused instead. It goes on reading all the same.
+
 Two members, of which one is in charge; the other is out of the group, and at most still saying goodbye.
 """
 
@@ -58,6 +64,8 @@ class AutoMembership:
         self._config = config
         self._member: ClassicMembership | ConsumerMembership = consumer
         self._asking = False
+        self._switching = False
+        """Classic members are left because the subscription is one for KIP-848 only."""
         self._question: Request | None = None
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         coordinator.on_failed.append(self._coordinator_failed)
@@ -90,7 +98,9 @@ class AutoMembership:
 
     @property
     def needs_polled(self) -> bool:
-        return self._member.needs_polled and not self._asking
+        # What is said of the group must not be of ourselves: the goodbye is heard before the question.
+        switched = self._switching and self._classic.left
+        return (self._member.needs_polled or switched) and not self._asking
 
     @property
     def term(self) -> object:
@@ -118,13 +128,17 @@ class AutoMembership:
     # ------------------------------------------------------------ what the application wants
 
     def subscription_changed(self, now: int) -> None:
-        self._member.subscription_changed(now)
+        self._switching = self._consumer.needs_kip_848 and self._classic.state not in states.OUT
+        if self._switching:
+            self._classic.leave(now, reason="subscribe() with a SubscriptionPattern, which needs KIP-848")
+        else:
+            self._member.subscription_changed(now)
 
     def polled(self, now: int) -> None:
         if not self.needs_polled:
             return
         if self.managed and self._outside:
-            self._asking = True
+            self._asking, self._switching = True, False
         else:
             self._member.polled(now)
 
@@ -136,6 +150,7 @@ class AutoMembership:
 
     def leave(self, now: int, *, reason: str, callbacks: bool = True) -> None:
         self._stop_asking()
+        self._switching = False
         self._member.leave(now, reason=reason, callbacks=callbacks)
 
     def poll_timed_out(self, now: int) -> None:
@@ -181,7 +196,8 @@ class AutoMembership:
                 self._backoff.failed(now)
             else:
                 # Whatever the reason is, the join meets it again and tells of it.
-                self._join(now, self._classic, "its members are not told")
+                member = self._consumer if self._consumer.needs_kip_848 else self._classic
+                self._join(now, member, "its members are not told")
             return
         answer: Any = completed.response
         group = answer.groups[0]
@@ -189,7 +205,10 @@ class AutoMembership:
         if group.error_code in error_codes.RETRIABLE:
             self._backoff.failed(now)
         elif group.error_code == error_codes.NONE and group.members:
-            self._join(now, self._classic, "it has classic members")
+            if self._consumer.needs_kip_848:
+                self._refuse(now)
+            else:
+                self._join(now, self._classic, "it has classic members")
         else:
             self._join(now, self._consumer, "it has no classic members")
 
@@ -206,6 +225,14 @@ class AutoMembership:
         self._member = member
         member.needs_polled = True
         member.polled(now)
+
+    def _refuse(self, now: int) -> None:
+        """A SubscriptionPattern, and classic members: neither may be given up for the other."""
+        self._stop_asking()
+        self._backoff.failed(now)
+        self._member.needs_polled = False
+        self._member = self._consumer
+        self._consumer.refuse_classic_group(now)
 
     def _stop_asking(self) -> None:
         self._asking, self._question = False, None
@@ -225,7 +252,8 @@ class AutoMembership:
         if not isinstance(completed.request.message, ConsumerGroupHeartbeatRequest):
             return self._classic.on_heartbeat(now, completed)
         joining = self._consumer.state is consumer_states.State.JOINING
-        if joining and self._member is self._consumer and _not_here(completed):
+        may_give_way = joining and self._member is self._consumer and not self._consumer.needs_kip_848
+        if may_give_way and _not_here(completed):
             self._consumer.give_way(now)
             self._join(now, self._classic, "the broker does not offer KIP-848 to it")
             return Verdict.LOST

@@ -30,14 +30,18 @@ from typing import Any, Final
 
 from kadence.connection.request import Completed, Request
 from kadence.consumer.border.messages import Failed, IdentityChanged
-from kadence.consumer.managers.base import Outbox, Poll
+from kadence.consumer.managers.base import Backoff, Outbox, Poll
 from kadence.consumer.managers.consumer_states import BEATING, OUT, TRANSITIONS, State
 from kadence.consumer.managers.coordinator import CoordinatorManager
 from kadence.consumer.managers.forms import ConsumerGroupHeartbeatRequest
 from kadence.consumer.managers.handover import Handover
 from kadence.consumer.managers.leaving import HeartbeatDepartures
 from kadence.consumer.managers.membership import ClusterView, GroupConfig, Verdict
-from kadence.consumer.managers.refusals import explain_heartbeat, explain_heartbeat_transport
+from kadence.consumer.managers.refusals import (
+    explain_classic_members,
+    explain_heartbeat,
+    explain_heartbeat_transport,
+)
 from kadence.consumer.managers.states import Chronicle
 from kadence.consumer.state.subscription import Subscription
 from kadence.errors import FencedInstanceIdError, KafkaError
@@ -58,6 +62,8 @@ _REJOIN: Final = frozenset(
     }
 )
 _SILENT_INTERVALS: Final = 3
+_WITH_REGEX: Final = 1
+"""The version of the heartbeat that can carry one."""
 
 
 def new_member_id() -> str:
@@ -70,9 +76,10 @@ def new_member_id() -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Said:
-    """What the broker was told last: the topics, and of the acknowledgements the latest."""
+    """What the broker was told last: the topics or the regex, and of the acknowledgements the latest."""
 
     topics: frozenset[str]
+    regex: str | None
     round: int
 
 
@@ -128,6 +135,8 @@ class ConsumerMembership:
         self._leave_reason = ""
         self._becomes_stale = False
         self._comes_back = False
+        self._refusals = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._held_back = False
         coordinator.on_failed.append(self._coordinator_failed)
 
     # ------------------------------------------------------------ what others ask
@@ -162,9 +171,7 @@ class ConsumerMembership:
             return True
         if self.state is State.PREPARE_LEAVING:
             return False
-        return self._said.round != self._round or (
-            not self.needs_polled and self._said.topics != self._topics
-        )
+        return self._said != self._says if not self.needs_polled else self._said.round != self._round
 
     @property
     def session_timeout_ms(self) -> int:
@@ -172,15 +179,22 @@ class ConsumerMembership:
         return max(self._config.session_timeout_ms, _SILENT_INTERVALS * self.heartbeat_interval_ms)
 
     @property
-    def _topics(self) -> frozenset[str]:
+    def _says(self) -> _Said:
         """A pattern that matches nothing any more changes nothing: the broker refuses an empty subscription."""
-        return self._subscription.topics or self._told
+        subscription = self._subscription
+        regex = subscription.regex
+        topics = frozenset() if regex is not None else subscription.topics or self._told
+        return _Said(topics, regex, self._round)
 
     @property
     def _may_join(self) -> bool:
-        """Not before there is something to join with (T15); a static member not before its own goodbye was heard."""
+        """Not before there is something to join with (T15), nor in a spin after refusals.
+
+        And a static member not before its own goodbye was heard.
+        """
         static = self._config.group_instance_id is not None
-        return bool(self._subscription.topics) and (self._departures.done or not static)
+        names_something = bool(self._subscription.topics) or self._subscription.regex is not None
+        return names_something and not self._held_back and (self._departures.done or not static)
 
     def __repr__(self) -> str:
         group = self.group
@@ -210,6 +224,7 @@ class ConsumerMembership:
         elif self.state is State.STALE:
             self._join(now, "poll interval exceeded")
         elif self.state is State.FATAL:
+            self._held_back = not self._refusals.ready(now)
             self._join(now, "joining was refused before")
         elif self.state is State.LEAVING:
             self._comes_back = True
@@ -251,6 +266,19 @@ class ConsumerMembership:
         if not (callbacks and self._partitions.revoking):
             self._depart(now)
 
+    @property
+    def needs_kip_848(self) -> bool:
+        """Whether the subscription is one that only this protocol can carry."""
+        return self._subscription.regex is not None
+
+    def refuse_classic_group(self, now: int) -> None:
+        """It may not even try to join: the application is told why, and its next poll tries again (B6)."""
+        del now
+        error = explain_classic_members(self.group.group_id, self._subscription.regex or "")
+        log.error("group %s: %s", self.group.group_id, error)
+        self.needs_polled = True
+        self._outbox(Failed(error))
+
     def give_way(self, now: int) -> None:
         """The join was refused and will be tried in another protocol: out, without a word."""
         self._announced = False
@@ -276,6 +304,9 @@ class ConsumerMembership:
 
     def poll(self, now: int) -> Poll:
         goodbyes = self._departures.poll(now)
+        if self._held_back:
+            self._held_back = not self._refusals.ready(now)
+            return Poll(goodbyes.requests, max(now, min(goodbyes.wake_at, self._refusals.until)))
         if self.state is State.LEAVING and self._departures.said:
             self._go(State.STALE if self._becomes_stale else State.UNSUBSCRIBED)
             if self._comes_back:
@@ -303,8 +334,8 @@ class ConsumerMembership:
         joins = self.state is State.JOINING
         if joins or self._unanswered is not None:
             self._said = None
-        before, says = self._said, _Said(self._topics, self._round)
-        retold = before is None or before.topics != says.topics
+        before, says = self._said, self._says
+        retold = before is None or (before.topics, before.regex) != (says.topics, says.regex)
         message = ConsumerGroupHeartbeatRequest(
             group_id=self.group.group_id,
             member_id=self.group.member_id,
@@ -316,7 +347,8 @@ class ConsumerMembership:
             message.rebalance_timeout_ms = self._config.processing_timeout_ms
             message.server_assignor = self._config.group_remote_assignor
         if retold:
-            message.subscribed_topic_names, message.subscribed_topic_regex = sorted(says.topics), ""
+            message.subscribed_topic_names = sorted(says.topics)
+            message.subscribed_topic_regex = says.regex or ""
         if before is None or before.round != says.round:
             message.topic_partitions = [] if joins else self._owned()
         self._said, self._told, self._announced = says, says.topics, True
@@ -329,7 +361,7 @@ class ConsumerMembership:
             node_id,
             deadline,
             tag="subscription changed" if before is not None and retold else None,
-            min_version=self._min_version,
+            min_version=max(self._min_version, _WITH_REGEX if says.regex else 0),
         )
         return self._unanswered
 
@@ -349,7 +381,7 @@ class ConsumerMembership:
                 self._said = self._unanswered = None
             if completed.error.retriable or not latest:
                 return Verdict.RETRY
-            self._fatal(now, explain_heartbeat_transport(completed.error))
+            self._fatal(now, explain_heartbeat_transport(completed.error, self._subscription.regex))
             return Verdict.LOST
         answer: Any = completed.response
         code = answer.error_code
@@ -376,6 +408,7 @@ class ConsumerMembership:
         if answer.member_epoch <= 0:
             # Heard, but no part of the group yet (librdkafka's mock answers so): join again an interval later.
             return
+        self._refusals.succeeded()
         group = dataclasses.replace(
             self.group,
             member_id=answer.member_id or self.group.member_id,
@@ -433,7 +466,11 @@ class ConsumerMembership:
         named = {topic_id: self._names.get(topic_id) or cluster.name_of(topic_id) for topic_id in target}
         self._names = {topic_id: name for topic_id, name in named.items() if name is not None}
         self._unresolved, self._cluster = len(self._names) < len(target), cluster
-        if self._unresolved:
+        by_broker = self._subscription.regex is not None
+        # Which topics a regex means is known by their ids in assignments only, and by nothing before that.
+        self._metadata.want(frozenset(self._names.values()) if by_broker else frozenset())
+        self._metadata.identify(frozenset(target.keys() - self._names.keys()) if by_broker else frozenset())
+        if self._unresolved and not by_broker:
             self._metadata.request_update(now)
         return {
             TopicPartition(name, number): topic_id
@@ -480,6 +517,7 @@ class ConsumerMembership:
     def _fatal(self, now: int, error: KafkaError) -> None:
         """Give up until the application polls again; it is told why (B6)."""
         fenced = isinstance(error, FencedInstanceIdError)
+        self._refusals.failed(now)
         log.error("group %s: %s", self.group.group_id, error)
         leaving = self.state is State.PREPARE_LEAVING
         if not fenced and self.group.generation_id >= 0:
@@ -499,6 +537,7 @@ class ConsumerMembership:
 
     def _depart(self, now: int) -> None:
         self._go(State.LEAVING)
+        self._held_back = False
         if self._announced:
             self._departures.add(now, self.group, None, self._leave_reason)
         self._partitions.lose()
@@ -513,13 +552,16 @@ class ConsumerMembership:
         self._unresolved = self._round_owed = self._announced = False
         self._said = self._unanswered = None
         self._told = frozenset()
+        self._metadata.want(frozenset())
+        self._metadata.identify(frozenset())
         self._chronicle.abandon()
 
     def _nobody(self) -> GroupMetadata:
         return GroupMetadata(self._config.group_id or "", group_instance_id=self._config.group_instance_id)
 
     def _explained(self, code: int, message: str | None) -> KafkaError:
-        return explain_heartbeat(code, message, self.group.group_id, self._config)
+        regex = self._subscription.regex
+        return explain_heartbeat(code, message, self.group.group_id, self._config, regex)
 
     def _go(self, state: State) -> None:
         if state is self.state:

@@ -40,11 +40,14 @@ _REQUIRE_STABLE = 7
 
 
 class ConsumerGroupHeartbeatRequest(consumer_group_heartbeat.ConsumerGroupHeartbeatRequest):
-    """Holds an empty ``subscribed_topic_regex`` beside names (v1+): none, where null would leave an earlier one."""
+    """Holds an empty ``subscribed_topic_regex`` beside names (v1+): none, where null would leave an earlier one.
+
+    One that is not empty cannot be left out: writing it in version 0 raises `VersionError`.
+    """
 
     def write(self, w: Writer, version: int) -> None:
         regex = self.subscribed_topic_regex
-        if version < _REGEX:
+        if version < _REGEX and not regex:
             self.subscribed_topic_regex = None
         super().write(w, version)
         self.subscribed_topic_regex = regex

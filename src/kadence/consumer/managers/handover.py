@@ -54,9 +54,8 @@ class Handover:
 
     def subscription_changed(self) -> None:
         """Partitions of topics that are not subscribed any more stop, and those of topics that are again go on."""
-        topics = self._subscription.topics
         self._install(self._subscription.partitions)
-        self._subscription.mark_revoking(p for p in self._subscription.partitions if p.topic not in topics)
+        self._subscription.mark_revoking(self._subscription.deserted)
 
     def before_joining(self, topics: frozenset[str], *, eager: bool) -> None:
         """Ask for what must be given up first: eagerly everything, else what is no longer subscribed."""

@@ -70,6 +70,10 @@ class ClusterView(Protocol):
         """Keep the metadata of these topics fresh, beside those of the subscription. Replaces what was wanted."""
         ...
 
+    def identify(self, topic_ids: frozenset[bytes]) -> None:
+        """Ask for topics by their ids until each has a name. Replaces what was asked for before."""
+        ...
+
     def request_update(self, now: int) -> None:
         """What is known was contradicted: ask again."""
         ...

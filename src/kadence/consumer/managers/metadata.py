@@ -31,6 +31,7 @@ __all__ = ["MetadataManager"]
 
 log = logging.getLogger("kadence.consumer.metadata")
 
+_BY_TOPIC_ID: Final = 12
 _FATAL_FOR_TOPIC: Final = frozenset({ec.INVALID_TOPIC_EXCEPTION, ec.TOPIC_AUTHORIZATION_FAILED})
 
 
@@ -56,6 +57,9 @@ class MetadataManager:
         self._ask_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._asked: dict[Request, list[TopicMetadata]] = {}
         self._told: set[str] = set()
+        self._nameless: frozenset[bytes] = frozenset()
+        self._naming: Request | None = None
+        self._naming_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self.cluster = Cluster()
         self.version = 0
         self.on_change: Callable[[int], None] = lambda now: None
@@ -77,6 +81,12 @@ class MetadataManager:
     def want(self, topics: frozenset[str]) -> None:
         """What the group's leader must know to assign partitions to all members."""
         self.need("group", topics)
+
+    def identify(self, topic_ids: frozenset[bytes]) -> None:
+        """Ask for topics by their ids (KIP-516) until each has a name; replaces what was asked for before."""
+        if not topic_ids <= self._nameless:
+            self._naming_backoff.succeeded()
+        self._nameless = topic_ids
 
     def want_matching(self, pattern: str | None) -> None:
         """Keep all topics known, since a pattern chooses among them; None: no longer."""
@@ -143,6 +153,11 @@ class MetadataManager:
                 requests.append(self._in_flight)
             else:
                 wake_at = due
+        if self._nameless and self._naming is None:
+            if self._naming_backoff.ready(now):
+                requests.append(self._name(now))
+            else:
+                wake_at = min(wake_at, self._naming_backoff.until)
         self._asks = [ask for ask in self._asks if ask.deadline > now]
         if self._asks:
             if self._ask_backoff.ready(now):
@@ -157,6 +172,26 @@ class MetadataManager:
                 wake_at = min(wake_at, self._ask_backoff.until)
         return Poll(requests, wake_at) if requests or wake_at != FOREVER else NOTHING
 
+    def _name(self, now: int) -> Request:
+        message = MetadataRequest(
+            topics=[MetadataRequestTopic(topic_id=each, name=None) for each in sorted(self._nameless)],
+            allow_auto_topic_creation=False,
+        )
+        deadline = add_ms(now, self._config.request_timeout_ms)
+        self._naming = Request(message, ANY_NODE, deadline, tag=[], min_version=_BY_TOPIC_ID)
+        return self._naming
+
+    def _named(self, now: int, completed: Completed) -> None:
+        self._naming = None
+        if isinstance(completed.response, MetadataResponse):
+            before = self.cluster
+            self.cluster = apply(before, completed.response, ())
+            self.version += self.cluster != before
+            self._nameless -= {topic.topic_id for topic in self.cluster.topics.values()}
+            self.on_change(now)
+        # A topic that is being made is not known to every broker at once, and one that was deleted never will be.
+        self._naming_backoff.failed(now)
+
     def _request(self, now: int, topics: list[str] | None) -> Request:
         message = MetadataRequest(
             topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
@@ -165,6 +200,9 @@ class MetadataManager:
         return Request(message, ANY_NODE, add_ms(now, self._config.request_timeout_ms), tag=topics)
 
     def on_response(self, now: int, completed: Completed) -> None:
+        if completed.request is self._naming:
+            self._named(now, completed)
+            return
         asks = self._asked.pop(completed.request, None)
         if asks is None:
             self._in_flight = None

@@ -7,7 +7,13 @@ from kadence.consumer.managers.membership import GroupConfig
 from kadence.errors import KafkaError
 from kadence.protocol import error_codes
 
-__all__ = ["explain", "explain_heartbeat", "explain_heartbeat_transport", "explain_transport"]
+__all__ = [
+    "explain",
+    "explain_classic_members",
+    "explain_heartbeat",
+    "explain_heartbeat_transport",
+    "explain_transport",
+]
 
 _NO_KIP_848 = (
     "the broker does not speak KIP-848's group protocol (Kafka 4.0 does; in 3.7 to 3.9 it is switched on by "
@@ -50,11 +56,21 @@ def explain_transport(error: KafkaError, config: GroupConfig) -> KafkaError:
     return error
 
 
-def explain_heartbeat(code: int, message: str | None, group_id: str, config: GroupConfig) -> KafkaError:
-    """The error of a code that ConsumerGroupHeartbeat was refused with; ``message``: the broker's own words."""
+def explain_heartbeat(
+    code: int, message: str | None, group_id: str, config: GroupConfig, regex: str | None = None
+) -> KafkaError:
+    """The error of a code that ConsumerGroupHeartbeat was refused with.
+
+    Args:
+        message: the broker's own words. regex: that of the subscription, if it is a `SubscriptionPattern`.
+    """
     told = f": {message}" if message else ""
     texts = {
-        error_codes.UNSUPPORTED_VERSION: _NO_KIP_848,
+        error_codes.UNSUPPORTED_VERSION: _no_kip_848(regex),
+        error_codes.INVALID_REGULAR_EXPRESSION: (
+            f"SubscriptionPattern({regex!r}) is not valid in the broker's syntax, RE2{told}. Python's patterns are "
+            "matched by the client: subscribe(re.compile(...))"
+        ),
         error_codes.UNSUPPORTED_ASSIGNOR: (
             f"group.remote.assignor = {config.group_remote_assignor!r} is none of the broker's assignors "
             f"(group.consumer.assignors; uniform and range by default){told}"
@@ -77,8 +93,25 @@ def explain_heartbeat(code: int, message: str | None, group_id: str, config: Gro
     return explain(code, group_id, (), config)
 
 
-def explain_heartbeat_transport(error: KafkaError) -> KafkaError:
+def explain_heartbeat_transport(error: KafkaError, regex: str | None = None) -> KafkaError:
     """The same for an error before any answer."""
     if isinstance(error, errors.UnsupportedVersionError):
-        return errors.UnsupportedVersionError(f"{error}; {_NO_KIP_848}")
+        return errors.UnsupportedVersionError(f"{error}; {_no_kip_848(regex)}")
     return error
+
+
+def explain_classic_members(group_id: str, regex: str) -> KafkaError:
+    """What ``group.protocol=auto`` says to a SubscriptionPattern for a group that lives by the classic protocol."""
+    return errors.UnsupportedVersionError(
+        f"group {group_id!r} has classic members, and SubscriptionPattern({regex!r}) needs KIP-848: "
+        f"subscribe(re.compile({regex!r})) joins them, group.protocol=consumer converts the group (auto never does)"
+    )
+
+
+def _no_kip_848(regex: str | None) -> str:
+    if regex is None:
+        return _NO_KIP_848
+    return (
+        f"SubscriptionPattern({regex!r}) is matched by the broker, and this one cannot (Kafka 4.0 or newer can): "
+        f"subscribe(re.compile({regex!r})) is matched by the client, with every broker"
+    )

@@ -95,8 +95,8 @@ class Processor:
     def _subscribe(self, now: int, call: m.Subscribe) -> None:
         topics = call.topics if call.topics is not None else self._topics_of(call.pattern)
         subscription = self._subscription
-        subscription.subscribe(topics, call.pattern, has_listener=call.has_listener)
-        subscription.mark_revoking(p for p in subscription.assigned if p.topic not in topics)
+        subscription.subscribe(topics, call.pattern, has_listener=call.has_listener, regex=call.regex)
+        subscription.mark_revoking(subscription.deserted)
         self._metadata.want_matching(call.pattern)
         self._metadata.need("subscription", call.topics or frozenset())
         assert self._membership is not None

@@ -91,6 +91,8 @@ class Subscription:
         self.topics: frozenset[str] = frozenset()
         """What to join with. For a pattern: what it matches now."""
         self.pattern: str | None = None
+        self.regex: str | None = None
+        """What the broker matches topics with (KIP-848); which those are is known by what it assigns."""
         self.by_group = False
         """Whether partitions come from a group (subscribe) rather than from assign()."""
         self.has_listener = False
@@ -107,18 +109,27 @@ class Subscription:
     def assigned(self) -> frozenset[TopicPartition]:
         return frozenset(self.partitions)
 
+    @property
+    def deserted(self) -> frozenset[TopicPartition]:
+        """What is assigned though its topic is no longer subscribed. Of a regex only the broker can tell."""
+        if self.regex is not None:
+            return frozenset()
+        return frozenset(p for p in self.partitions if p.topic not in self.topics)
+
     def next_lease(self) -> int:
         self._leases += 1
         return self._leases
 
-    def subscribe(self, topics: frozenset[str], pattern: str | None, *, has_listener: bool) -> None:
+    def subscribe(
+        self, topics: frozenset[str], pattern: str | None, *, has_listener: bool, regex: str | None = None
+    ) -> None:
         """Replace the subscription. Partitions of topics that left it are no longer handed out."""
-        self.topics, self.pattern = topics, pattern
+        self.topics, self.pattern, self.regex = topics, pattern, regex
         self.by_group, self.has_listener = True, has_listener
 
     def unsubscribe(self) -> None:
         """Forget subscription and assignment."""
-        self.topics, self.pattern = frozenset(), None
+        self.topics, self.pattern, self.regex = frozenset(), None, None
         self.by_group = self.has_listener = False
         self.assign(())
 
