@@ -65,16 +65,23 @@ class Phase(Enum):
 class _Sent:
     """A request in flight. ``request`` is None for the connection's own ApiVersions and SASL."""
 
-    __slots__ = ("correlation_id", "deadline", "message", "request", "version")
+    __slots__ = ("correlation_id", "deadline", "message", "request", "sent_at", "version")
 
     def __init__(
-        self, request: Request | None, message: Any, version: int, correlation_id: int, deadline: int
+        self,
+        request: Request | None,
+        message: Any,
+        version: int,
+        correlation_id: int,
+        deadline: int,
+        sent_at: int,
     ) -> None:
         self.request = request
         self.message = message
         self.version = version
         self.correlation_id = correlation_id
         self.deadline = deadline
+        self.sent_at = sent_at
 
     @property
     def name(self) -> str:
@@ -82,7 +89,13 @@ class _Sent:
 
 
 class BrokerConnection:
-    """Requests to bytes, frames to answers. ``address`` is how messages name the broker."""
+    """Requests to bytes, frames to answers.
+
+    Attributes:
+        address: how messages name the broker.
+        encoded_bytes: of all requests so far.
+        logins: how often the broker accepted us. login_ms: how long it took the last time.
+    """
 
     __slots__ = (
         "_authentication",
@@ -90,13 +103,17 @@ class BrokerConnection:
         "_correlation_id",
         "_in_flight",
         "_login",
+        "_login_began",
         "_out",
         "_renew_at",
         "_request_timeout_ms",
         "_software",
         "_wants_login",
         "address",
+        "encoded_bytes",
         "held_until",
+        "login_ms",
+        "logins",
         "phase",
         "ranges",
     )
@@ -114,6 +131,9 @@ class BrokerConnection:
         self.phase = Phase.OPENING
         self.ranges: versions.Ranges = {}
         self.held_until = 0
+        self.encoded_bytes = 0
+        self.logins = self.login_ms = 0
+        self._login_began = 0
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
         self._software = software
@@ -200,7 +220,7 @@ class BrokerConnection:
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self.held_until = max(self.held_until, now + throttle_ms)
-        return Completed(head.request, response, None, head.version, now, lease)
+        return Completed(head.request, response, None, head.version, now, lease, head.sent_at)
 
     # -- authenticating
 
@@ -300,6 +320,7 @@ class BrokerConnection:
         # Only now: a request that cannot be encoded must not use up an id.
         self._correlation_id = next_id
         data = memoryview(b"".join((len(body).to_bytes(LENGTH_BYTES), body)))
+        self.encoded_bytes += len(data)
         if isinstance(message, ProduceRequest) and message.acks == 0:
             self._out.append((data, request, version))
             return
@@ -307,7 +328,7 @@ class BrokerConnection:
         if request is not None and deadline < request.deadline < FOREVER:
             deadline = request.deadline
         self._out.append((data, None, version))
-        self._in_flight.append(_Sent(request, message, version, next_id, deadline))
+        self._in_flight.append(_Sent(request, message, version, next_id, deadline, now))
 
     def _ask_versions(self, version: int, now: int) -> None:
         name, number = self._software
@@ -337,6 +358,7 @@ class BrokerConnection:
         exchange = self._login.begin(now)
         self._wants_login = exchange is None
         if exchange is not None:
+            self._login_began = now
             self._authentication = Authentication(self._login, exchange, self.address, self.ranges)
             self._say(self._authentication, self._authentication.start(), now)
 
@@ -358,6 +380,8 @@ class BrokerConnection:
             self._say(authentication, message, now)
             return
         self._authentication = None
+        self.logins += 1
+        self.login_ms = now - self._login_began
         self.phase = Phase.READY
         if authentication.lifetime_ms > 0:
             share = int(authentication.lifetime_ms * _SESSION_SHARE)

@@ -76,9 +76,10 @@ class Request:
         lane: which connection of the node.
         tag: anything of the sender's, untouched.
         min_version, max_version: narrow the versions to use, e.g. Fetch without topic ids is max_version=12.
+        queued_at: when (ms) the network client took it.
     """
 
-    __slots__ = ("deadline", "lane", "max_version", "message", "min_version", "node_id", "tag")
+    __slots__ = ("deadline", "lane", "max_version", "message", "min_version", "node_id", "queued_at", "tag")
 
     def __init__(
         self,
@@ -96,6 +97,7 @@ class Request:
         self.deadline = deadline
         self.lane = lane
         self.tag = tag
+        self.queued_at = 0
         self.min_version = min_version
         self.max_version = max_version
 
@@ -117,6 +119,7 @@ class Completed(NamedTuple):
         error: a transport error; a broker's error codes are inside ``response``.
         version: the version that was used, -1 if it was never sent.
         received_at: ms when it ended. lease: the arena of a Fetch response, else None.
+        sent_at: ms when what was answered had been sent; -1 without an answer.
     """
 
     request: Request
@@ -125,3 +128,4 @@ class Completed(NamedTuple):
     version: int
     received_at: int
     lease: Lease | None = None
+    sent_at: int = -1

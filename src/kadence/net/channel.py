@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from kadence.clock import FOREVER
 from kadence.connection.connection import BrokerConnection, Phase
+from kadence.connection.frames import LENGTH_BYTES
 from kadence.connection.request import ANY_NODE, Completed, Lane, Request
 from kadence.errors import (
     AuthenticationError,
@@ -30,6 +31,7 @@ from kadence.net.inbox import Frame, Inbox
 from kadence.net.stream import Stream, stream_of
 
 if TYPE_CHECKING:
+    from kadence.metrics.network import NetworkMeters
     from kadence.net.arena import ArenaPool
     from kadence.net.config import ConnectionConfig
     from kadence.net.dns import Found, Resolver
@@ -53,6 +55,7 @@ class Channel:
     Args:
         done: where the ends of requests go. pool: memory for Fetch responses.
         wake_fd: readable when another thread wants the network thread. logins: what to authenticate with.
+        meters: told of what happens here.
     """
 
     __slots__ = (
@@ -63,6 +66,8 @@ class Channel:
         "_has_answered",
         "_inbox",
         "_logins",
+        "_logins_seen",
+        "_meters",
         "_pool",
         "_selector",
         "_stream",
@@ -85,6 +90,7 @@ class Channel:
         wake_fd: int,
         done: list[Completed],
         logins: Logins,
+        meters: NetworkMeters,
     ) -> None:
         self.known = known
         self.lane = lane
@@ -97,6 +103,8 @@ class Channel:
         self._wake_fd = wake_fd
         self._done = done
         self._logins = logins
+        self._meters = meters
+        self._logins_seen = 0
         self._dial: Dial | None = None
         self._connection: BrokerConnection | None = None
         self._stream: Stream | None = None
@@ -190,8 +198,13 @@ class Channel:
             return
         before = len(self.queue)
         while self.queue and connection.can_send(now):
-            if (ended := connection.send(self.queue.popleft(), now)) is not None:
+            request = self.queue.popleft()
+            encoded = connection.encoded_bytes
+            if (ended := connection.send(request, now)) is not None:
                 self._done.append(ended)
+            else:
+                size = connection.encoded_bytes - encoded
+                self._meters.asked(now, self.known.node.node_id, size, now - request.queued_at)
         if len(self.queue) != before:
             self._used_at = now
             self._write(now)
@@ -228,12 +241,12 @@ class Channel:
             else:
                 self._done.append(Completed(request, None, _fresh(error), -1, now))
         self.queue.clear()
-        self.close()
+        self.close(now)
         return orphans
 
-    def close(self) -> None:
+    def close(self, now: int) -> None:
         """Close what is open; requests are the caller's concern."""
-        self._hang_up()
+        self._hang_up(now)
         if self._dial is not None:
             self._dial.close()
 
@@ -276,6 +289,8 @@ class Channel:
             self._config.max_frame_bytes,
             connection.address,
         )
+        self._logins_seen = 0
+        self._meters.opened(now)
         connection.open(now)
         self._watch(dial.fileno(), selectors.EVENT_READ)
         self._write(now)
@@ -292,12 +307,14 @@ class Channel:
         """Until ApiVersions is answered a failure is one of the address; the next may be better."""
         dial = self._dial
         assert dial is not None
-        self._hang_up()
+        self._hang_up(now)
         dial.failed(cause, now)
         self._watch(dial.fileno(), dial.interest)
 
-    def _hang_up(self) -> None:
+    def _hang_up(self, now: int) -> None:
         self._unwatch()
+        if self._connection is not None:
+            self._meters.closed(now)
         if self._inbox is not None:
             self._inbox.close()
         self._connection = self._stream = self._inbox = None
@@ -324,6 +341,8 @@ class Channel:
         assert connection is not None
         assert dial is not None
         was_ready = self.is_ready
+        node_id = self.known.node.node_id
+        self._meters.read(now, node_id, len(frame.data) + LENGTH_BYTES)
         try:
             answer = connection.receive(frame.data, frame.arena, now)
         except BaseException:
@@ -334,7 +353,12 @@ class Channel:
             self._used_at = now
             self._has_answered = True
             self._done.append(answer)
-        elif self.is_ready and not was_ready:
+            self._meters.answered(now, node_id, now - answer.sent_at)
+            return
+        if connection.logins != self._logins_seen:
+            self._logins_seen = connection.logins
+            self._meters.logged_in(now, connection.login_ms, again=was_ready)
+        if self.is_ready and not was_ready:
             self._used_at = now
             self._opened(now)
         else:
@@ -352,6 +376,7 @@ class Channel:
                 count = stream.write_now(data)
                 if count is None:
                     break
+                self._meters.wrote(now, self.known.node.node_id, count)
                 if (ended := connection.sent(count, now)) is not None:
                     self._done.append(ended)
         except OSError as error:

@@ -21,7 +21,15 @@ from functools import partial
 from kadence.backoff import Backoff
 from kadence.clock import FOREVER, Clock, add_ms, wait_seconds
 from kadence.connection.request import ANY_NODE, Completed, Lane, Request
-from kadence.errors import ClosedError, ConnectError, DisconnectedError, KafkaError, RequestTimedOutError
+from kadence.errors import (
+    AuthenticationError,
+    ClosedError,
+    ConnectError,
+    DisconnectedError,
+    KafkaError,
+    RequestTimedOutError,
+)
+from kadence.metrics.network import NetworkMeters
 from kadence.net.arena import ArenaPool
 from kadence.net.channel import Channel, IdleError
 from kadence.net.config import ConnectionConfig
@@ -42,6 +50,7 @@ class NetworkClient:
     Args:
         config: the settings. clock: tells the time; waiting is the selector's.
         lookup: `socket.getaddrinfo`, or a test's. rng: the jitter of the backoff.
+        meters: where to measure; whoever gives them reads them.
     """
 
     def __init__(
@@ -51,10 +60,12 @@ class NetworkClient:
         *,
         lookup: Lookup = socket.getaddrinfo,
         rng: random.Random | None = None,
+        meters: NetworkMeters | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
         self._random = rng or random.Random()
+        self._meters = meters or NetworkMeters()
         self._wakeup = Wakeup()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._wakeup.fileno(), selectors.EVENT_READ)
@@ -101,13 +112,20 @@ class NetworkClient:
                 self._known[node_id] = self._learn(node)
                 self._adopt(self._known[node_id])
 
-    def disconnect(self, node_id: int) -> None:
-        """Give up every connection to a broker that is silent: what is on its way ends, what comes next dials anew.
+    def disconnect(self, node_id: int, lane: Lane | None = None) -> None:
+        """Give up connections to a broker that is silent: what is on its way ends, what comes next dials anew.
 
         A path that swallows bytes looks like a slow broker until request.timeout.ms, and everything queues behind.
+
+        Args:
+            lane: only that one; None: all.
         """
         now = self._clock.now_ms()
-        for channel in [item for item in self._channels.values() if item.known.node.node_id == node_id]:
+        for channel in [
+            item
+            for item in self._channels.values()
+            if item.known.node.node_id == node_id and lane in (None, item.lane)
+        ]:
             self._end(channel, DisconnectedError(f"{channel.known} was given up: it does not answer"), now)
 
     def nodes(self) -> tuple[Node, ...]:
@@ -138,6 +156,7 @@ class NetworkClient:
         if self._closed:
             raise ClosedError("the network client is closed")
         self._stirred = True
+        request.queued_at = self._clock.now_ms()
         if request.node_id == ANY_NODE:
             self._homeless.append(request)
         elif (known := self._known.get(request.node_id)) is not None:
@@ -181,10 +200,14 @@ class NetworkClient:
         """
         if self._closed:
             raise ClosedError("the network client is closed")
-        now = self._clock.now_ms()
+        meters = self._meters
+        began = now = self._clock.now_ms()
         self._work(now)
-        ready = self._selector.select(self._patience(wait_ms, now))
+        patience = self._patience(wait_ms, now)
+        waited = self._clock.now_ms()
+        ready = self._selector.select(patience)
         now = self._clock.now_ms()
+        meters.waits.record(now, now - waited)
         for channel in [item for item in self._channels.values() if item.has_more]:
             self._step(channel, now, partial(channel.on_ready, selectors.EVENT_READ))
         for key, events in ready:
@@ -202,6 +225,7 @@ class NetworkClient:
         self._work(now)
         ended = self._done.copy()
         self._done.clear()
+        meters.works.record(now, self._clock.now_ms() - now + waited - began)
         return ended
 
     def next_deadline(self, now: int) -> int:
@@ -231,7 +255,7 @@ class NetworkClient:
             self.poll(left)
         self._closed = True
         for channel in self._channels.values():
-            channel.close()
+            channel.close(self._clock.now_ms())
         self._channels.clear()
         self._resolver.close()
         self._logins.close()
@@ -285,6 +309,7 @@ class NetworkClient:
                 wake_fd,
                 self._done,
                 self._logins,
+                self._meters,
             )
             self._channels[key] = channel
         return channel
@@ -333,6 +358,7 @@ class NetworkClient:
             if channel.queue and not channel.is_started and not channel.known.waits(now):
                 self._step(channel, now, partial(channel.start, self._resolver))
             self._step(channel, now, channel.pump)
+        self._meters.unsent = len(self._homeless) + sum(len(item.queue) for item in self._channels.values())
         self._stirred = False
         self._due_at = self.next_deadline(now)
 
@@ -361,6 +387,8 @@ class NetworkClient:
 
     def _end(self, channel: Channel, error: KafkaError, now: int) -> None:
         known = channel.known
+        if isinstance(error, AuthenticationError):
+            self._meters.refused(now, again=channel.is_ready)
         if isinstance(error, IdleError):
             _log.debug("closed %s (%s): %s", known, channel.lane.name, error)
         else:

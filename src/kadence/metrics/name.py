@@ -1,0 +1,62 @@
+"""The name of a metric, as Kafka has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+__all__ = ["MetricName"]
+
+_NO_TAGS: Mapping[str, str] = MappingProxyType({})
+
+
+class MetricName:
+    """What a value is called: ``name`` in a ``group``, told apart by ``tags``; ``description`` says what it means.
+
+    Two names are equal when name, group and tags are; the description does not count (as in Kafka's own client).
+    Immutable, hashable and picklable.
+    """
+
+    __slots__ = ("_hash", "description", "group", "name", "tags")
+
+    name: str
+    group: str
+    tags: Mapping[str, str]
+    description: str
+
+    def __init__(
+        self, name: str, group: str, tags: Mapping[str, str] = _NO_TAGS, description: str = ""
+    ) -> None:
+        put = object.__setattr__
+        put(self, "name", name)
+        put(self, "group", group)
+        put(self, "tags", MappingProxyType(dict(tags)))
+        put(self, "description", description)
+        put(self, "_hash", hash((name, group, frozenset(tags.items()))))
+
+    @property
+    def cumulative(self) -> bool:
+        """Whether the value only grows: Kafka ends the names of such with ``-total``."""
+        return self.name.endswith("-total")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, MetricName):
+            return NotImplemented
+        return (self.name, self.group, self.tags) == (other.name, other.group, other.tags)
+
+    def __hash__(self) -> int:
+        value: int = self._hash  # type: ignore[attr-defined]
+        return value
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a MetricName cannot be changed")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a MetricName cannot be changed")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return MetricName, (self.name, self.group, dict(self.tags), self.description)
+
+    def __repr__(self) -> str:
+        tags = "".join(f" {tag}={value}" for tag, value in self.tags.items())
+        return f"<{self.group} {self.name}{tags}>"

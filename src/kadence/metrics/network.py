@@ -1,0 +1,104 @@
+"""What a network client measures: connections, bytes, requests, waiting. Written by its thread only, read by any."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from kadence.metrics.sensors import Meter
+
+__all__ = ["NANOS", "NetworkMeters", "NodeMeters"]
+
+NANOS: Final = 1_000_000
+"""In a millisecond. Kafka names some durations in ns; ours are whole ms of the one clock, right on average."""
+
+
+class NodeMeters:
+    """Of one broker, all its connections together. Sizes and traffic are bytes, latencies ms."""
+
+    __slots__ = ("incoming", "latency", "outgoing", "requests")
+
+    def __init__(self) -> None:
+        self.requests = Meter()
+        self.latency = Meter()
+        self.incoming = Meter()
+        self.outgoing = Meter()
+
+
+class NetworkMeters:
+    """Of a whole client.
+
+    Attributes:
+        nodes: by broker id (below 0: bootstrap addresses); replaced as a whole when one is added.
+        connections: open now. connected, disconnected: how many ever were.
+        incoming: bytes of each whole answer. outgoing: bytes of each write. operations: both kinds.
+        requests: bytes of each request. unsent_ms: how long it lay here before it was written. unsent: those that lie.
+        waits, works: ms of each wait for the network, and of what was done between two waits.
+        logins, failed_logins: SASL of new connections. relogins, failed_relogins: of standing ones (KIP-368), with ms.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: Mapping[int, NodeMeters] = MappingProxyType({})
+        self.connections = 0
+        self.connected = Meter()
+        self.disconnected = Meter()
+        self.incoming = Meter()
+        self.outgoing = Meter()
+        self.operations = Meter()
+        self.requests = Meter()
+        self.unsent = 0
+        self.unsent_ms = Meter()
+        self.waits = Meter()
+        self.works = Meter()
+        self.logins = Meter()
+        self.failed_logins = Meter()
+        self.relogins = Meter()
+        self.failed_relogins = Meter()
+
+    def node(self, node_id: int) -> NodeMeters:
+        found = self.nodes.get(node_id)
+        if found is None:
+            found = NodeMeters()
+            self.nodes = MappingProxyType({**self.nodes, node_id: found})
+        return found
+
+    # -- what happens
+
+    def opened(self, now: int) -> None:
+        """A connection stands."""
+        self.connections += 1
+        self.connected.record(now)
+
+    def closed(self, now: int) -> None:
+        """A connection that stood is gone."""
+        self.connections -= 1
+        self.disconnected.record(now)
+
+    def wrote(self, now: int, node_id: int, size: int) -> None:
+        """Bytes went out."""
+        self.operations.record(now)
+        self.outgoing.record(now, size)
+        self.node(node_id).outgoing.record(now, size)
+
+    def read(self, now: int, node_id: int, size: int) -> None:
+        """A whole answer came in."""
+        self.operations.record(now)
+        self.incoming.record(now, size)
+        self.node(node_id).incoming.record(now, size)
+
+    def asked(self, now: int, node_id: int, size: int, unsent_ms: int) -> None:
+        """A request was encoded and is about to go out."""
+        self.requests.record(now, size)
+        self.unsent_ms.record(now, unsent_ms)
+        self.node(node_id).requests.record(now, size)
+
+    def answered(self, now: int, node_id: int, latency_ms: int) -> None:
+        self.node(node_id).latency.record(now, latency_ms)
+
+    def logged_in(self, now: int, took_ms: int, *, again: bool) -> None:
+        (self.relogins if again else self.logins).record(now, took_ms)
+
+    def refused(self, now: int, *, again: bool) -> None:
+        """The broker did not accept who we are."""
+        (self.failed_relogins if again else self.failed_logins).record(now)

@@ -1,0 +1,145 @@
+"""What is measured, kept so that one thread can write and any thread read.
+
+A `Meter` takes values; what Kafka calls rate, average, maximum and minimum are read from the last two windows of
+30 s (metrics.num.samples × metrics.sample.window.ms), exactly as the Java client's SampledStat does: a new sample
+begins with the first value after the present one is 30 s old, a sample counts until 60 s after its last value, and
+a rate divides by the time since the oldest sample began, but never by less than one whole window.
+
+The writer pays for integers; everything else is done by whoever reads. A reader changes nothing, so no lock is
+needed: closed samples are one immutable tuple, replaced as a whole. What a reader may see of a value that is being
+recorded is its count without its sum, one event's worth.
+"""
+
+from __future__ import annotations
+
+from math import inf, nan
+from typing import Final, NamedTuple
+
+__all__ = ["WINDOW_MS", "Meter", "Tally"]
+
+WINDOW_MS: Final = 30_000
+_WINDOWS: Final = 2
+_EXPIRE_MS: Final = _WINDOWS * WINDOW_MS
+_KEPT: Final = _WINDOWS
+"""Closed samples that are kept: one more than counts in full, for the one that overlaps the beginning."""
+
+
+class _Sample(NamedTuple):
+    """What came between ``start`` and ``last`` (ms)."""
+
+    start: int
+    last: int
+    number: int
+    total: float
+    high: float
+    low: float
+
+
+class _Marks(NamedTuple):
+    """Closed samples, oldest first, and where the present one began."""
+
+    closed: tuple[_Sample, ...]
+    start: int
+    number: int
+    total: float
+
+
+class Tally:
+    """Totals that are only added to, in the writer's own way; windows come from `mark`.
+
+    The writer adds to ``count`` and ``total`` itself (it may be on a hot path) and calls `mark` when it knows that
+    the present sample is complete.
+
+    Attributes:
+        count, total: ever. high, low: of the present sample. last: when (ms) something was last added.
+    """
+
+    __slots__ = ("_marks", "count", "high", "last", "low", "total")
+
+    def __init__(self, now: int) -> None:
+        self.count = 0
+        self.total: float = 0
+        self.high = -inf
+        self.low = inf
+        self.last = now
+        self._marks = _Marks((), now, 0, 0)
+
+    def mark(self, now: int) -> None:
+        """Close the present sample; the next one starts now."""
+        marks = self._marks
+        count = self.count - marks.number
+        closed = marks.closed
+        if count:
+            sample = _Sample(marks.start, self.last, count, self.total - marks.total, self.high, self.low)
+            closed = (*closed[1 - _KEPT :], sample)
+        # In this order: a reader in between sees the old extremes twice, never not at all.
+        self._marks = _Marks(closed, now, self.count, self.total)
+        self.high, self.low = -inf, inf
+
+    # -- reading, from any thread
+
+    def rate(self, now: int, per_ms: int = 1_000) -> float:
+        """The sum of the values per ``per_ms`` ms; 0 when nothing came."""
+        samples, oldest = self._samples(now)
+        return sum(sample.total for sample in samples) * per_ms / _elapsed(now, oldest)
+
+    def frequency(self, now: int, per_ms: int = 1_000) -> float:
+        """How many values came per ``per_ms`` ms."""
+        samples, oldest = self._samples(now)
+        return sum(sample.number for sample in samples) * per_ms / _elapsed(now, oldest)
+
+    def average(self, now: int) -> float:
+        """Of the values in the windows; NaN without any."""
+        samples, _ = self._samples(now)
+        count = sum(sample.number for sample in samples)
+        return sum(sample.total for sample in samples) / count if count else nan
+
+    def highest(self, now: int) -> float:
+        """The greatest value in the windows; NaN without any."""
+        samples, _ = self._samples(now)
+        high = max((sample.high for sample in samples), default=-inf)
+        return nan if high == -inf else high
+
+    def lowest(self, now: int) -> float:
+        """The least value in the windows; NaN without any."""
+        samples, _ = self._samples(now)
+        low = min((sample.low for sample in samples), default=inf)
+        return nan if low == inf else low
+
+    def _samples(self, now: int) -> tuple[list[_Sample], int]:
+        """The samples that still count, and since when they do."""
+        marks = self._marks
+        count, total, last = self.count, self.total, self.last
+        samples = [sample for sample in marks.closed if now - sample.last < _EXPIRE_MS]
+        if count != marks.number and now - last < _EXPIRE_MS:
+            samples.append(
+                _Sample(marks.start, last, count - marks.number, total - marks.total, self.high, self.low)
+            )
+        return samples, min((sample.start for sample in samples), default=now)
+
+
+class Meter(Tally):
+    """A `Tally` that knows the time of each value and closes its samples itself."""
+
+    __slots__ = ("_ends_at",)
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        # The first value begins the first sample.
+        self._ends_at = 0
+
+    def record(self, now: int, value: float = 1) -> None:
+        if now >= self._ends_at:
+            self.mark(now)
+            self._ends_at = now + WINDOW_MS
+        self.last = now
+        self.count += 1
+        self.total += value
+        self.high = max(self.high, value)
+        self.low = min(self.low, value)
+
+
+def _elapsed(now: int, oldest: int) -> int:
+    elapsed = now - oldest
+    missing = _WINDOWS - 1 - elapsed // WINDOW_MS
+    return max(1, elapsed + missing * WINDOW_MS if missing > 0 else elapsed)
