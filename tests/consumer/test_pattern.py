@@ -1,0 +1,193 @@
+"""SubscriptionPattern against real Kafka: the broker matches, and finds new topics by itself (KIP-848)."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
+from tests.consumer.support import Cluster, partitions, poll_until, read
+
+from kadence import AsyncConsumer, Broker, Consumer, SubscriptionPattern
+from kadence.admin import Admin
+from kadence.errors import ConfigError, InvalidRegularExpressionError, UnsupportedVersionError
+from kadence.testing.kafka import Kafka
+
+
+@pytest.fixture
+def cluster(kafka: Kafka) -> Iterator[Cluster]:
+    running = Cluster("kafka", kafka.bootstrap_servers)
+    yield running
+    for consumer in running.consumers:
+        consumer.close(timeout=5)
+
+
+def topics_of(consumer: Consumer | AsyncConsumer) -> set[str]:
+    return {partition.topic for partition in consumer.assignment()}
+
+
+def wait_until(done: Callable[[], bool], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end, f"nothing happened for {seconds} s"
+
+
+def create(cluster: Cluster, *names: str) -> None:
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.create_topics(dict.fromkeys(names, 2))
+    for name in names:
+        cluster.produce(name, 4, partitions=2)
+
+
+@pytest.mark.parametrize("protocol", ["consumer", "auto"])
+def test_kip_848_the_broker_matches_whole_names(cluster: Cluster, protocol: str) -> None:
+    prefix = cluster.name("p")
+    create(cluster, f"{prefix}-a", f"{prefix}-b", f"{prefix}-b-more", f"x{prefix}-a")
+    consumer = cluster.consumer(group_id=cluster.name("g"), group_protocol=protocol)
+    consumer.subscribe(SubscriptionPattern(f"{prefix}-[ab]"))
+    records = read(consumer, 8)
+    assert {record.topic for record in records} == {f"{prefix}-a", f"{prefix}-b"}
+    assert len(records) == 8
+    assert consumer.subscription() == frozenset()
+    consumer.commit()
+    consumer.subscribe(SubscriptionPattern(f"{prefix}-b.*"))
+    poll_until(consumer, lambda: topics_of(consumer) == {f"{prefix}-b", f"{prefix}-b-more"})
+    consumer.subscribe(f"{prefix}-a")
+    poll_until(consumer, lambda: topics_of(consumer) == {f"{prefix}-a"})
+    consumer.unsubscribe()
+    assert consumer.assignment() == frozenset()
+
+
+def test_kip_848_new_topics_are_found_by_the_broker(cluster: Cluster) -> None:
+    """It looks again at most every ten seconds."""
+    prefix = cluster.name("p")
+    create(cluster, f"{prefix}-a")
+    consumer = cluster.consumer(group_id=cluster.name("g"), group_protocol="consumer")
+    consumer.subscribe(SubscriptionPattern(f"{prefix}.*"))
+    read(consumer, 4)
+    create(cluster, f"{prefix}-b")
+    assert {record.topic for record in read(consumer, 4, seconds=40)} == {f"{prefix}-b"}
+    assert consumer.assignment() == {*partitions(f"{prefix}-a", 2), *partitions(f"{prefix}-b", 2)}
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.delete_topics([f"{prefix}-a"])
+    poll_until(consumer, lambda: topics_of(consumer) == {f"{prefix}-b"}, seconds=40)
+    cluster.produce(f"{prefix}-b", 2, partitions=2)
+    assert len(read(consumer, 2)) == 2
+
+
+@pytest.mark.parametrize("pattern", ["(", "no-(?!look-ahead)"])
+def test_an_invalid_pattern_is_an_error_of_poll_until_another_is_subscribed(
+    cluster: Cluster, pattern: str
+) -> None:
+    topic = cluster.topic()
+    cluster.produce(topic, 4)
+    consumer = cluster.consumer(group_id=cluster.name("g"))
+    consumer.subscribe(SubscriptionPattern(pattern))
+    for _ in range(2):
+        with pytest.raises(InvalidRegularExpressionError, match="RE2"):
+            poll_until(consumer, lambda: False)
+    consumer.subscribe(SubscriptionPattern(f"{topic}.*"))
+    assert len(read(consumer, 4)) == 4
+
+
+def test_members_with_different_patterns_share_the_topics_of_both(cluster: Cluster) -> None:
+    prefix, group = cluster.name("p"), cluster.name("g")
+    create(cluster, f"{prefix}-a", f"{prefix}-b")
+    one = cluster.consumer(group_id=group, group_protocol="consumer")
+    two = cluster.consumer(group_id=group, group_protocol="consumer")
+    one.subscribe(SubscriptionPattern(f"{prefix}-a"))
+    two.subscribe(SubscriptionPattern(f"{prefix}-.*"))
+    found: list[object] = []
+
+    def all_came() -> bool:
+        found.extend(two.poll(0.05))
+        return len(one.assignment() | two.assignment()) == 4
+
+    found.extend(poll_until(one, all_came))
+    assert topics_of(one) <= {f"{prefix}-a"}
+    assert not one.assignment() & two.assignment()
+
+
+def test_a_python_pattern_is_matched_here_and_sends_names(cluster: Cluster) -> None:
+    prefix = cluster.name("p")
+    create(cluster, f"{prefix}-a", f"{prefix}-not")
+    consumer = cluster.consumer(
+        group_id=cluster.name("g"), group_protocol="consumer", metadata_max_age_ms=500
+    )
+    consumer.subscribe(re.compile(f"{prefix}-(?!not).*"))  # a look-ahead, which RE2 has not
+    read(consumer, 4)
+    create(cluster, f"{prefix}-b")
+    assert {record.topic for record in read(consumer, 4)} == {f"{prefix}-b"}
+    assert topics_of(consumer) == {f"{prefix}-a", f"{prefix}-b"}
+
+
+def test_asyncio(cluster: Cluster) -> None:
+    prefix = cluster.name("p")
+    create(cluster, f"{prefix}-a")
+
+    async def main() -> int:
+        async with AsyncConsumer(
+            bootstrap_servers=cluster.bootstrap_servers,
+            group_id=cluster.name("g"),
+            auto_offset_reset="earliest",
+        ) as consumer:
+            await consumer.subscribe(SubscriptionPattern(f"{prefix}.*"))
+            count = 0
+            while count < 4:
+                count += len(await consumer.poll(1))
+            await consumer.subscribe(SubscriptionPattern("("))
+            with pytest.raises(InvalidRegularExpressionError):
+                await anext(consumer)
+            return count
+
+    assert asyncio.run(asyncio.wait_for(main(), 30)) == 4
+
+
+# ---------------------------------------------------------------- where the broker cannot
+
+
+@pytest.mark.parametrize("protocol", ["consumer", "auto"])
+def test_a_broker_without_kip_848_is_said_with_what_to_use(broker: Broker, protocol: str) -> None:
+    with Consumer(
+        bootstrap_servers=broker.bootstrap_servers, group_id="g", group_protocol=protocol
+    ) as consumer:
+        consumer.subscribe(SubscriptionPattern("t.*"))
+        with pytest.raises(UnsupportedVersionError, match=r"re\.compile\('t\.\*'\)"):
+            poll_until(consumer, lambda: False)
+
+
+def test_auto_does_not_convert_a_classic_group_for_a_pattern(cluster: Cluster) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 4)
+    classic = cluster.consumer(group_id=group, group_protocol="classic")
+    classic.subscribe(topic)
+    read(classic, 4)
+    consumer = cluster.consumer(group_id=group, group_protocol="auto")
+    consumer.subscribe(SubscriptionPattern(f"{topic}.*"))
+    with pytest.raises(UnsupportedVersionError, match="has classic members"):
+        poll_until(consumer, lambda: False)
+    assert len(classic.rebalances()) == 1
+    classic.close()
+
+    def taken_over() -> bool:
+        with suppress(UnsupportedVersionError):
+            consumer.poll(0.1)
+        return len(consumer.assignment()) == 4
+
+    wait_until(taken_over)
+
+
+@pytest.mark.parametrize("settings", [{"group_protocol": "classic"}, {"session_timeout_ms": 9_000}])
+def test_the_classic_protocol_refuses_a_pattern_at_once(settings: dict[str, object]) -> None:
+    with Consumer(bootstrap_servers="localhost:1", group_id="g", **settings) as consumer:
+        with pytest.raises(ConfigError, match=r"re\.compile"):
+            consumer.subscribe(SubscriptionPattern("t.*"))
+        assert consumer.subscription() == frozenset()
+
+
+def test_an_empty_pattern_is_refused() -> None:
+    with pytest.raises(ValueError, match="empty"):
+        SubscriptionPattern("")
