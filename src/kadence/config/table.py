@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
+from kadence.config import foreign
 from kadence.errors import ConfigError
 from kadence.secret import Secret
 
@@ -61,9 +62,17 @@ def keys(config: type) -> list[Key]:
 
 
 def unknown(name: str, cls: type, rows: Mapping[str, Key]) -> str:
-    """What to say of a key that is not in the table: the nearest that is."""
-    near = difflib.get_close_matches(name, rows, n=1, cutoff=0.6)
+    """What to say of a key that is not in the table: another client's key, another table's, or the nearest."""
     client = cls.__name__.removesuffix("Config").lower()
+    called, instead = foreign.advice(name)
+    if called in rows:
+        return f"{name!r} is another client's name: here it is {called!r}"
+    if called is not None or instead is not None:
+        return f"{name!r} is another client's key: " + (instead or f"it is for a producer, as {called!r}")
+    for other in cls.__mro__[1].__subclasses__():
+        if any(row.name == name for row in keys(other)):
+            return f"{name!r} is a key of the {other.__name__.removesuffix('Config').lower()}, not of the {client}"
+    near = difflib.get_close_matches(name, rows, n=1, cutoff=0.6)
     advice = f"did you mean {near[0]!r}?" if near else "see the reference page for the known keys"
     return f"unknown {client} configuration key {name!r}: {advice}"
 
@@ -75,6 +84,19 @@ def _read_int(row: Key, value: Any) -> int:
     if isinstance(value, float) and number != value:
         raise ValueError
     if not (row.low if row.low is not None else -math.inf) <= number <= (row.high or math.inf):
+        raise ValueError
+    return number
+
+
+def _read_float(row: Key, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | str | float):
+        raise ValueError  # noqa: TRY004 - as below
+    number = float(value)
+    if (
+        not (-math.inf if row.low is None else row.low)
+        <= number
+        <= (math.inf if row.high is None else row.high)
+    ):
         raise ValueError
     return number
 
@@ -116,6 +138,7 @@ def _read_string(_: Key, value: Any) -> str:
 
 _READERS: dict[str, Callable[[Key, Any], Any]] = {
     "int": _read_int,
+    "float": _read_float,
     "bool": _read_bool,
     "list": _read_list,
     "choice": _read_choice,
@@ -132,6 +155,8 @@ def _allowed(row: Key) -> str:
         low = "" if row.low is None else f" >= {int(row.low)}"
         high = "" if row.high is None else f" and <= {int(row.high)}"
         return f"a whole number{low}{high}"
+    if row.kind == "float":
+        return f"a number from {row.low} to {row.high}"
     words = {"bool": "true or false", "list": "a list, or a comma separated string", "callable": "a callable"}
     return words.get(row.kind, "a string")
 
