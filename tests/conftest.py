@@ -7,10 +7,12 @@ its absence fails the tests that need it; elsewhere they are skipped, and the en
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.consumer import capabilities
 from tests.mock import MockCluster
 from tests.mock import mock_cluster as running_mock
 
@@ -22,17 +24,28 @@ if TYPE_CHECKING:
 
 ON_CI = os.environ.get("CI") == "true"
 _MISSING = pytest.StashKey[str]()
+_NEEDS = pytest.StashKey[Counter[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "needs(*names): what a test asks of its broker: tests/consumer/capabilities.py"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Every test that asks for real Kafka carries the mark, so ``-m 'not kafka'`` needs no Maven."""
+    config.stash[_NEEDS] = capabilities.mark(items)
     for item in items:
         if "kafka" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.kafka)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if asked := config.stash.get(_NEEDS, None):
+        terminalreporter.section("what the brokers can, and how many tests ask for it")
+        terminalreporter.write_line(capabilities.summary(asked))
     reason = config.stash.get(_MISSING, None)
     if reason is not None:
         terminalreporter.section("REAL APACHE KAFKA WAS NOT TESTED", red=True, bold=True)

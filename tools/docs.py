@@ -1,6 +1,6 @@
 """Writes the pages of docs/ that are drawn from the code, so that they cannot say anything else.
 
-python tools/docs.py           writes docs/configuration.md, docs/spark.md and docs/states.md
+python tools/docs.py           writes docs/configuration.md, docs/spark.md and docs/states.md, and drawn parts of others
 python tools/docs.py --check   writes nothing; fails when something would change
 """
 
@@ -21,7 +21,8 @@ from kadence.coordinator import group
 from kadence.spark import options as spark_options
 from kadence.spark import schema as spark_schema
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
 NOTE = "<!-- Written by tools/docs.py; change the table in the code instead. -->"
 
 
@@ -163,7 +164,30 @@ def spark_source() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-PAGES = {"configuration.md": configuration, "spark.md": spark_source, "states.md": state_machines}
+def testing() -> str:
+    """docs/testing.md with what each broker can, as the tests declare it."""
+    sys.path.insert(0, str(ROOT))
+    from tests.consumer import capabilities
+
+    return drawn("testing.md", "capabilities", capabilities.table())
+
+
+def drawn(page: str, part: str, text: str) -> str:
+    """A page written by hand in which one part, between two comments, is drawn."""
+    begin, end = f"<!-- {part}: written by tools/docs.py -->", f"<!-- end of {part} -->"
+    before, _, rest = (DOCS / page).read_text().partition(begin)
+    _, found, after = rest.partition(end)
+    if not found:
+        raise SystemExit(f"docs/{page} has no lines {begin!r} and {end!r}")
+    return f"{before}{begin}\n\n{text}\n\n{end}{after}"
+
+
+PAGES = {
+    "configuration.md": configuration,
+    "spark.md": spark_source,
+    "states.md": state_machines,
+    "testing.md": testing,
+}
 
 
 def main() -> int:

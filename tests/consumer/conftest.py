@@ -5,14 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tests.consumer.capabilities import BROKERS, declared
 from tests.consumer.support import Cluster
 
+from kadence.broker import Broker
 
-@pytest.fixture(params=["embedded", "kafka", "mock"])
+
+@pytest.fixture(params=list(BROKERS))
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A broker of each kind; the test declares what it needs of one (tests/consumer/capabilities.py)."""
+    try:
+        needs = declared(request.node)
+    except ValueError as error:
+        pytest.fail(str(error), pytrace=False)
+    nodes = 3 if "several brokers" in needs or "leader moves" in needs else 1
+    if request.param == "embedded" and nodes > 1:
+        with Broker(nodes=nodes, config={"group.min.session.timeout.ms": 500}) as several:
+            yield from _serving(Cluster(request.param, several.bootstrap_servers, broker=several))
+        return
     fixture = {"embedded": "broker", "kafka": "kafka", "mock": "mock_cluster"}[request.param]
     broker = request.getfixturevalue(fixture)
-    running = Cluster(request.param, broker.bootstrap_servers, broker if request.param == "mock" else None)
-    yield running
-    for consumer in running.consumers:
+    yield from _serving(
+        Cluster(
+            request.param,
+            broker.bootstrap_servers,
+            mock=broker if request.param == "mock" else None,
+            broker=broker if request.param == "embedded" else None,
+        )
+    )
+
+
+def _serving(cluster: Cluster) -> Iterator[Cluster]:
+    yield cluster
+    for consumer in cluster.consumers:
         consumer.close(timeout=5)

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.mock import MockCluster
 
-from kadence import Consumer, Producer, Records, TopicPartition
+from kadence import Broker, Consumer, Producer, Records, TopicPartition
 from kadence.admin import Admin
 
 _numbers = itertools.count(1)
@@ -24,6 +24,8 @@ class Cluster:
     kind: str
     bootstrap_servers: str
     mock: MockCluster | None = None
+    broker: Broker | None = None
+    """The embedded broker, for its faults."""
     consumers: list[Consumer] = field(default_factory=list)
 
     def name(self, what: str = "t") -> str:
@@ -38,6 +40,14 @@ class Cluster:
         with Admin(bootstrap_servers=self.bootstrap_servers) as admin:
             admin.create_topics({name: partitions})
         return name
+
+    def move_leader(self, partition: TopicPartition, node: int) -> None:
+        """Make ``node`` the leader (a test that needs "leader moves")."""
+        if self.mock is not None:
+            self.mock.move_leader(partition.topic, partition.partition, node)
+        else:
+            assert self.broker is not None
+            self.broker.move_leader(partition.topic, partition.partition, node)
 
     def produce(self, topic: str, count: int, *, partitions: int = 4, start: int = 0, size: int = 0) -> None:
         """``count`` records, round robin over the partitions; values are their numbers, padded to ``size``."""

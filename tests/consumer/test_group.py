@@ -11,6 +11,8 @@ from kadence import RebalanceListener, TopicPartition
 from kadence.admin import Admin
 from kadence.errors import CommitFailedError, InvalidGroupIdError, InvalidSessionTimeoutError
 
+pytestmark = pytest.mark.needs("groups")
+
 
 class Recorder(RebalanceListener):
     """Remembers what it is told."""
@@ -33,27 +35,15 @@ class Recorder(RebalanceListener):
 
 @pytest.fixture(params=["classic", "consumer"])
 def protocol(request: pytest.FixtureRequest, cluster: Cluster) -> str:
-    """The group protocol, where the broker has it."""
-    if request.param == "consumer" and cluster.kind == "embedded":
-        pytest.skip("the embedded broker has no ConsumerGroupHeartbeat")
+    """The group protocol; "consumer" implies the need of "kip-848"."""
     return str(request.param)
 
 
-def needs_steady_generations(cluster: Cluster, protocol: str) -> None:
-    """For tests in which several classic members rebalance.
-
-    The mock takes members' generations away while it rebalances (ILLEGAL_GENERATION to a heartbeat or a commit), so
-    what such a test commits or counts there depends on the moment.
-    """
-    if cluster.kind == "mock" and protocol != "consumer":
-        pytest.skip("the mock takes generations away while it rebalances a classic group")
-
-
 @pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
+@pytest.mark.needs("classic rebalances")
 def test_two_members_share_and_the_one_that_stays_takes_all(
     cluster: Cluster, protocol: str, strategy: str
 ) -> None:
-    needs_steady_generations(cluster, protocol)
     topic, group = cluster.topic(), cluster.name("g")
     cluster.produce(topic, 40)
     settings = member_settings(
@@ -85,10 +75,10 @@ def test_two_members_share_and_the_one_that_stays_takes_all(
     assert seen == set(range(48))
 
 
+@pytest.mark.needs("classic rebalances")
 def test_c5_partitions_that_stay_keep_flowing_while_another_member_joins(
     cluster: Cluster, protocol: str
 ) -> None:
-    needs_steady_generations(cluster, protocol)
     topic, group = cluster.topic(), cluster.name("g")
     cluster.produce(topic, 40_000)
     settings = member_settings(protocol, group_id=group, heartbeat_interval_ms=200, max_poll_records=1)
@@ -143,9 +133,8 @@ def test_b4_a_member_that_does_not_poll_leaves_and_the_next_poll_rejoins(
     assert "poll" in consumer.rebalances()[-1].cause
 
 
+@pytest.mark.needs("classic rebalances")
 def test_b7_close_leaves_the_group_at_once(cluster: Cluster, protocol: str) -> None:
-    if cluster.kind == "mock" and protocol == "classic":
-        pytest.skip("the mock ends no rebalance before a session timeout has passed")
     topic, group = cluster.topic(), cluster.name("g")
     cluster.produce(topic, 4)
     # With this session only a LeaveGroup can explain a quick hand-over.
@@ -160,8 +149,8 @@ def test_b7_close_leaves_the_group_at_once(cluster: Cluster, protocol: str) -> N
     assert time.monotonic() - started < 15
 
 
+@pytest.mark.needs("classic rebalances")
 def test_callbacks_run_on_the_polling_thread_and_may_commit(cluster: Cluster, protocol: str) -> None:
-    needs_steady_generations(cluster, protocol)
     topic, group = cluster.topic(), cluster.name("g")
     cluster.produce(topic, 40)
 
@@ -271,9 +260,8 @@ def test_without_a_group_nothing_of_a_group_works(cluster: Cluster) -> None:
             call()
 
 
+@pytest.mark.needs("session bounds")
 def test_a_session_outside_the_brokers_bounds_is_said(cluster: Cluster) -> None:
-    if cluster.kind == "mock":
-        pytest.skip("the mock cluster has no bounds")
     topic = cluster.topic()
     consumer = cluster.consumer(
         group_id=cluster.name("g"), session_timeout_ms=7_200_000, heartbeat_interval_ms=100
@@ -283,8 +271,8 @@ def test_a_session_outside_the_brokers_bounds_is_said(cluster: Cluster) -> None:
         read(consumer, 1)
 
 
+@pytest.mark.needs("classic rebalances")
 def test_c4_auto_takes_what_the_broker_has_and_loses_nothing(cluster: Cluster) -> None:
-    needs_steady_generations(cluster, "auto")
     topic, group = cluster.topic(), cluster.name("g")
     cluster.produce(topic, 40)
     one = cluster.consumer(group_id=group, group_protocol="auto")
@@ -314,8 +302,8 @@ def test_c4_auto_takes_what_the_broker_has_and_loses_nothing(cluster: Cluster) -
     assert seen == set(range(48))
 
 
+@pytest.mark.needs("classic rebalances")
 def test_c4_auto_joins_a_live_classic_group_as_one_of_its_members(cluster: Cluster) -> None:
-    needs_steady_generations(cluster, "auto")
     topic, group = cluster.topic(), cluster.name("g")
     cluster.produce(topic, 40)
     one = cluster.consumer(group_id=group, group_protocol="classic", heartbeat_interval_ms=200)
@@ -338,9 +326,8 @@ def test_c4_auto_joins_a_live_classic_group_as_one_of_its_members(cluster: Clust
         assert kind == "classic"
 
 
+@pytest.mark.needs("static members")
 def test_kip_345_a_static_member_gets_its_partitions_back_at_once(cluster: Cluster, protocol: str) -> None:
-    if cluster.kind == "mock":
-        pytest.skip("the mock knows no static members")
     topic, group = cluster.topic(), cluster.name("g")
     cluster.produce(topic, 4)
     settings = member_settings(protocol, group_id=group, heartbeat_interval_ms=200)

@@ -13,7 +13,10 @@ from kadence.errors import (
     UnknownTopicOrPartitionError,
 )
 
+pytestmark = pytest.mark.needs("reading")
 
+
+@pytest.mark.needs("groups")
 def test_a_group_reads_everything_once_and_in_order(cluster: Cluster) -> None:
     topic = cluster.topic()
     cluster.produce(topic, 1000)
@@ -28,6 +31,7 @@ def test_a_group_reads_everything_once_and_in_order(cluster: Cluster) -> None:
     assert all(record.topic == topic and record.timestamp > 0 and record.headers == () for record in records)
 
 
+@pytest.mark.needs("groups")
 def test_the_next_member_goes_on_where_the_group_committed(cluster: Cluster) -> None:
     topic, group = cluster.topic(), cluster.name("g")
     cluster.produce(topic, 100)
@@ -156,6 +160,7 @@ def test_poll_arrow_has_what_poll_has(cluster: Cluster) -> None:
     assert [row["value"] for row in by_place] == [record.value for record in records]
 
 
+@pytest.mark.needs("groups")
 def test_iteration_is_a_poll_of_one(cluster: Cluster) -> None:
     topic, group = cluster.topic(), cluster.name("g")
     cluster.produce(topic, 10, partitions=1)
@@ -170,9 +175,8 @@ def test_iteration_is_a_poll_of_one(cluster: Cluster) -> None:
         assert after.committed([partition]) == {partition: OffsetAndMetadata(5, leader_epoch=0)}
 
 
+@pytest.mark.needs("strict topics")
 def test_a_partition_that_does_not_exist_is_one_clear_error(cluster: Cluster) -> None:
-    if cluster.kind == "mock":
-        pytest.skip("the mock cluster makes every topic that is asked for")
     consumer = cluster.consumer()
     consumer.assign([TopicPartition("no-such-topic", 0)])
     with pytest.raises(UnknownTopicOrPartitionError) as error:
