@@ -9,6 +9,7 @@ from kadence.broker import Broker
 from kadence.clock import Seconds
 from kadence.consumer import assembly
 from kadence.consumer.async_consumer import AsyncConsumer
+from kadence.consumer.assignors import Assignor, LastAssignment, MemberSubscription, RebalanceProtocol
 from kadence.consumer.callbacks import RebalanceListener
 from kadence.consumer.consumer import Consumer
 from kadence.consumer.records import Records
@@ -44,6 +45,7 @@ __all__ = [
     "Broker",
     "BrokerError",
     "CommitFailedError",
+    "Assignor",
     "ConfigError",
     "Consumer",
     "CorruptRecordError",
@@ -54,7 +56,9 @@ __all__ = [
     "Node",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "LastAssignment",
     "PartitionInfo",
+    "MemberSubscription",
     "Producer",
     "RebalanceListener",
     "Record",
@@ -63,6 +67,7 @@ __all__ = [
     "SubscriptionPattern",
     "Token",
     "TopicPartition",
+    "RebalanceProtocol",
     "TransportError",
     "WakeupError",
 ]

@@ -16,6 +16,7 @@
     │   ├── NoOffsetForPartitionError   no committed offset and auto.offset.reset=none
     │   ├── MissingDependencyError      an extra is not installed
     │   └── FatalNetworkError           the network thread died of a bug; the cause is chained (B6)
+    │   ├── AssignorError               an assignor of your own failed; its cause is chained
     ├── TransportError                  the way to a broker
     │   ├── ConnectError                DNS, TCP or TLS failed, with the step and the address
     │   ├── DisconnectedError           connection lost with requests in flight
@@ -110,6 +111,10 @@ class ClosedError(IllegalStateError):
 
 class ConcurrentAccessError(IllegalStateError):
     """A second thread entered an object that belongs to one thread (C7)."""
+
+class AssignorError(LocalError):
+    """An object in partition.assignment.strategy raised, or gave what is no assignment; names it, and its cause."""
+
 
 
 class ForkedError(IllegalStateError):

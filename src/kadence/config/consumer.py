@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from kadence.config.client import ClientConfig
 from kadence.config.table import INT32_MAX, key
@@ -74,8 +74,17 @@ class ConsumerConfig(ClientConfig):
         low=-1,
         since="KIP-41",
     )
-    partition_assignment_strategy: tuple[str, ...] = key(
-        "list",
+    max_poll_records_share: float = key(
+        "float",
+        0.4,
+        "With max.poll.records=auto: the part of max.poll.interval.ms that no round of processing may exceed, should "
+        "records become up to a hundred times dearer at once; rounds are cut to take a hundredth of it. A round is all "
+        "that happens from one poll to the next: a loop that sleeps for seconds in between wants a number instead.",
+        low=0.001,
+        high=1,
+    )
+    partition_assignment_strategy: tuple[Any, ...] = key(
+        "assignors",
         ("cooperative-sticky",),
         "Assignors of the classic protocol, in order of preference: range, cooperative-sticky.",
     )
@@ -160,13 +169,7 @@ class ConsumerConfig(ClientConfig):
             raise ConfigError("enable.auto.commit needs group.id: offsets are committed for a group")
         if self.group_instance_id is not None and self.group_id is None:
             raise ConfigError("group.instance.id needs group.id")
-        for name in self.partition_assignment_strategy:
-            if name not in ("range", "cooperative-sticky"):
-                raise ConfigError(
-                    f"partition.assignment.strategy: {name!r} is none of range, cooperative-sticky"
-                )
-        if not self.partition_assignment_strategy:
-            raise ConfigError("partition.assignment.strategy must name at least one assignor")
+        self._check_deserializers(given)
         if self.max_partition_fetch_bytes > self.buffer_memory:
             raise ConfigError(
                 "max.partition.fetch.bytes is above buffer.memory, so no full fetch would ever fit"

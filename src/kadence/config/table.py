@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from kadence.config import foreign
 from kadence.errors import ConfigError
+from kadence.config.assignors import read_assignors
 from kadence.secret import Secret
 
 __all__ = ["INT32_MAX", "Key", "key", "keys", "read", "unknown"]
@@ -168,9 +169,12 @@ def read(row: Key, value: Any) -> Any:
         ConfigError: it is of another type or out of bounds; a password is not shown.
     """
     if value is None and row.default is None:
+    "assignors": lambda row, value: read_assignors(value),
         return None
     try:
         return _READERS[row.kind](row, value)
     except (ValueError, TypeError, OverflowError):
         shown = "the given value" if row.kind == "password" else repr(value)
         raise ConfigError(f"{row.name}: {shown} is not {_allowed(row)}") from None
+    except ConfigError:
+        raise

@@ -9,7 +9,7 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kadence.consumer.assignors import CooperativeStickyAssignor, MemberSubscription
+from kadence.consumer.assignors import CooperativeStickyAssignor, LastAssignment, MemberSubscription
 from kadence.types import TopicPartition
 
 ASSIGNOR = CooperativeStickyAssignor()
@@ -180,7 +180,7 @@ def test_generation_of_older_java_members_is_in_the_user_data() -> None:
         "ours": MemberSubscription(frozenset("a"), (P,), 5),
     }
     assert _owner(ASSIGNOR.assign({"a": 1}, members), P) == "java"
-    assert ASSIGNOR.user_data(7) == struct.pack(">i", 7)
+    assert ASSIGNOR.user_data(LastAssignment(frozenset(), 7)) == struct.pack(">i", 7)
 
 
 def test_user_data_too_short_to_hold_a_generation_is_none() -> None:

@@ -9,11 +9,13 @@ import pytest
 from tests.consumer.managers.driver import NODE, START, Group, Member, cluster_of, partitions
 
 from kadence.connection.request import Completed, Lane, Request
+from kadence.consumer.assignors import Assignor, LastAssignment, RebalanceProtocol
 from kadence.consumer.assignors.embedded import decode_subscription, encode_assignment
 from kadence.consumer.border import messages as m
 from kadence.consumer.managers.membership import Verdict
 from kadence.consumer.managers.states import TRANSITIONS, State
 from kadence.errors import (
+    AssignorError,
     AuthenticationError,
     BrokerError,
     ConfigError,
@@ -325,31 +327,127 @@ def test_leader_cannot_read_a_member(bench: Bench) -> None:
     assert "odd" in str(bench.failed)
 
 
-class Broken:
-    """An assignor that fails."""
+class Custom(Assignor):
+    """An assignor of somebody's own, which gives what the test says."""
 
-    name = "cooperative-sticky"
+    name = "custom"
 
-    def __init__(self) -> None:
-        from kadence.consumer.assignors import RebalanceProtocol
+    def __init__(self, gives: Any = None, says: Any = None) -> None:
+        self._gives, self._says = gives, says
 
-        self.protocols = frozenset(RebalanceProtocol)
-
-    def user_data(self, generation: int) -> bytes | None:
-        return None
+    def user_data(self, last: LastAssignment) -> bytes | None:
+        data: bytes | None = _said(self._says)
+        return data
 
     def assign(self, partitions: Any, members: Any) -> Any:
-        raise ZeroDivisionError("custom assignor")
+        return _said(self._gives)
 
 
-def test_assignor_that_raises_is_told_with_its_cause() -> None:
-    bench = Bench()
-    bench.ship._assignors = {"cooperative-sticky": Broken()}
-    lead(bench, member_of("m-1", "t"))
+def _said(value: Any) -> Any:
+    if isinstance(value, Exception):
+        raise value
+    return value
+
+
+def custom(bench: Bench) -> SyncGroupRequest | None:
+    """Lead with one's own assignor; what is sent after the helper thread ran it."""
+    bench.turn()
+    lead(bench, member_of("m-1", "t"), member_of("m-2", "u"), protocol_name="custom")
+    bench.turn()
+    syncs = [r.message for r in bench.turn() if isinstance(r.message, SyncGroupRequest)]
+    return syncs[0] if syncs else None
+
+
+@pytest.mark.parametrize(
+    ("gives", "words"),
+    [
+        (ZeroDivisionError("my bug"), "failed: ZeroDivisionError"),
+        (None, "None is no dict"),
+        ({"stranger": []}, "no member 'stranger'"),
+        ({"m-1": [("t", 0)]}, "no TopicPartition"),
+        ({"m-1": TopicPartition("t", 0)}, "no TopicPartition"),
+        ({"m-1": 5}, "no TopicPartition"),
+        ({"m-1": [TopicPartition("t", 4)]}, "does not exist"),
+        ({"m-1": [TopicPartition("u", 0)]}, "does not read 'u'"),
+    ],
+)
+def test_assignor_that_fails_is_told_with_its_cause_and_leaves_the_group_to_others(
+    gives: Any, words: str
+) -> None:
+    bench = Bench(partition_assignment_strategy=(Custom(gives),))
+    assert custom(bench) is None
+    assert isinstance(bench.failed, AssignorError)
+    assert words in str(bench.failed)
+    assert "'custom'" in str(bench.failed)
+    assert bench.failed.__cause__ is (gives if isinstance(gives, Exception) else None)
+    (left,) = bench.turn()
+    assert left.message.members[0].member_id == "m-1"
+    assert bench.turn() == [], "each attempt is a rebalance for all: not at once"
+    bench.turn(130)
+    bench.expect(JoinGroupRequest)
+
+
+def test_assignor_that_gives_a_partition_twice() -> None:
+    one = TopicPartition("t", 0)
+    bench = Bench(partition_assignment_strategy=(Custom({"m-1": [one], "m-2": [one]}),))
+    bench.turn()
+    lead(bench, member_of("m-1", "t"), member_of("m-2", "t"), protocol_name="custom")
     bench.turn()
     bench.turn()
-    assert isinstance(bench.failed.__cause__, ZeroDivisionError)
-    assert "cooperative-sticky" in str(bench.failed)
+    assert "t-0 is given to m-1 and to m-2" in str(bench.failed)
+
+
+def test_assignor_of_ones_own_assigns_and_a_member_left_out_gets_nothing() -> None:
+    bench = Bench(partition_assignment_strategy=(Custom({"m-1": [TopicPartition("t", 2)]}),))
+    sync = custom(bench)
+    assert sync is not None
+    assert {a.member_id: a.assignment for a in sync.assignments} == {
+        "m-1": encode_assignment(partitions("t", 2)),
+        "m-2": encode_assignment(()),
+    }
+
+
+def test_user_data_of_ones_own_assignor_is_made_on_the_helper_thread() -> None:
+    bench = Bench(partition_assignment_strategy=(Custom(says=b"mine"),))
+    assert bench.turn() == []
+    message = bench.expect(JoinGroupRequest).message
+    assert decode_subscription(message.protocols[0].metadata).user_data == b"mine"
+
+
+@pytest.mark.parametrize(("says", "words"), [(KeyError("x"), "user_data"), ("text", "no bytes")])
+def test_user_data_that_fails_is_told(says: Any, words: str) -> None:
+    bench = Bench(partition_assignment_strategy=(Custom(says=says),))
+    bench.turn()
+    bench.turn()
+    assert isinstance(bench.failed, AssignorError)
+    assert words in str(bench.failed)
+
+
+class Swapping(Assignor):
+    """Cooperative, and gives each partition to another member each time."""
+
+    name = "swapping"
+    protocols = frozenset(RebalanceProtocol)
+
+    def __init__(self) -> None:
+        self.turn = 0
+
+    def assign(self, partitions: Any, members: Any) -> Any:
+        self.turn += 1
+        chosen = sorted(members)[self.turn % len(members)]
+        return {chosen: [TopicPartition(t, n) for t, count in partitions.items() for n in range(count)]}
+
+
+def test_kip_429_cooperative_assignor_of_ones_own_never_makes_two_owners() -> None:
+    """`Group` asserts it at every step."""
+    group = Group({"t": 4})
+    a, b = (group.member(name, partition_assignment_strategy=(Swapping(),)) for name in "ab")
+    group.settle()
+    for _ in range(4):
+        a.membership.rebalance(group.now, "again")
+        group.advance(20_000)
+    assert sorted([*a.owned, *b.owned]) == partitions("t", 0, 1, 2, 3)
+    assert "partitions revoked, second round (KIP-429)" in a.causes + b.causes
 
 
 def test_skip_assignment_keeps_what_the_group_has(bench: Bench) -> None:

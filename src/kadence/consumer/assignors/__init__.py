@@ -4,39 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kadence.consumer.assignors.base import Assignment, Assignor, MemberSubscription, RebalanceProtocol
+from kadence.consumer.assignors.base import (
+    Assignment,
+    Assignor,
+    LastAssignment,
+    MemberSubscription,
+    RebalanceProtocol,
+)
 from kadence.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kadence.consumer.assignors.range import RangeAssignor
+from kadence.consumer.assignors.roundrobin import RoundRobinAssignor
+from kadence.consumer.assignors.sticky import StickyAssignor
 from kadence.errors import ConfigError
 
 __all__ = [
+    "BUILT_IN",
     "Assignment",
     "Assignor",
     "CooperativeStickyAssignor",
+    "LastAssignment",
     "MemberSubscription",
     "RangeAssignor",
     "RebalanceProtocol",
+    "RoundRobinAssignor",
+    "StickyAssignor",
+    "chosen",
     "common_protocol",
-    "named",
 ]
 
-_BY_NAME: dict[str, type[RangeAssignor | CooperativeStickyAssignor]] = {
-    cls.name: cls for cls in (RangeAssignor, CooperativeStickyAssignor)
+BUILT_IN: dict[str, type[Assignor]] = {
+    cls.name: cls for cls in (RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor)
 }
 
 
-def named(names: Iterable[str]) -> tuple[Assignor, ...]:
-    """The assignors of these names, in their order.
-
-    Raises:
-        ConfigError: there is none of that name.
-    """
-    chosen: list[Assignor] = []
-    for name in names:
-        if name not in _BY_NAME:
-            raise ConfigError(f"partition.assignment.strategy: {name!r} is none of {', '.join(_BY_NAME)}")
-        chosen.append(_BY_NAME[name]())
-    return tuple(chosen)
+def chosen(strategy: Iterable[str | Assignor]) -> tuple[Assignor, ...]:
+    """The assignors of ``partition.assignment.strategy``, in its order: a name's own, or the object itself."""
+    return tuple(BUILT_IN[each]() if isinstance(each, str) else each for each in strategy)
 
 
 def common_protocol(assignors: Iterable[Assignor]) -> RebalanceProtocol:

@@ -6,14 +6,14 @@ thread and be tested without a group.
 
 from __future__ import annotations
 
+import abc
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from kadence.types import TopicPartition
 
-__all__ = ["Assignment", "Assignor", "MemberSubscription", "RebalanceProtocol"]
+__all__ = ["Assignment", "Assignor", "LastAssignment", "MemberSubscription", "RebalanceProtocol", "in_order"]
 
 Assignment = dict[str, list[TopicPartition]]
 """What each member gets, by member id. Every member is in it, with an empty list if it gets nothing."""
@@ -47,30 +47,64 @@ class MemberSubscription:
     instance_id: str | None = None
 
 
-class Assignor(Protocol):
-    """See the head of this file."""
+@dataclass(frozen=True, slots=True)
+class LastAssignment:
+    """What the group gave this member last, whether or not it still owns that; nothing before the first time.
 
-    @property
-    def name(self) -> str:
-        """Its name in JoinGroup: members agree on an assignor by it."""
-        ...
+    Attributes:
+        generation: in which it was given, −1 before the first time.
+    """
 
-    @property
-    def protocols(self) -> frozenset[RebalanceProtocol]: ...
+    partitions: frozenset[TopicPartition] = frozenset()
+    generation: int = -1
 
-    def user_data(self, generation: int) -> bytes | None:
-        """The assignor's own bytes in this member's subscription.
+
+class Assignor(abc.ABC):
+    """Base of every assignor; a class of your own goes into ``partition.assignment.strategy`` as an object.
+
+    All members of a group must know an assignor of the same `name`, and the one that leads the group runs it for
+    all. It runs on a helper thread, so it may take its time: heartbeats go on meanwhile. What it raises, or an
+    assignment that is none (a partition given twice, to somebody who does not read it, or that does not exist),
+    surfaces from the leader's ``poll()``, and the group goes on without that member.
+
+        class Alphabetic(Assignor):
+            name = "alphabetic"
+
+            def assign(self, partitions, members):
+                first = min(members)
+                return {first: [TopicPartition(t, n) for t, count in partitions.items() for n in range(count)]}
+
+    Attributes:
+        name: its name in JoinGroup: members agree on an assignor by it.
+        protocols: how members may give partitions up. With COOPERATIVE a partition that is still owned by another
+            member is held back from the new owner for one round, by the leader itself (KIP-429).
+    """
+
+    name: str
+    protocols: frozenset[RebalanceProtocol] = frozenset({RebalanceProtocol.EAGER})
+
+    def user_data(self, last: LastAssignment) -> bytes | None:
+        """Bytes for the assignor of whoever leads, sent with this member's subscription; none by default.
 
         Args:
-            generation: in which the member got what it owns, −1 if it owns nothing of a live generation.
+            last: what the group gave this member last.
         """
-        ...
+        del last
+        return None
 
+    @abc.abstractmethod
     def assign(self, partitions: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Assignment:
         """Distribute.
 
         Args:
             partitions: partition counts of the topics that exist.
             members: all members of the group by member id.
+
+        Returns:
+            What each member gets. A member that is left out gets nothing.
         """
-        ...
+
+
+def in_order(members: Mapping[str, MemberSubscription]) -> list[str]:
+    """Member ids in Kafka's order: static members first, by instance id (KIP-345), then the others by member id."""
+    return sorted(members, key=lambda m: (members[m].instance_id is None, members[m].instance_id or m))

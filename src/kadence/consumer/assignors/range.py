@@ -10,32 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kadence.consumer.assignors.base import (
-    Assignment,
-    MemberSubscription,
-    RebalanceProtocol,
-)
+from kadence.consumer.assignors.base import Assignment, Assignor, MemberSubscription, in_order
 from kadence.types import TopicPartition
 
 __all__ = ["RangeAssignor"]
 
 
-class RangeAssignor:
+class RangeAssignor(Assignor):
     """See the head of this file."""
 
     name = "range"
-    protocols = frozenset({RebalanceProtocol.EAGER})
-
-    def user_data(self, generation: int) -> bytes | None:
-        del generation
-        return None
 
     def assign(self, partitions: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Assignment:
         result: Assignment = {member: [] for member in members}
-        ordered = sorted(
-            members,
-            key=lambda m: (members[m].instance_id is None, members[m].instance_id or m),
-        )
+        ordered = in_order(members)
         for topic in sorted(partitions):
             readers = [member for member in ordered if topic in members[member].topics]
             if not readers:

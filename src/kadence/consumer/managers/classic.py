@@ -27,7 +27,7 @@ from typing import Any, Final
 from kadence import errors
 from kadence.clock import FOREVER
 from kadence.connection.request import Completed, Request
-from kadence.consumer.assignors import common_protocol, named
+from kadence.consumer.assignors import LastAssignment, chosen, common_protocol
 from kadence.consumer.assignors.base import Assignor, RebalanceProtocol
 from kadence.consumer.assignors.embedded import decode_assignment
 from kadence.consumer.border.messages import Failed
@@ -41,6 +41,7 @@ from kadence.consumer.managers.leaving import Departures
 from kadence.consumer.managers.membership import ClusterView, GroupConfig, Verdict
 from kadence.consumer.managers.refusals import explain, explain_transport
 from kadence.consumer.managers.states import OUT, TRANSITIONS, Chronicle, State
+from kadence.consumer.managers.user_data import UserData
 from kadence.consumer.state.subscription import Subscription
 from kadence.errors import FencedInstanceIdError, KafkaError
 from kadence.protocol import error_codes
@@ -87,10 +88,11 @@ class ClassicMembership:
         self._coordinator = coordinator
         self._subscription = subscription
         self._outbox = outbox
-        self._assignors = {a.name: a for a in (assignors or named(config.partition_assignment_strategy))}
+        self._assignors = {a.name: a for a in (assignors or chosen(config.partition_assignment_strategy))}
         self._eager = common_protocol(self._assignors.values()) is RebalanceProtocol.EAGER
         self.group = self._nobody()
-        self._requests = ClassicRequests(config, self._assignors.values())
+        self._requests = ClassicRequests(config)
+        self._user_data = UserData(self._assignors.values(), jobs)
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._leader = Leader(metadata, jobs)
         self._leads = False
@@ -283,6 +285,7 @@ class ClassicMembership:
         self._join = self._sync = None
         self._asked_again = False
         self._leader.stop()
+        self._user_data.stop()
         self._partitions.before_joining(self._subscription.topics, eager=self._eager)
         self._go(State.PREPARING_REBALANCE if self._partitions.may_join else State.REVOKING)
 
@@ -295,6 +298,13 @@ class ClassicMembership:
         node_id = self._coordinator.node_id
         if node_id is None:
             return self._coordinator.require(now)
+        self._user_data.gather()
+        if self._user_data.error is not None:
+            self._backoff.failed(now)
+            self._fatal(now, self._user_data.error)
+            return now
+        if self._user_data.result is None:
+            return FOREVER
         self._joined_topics = self._subscription.topics
         self._gave_up.clear()
         self._join = self._requests.join(
@@ -303,6 +313,7 @@ class ClassicMembership:
             self.group,
             self._joined_topics,
             self._subscription.partitions,
+            self._user_data.result,
             self._chronicle.cause,
         )
         requests.append(self._join)
@@ -361,6 +372,8 @@ class ClassicMembership:
         assignments: dict[str, bytes] = {}
         if self._leads:
             if self._leader.error is not None:
+                # Each attempt of ours is a rebalance for all: not in a tight loop.
+                self._backoff.failed(now)
                 self._fatal(now, self._leader.error)
                 return now
             if self._leader.result is None:
@@ -416,6 +429,7 @@ class ClassicMembership:
             return
         self._go(State.STABLE)
         self._partitions.target = target
+        self._user_data.last = LastAssignment(target, self.group.generation_id)
         self._chronicle.finish(now, self.group, target)
         self._partitions.reconcile(always=True)
         if self._asked_again:
@@ -538,6 +552,7 @@ class ClassicMembership:
         self._departures.add(now, self.group, self._join, self._leave_reason)
         self._partitions.lose()
         self._reset()
+        self._user_data.last = LastAssignment()
         self._chronicle.forget()
         self._go(State.UNJOINED)
 

@@ -5,12 +5,13 @@ The state machine in `classic` decides when; this file knows the messages' field
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kadence.clock import add_ms
 from kadence.connection.request import Lane, Request
-from kadence.consumer.assignors.base import Assignor, MemberSubscription
+from kadence.consumer.assignors.base import MemberSubscription
 from kadence.consumer.assignors.embedded import encode_subscription
 from kadence.consumer.managers.forms import SyncGroupRequest
 from kadence.consumer.managers.membership import GroupConfig
@@ -33,12 +34,11 @@ class ClassicRequests:
     """Requests of one member.
 
     Args:
-        config: the group's keys. assignors: what it offers, in order of preference.
+        config: the group's keys.
     """
 
-    def __init__(self, config: GroupConfig, assignors: Iterable[Assignor]) -> None:
+    def __init__(self, config: GroupConfig) -> None:
         self._config = config
-        self._assignors = tuple(assignors)
 
     def join(
         self,
@@ -47,6 +47,7 @@ class ClassicRequests:
         group: GroupMetadata,
         topics: frozenset[str],
         owned: Iterable[TopicPartition],
+        user_data: Mapping[str, bytes | None],
         reason: str,
     ) -> Request:
         """JoinGroup.
@@ -54,8 +55,14 @@ class ClassicRequests:
         Args:
             group: the identity it joins with. topics: what it wants to read.
             owned: what it holds now, as it tells every assignor. reason: why it joins (KIP-800).
+            user_data: each assignor's own bytes, the preferred assignor first.
         """
-        held = tuple(sorted(owned))
+        said = MemberSubscription(
+            topics=topics,
+            owned=tuple(sorted(owned)),
+            generation=group.generation_id,
+            rack=self._config.client_rack or None,
+        )
         message = JoinGroupRequest(
             group_id=group.group_id,
             session_timeout_ms=self._config.session_timeout_ms,
@@ -65,30 +72,13 @@ class ClassicRequests:
             protocol_type=PROTOCOL_TYPE,
             protocols=[
                 JoinGroupRequestProtocol(
-                    name=assignor.name, metadata=self._subscription(assignor, group, topics, held)
+                    name=name, metadata=encode_subscription(dataclasses.replace(said, user_data=data))
                 )
-                for assignor in self._assignors
+                for name, data in user_data.items()
             ],
             reason=reason[:_REASON_MAX],
         )
         return Request(message, node_id, self._parked_until(now), Lane.JOIN)
-
-    def _subscription(
-        self,
-        assignor: Assignor,
-        group: GroupMetadata,
-        topics: frozenset[str],
-        owned: tuple[TopicPartition, ...],
-    ) -> bytes:
-        return encode_subscription(
-            MemberSubscription(
-                topics=topics,
-                owned=owned,
-                generation=group.generation_id,
-                user_data=assignor.user_data(group.generation_id),
-                rack=self._config.client_rack or None,
-            )
-        )
 
     def sync(
         self,

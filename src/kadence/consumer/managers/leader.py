@@ -12,13 +12,17 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from kadence.clock import FOREVER, add_ms
-from kadence.consumer.assignors.base import Assignment, Assignor, MemberSubscription
+from kadence.consumer.assignors.base import Assignor, MemberSubscription, RebalanceProtocol
+from kadence.consumer.assignors.cooperative_sticky import generation_of
 from kadence.consumer.assignors.embedded import decode_subscription, encode_assignment
+from kadence.consumer.assignors.plan import withhold
 from kadence.consumer.managers.base import Jobs
 from kadence.consumer.managers.membership import ClusterView
-from kadence.errors import KafkaError, MalformedMessageError
+from kadence.consumer.managers.user_data import is_built_in
+from kadence.errors import AssignorError, KafkaError, MalformedMessageError
 from kadence.protocol import error_codes
 from kadence.protocol.join_group import JoinGroupResponseMember
+from kadence.types import TopicPartition
 from kadence.wire import WireError
 
 if TYPE_CHECKING:
@@ -110,17 +114,16 @@ class Leader:
         def done(now: int, result: object, error: Exception | None) -> None:
             del now
             if attempt == self._attempt:
-                self._computed(assignor, result, error)
+                self._computed(result, error)
 
         self._jobs.submit(lambda: _assign(assignor, counts, members), done)
         return FOREVER
 
-    def _computed(self, assignor: Assignor, result: object, error: Exception | None) -> None:
+    def _computed(self, result: object, error: Exception | None) -> None:
         if error is None and isinstance(result, dict):
             self.result = result
         else:
-            self.error = KafkaError(f"the assignor {assignor.name!r} failed: {error!r}")
-            self.error.__cause__ = error
+            self.error = error if isinstance(error, AssignorError) else AssignorError(repr(error))
 
     def topics_changed(self) -> list[str]:
         """Topics of the group whose partitions are no longer what they were at the assignment.
@@ -149,8 +152,39 @@ def _assign(
     counts: Mapping[str, int],
     members: Mapping[str, MemberSubscription],
 ) -> dict[str, bytes]:
-    assignment: Assignment = assignor.assign(counts, members)
+    try:
+        assignment = assignor.assign(dict(counts), dict(members))
+    except Exception as error:
+        raise AssignorError(f"the assignor {assignor.name!r} failed: {error!r}") from error
+    if not is_built_in(assignor):
+        if wrong := _wrong(assignment, counts, members):
+            raise AssignorError(f"the assignor {assignor.name!r} gave what is no assignment: {wrong}")
+        if RebalanceProtocol.COOPERATIVE in assignor.protocols:
+            claims = {name: (said.owned, generation_of(said)) for name, said in members.items()}
+            assignment = withhold(assignment, counts, claims)
     return {member: encode_assignment(assignment.get(member, ())) for member in members}
+
+
+def _wrong(
+    assignment: object, counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
+) -> str | None:
+    """What is wrong with an assignment of somebody else's making; None if nothing is."""
+    if not isinstance(assignment, Mapping):
+        return f"{assignment!r} is no dict of member ids to partitions"
+    owners: dict[TopicPartition, str] = {}
+    for member, partitions in assignment.items():
+        if member not in members:
+            return f"there is no member {member!r}"
+        for partition in partitions if isinstance(partitions, Iterable) else (partitions,):
+            if not isinstance(partition, TopicPartition):
+                return f"{partition!r}, given to {member}, is no TopicPartition"
+            if not 0 <= partition.partition < counts.get(partition.topic, 0):
+                return f"{partition}, given to {member}, does not exist"
+            if partition.topic not in members[member].topics:
+                return f"{partition} is given to {member}, which does not read {partition.topic!r}"
+            if (other := owners.setdefault(partition, member)) != member:
+                return f"{partition} is given to {other} and to {member}"
+    return None
 
 
 def _counts(cluster: Cluster, topics: Iterable[str]) -> dict[str, int]:

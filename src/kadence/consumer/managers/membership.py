@@ -12,6 +12,7 @@ import enum
 from typing import TYPE_CHECKING, Protocol
 
 from kadence.connection.request import Completed, Request
+from kadence.consumer.assignors.base import Assignor
 from kadence.consumer.managers.base import Poll
 from kadence.types import GroupMetadata, TopicPartition
 
@@ -54,7 +55,7 @@ class GroupConfig(Protocol):
     def retry_backoff_max_ms(self) -> int: ...
 
     @property
-    def partition_assignment_strategy(self) -> tuple[str, ...]: ...
+    def partition_assignment_strategy(self) -> tuple[str | Assignor, ...]: ...
 
     @property
     def group_remote_assignor(self) -> str | None: ...
