@@ -48,32 +48,36 @@ class Tally:
     """Totals that are only added to, in the writer's own way; windows come from `mark`.
 
     The writer adds to ``count`` and ``total`` itself (it may be on a hot path) and calls `mark` when it knows that
-    the present sample is complete.
+    the present sample is complete. What one event brings may be several things: the tallies of the others are made
+    with the first one as ``of``, and its count and times are theirs.
 
     Attributes:
         count, total: ever. high, low: of the present sample. last: when (ms) something was last added.
     """
 
-    __slots__ = ("_marks", "count", "high", "last", "low", "total")
+    __slots__ = ("_marks", "_of", "count", "high", "last", "low", "total")
 
-    def __init__(self, now: int) -> None:
+    def __init__(self, now: int, of: Tally | None = None) -> None:
+        self._of = of or self
         self.count = 0
         self.total: float = 0
         self.high = -inf
         self.low = inf
         self.last = now
-        self._marks = _Marks((), now, 0, 0)
+        # Made for an event of the other that is already counted.
+        self._marks = _Marks((), now, 0 if of is None else max(of.count - 1, 0), 0)
 
     def mark(self, now: int) -> None:
         """Close the present sample; the next one starts now."""
         marks = self._marks
-        count = self.count - marks.number
+        number = self._of.count
+        count = number - marks.number
         closed = marks.closed
         if count:
-            sample = _Sample(marks.start, self.last, count, self.total - marks.total, self.high, self.low)
+            sample = _Sample(marks.start, self._of.last, count, self.total - marks.total, self.high, self.low)
             closed = (*closed[1 - _KEPT :], sample)
         # In this order: a reader in between sees the old extremes twice, never not at all.
-        self._marks = _Marks(closed, now, self.count, self.total)
+        self._marks = _Marks(closed, now, number, self.total)
         self.high, self.low = -inf, inf
 
     # -- reading, from any thread
@@ -109,7 +113,7 @@ class Tally:
     def _samples(self, now: int) -> tuple[list[_Sample], int]:
         """The samples that still count, and since when they do."""
         marks = self._marks
-        count, total, last = self.count, self.total, self.last
+        count, total, last = self._of.count, self.total, self._of.last
         samples = [sample for sample in marks.closed if now - sample.last < _EXPIRE_MS]
         if count != marks.number and now - last < _EXPIRE_MS:
             samples.append(

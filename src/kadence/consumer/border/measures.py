@@ -1,0 +1,240 @@
+"""What a consumer measures, for `Consumer.metrics`. Every part has one writer; anybody may read.
+
+The application side pays for no record and next to nothing for a poll: it adds to `Tally` objects and cuts their
+samples once per window (`Intake.mark`). The network side records requests as they end, whatever manager asked.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from kadence.consumer.border.messages import CallbackNeeded, LosePartitions, Rebalance, RevokePartitions
+from kadence.metrics.network import NetworkMeters
+from kadence.metrics.sensors import WINDOW_MS, Meter, Tally
+
+if TYPE_CHECKING:
+    from kadence.consumer.border.cells import Cell
+
+__all__ = ["Fetches", "Group", "Intake", "Measures", "Queue", "TopicFetches", "TopicIntake"]
+
+_MAX_CAUSES: Final = 32
+"""Different causes of rebalances that are told apart; the rest is one."""
+
+
+class TopicIntake:
+    """What poll() returned of one topic, or made way for: whole fetches are counted when the last byte is done with."""
+
+    __slots__ = ("bytes", "records")
+
+    def __init__(self, now: int, polls: Tally) -> None:
+        self.records = Tally(now, polls)
+        self.bytes = Tally(now, polls)
+
+
+class Intake:
+    """Of polls and what they returned. Application thread.
+
+    Attributes:
+        polls: count of polls; high: the longest time (ms) between the beginnings of two.
+        last_at: when the latest poll began; -1 before the first. gap: how long (ms) after the one before it.
+        idle: of each poll, the share of the time since the one before that was spent inside poll.
+        ends_at: when the present samples are complete.
+        skipped, dead_lettered: records that could not be deserialised.
+        commit_sync_ms, committed_ms: time spent waiting in those calls.
+        assigned, revoked, lost: ms that each callback of the listener took.
+    """
+
+    def __init__(self) -> None:
+        self.polls = Tally(0)
+        self.idle = Tally(0, self.polls)
+        self.last_at = -1
+        self.gap = 0
+        self.ends_at = 0
+        self.topics: Mapping[str, TopicIntake] = MappingProxyType({})
+        self.commit_sync_ms = 0
+        self.committed_ms = 0
+        self.assigned = Meter()
+        self.revoked = Meter()
+        self.lost = Meter()
+
+    def topic(self, name: str) -> TopicIntake:
+        found = self.topics.get(name)
+        if found is None:
+            found = TopicIntake(max(self.last_at, 0), self.polls)
+            self.topics = MappingProxyType({**self.topics, name: found})
+        return found
+
+    def polled(self, now: int) -> None:
+        """A poll begins."""
+        if now >= self.ends_at:
+            self._mark(now)
+        polls = self.polls
+        gap = now - self.last_at if polls.count else 0
+        polls.high = max(polls.high, gap)
+        self.gap = gap
+        polls.count += 1
+        polls.total += gap
+        polls.last = self.last_at = now
+
+    def waited(self, now: int) -> None:
+        """The poll that began last could wait, and is over. One that cannot wait is not idle at all."""
+        inside = now - self.last_at
+        if inside:
+            self.idle.total += inside / (inside + self.gap)
+
+    def called(self, step: CallbackNeeded, now: int, took_ms: int) -> None:
+        """A callback of the rebalance listener returned."""
+        if isinstance(step, RevokePartitions):
+            self.revoked.record(now, took_ms)
+        elif isinstance(step, LosePartitions):
+            self.lost.record(now, took_ms)
+        else:
+            self.assigned.record(now, took_ms)
+
+    def _mark(self, now: int) -> None:
+        """A window is over: all that was added belongs to polls up to the last one."""
+        self.idle.mark(now)
+        for topic in self.topics.values():
+            topic.records.mark(now)
+            topic.bytes.mark(now)
+        self.polls.mark(now)
+        self.ends_at = now + WINDOW_MS
+
+
+class TopicFetches:
+    """Of each fetch response, its part of one topic: bytes as they came, records as batches announce them."""
+
+    __slots__ = ("bytes", "records")
+
+    def __init__(self) -> None:
+        self.bytes = Meter()
+        self.records = Meter()
+
+
+class Fetches:
+    """Of fetch responses. Network thread.
+
+    Attributes:
+        lags, leads: of all partitions, as each response about one came.
+    """
+
+    def __init__(self) -> None:
+        self.bytes = Meter()
+        self.records = Meter()
+        self.throttle_ms = Meter()
+        self.lags = Meter()
+        self.leads = Meter()
+        self.topics: Mapping[str, TopicFetches] = MappingProxyType({})
+        self._parts: dict[str, tuple[int, int]] = {}
+
+    def add(self, topic: str, size: int, records: int) -> None:
+        """Records of one partition lie in the response."""
+        bytes_before, records_before = self._parts.get(topic, (0, 0))
+        self._parts[topic] = bytes_before + size, records_before + records
+
+    def end(self, now: int) -> None:
+        """That was all of the response. An empty one is not counted: it says nothing about sizes."""
+        if not self._parts:
+            return
+        for topic, (size, records) in self._parts.items():
+            found = self.topics.get(topic)
+            if found is None:
+                found = TopicFetches()
+                self.topics = MappingProxyType({**self.topics, topic: found})
+            found.bytes.record(now, size)
+            found.records.record(now, records)
+        self.bytes.record(now, sum(size for size, _ in self._parts.values()))
+        self.records.record(now, sum(records for _, records in self._parts.values()))
+        self._parts.clear()
+
+    def heard(self, now: int, cell: Cell, end: int, start: int) -> None:
+        """A response told where a partition's log ends (as far as we may read) and begins."""
+        at = cell.current()
+        if at is None:
+            return
+        lag, lead = max(end - at.offset, 0), max(at.offset - start, 0)
+        self.lags.record(now, lag)
+        cell.lags.record(now, lag)
+        if start >= 0:
+            self.leads.record(now, lead)
+            cell.leads.record(now, lead)
+
+
+class Group:
+    """Of the membership. Network thread. Meters take ms from request to answer.
+
+    Attributes:
+        heartbeat_sent_at: when the last one was handed to the network; -1 before the first.
+        rebalances: ms each took. failed: how many ended with the loss of the identity. last_at: when one ended.
+        causes: how many rebalances had which cause.
+    """
+
+    def __init__(self) -> None:
+        self.heartbeats = Meter()
+        self.heartbeat_sent_at = -1
+        self.joins = Meter()
+        self.syncs = Meter()
+        self.commits = Meter()
+        self.rebalances = Meter()
+        self.failed = Meter()
+        self.last_at = -1
+        self.causes: Mapping[str, int] = MappingProxyType({})
+
+    def rebalanced(self, rebalance: Rebalance) -> None:
+        now = self.last_at = rebalance.ended_at
+        self.rebalances.record(now, now - rebalance.started_at)
+        # What follows the colon is different each time.
+        cause = rebalance.cause.partition(": ")[0] or "unknown"
+        if cause not in self.causes and len(self.causes) >= _MAX_CAUSES:
+            cause = "other"
+        self.causes = MappingProxyType({**self.causes, cause: self.causes.get(cause, 0) + 1})
+
+
+class Queue:
+    """One direction of the border (KIP-1068). One thread calls `put`, the other one `taken`."""
+
+    def __init__(self) -> None:
+        self.waits = Meter()
+        self.works = Meter()
+        self._put_at: deque[int] = deque()
+
+    def put(self, now: int) -> None:
+        self._put_at.append(now)
+
+    def taken(self, now: int, done_at: int) -> None:
+        """All that had been put was taken at ``now`` and was done with at ``done_at``."""
+        for _ in range(len(self._put_at)):
+            self.waits.record(now, max(0, now - self._put_at.popleft()))
+        self.works.record(now, done_at - now)
+
+
+class Measures:
+    """All of one consumer.
+
+    Attributes:
+        intake: application thread. network, fetches, group, fetch_ms: network thread.
+        imperatives, facts: the two directions of the border.
+        turns: ms between the beginnings of two turns of the network thread. turned_at: when the present one began.
+        expired: calls that were not done in time.
+    """
+
+    def __init__(self) -> None:
+        self.intake = Intake()
+        self.network = NetworkMeters()
+        self.fetches = Fetches()
+        self.fetch_ms = Meter()
+        self.group = Group()
+        self.imperatives = Queue()
+        self.facts = Queue()
+        self.turns = Meter()
+        self.expired = 0
+        self.turned_at = -1
+
+    def turned(self, now: int) -> None:
+        """The network thread begins a turn."""
+        if self.turned_at >= 0:
+            self.turns.record(now, now - self.turned_at)
+        self.turned_at = now
