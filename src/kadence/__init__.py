@@ -10,6 +10,8 @@ from kadence.clock import Seconds
 from kadence.consumer import assembly
 from kadence.consumer.async_consumer import AsyncConsumer
 from kadence.consumer.assignors import Assignor, LastAssignment, MemberSubscription, RebalanceProtocol
+from kadence.consumer.async_consumer import AsyncConsumer
+from kadence.consumer.border.reasons import NotFetched, NotFetchedReason
 from kadence.consumer.callbacks import RebalanceListener
 from kadence.consumer.consumer import Consumer
 from kadence.consumer.records import Records
@@ -58,6 +60,8 @@ __all__ = [
     "OffsetAndTimestamp",
     "LastAssignment",
     "PartitionInfo",
+    "NotFetched",
+    "NotFetchedReason",
     "MemberSubscription",
     "Producer",
     "RebalanceListener",

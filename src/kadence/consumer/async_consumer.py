@@ -13,6 +13,7 @@ from kadence.config import ConsumerConfig, generated_client_id
 from kadence.consumer.arguments import Offsets
 from kadence.consumer.async_shell import AsyncShell
 from kadence.consumer.border.messages import Rebalance
+from kadence.consumer.border.reasons import NotFetched
 from kadence.consumer.callbacks import RebalanceListener
 from kadence.consumer.calls import EARLIEST, LATEST, Calls, Partitions, Topics
 from kadence.consumer.consumer import Engines
@@ -167,6 +168,10 @@ class AsyncConsumer:
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group committed for partitions; None where nothing was."""
         return await self._run(self._calls.committed(partitions, timeout))
+    def not_fetched(self) -> dict[TopicPartition, NotFetched]:
+        """Each assigned partition that is not being fetched now, with the one reason and since when."""
+        return self._calls.not_fetched()
+
 
     # ------------------------------------------------------------ the cluster
 

@@ -15,6 +15,7 @@ from kadence.config import ConsumerConfig
 from kadence.consumer.arguments import Offsets, cap, partitions_of, to_offsets, topic_names
 from kadence.consumer.border import messages as m
 from kadence.consumer.border.buffer import Border
+from kadence.consumer.border.reasons import NotFetched, NotFetchedReason
 from kadence.consumer.callbacks import RebalanceListener
 from kadence.consumer.core import CommitCallback, Core, Waits
 from kadence.consumer.records import Records
@@ -167,7 +168,9 @@ class Calls:
 
     def pause(self, partitions: Partitions) -> None:
         for partition in partitions_of(partitions):
-            self._core.cell(partition).paused = True
+            cell = self._core.cell(partition)
+            if not cell.paused:
+                cell.paused_at, cell.paused = now, True
 
     def resume(self, partitions: Partitions) -> None:
         for partition in partitions_of(partitions):
@@ -191,6 +194,17 @@ class Calls:
 
     def commit_async(self, offsets: Offsets | None, callback: CommitCallback | None) -> None:
         self._core.commit_async(to_offsets(offsets), callback)
+    def not_fetched(self) -> dict[TopicPartition, NotFetched]:
+        now = self._clock.now_ms()
+        found = {}
+        for partition, cell in self._border.assignment.items():
+            if cell.paused and not (cell.held or cell.revoking):
+                # The network side hears of a pause with its next turn only.
+                found[partition] = _not_fetched(now, NotFetchedReason.PAUSED, cell.paused_at, "")
+            elif (why := cell.unfetched) is not None and why.reason is not NotFetchedReason.PAUSED:
+                found[partition] = _not_fetched(now, *why)
+        return found
+
 
     def committed(
         self, partitions: Partitions, timeout: Seconds | None
@@ -272,3 +286,7 @@ class Calls:
     def _until(self, timeout: Seconds) -> int:
         ms = to_ms(timeout)
         return FOREVER if ms is None else add_ms(self._clock.now_ms(), ms)
+
+
+def _not_fetched(now: int, reason: NotFetchedReason, since: int, detail: str) -> NotFetched:
+    return NotFetched(reason, max(now - since, 0) / 1000 if since >= 0 else 0.0, detail)

@@ -13,6 +13,7 @@ from kadence.config import ConsumerConfig, generated_client_id
 from kadence.consumer.arguments import Offsets
 from kadence.consumer.border.buffer import Border
 from kadence.consumer.border.messages import Rebalance
+from kadence.consumer.border.reasons import NotFetched
 from kadence.consumer.callbacks import RebalanceListener
 from kadence.consumer.calls import EARLIEST, LATEST, Calls, Partitions, Topics
 from kadence.consumer.core import CommitCallback, Core, Engine, Waits
@@ -245,6 +246,13 @@ class Consumer:
         self._run(self._calls.commit(offsets, timeout))
 
     def commit_async(
+    def not_fetched(self) -> dict[TopicPartition, NotFetched]:
+        """Each assigned partition that is not being fetched now, with the one reason and since when. Any thread.
+
+        A partition that is not in it has a fetch on its way. No request is sent.
+        """
+        return self._calls.not_fetched()
+
         self,
         offsets: Offsets | None = None,
         callback: CommitCallback | None = None,

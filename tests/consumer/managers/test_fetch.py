@@ -2,99 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from tests.consumer.managers.drive import lost
+from tests.consumer.managers.fetch_world import P0, P1, P2, World, asked, batch
 
-from tests.consumer.managers.drive import TOPIC_ID, Facts, answer, config, knowing, lost
-
-from kadence.connection.request import Completed, Lane, Request
-from kadence.consumer.border.buffer import Border
+from kadence.connection.request import Completed, Lane
 from kadence.consumer.border.messages import Failed
-from kadence.consumer.managers.fetch import FetchManager
-from kadence.consumer.state.subscription import Status, Subscription
+from kadence.consumer.state.subscription import Status
 from kadence.errors import AuthenticationError, CorruptRecordError, OffsetOutOfRangeError
 from kadence.protocol import error_codes as ec
-from kadence.protocol.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from kadence.records import encode_batch
-from kadence.types import TopicPartition
-
-P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
-
-
-class Arena:
-    def __init__(self) -> None:
-        self.holds = 1
-        self.size = 1000
-
-    def retain(self) -> None:
-        self.holds += 1
-
-    def release(self) -> None:
-        self.holds -= 1
-
-
-class World:
-    """A fetch manager with all that it stands on; partitions 0 and 1 are led by broker 1, 2 by broker 2."""
-
-    def __init__(self, *partitions: TopicPartition, **settings: Any) -> None:
-        self.facts = Facts()
-        self.subscription = Subscription()
-        self.metadata = knowing({P0: 1, P1: 1, P2: 2}, self.facts)
-        self.border = Border(lambda: None)
-        self.held = 0
-        self.manager = FetchManager(
-            config(**settings), self.subscription, self.metadata, self.border, lambda: self.held, self.facts
-        )
-        self.subscription.assign(partitions)
-        for partition in partitions:
-            self.subscription.position(partition, 0, None)
-
-    def state(self, partition: TopicPartition) -> Any:
-        return self.subscription.partitions[partition]
-
-    def poll(self, now: int) -> list[Request]:
-        return self.manager.poll(now).requests
-
-    def reply(
-        self,
-        request: Request,
-        now: int,
-        batches: dict[TopicPartition, bytes] | None = None,
-        *,
-        code: int = 0,
-        codes: dict[TopicPartition, int] | None = None,
-        session: int = 7,
-    ) -> Arena:
-        arena = Arena()
-        told = {**dict.fromkeys(codes or {}, b""), **(batches or {})}
-        data = [
-            PartitionData(
-                partition_index=partition.partition,
-                error_code=(codes or {}).get(partition, 0),
-                high_watermark=100,
-                last_stable_offset=100,
-                log_start_offset=0,
-                records=memoryview(raw),
-            )
-            for partition, raw in told.items()
-        ]
-        response = FetchResponse(
-            error_code=code,
-            session_id=session,
-            responses=[FetchableTopicResponse(topic_id=TOPIC_ID, partitions=data)],
-        )
-        self.manager.on_response(now, answer(request, response, now, lease=arena, version=17))
-        return arena
-
-
-def batch(count: int = 2, offset: int = 0, size: int = 1) -> bytes:
-    return encode_batch([(0, None, b"v" * size, ())] * count, base_offset=offset)
-
-
-def asked(request: Request) -> dict[int, int]:
-    """Partition number to fetch offset."""
-    return {
-        part.partition: part.fetch_offset for topic in request.message.topics for part in topic.partitions
-    }
 
 
 def test_each_leader_is_asked_once_for_all_its_partitions() -> None:
@@ -240,21 +155,13 @@ def test_a_moved_leader_asks_for_metadata_and_follows_it() -> None:
     assert len(world.poll(300)) == 1
 
 
-def test_out_of_range_goes_where_the_policy_says() -> None:
+def test_out_of_range_loses_the_position_and_the_policy_is_another_manager_s() -> None:
     world = World(P0)
     (request,) = world.poll(0)
     world.reply(request, 5, codes={P0: ec.OFFSET_OUT_OF_RANGE})
     assert world.state(P0).status is Status.AWAIT_RESET
-    assert world.state(P0).reset_timestamp == -2
-
-
-def test_out_of_range_without_a_policy_is_told_and_waits_for_a_seek() -> None:
-    world = World(P0, auto_offset_reset="none")
-    (request,) = world.poll(0)
-    world.reply(request, 5, codes={P0: ec.OFFSET_OUT_OF_RANGE})
-    (failed,) = world.facts
-    assert isinstance(failed, Failed)
-    assert isinstance(failed.error, OffsetOutOfRangeError)
+    assert isinstance(world.state(P0).lost, OffsetOutOfRangeError)
+    assert world.facts == []
     assert world.poll(1_000) == []
 
 

@@ -7,11 +7,15 @@ they would be handed out. So nothing has to be cancelled, and no lock is needed.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from kadence.consumer.border.reasons import NotFetchedReason, Unfetched
+from kadence.metrics.sensors import Meter
 from kadence.types import TopicPartition
 
 __all__ = ["Cell", "Origin"]
+
+_NEW: Final = Unfetched(NotFetchedReason.AWAITING_COMMITTED_OFFSET, -1, "")
 
 
 class Origin(NamedTuple):
@@ -27,25 +31,32 @@ class Cell:
 
     Written by the network thread: ``lease`` (current stretch), ``origin`` (its start; None while the
     position is unknown), ``revoking`` (about to be given up: no longer handed out), ``held`` (its assigned
-    callback has not run: not handed out yet), ``high_watermark``, ``last_stable_offset``, ``log_start``.
-    Written by the application thread: ``paused``, ``position`` = (lease, next offset to return, epoch of
-    the last record returned), ``proved`` = the same as of the last poll that proved them processed,
-    ``drained_bytes`` (total of bytes handed out or dropped, ever).
+    callback has not run: not handed out yet), ``high_watermark``, ``last_stable_offset``, ``log_start``,
+    ``unfetched`` (why it is not being fetched; None: it is).
+    ``lags`` and ``leads`` (as answers told of the log's ends), ``preferred_replica`` (None: the leader).
+    Written by the application thread: ``paused``, ``paused_at`` (since when, monotonic ms), ``position`` =
+    (lease, next offset to return, epoch of the last record returned), ``proved`` = the same as of the last
+    poll that proved them processed, ``drained_bytes`` (total of bytes handed out or dropped, ever).
     """
 
     __slots__ = (
         "drained_bytes",
         "held",
         "high_watermark",
+        "lags",
         "last_stable_offset",
+        "leads",
         "lease",
         "log_start",
         "origin",
         "partition",
         "paused",
+        "paused_at",
         "position",
+        "preferred_replica",
         "proved",
         "revoking",
+        "unfetched",
     )
 
     def __init__(self, partition: TopicPartition, lease: int) -> None:
@@ -57,7 +68,12 @@ class Cell:
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
         self.log_start: int | None = None
+        self.lags = Meter()
+        self.leads = Meter()
+        self.preferred_replica: int | None = None
+        self.unfetched: Unfetched | None = _NEW
         self.paused = False
+        self.paused_at = 0
         self.position: Origin | None = None
         self.proved: Origin | None = None
         self.drained_bytes = 0

@@ -19,8 +19,10 @@ from kadence.config import ConsumerConfig
 from kadence.connection.request import Completed, Lane, Request
 from kadence.consumer.border.buffer import Border
 from kadence.consumer.border.messages import Failed
+from kadence.consumer.border.reasons import NotFetchedReason
 from kadence.consumer.managers.base import NOTHING, Outbox, Poll
 from kadence.consumer.managers.fetch_answers import READ_COMMITTED, FetchAnswers
+from kadence.consumer.managers.fetch_reasons import Reasons
 from kadence.consumer.managers.fetch_requests import Sent, forgotten_topics, topics
 from kadence.consumer.managers.fetch_session import FINAL_EPOCH, FetchSession, SessionPlan, Wanted
 from kadence.consumer.managers.metadata import MetadataManager
@@ -34,6 +36,7 @@ __all__ = ["FetchManager", "Room"]
 _LAST_VERSION_WITH_NAMES: Final = 12
 _SIDE_MIN_MS: Final = 10
 """A fetch behind a parked one is not worth a request when the parked one ends sooner than this."""
+_OF_THE_BUFFER: Final = frozenset({NotFetchedReason.BUFFERED, NotFetchedReason.MEMORY})
 
 
 class Room(Protocol):
@@ -63,6 +66,7 @@ class FetchManager:
         self._metadata = metadata
         self._border = border
         self._answers = FetchAnswers(config, subscription, metadata, border, outbox)
+        self._reasons = Reasons(config, metadata)
         self._room = room
         self._outbox = outbox
         self._sessions: dict[int, FetchSession] = {}
@@ -82,58 +86,67 @@ class FetchManager:
         self._border.starved = True
         wake_at = FOREVER
         starved = False
+        reasons = self._reasons
+        reasons.begin()
         ready: dict[int, list[PartitionState]] = {}
         buffered: dict[int, list[int]] = {}
         for state in self._subscription.partitions.values():
             if not state.fetchable:
+                reasons.not_ready(now, state)
                 continue
             node_id = self._node_for(state, now)
             if node_id is None:
+                reasons.leaderless(now, state)
                 continue
             held = state.buffered_bytes
             buffered.setdefault(node_id, []).append(held)
             if state.awaits_fetch:
+                reasons.sent(now, state)
                 continue
             retry_at = max(state.retry_at, self._answers.node_retry_at.get(node_id, 0))
             if retry_at > now:
                 wake_at = min(wake_at, retry_at)
+                reasons.waits(now, state)
             elif held > self._per_partition:
                 starved = True
+                reasons.note(now, state, NotFetchedReason.BUFFERED)
             else:
                 ready.setdefault(node_id, []).append(state)
         requests: list[Request] = []
         for node_id, states in ready.items():
-            request, full = self._fetch_from(now, node_id, states, buffered[node_id])
-            starved = starved or full
+            request, reason = self._fetch_from(now, node_id, states, buffered[node_id])
+            starved = starved or reason in _OF_THE_BUFFER
             if request is not None:
                 requests.append(request)
+            for state in states:
+                if state.awaits_fetch:
+                    reasons.sent(now, state)
+                else:
+                    reasons.note(now, state, reason)
         if not starved:
             self._border.starved = False
+        wake_at = min(wake_at, reasons.due)
         return Poll(requests, wake_at) if requests or wake_at != FOREVER else NOTHING
 
     def _fetch_from(
         self, now: int, node_id: int, states: list[PartitionState], buffered: list[int]
-    ) -> tuple[Request | None, bool]:
-        """The next request to one broker, if it is time for one; and whether only the buffer stands against it."""
+    ) -> tuple[Request | None, NotFetchedReason]:
+        """The next request to one broker, if it is time for one; and what stands against it for those it leaves out."""
         parked = self._in_flight.get((node_id, Lane.FETCH))
         if parked is not None:
-            states = [state for state in states if not state.buffered_bytes]
-            left = parked.ends_at - now
-            if not states or left < _SIDE_MIN_MS or (node_id, Lane.SIDE) in self._in_flight:
-                return None, False
+            if parked.ends_at - now < _SIDE_MIN_MS or (node_id, Lane.SIDE) in self._in_flight:
+                return None, NotFetchedReason.AWAITING_TURN
         elif all(buffered) and sum(buffered) > self._per_partition * len(buffered):
-            return None, True
+            return None, NotFetchedReason.BUFFERED
         wanted_bytes = min(self._config.fetch_max_bytes, self._per_partition * len(states))
         held = self._room() + self._border.decompressed_bytes + self._reserved
         room = self._config.buffer_memory - held
         if room < min(wanted_bytes, self._per_partition) and held:
-            return None, True
+            return None, NotFetchedReason.MEMORY
         max_bytes = max(min(wanted_bytes, room), 1)
         if parked is not None:
-            return self._request(now, node_id, states, max_bytes, Lane.SIDE, parked.ends_at - now), False
-        return self._request(
-            now, node_id, states, max_bytes, Lane.FETCH, self._config.fetch_max_wait_ms
-        ), False
+            lane, wait_ms = Lane.SIDE, parked.ends_at - now
+        return self._request(now, node_id, states, max_bytes, lane, wait_ms), NotFetchedReason.AWAITING_TURN
 
     def _request(
         self,
@@ -209,7 +222,7 @@ class FetchManager:
             if isinstance(completed.response, FetchResponse):
                 self._answers.answered(now, sent, completed.response, completed.lease)
             else:
-                self._answers.failed(now, sent)
+                self._answers.failed(now, sent, completed.error)
                 if isinstance(completed.error, AuthenticationError):
                     self._outbox(Failed(completed.error))
         finally:

@@ -12,11 +12,13 @@ from kadence.config import ConsumerConfig
 from kadence.connection.request import Lease
 from kadence.consumer.border.buffer import Border, Fetched
 from kadence.consumer.border.messages import Failed
+from kadence.consumer.border.reasons import NotFetchedReason
 from kadence.consumer.managers.base import Outbox
 from kadence.consumer.managers.fetch_errors import FetchErrors
+from kadence.consumer.managers.fetch_reasons import trouble_of
 from kadence.consumer.managers.fetch_requests import Sent
 from kadence.consumer.managers.metadata import MetadataManager
-from kadence.consumer.state.subscription import Subscription
+from kadence.consumer.state.subscription import Status, Subscription
 from kadence.errors import CorruptRecordError
 from kadence.protocol import error_codes as ec
 from kadence.protocol.fetch import FetchResponse, PartitionData
@@ -73,7 +75,7 @@ class FetchAnswers:
         self.node_retry_at: dict[int, int] = {}
         self.stale_bytes = 0
 
-    def failed(self, now: int, sent: Sent) -> None:
+    def failed(self, now: int, sent: Sent, error: Exception | None) -> None:
         """No answer. The client's own reconnect backoff comes on top of this one."""
         if sent.session is not None:
             sent.session.failed()
@@ -81,10 +83,15 @@ class FetchAnswers:
         for partition in sent.asked:
             if (state := self._subscription.partitions.get(partition)) is not None:
                 state.preferred_replica = None
+                state.trouble = NotFetchedReason.BROKER_UNREACHABLE, f"broker {sent.node_id}: {error}"
         self._metadata.request_update(now)
 
     def answered(self, now: int, sent: Sent, response: FetchResponse, arena: Lease | None) -> None:
         code = response.error_code
+        trouble = trouble_of(code) if code else None
+        for partition in sent.asked:
+            if (state := self._subscription.partitions.get(partition)) is not None:
+                state.trouble = trouble
         if code:
             if sent.session is not None:
                 if code == ec.FETCH_SESSION_ID_NOT_FOUND:
@@ -122,6 +129,8 @@ class FetchAnswers:
             return
         if data.error_code:
             self._errors.partition_failed(now, sent, state, data.error_code)
+            if state.status is Status.FETCHING:
+                state.trouble = trouble_of(data.error_code)
             return
         cell = state.cell
         cell.high_watermark = data.high_watermark
@@ -145,6 +154,7 @@ class FetchAnswers:
                 )
             )
             state.retry_at = now + self._config.retry_backoff_max_ms
+            state.trouble = trouble_of(ec.CORRUPT_MESSAGE)
             return
         arena.retain()
         aborted = None

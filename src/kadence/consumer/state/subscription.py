@@ -18,6 +18,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from kadence.consumer.border.cells import Cell, Origin
+from kadence.consumer.border.reasons import NotFetchedReason
+from kadence.errors import KafkaError
 from kadence.types import TopicPartition
 
 __all__ = ["PartitionState", "Status", "Subscription"]
@@ -44,12 +46,16 @@ class PartitionState:
         "partition",
         "preferred_replica",
         "preferred_until",
+        "is_told",
+        "lost",
         "reset_timestamp",
         "retry_at",
         "status",
     )
 
     def __init__(self, partition: TopicPartition, lease: int) -> None:
+        "topic_id",
+        "trouble",
         self.partition = partition
         self.cell = Cell(partition, lease)
         self.status = Status.INITIALIZING
@@ -73,6 +79,10 @@ class PartitionState:
 
     @property
     def awaits_fetch(self) -> bool:
+        self.trouble: tuple[NotFetchedReason, str] | None = None
+        """How the latest fetch of it failed, until one is answered."""
+        self.is_told = False
+        """Whether there was a log line that it is not fetched."""
         return self.in_flight == self.cell.lease
 
     @property
@@ -193,6 +203,7 @@ class Subscription:
         state = self.partitions.pop(partition, None)
         if state is not None:
             self.partitions[partition] = state
+        state.trouble = None
 
     def _publish(self) -> None:
         self.snapshot = MappingProxyType({p: s.cell for p, s in self.partitions.items()})
