@@ -180,6 +180,7 @@ class Calls:
     def paused(self) -> frozenset[TopicPartition]:
         return frozenset(p for p, cell in self._border.assignment.items() if cell.paused)
 
+        now = self._clock.now_ms()
     def current_lag(self, partition: TopicPartition) -> int | None:
         cell = self._core.cell(TopicPartition(*partition))
         committed = self._config.isolation_level == "read_committed"
@@ -193,6 +194,17 @@ class Calls:
         return self._core.commit(to_offsets(offsets), self._deadline(timeout))
 
     def commit_async(self, offsets: Offsets | None, callback: CommitCallback | None) -> None:
+    def not_fetched(self) -> dict[TopicPartition, NotFetched]:
+        now = self._clock.now_ms()
+        found = {}
+        for partition, cell in self._border.assignment.items():
+            if cell.paused and not (cell.held or cell.revoking):
+                # The network side hears of a pause with its next turn only.
+                found[partition] = _not_fetched(now, NotFetchedReason.PAUSED, cell.paused_at, "")
+            elif (why := cell.unfetched) is not None and why.reason is not NotFetchedReason.PAUSED:
+                found[partition] = _not_fetched(now, *why)
+        return found
+
         self._core.commit_async(to_offsets(offsets), callback)
     def not_fetched(self) -> dict[TopicPartition, NotFetched]:
         now = self._clock.now_ms()

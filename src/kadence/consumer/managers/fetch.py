@@ -144,6 +144,7 @@ class FetchManager:
         if room < min(wanted_bytes, self._per_partition) and held:
             return None, NotFetchedReason.MEMORY
         max_bytes = max(min(wanted_bytes, room), 1)
+        lane, wait_ms = Lane.FETCH, self._config.fetch_max_wait_ms
         if parked is not None:
             lane, wait_ms = Lane.SIDE, parked.ends_at - now
         return self._request(now, node_id, states, max_bytes, lane, wait_ms), NotFetchedReason.AWAITING_TURN
