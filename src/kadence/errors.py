@@ -42,6 +42,7 @@ __all__ = [
     "BrokerError",
     "ClosedError",
     "CommitFailedError",
+    "AssignorError",
     "ConcurrentAccessError",
     "ConfigError",
     "ConnectError",
