@@ -1,0 +1,331 @@
+"""A live group goes from one protocol to the other and back on real Kafka, and nobody loses a record (C4)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+from tests.consumer.support import Cluster, numbers, poll_until, read
+
+from kadence import Consumer, Producer, RebalanceListener, Records, TopicPartition
+from kadence.admin import Admin
+from kadence.errors import CommitFailedError, RebalanceInProgressError
+from kadence.testing.kafka import Kafka
+
+PARTITIONS = 6
+CLASSIC: dict[str, Any] = {"group_protocol": "classic", "heartbeat_interval_ms": 200}
+KIP_848: dict[str, Any] = {"group_protocol": "consumer"}
+
+
+@pytest.fixture
+def cluster(kafka: Kafka) -> Iterator[Cluster]:
+    running = Cluster("kafka", kafka.bootstrap_servers)
+    yield running
+    for consumer in running.consumers:
+        consumer.close(timeout=5)
+
+
+@dataclass
+class Ledger:
+    """What all members together read, committed and owned."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    read: Counter[tuple[int, int]] = field(default_factory=Counter)
+    uncommitted: set[tuple[int, int]] = field(default_factory=set)
+    owner: dict[TopicPartition, str] = field(default_factory=dict)
+    quarrels: list[str] = field(default_factory=list)
+
+    def repeated(self) -> set[tuple[int, int]]:
+        return {record for record, times in self.read.items() if times > 1}
+
+
+class Owner(RebalanceListener):
+    """Tells the ledger what a member owns: nobody may own what another one has not given up."""
+
+    def __init__(self, name: str, ledger: Ledger) -> None:
+        self._name = name
+        self._ledger = ledger
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        with self._ledger.lock:
+            for partition in partitions:
+                other = self._ledger.owner.setdefault(partition, self._name)
+                if other != self._name:
+                    self._ledger.quarrels.append(f"{partition}: {other} and {self._name}")
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        with self._ledger.lock:
+            for partition in partitions:
+                self._ledger.owner.pop(partition, None)
+
+    def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+        with self._ledger.lock:
+            self._ledger.quarrels.append(f"{self._name} lost {partitions}")
+        self.on_partitions_revoked(partitions)
+
+
+class Member(threading.Thread):
+    """Reads, and commits after each poll, until it is stopped; then it leaves the group."""
+
+    def __init__(self, cluster: Cluster, ledger: Ledger, name: str, topic: str, **settings: Any) -> None:
+        super().__init__(name=name, daemon=True)
+        self.assigned: frozenset[TopicPartition] = frozenset()
+        self.failure: BaseException | None = None
+        self._ledger = ledger
+        self._stop_asked = threading.Event()
+        self._make: Callable[[], Consumer] = lambda: cluster.consumer(enable_auto_commit=False, **settings)
+        self._topic = topic
+        self.start()
+
+    def run(self) -> None:
+        try:
+            with self._make() as consumer:
+                consumer.subscribe(self._topic, listener=Owner(self.name, self._ledger))
+                while not self._stop_asked.is_set():
+                    self._take(consumer, consumer.poll(0.05))
+                    self.assigned = consumer.assignment()
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    def _take(self, consumer: Consumer, records: Records) -> None:
+        found = {(record.partition, record.offset) for record in records}
+        if not found:
+            return
+        with self._ledger.lock:
+            self._ledger.read.update(found)
+            self._ledger.uncommitted |= found
+        try:
+            consumer.commit(records)
+        except (CommitFailedError, RebalanceInProgressError):
+            return
+        with self._ledger.lock:
+            self._ledger.uncommitted -= found
+
+    def stop(self) -> None:
+        self._stop_asked.set()
+        self.join(30)
+        assert not self.is_alive(), f"{self.name} does not leave"
+        assert self.failure is None, repr(self.failure)
+
+
+@contextmanager
+def producing(cluster: Cluster, topic: str) -> Iterator[Callable[[], int]]:
+    """Records without a pause; the value is a function that stops it and says how many there are."""
+    stop = threading.Event()
+    count = 0
+
+    def produce() -> None:
+        nonlocal count
+        with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            while not stop.is_set():
+                for _ in range(10):
+                    producer.send(topic, b"%d" % count, partition=count % PARTITIONS)
+                    count += 1
+                time.sleep(0.01)
+            producer.flush(30)
+
+    thread = threading.Thread(target=produce, daemon=True)
+    thread.start()
+
+    def finish() -> int:
+        stop.set()
+        thread.join(30)
+        return count
+
+    yield finish
+    finish()
+
+
+def wait_until(done: Callable[[], bool], what: str, seconds: float = 40.0) -> None:
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+
+
+def shared(*members: Member) -> Callable[[], bool]:
+    """Everything is assigned, and everybody has some of it."""
+    return lambda: (
+        all(member.assigned for member in members) and sum(len(m.assigned) for m in members) == PARTITIONS
+    )
+
+
+def kind_of(cluster: Cluster, group: str) -> str:
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        (kind,) = (each.group_type for each in admin.list_groups() if each.group_id == group)
+    return str(kind)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kinds"),
+    [
+        (CLASSIC, KIP_848, ["classic", "consumer", "consumer", "consumer"]),
+        (KIP_848, CLASSIC, ["consumer", "consumer", "consumer", "classic"]),
+        # auto is one of the classic members as long as there are any.
+        (CLASSIC, {"group_protocol": "auto"}, ["classic"] * 4),
+        # And of the others, where there are none of those.
+        (KIP_848, {"group_protocol": "auto"}, ["consumer"] * 4),
+    ],
+    ids=["upgrade", "downgrade", "classic to auto", "consumer to auto"],
+)
+def test_c4_members_bounced_one_by_one_lose_nothing(
+    cluster: Cluster, before: dict[str, Any], after: dict[str, Any], kinds: list[str]
+) -> None:
+    topic, group, ledger = cluster.topic(PARTITIONS), cluster.name("g"), Ledger()
+
+    def member(name: str, settings: dict[str, Any]) -> Member:
+        return Member(cluster, ledger, name, topic, group_id=group, **settings)
+
+    with producing(cluster, topic) as finish:
+        members = [member(f"old {number}", before) for number in range(3)]
+        wait_until(shared(*members), "the group forms")
+        assert kind_of(cluster, group) == kinds[0]
+        for number in range(3):
+            members[number].stop()
+            members[number] = member(f"new {number}", after)
+            wait_until(shared(*members), f"after {number + 1} bounces: {[m.assigned for m in members]}")
+            assert kind_of(cluster, group) == kinds[number + 1]
+        count = finish()
+        wait_until(lambda: len(ledger.read) == count, "every record is read")
+        for each in members:
+            each.stop()
+    assert ledger.quarrels == []
+    assert ledger.repeated() <= ledger.uncommitted
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        committed = admin.group_offsets(group)
+    assert sum(at.offset for at in committed.values()) >= count - len(ledger.uncommitted)
+
+
+def test_c4_auto_finds_the_emptied_group_free_and_takes_kip_848(cluster: Cluster) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 40)
+    classic = cluster.consumer(group_id=group, **CLASSIC)
+    classic.subscribe(topic)
+    read(classic, 40)
+    classic.close()
+    assert kind_of(cluster, group) == "classic"
+    auto = cluster.consumer(group_id=group, group_protocol="auto")
+    auto.subscribe(topic)
+    poll_until(auto, lambda: len(auto.assignment()) == 4)
+    assert kind_of(cluster, group) == "consumer"
+    cluster.produce(topic, 8, start=40)
+    assert sorted(numbers(read(auto, 8))) == list(range(40, 48)), "offsets carry over"
+
+
+# ---------------------------------------------------------------- members of other clients
+
+
+class Java:
+    """Kafka's own consumer, by the tool that prints what happens to it as lines of JSON."""
+
+    def __init__(self, kafka: Kafka, topic: str, group: str, folder: Path) -> None:
+        config = folder / "java.properties"
+        config.write_text("heartbeat.interval.ms=200\nauto.offset.reset=earliest\n")
+        command = kafka.tool_command(
+            "org.apache.kafka.tools.VerifiableConsumer", "--bootstrap-server", kafka.bootstrap_servers,
+            "--topic", topic, "--group-id", group, "--group-protocol", "classic", "--verbose",
+            "--command-config", str(config),
+            "--assignment-strategy", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+        )  # fmt: skip
+        self.read: Counter[tuple[int, int]] = Counter()
+        self.assigned: set[int] = set()
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        self._reader = threading.Thread(target=self._follow, daemon=True)
+        self._reader.start()
+
+    def _follow(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                self._heard(json.loads(line) if line.startswith("{") else {"name": ""})
+
+    def _heard(self, event: dict[str, Any]) -> None:
+        if event["name"] == "record_data":
+            self.read[event["partition"], event["offset"]] += 1
+        elif event["name"] == "partitions_assigned":
+            self.assigned |= {each["partition"] for each in event["partitions"]}
+        elif event["name"] == "partitions_revoked":
+            self.assigned -= {each["partition"] for each in event["partitions"]}
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(30)
+        self._reader.join(30)
+
+
+class Librdkafka:
+    """confluent-kafka's consumer, polled by a thread, with cooperative assignments."""
+
+    def __init__(self, kafka: Kafka, topic: str, group: str, folder: Path) -> None:
+        del folder
+        self.read: Counter[tuple[int, int]] = Counter()
+        self.assigned: set[int] = set()
+        self._stop_asked = threading.Event()
+        self._settings: dict[str, Any] = {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "heartbeat.interval.ms": 200,
+            "partition.assignment.strategy": "cooperative-sticky",
+        }
+        self._topic = topic
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        consumer = confluent_kafka.Consumer(self._settings)
+        consumer.subscribe([self._topic])
+        while not self._stop_asked.is_set():
+            message = consumer.poll(0.1)
+            if message is not None and message.error() is None:
+                self.read[message.partition() or 0, message.offset() or 0] += 1
+                with suppress(confluent_kafka.KafkaException):
+                    consumer.commit(message=message, asynchronous=False)
+            self.assigned = {each.partition for each in consumer.assignment()}
+        consumer.close()
+
+    def stop(self) -> None:
+        self._stop_asked.set()
+        self._thread.join(30)
+
+
+@pytest.mark.parametrize("other", [Java, Librdkafka])
+def test_c4_a_group_of_another_client_is_converted_by_an_explicit_member_and_back(
+    cluster: Cluster, kafka: Kafka, tmp_path: Path, other: type[Java | Librdkafka]
+) -> None:
+    topic, group, ledger = cluster.topic(PARTITIONS), cluster.name("g"), Ledger()
+    cluster.produce(topic, 60, partitions=PARTITIONS)
+    classic = other(kafka, topic, group, tmp_path)
+    try:
+        wait_until(lambda: len(classic.read) == 60, "the classic member reads all")
+        assert kind_of(cluster, group) == "classic"
+        ours = Member(cluster, ledger, "ours", topic, group_id=group, **KIP_848)
+        half = PARTITIONS // 2
+        wait_until(lambda: len(ours.assigned) == len(classic.assigned) == half, "the members share")
+        assert kind_of(cluster, group) == "consumer"
+        cluster.produce(topic, 60, partitions=PARTITIONS, start=60)
+        wait_until(lambda: len(classic.read + ledger.read) == 120, "both read")
+        assert {partition for partition, _ in ledger.read} == {p.partition for p in ours.assigned}
+        ours.stop()
+        wait_until(lambda: len(classic.assigned) == PARTITIONS, "the classic member takes all back")
+        assert kind_of(cluster, group) == "classic"
+        cluster.produce(topic, 60, partitions=PARTITIONS, start=120)
+        wait_until(lambda: len(classic.read + ledger.read) == 180, "it reads all again")
+        assert ledger.quarrels == []
+        assert ledger.repeated() == set()
+    finally:
+        classic.stop()
