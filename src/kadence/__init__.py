@@ -4,17 +4,18 @@ The front door: names only. The one thing it does is to give both consumers thei
 application side of the library never imports the network side.
 """
 
+from kadence import outbox
 from kadence.admin import Admin
 from kadence.broker import Broker
 from kadence.clock import Seconds
 from kadence.consumer import assembly
-from kadence.consumer.async_consumer import AsyncConsumer
 from kadence.consumer.assignors import Assignor, LastAssignment, MemberSubscription, RebalanceProtocol
 from kadence.consumer.async_consumer import AsyncConsumer
 from kadence.consumer.border.reasons import NotFetched, NotFetchedReason
 from kadence.consumer.callbacks import RebalanceListener
 from kadence.consumer.consumer import Consumer
 from kadence.consumer.records import Records
+from kadence.consumer.stall import Stall
 from kadence.errors import (
     BrokerError,
     CommitFailedError,
@@ -40,38 +41,40 @@ from kadence.types import (
 )
 
 Consumer._engines = AsyncConsumer._engines = staticmethod(assembly.make)
+Consumer._outboxes = AsyncConsumer._outboxes = staticmethod(outbox.make)
 
 __all__ = [
     "Admin",
+    "Assignor",
     "AsyncConsumer",
     "Broker",
     "BrokerError",
     "CommitFailedError",
-    "Assignor",
     "ConfigError",
     "Consumer",
     "CorruptRecordError",
     "GroupMetadata",
     "KafkaError",
     "KafkaTimeoutError",
-    "LocalError",
-    "Node",
-    "OffsetAndMetadata",
-    "OffsetAndTimestamp",
     "LastAssignment",
-    "PartitionInfo",
+    "LocalError",
+    "MemberSubscription",
+    "Node",
     "NotFetched",
     "NotFetchedReason",
-    "MemberSubscription",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "PartitionInfo",
     "Producer",
     "RebalanceListener",
+    "RebalanceProtocol",
     "Record",
     "Records",
     "Seconds",
+    "Stall",
     "SubscriptionPattern",
     "Token",
     "TopicPartition",
-    "RebalanceProtocol",
     "TransportError",
     "WakeupError",
 ]

@@ -10,13 +10,15 @@
     │   ├── WakeupError                 wakeup() ended the call
     │   ├── KafkaTimeoutError           the call's own deadline passed
     │   ├── SerializationError          a key or value could not be turned into, or made from, bytes
+    │   │   └── RecordDeserializationError  one record's, with where it lies and its bytes
+    │   ├── DeadLetterError             a bad record could not be written to the dead letter topic
     │   ├── CorruptRecordError          bytes that are not what the format promises
     │   │   └── UnsupportedRecordFormatError   magic 0 or 1, unknown codec
     │   ├── RecordTooLargeError         a batch would pass a limit (decompression bound, request size)
     │   ├── NoOffsetForPartitionError   no committed offset and auto.offset.reset=none
+    │   ├── AssignorError               an assignor of your own failed; its cause is chained
     │   ├── MissingDependencyError      an extra is not installed
     │   └── FatalNetworkError           the network thread died of a bug; the cause is chained (B6)
-    │   ├── AssignorError               an assignor of your own failed; its cause is chained
     ├── TransportError                  the way to a broker
     │   ├── ConnectError                DNS, TCP or TLS failed, with the step and the address
     │   ├── DisconnectedError           connection lost with requests in flight
@@ -26,6 +28,7 @@
     │   └── AuthenticationError         SASL or TLS refused us
     └── BrokerError                     a broker's answer: code, name, retriable
         ├── one class per code that people catch (see below)
+        │   └── LogTruncationError      of OffsetOutOfRangeError: records that were read are gone (KIP-320)
         └── unknown codes are BrokerError itself
 
 All are picklable (Spark carries them between processes).
@@ -36,17 +39,19 @@ from __future__ import annotations
 from typing import Any
 
 from kadence.protocol import error_codes
+from kadence.types import TopicPartition
 
 __all__ = [
+    "AssignorError",
     "AuthenticationError",
     "BrokerError",
     "ClosedError",
     "CommitFailedError",
-    "AssignorError",
     "ConcurrentAccessError",
     "ConfigError",
     "ConnectError",
     "CorruptRecordError",
+    "DeadLetterError",
     "DisconnectedError",
     "FatalNetworkError",
     "FencedInstanceIdError",
@@ -63,6 +68,7 @@ __all__ = [
     "KafkaError",
     "KafkaTimeoutError",
     "LocalError",
+    "LogTruncationError",
     "MalformedMessageError",
     "MissingDependencyError",
     "NoOffsetForPartitionError",
@@ -70,6 +76,7 @@ __all__ = [
     "OffsetMetadataTooLargeError",
     "OffsetOutOfRangeError",
     "RebalanceInProgressError",
+    "RecordDeserializationError",
     "RecordTooLargeError",
     "RequestTimedOutError",
     "SerializationError",
@@ -106,16 +113,16 @@ class IllegalStateError(LocalError):
     """The call makes no sense in the present state, e.g. seek() of a partition that is not assigned."""
 
 
+class AssignorError(LocalError):
+    """An object in partition.assignment.strategy raised, or gave what is no assignment; names it, and its cause."""
+
+
 class ClosedError(IllegalStateError):
     """The object was used after close()."""
 
 
 class ConcurrentAccessError(IllegalStateError):
     """A second thread entered an object that belongs to one thread (C7)."""
-
-class AssignorError(LocalError):
-    """An object in partition.assignment.strategy raised, or gave what is no assignment; names it, and its cause."""
-
 
 
 class ForkedError(IllegalStateError):
@@ -134,6 +141,34 @@ class KafkaTimeoutError(LocalError):
 
 class SerializationError(LocalError):
     """A key or a value could not be serialised or deserialised."""
+
+
+class RecordDeserializationError(SerializationError):
+    """A deserialiser refused a record; its exception is the cause. Every poll raises it until you seek past the record.
+
+    Attributes:
+        partition: where it lies. offset: its offset; ``seek(partition, offset + 1)`` passes over it.
+        field: ``key`` or ``value``. record: the record with its key and value as bytes.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        partition: TopicPartition = TopicPartition("", -1),  # noqa: B008 - immutable
+        offset: int = -1,
+        field: str = "value",
+        record: Any = None,
+    ) -> None:
+        super().__init__(message)
+        self.partition = partition
+        self.offset = offset
+        self.field = field
+        self.record = record
+
+
+class DeadLetterError(LocalError):
+    """A bad record could not be written to the dead letter topic. It was not passed over; the next poll tries again."""
 
 
 class CorruptRecordError(LocalError):
@@ -229,6 +264,39 @@ class OffsetOutOfRangeError(BrokerError):
     """The position is not in the partition's log, and no reset policy says where to go."""
 
     code = error_codes.OFFSET_OUT_OF_RANGE
+
+
+class LogTruncationError(OffsetOutOfRangeError):
+    """Records that were read are not in the partition's log any more (KIP-320): an unclean leader election lost them.
+
+    Raised with ``auto.offset.reset=none`` only; seek() to where you want to go on.
+
+    Attributes:
+        partition: which one. position: the next offset that would have been read.
+        diverging_offset: the first offset at which the log is another one now; None when the broker cannot tell.
+        leader_epoch: the epoch before it, for ``seek(partition, OffsetAndMetadata(...))``; None when unknown.
+    """
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        code: int | None = None,
+        partition: TopicPartition | None = None,
+        position: int | None = None,
+        diverging_offset: int | None = None,
+        leader_epoch: int | None = None,
+    ) -> None:
+        super().__init__(message, code=code)
+        self.partition = partition
+        self.position = position
+        self.diverging_offset = diverging_offset
+        self.leader_epoch = leader_epoch
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        rebuild, arguments, state = super().__reduce__()
+        told = ("partition", "position", "diverging_offset", "leader_epoch")
+        return rebuild, arguments, {**state, **{name: getattr(self, name) for name in told}}
 
 
 class UnknownTopicOrPartitionError(BrokerError):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kadence.config.client import ClientConfig
-from kadence.config.table import INT32_MAX, key
+from kadence.config.durations import duration_ms
+from kadence.config.table import AUTO, INT32_MAX, key
 from kadence.errors import ConfigError
 
 __all__ = ["ConsumerConfig"]
@@ -67,10 +68,24 @@ class ConsumerConfig(ClientConfig):
         high=INT32_MAX,
         since="KIP-62",
     )
+    stall_report_share: float = key(
+        "float",
+        0.5,
+        "At which part of the processing timeout (max.poll.interval.ms) a stall is reported (B4): how long, which "
+        "records are in hand, where the thread is that should poll. Once for each stall; 0 = never.",
+        low=0,
+        high=1,
+    )
+    stall_report_callback: Callable[[Any], Any] | None = key(
+        "callable",
+        None,
+        "Called with each stall (kadence.Stall), when it is reported, when the group is left and when it is over; on "
+        "a helper thread.",
+    )
     max_poll_records: int = key(
-        "int",
+        "count",
         500,
-        "Most records one poll() returns; -1 = no cap (A1).",
+        "Most records one poll() returns; -1 = no cap (A1); auto = as many as their measured cost allows (A5).",
         low=-1,
         since="KIP-41",
     )
@@ -86,7 +101,8 @@ class ConsumerConfig(ClientConfig):
     partition_assignment_strategy: tuple[Any, ...] = key(
         "assignors",
         ("cooperative-sticky",),
-        "Assignors of the classic protocol, in order of preference: range, cooperative-sticky.",
+        "Assignors of the classic protocol, in order of preference: range, roundrobin, sticky, cooperative-sticky, "
+        "their Java classes, or objects of your own (kadence.Assignor).",
     )
     enable_auto_commit: bool = key(
         "bool",
@@ -95,10 +111,11 @@ class ConsumerConfig(ClientConfig):
     )
     auto_commit_interval_ms: int = key("int", 5_000, "How often it does.", low=0)
     auto_offset_reset: str = key(
-        "choice",
+        "string",
         "latest",
-        "Where to start without a committed offset.",
-        choices=("earliest", "latest", "none"),
+        "Where to start without a committed offset, and where to go on when the offset is not there any more; "
+        "by_duration:PT1H is an hour ago (ISO 8601, KIP-1106), none raises.",
+        choices=("earliest", "latest", "none", "by_duration:<duration>"),
     )
     allow_auto_create_topics: bool = key(
         "bool", False, "Whether asking for a topic may create it on the broker."
@@ -134,6 +151,32 @@ class ConsumerConfig(ClientConfig):
         low=1,
     )
     check_crcs: bool = key("bool", True, "Verify the checksum of each batch.")
+    key_deserializer: Any = key(
+        "deserializer",
+        None,
+        "Makes keys of bytes: a callable, an object with deserialize(topic, headers, data), or the name of a ready one "
+        "(kadence.deserializers; Java's class names too). Keys stay bytes without.",
+    )
+    value_deserializer: Any = key("deserializer", None, "The same for values.")
+    deserialization_errors: str = key(
+        "choice",
+        "raise",
+        "What becomes of a record that a deserialiser refuses: raise it from each poll until you seek past it, skip it "
+        "(logged and counted), or write it to dead.letter.topic.",
+        choices=("raise", "skip", "dead-letter"),
+    )
+    dead_letter_topic: str | None = key(
+        "string",
+        None,
+        "Where bad records go, with headers that tell where they come from; a record counts as processed once its "
+        "letter is acknowledged.",
+    )
+    interceptors: tuple[Any, ...] = key(
+        "objects",
+        (),
+        "Objects that see what poll() returns, and may change it, and what is committed (kadence.Interceptor).",
+        since="KIP-42",
+    )
     client_rack: str = key(
         "string",
         "",
@@ -153,16 +196,23 @@ class ConsumerConfig(ClientConfig):
         """Whether there is anything to commit by itself."""
         return self.enable_auto_commit and self.group_id is not None
 
+    @property
+    def reset_duration_ms(self) -> int | None:
+        """How far back ``auto.offset.reset=by_duration`` goes; None for the other policies."""
+        word, _, duration = self.auto_offset_reset.partition(":")
+        return duration_ms(duration) if word == _BY_DURATION else None
+
     def _check(self, given: frozenset[str]) -> None:
         ClientConfig._check(self, given)
         self._check_protocol(given)
+        self._check_reset()
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigError(
                 f"heartbeat.interval.ms ({self.heartbeat_interval_ms}) must be below session.timeout.ms "
                 f"({self.session_timeout_ms}); a third of it is usual"
             )
-        if self.max_poll_records == 0:
-            raise ConfigError("max.poll.records must be at least 1, or -1 for no cap")
+        if "max.poll.records.share" in given and self.max_poll_records != AUTO:
+            raise ConfigError("max.poll.records.share means nothing without max.poll.records=auto")
         if self.group_id == "":
             raise ConfigError("group.id is empty; give it a name, or leave it out to use assign()")
         if self.group_id is None and self.enable_auto_commit and "enable.auto.commit" in given:
@@ -173,6 +223,35 @@ class ConsumerConfig(ClientConfig):
         if self.max_partition_fetch_bytes > self.buffer_memory:
             raise ConfigError(
                 "max.partition.fetch.bytes is above buffer.memory, so no full fetch would ever fit"
+            )
+
+    def _check_reset(self) -> None:
+        word, colon, duration = self.auto_offset_reset.partition(":")
+        word = word.strip().lower()
+        if word == _BY_DURATION and colon:
+            try:
+                duration_ms(duration)
+            except ValueError as error:
+                raise ConfigError(
+                    f"auto.offset.reset: {error}; write for instance by_duration:PT1H (an hour), PT30M, P7D or P1DT12H"
+                ) from None
+        elif colon or word not in ("earliest", "latest", "none"):
+            raise ConfigError(
+                f"auto.offset.reset: {self.auto_offset_reset!r} is not one of earliest, latest, none, "
+                "by_duration:<duration>, e.g. by_duration:PT1H"
+            )
+        object.__setattr__(self, "auto_offset_reset", word + colon + duration.strip().upper())
+
+    def _check_deserializers(self, given: frozenset[str]) -> None:
+        """A policy for bad records that can never be needed, or never be kept, is a mistake."""
+        decodes = self.key_deserializer is not None or self.value_deserializer is not None
+        if "deserialization.errors" in given and self.deserialization_errors != "raise" and not decodes:
+            raise ConfigError(
+                "deserialization.errors needs key.deserializer or value.deserializer: bytes are never bad"
+            )
+        if (self.deserialization_errors == "dead-letter") != (self.dead_letter_topic is not None):
+            raise ConfigError(
+                "deserialization.errors=dead-letter and dead.letter.topic belong together; one is missing"
             )
 
     def _check_protocol(self, given: frozenset[str]) -> None:
@@ -193,6 +272,7 @@ class ConsumerConfig(ClientConfig):
             )
 
 
+_BY_DURATION: Final = "by_duration"
 _CLASSIC_ONLY: Final[Mapping[str, str]] = {
     "session.timeout.ms": "leave it out (group.consumer.session.timeout.ms on the broker)",
     "heartbeat.interval.ms": "leave it out (group.consumer.heartbeat.interval.ms on the broker)",

@@ -100,8 +100,6 @@ _INSTEAD: Final[Mapping[str, str]] = {
     "metrics.recording.level": _SAMPLES,
     "enable.metrics.push": _TELEMETRY,
     "client.dns.lookup": "every address of a name is tried, as use_all_dns_ips does; leave it out",
-    "metadata.recovery.strategy": "the client goes back to bootstrap.servers by itself; leave it out",
-    "metadata.recovery.rebootstrap.trigger.ms": "the client goes back to bootstrap.servers by itself; leave it out",
     "socket.connection.setup.timeout.max.ms": (
         "each attempt has socket.connection.setup.timeout.ms; the pauses between them grow by reconnect.backoff.max.ms"
     ),
@@ -167,7 +165,7 @@ _INSTEAD: Final[Mapping[str, str]] = {
     "topic.metadata.refresh.fast.interval.ms": "metadata that misses a leader is asked again with retry.backoff.ms",
     "topic.metadata.refresh.fast.cnt": _OLD,
     "topic.metadata.refresh.sparse": "only the topics in use are asked for; leave it out",
-    "topic.metadata.propagation.max.ms": "an unknown topic is asked for again until it is there; leave it out",
+    "topic.metadata.propagation.max.ms": "a topic that is not there yet is asked for again; leave it out",
     "topic.blacklist": "exclude names in the pattern given to subscribe(), e.g. re.compile('(?!tmp-).*')",
     "debug": _LOGGING,
     "log.level": _LOGGING,

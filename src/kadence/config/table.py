@@ -9,14 +9,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
+from kadence import deserializers
 from kadence.config import foreign
-from kadence.errors import ConfigError
 from kadence.config.assignors import read_assignors
+from kadence.errors import ConfigError
 from kadence.secret import Secret
 
-__all__ = ["INT32_MAX", "Key", "key", "keys", "read", "unknown"]
+__all__ = ["AUTO", "INT32_MAX", "Key", "key", "keys", "read", "unknown"]
 
 INT32_MAX: Final = 2**31 - 1
+
+AUTO: Final = 0
+"""What a count of kind "count" is when it is set to the word auto."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,8 @@ def unknown(name: str, cls: type, rows: Mapping[str, Key]) -> str:
         return f"{name!r} is another client's name: here it is {called!r}"
     if called is not None or instead is not None:
         return f"{name!r} is another client's key: " + (instead or f"it is for a producer, as {called!r}")
-    for other in cls.__mro__[1].__subclasses__():
+    others: list[type] = cls.__mro__[1].__subclasses__()
+    for other in others:
         if any(row.name == name for row in keys(other)):
             return f"{name!r} is a key of the {other.__name__.removesuffix('Config').lower()}, not of the {client}"
     near = difflib.get_close_matches(name, rows, n=1, cutoff=0.6)
@@ -85,6 +90,15 @@ def _read_int(row: Key, value: Any) -> int:
     if isinstance(value, float) and number != value:
         raise ValueError
     if not (row.low if row.low is not None else -math.inf) <= number <= (row.high or math.inf):
+        raise ValueError
+    return number
+
+
+def _read_count(row: Key, value: Any) -> int:
+    """A whole number, or auto; no count is 0, so that stands for auto."""
+    if isinstance(value, str) and value.lower() == "auto":
+        return AUTO
+    if (number := _read_int(row, value)) == 0:
         raise ValueError
     return number
 
@@ -131,6 +145,23 @@ def _read_callable(_: Key, value: Any) -> Any:
     return value
 
 
+def _read_deserializer(row: Key, value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            return deserializers.named(value)
+        except ValueError as error:
+            raise ConfigError(f"{row.name}: {value!r}: {error}") from None
+    if hasattr(value, "deserialize"):
+        return value() if isinstance(value, type) else value
+    return _read_callable(row, value)
+
+
+def _read_objects(_: Key, value: Any) -> tuple[Any, ...]:
+    if isinstance(value, str) or any(isinstance(each, str) for each in value):
+        raise ValueError
+    return tuple(each() if isinstance(each, type) else each for each in value)
+
+
 def _read_string(_: Key, value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError  # noqa: TRY004 - told as one ConfigError with the key's name by the caller
@@ -138,13 +169,17 @@ def _read_string(_: Key, value: Any) -> str:
 
 
 _READERS: dict[str, Callable[[Key, Any], Any]] = {
+    "assignors": lambda row, value: read_assignors(value),
     "int": _read_int,
     "float": _read_float,
+    "count": _read_count,
     "bool": _read_bool,
     "list": _read_list,
     "choice": _read_choice,
     "string": _read_string,
     "callable": _read_callable,
+    "deserializer": _read_deserializer,
+    "objects": _read_objects,
     "password": lambda row, value: Secret(_read_string(row, value)),
 }
 
@@ -156,9 +191,17 @@ def _allowed(row: Key) -> str:
         low = "" if row.low is None else f" >= {int(row.low)}"
         high = "" if row.high is None else f" and <= {int(row.high)}"
         return f"a whole number{low}{high}"
+    if row.kind == "count":
+        return "at least 1, -1 or auto"
     if row.kind == "float":
         return f"a number from {row.low} to {row.high}"
-    words = {"bool": "true or false", "list": "a list, or a comma separated string", "callable": "a callable"}
+    words = {
+        "bool": "true or false",
+        "list": "a list, or a comma separated string",
+        "callable": "a callable",
+        "deserializer": "a callable, an object with deserialize(topic, headers, data), or a name",
+        "objects": "a list of objects, or of classes that are made without arguments",
+    }
     return words.get(row.kind, "a string")
 
 
@@ -169,12 +212,11 @@ def read(row: Key, value: Any) -> Any:
         ConfigError: it is of another type or out of bounds; a password is not shown.
     """
     if value is None and row.default is None:
-    "assignors": lambda row, value: read_assignors(value),
         return None
     try:
         return _READERS[row.kind](row, value)
+    except ConfigError:
+        raise
     except (ValueError, TypeError, OverflowError):
         shown = "the given value" if row.kind == "password" else repr(value)
         raise ConfigError(f"{row.name}: {shown} is not {_allowed(row)}") from None
-    except ConfigError:
-        raise

@@ -18,8 +18,10 @@ from kadence.consumer.callbacks import RebalanceListener
 from kadence.consumer.calls import EARLIEST, LATEST, Calls, Partitions, Topics
 from kadence.consumer.consumer import Engines
 from kadence.consumer.core import CommitCallback, Core, Waits
+from kadence.consumer.dead_letters import Outboxes
 from kadence.consumer.records import Records
 from kadence.consumer.shell import abandoned
+from kadence.consumer.stall import Stall
 from kadence.records import Record
 from kadence.types import (
     GroupMetadata,
@@ -49,13 +51,14 @@ class AsyncConsumer:
     """
 
     _engines: Engines
+    _outboxes: Outboxes
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         parsed = ConsumerConfig.parse(config, **settings)
         self._config = replace(parsed, client_id=parsed.client_id or generated_client_id("consumer"))
         clock = SystemClock()
         border, engine = type(self)._engines(self._config)
-        self._core = Core(self._config, border, engine, clock)
+        self._core = Core(self._config, border, engine, clock, type(self)._outboxes)
         self._finalizer = weakref.finalize(self, abandoned, "AsyncConsumer", border, engine)
         self._calls = Calls(self._config, border, self._core, clock)
         self._shell = AsyncShell(self._core, border, clock)
@@ -88,11 +91,19 @@ class AsyncConsumer:
         """Records, as soon as there are any; empty when ``timeout`` (seconds) passes without."""
         self._shell.enter()
         await self._shell.breathe()
-        with self._shell.polling():
-            records = self._calls.poll_buffered(max_records)
-            if records is None:
-                records = await self._shell.run(self._calls.poll(timeout, max_records))
-            return records
+        core = self._core
+        proofs = core.proofs
+        try:
+            with self._shell.polling():
+                records = self._calls.poll_buffered(max_records)
+                if records is None:
+                    records = await self._shell.run(self._calls.poll(timeout, max_records))
+        except Exception:
+            raise
+        except BaseException:
+            core.put_back(proofs)
+            raise
+        return records
 
     async def poll_arrow(
         self, timeout: Seconds = 0.0, *, max_records: int | None = None, headers: bool = False
@@ -100,8 +111,17 @@ class AsyncConsumer:
         """As `poll`, as one Arrow table with the columns of Spark's Kafka schema."""
         self._shell.enter()
         await self._shell.breathe()
-        with self._shell.polling():
-            return await self._shell.run(self._calls.poll_arrow(timeout, max_records, headers))
+        core = self._core
+        proofs = core.proofs
+        try:
+            with self._shell.polling():
+                table = await self._shell.run(self._calls.poll_arrow(timeout, max_records, headers))
+        except Exception:
+            raise
+        except BaseException:
+            core.put_back(proofs)
+            raise
+        return table
 
     def __aiter__(self) -> Self:
         """Iterate over records for ever; each step is a poll of one."""
@@ -148,6 +168,10 @@ class AsyncConsumer:
         """The partitions that `pause` holds back."""
         return self._calls.paused()
 
+    def not_fetched(self) -> dict[TopicPartition, NotFetched]:
+        """Each assigned partition that is not being fetched now, with the one reason and since when."""
+        return self._calls.not_fetched()
+
     def current_lag(self, partition: TopicPartition) -> int | None:
         """How many offsets lie between the position and the end as last heard of."""
         return self._calls.current_lag(partition)
@@ -168,10 +192,6 @@ class AsyncConsumer:
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group committed for partitions; None where nothing was."""
         return await self._run(self._calls.committed(partitions, timeout))
-    def not_fetched(self) -> dict[TopicPartition, NotFetched]:
-        """Each assigned partition that is not being fetched now, with the one reason and since when."""
-        return self._calls.not_fetched()
-
 
     # ------------------------------------------------------------ the cluster
 
@@ -210,6 +230,10 @@ class AsyncConsumer:
     def rebalances(self) -> Sequence[Rebalance]:
         """The last hundred rebalances as this member saw them."""
         return self._calls.rebalances()
+
+    def stalls(self) -> Sequence[Stall]:
+        """The last hundred times that nothing was polled for long (stall.report.share): where, and what was in hand."""
+        return self._calls.stalls()
 
     def enforce_rebalance(self, reason: str = "enforce_rebalance() was called") -> None:
         """Make the group rebalance (KIP-568)."""

@@ -19,6 +19,7 @@ from kadence.consumer.border.reasons import NotFetched, NotFetchedReason
 from kadence.consumer.callbacks import RebalanceListener
 from kadence.consumer.core import CommitCallback, Core, Waits
 from kadence.consumer.records import Records
+from kadence.consumer.stall import Stall
 from kadence.errors import ConfigError, IllegalStateError, KafkaTimeoutError
 from kadence.types import (
     GroupMetadata,
@@ -112,20 +113,32 @@ class Calls:
 
     def poll_buffered(self, max_records: int | None) -> Records | None:
         """What can be had without waiting or looking at anything else (C6); None when there is more to do."""
-        chunks = self._core.poll_buffered(cap(max_records, self._config.max_poll_records))
+        chunks = self._core.poll_buffered(self._cap(max_records))
         return None if chunks is None else Records(chunks)
 
     def poll(self, timeout: Seconds, max_records: int | None) -> Waits[Records]:
-        limit = cap(max_records, self._config.max_poll_records)
+        limit = self._cap(max_records)
         return Records((yield from self._core.poll(self._until(timeout), limit)))
 
     def poll_arrow(self, timeout: Seconds, max_records: int | None, headers: bool) -> Waits[pyarrow.Table]:
         # pyarrow is an extra, and takes a third of a second to import.
         from kadence.records import arrow
 
-        limit = cap(max_records, self._config.max_poll_records)
+        limit = self._cap(max_records)
+        proofs = self._core.proofs
         chunks = yield from self._core.poll_columns(self._until(timeout), limit, headers=headers)
-        return arrow.to_table([part for _, parts in chunks for part in parts], headers=headers)
+        try:
+            return arrow.to_table([part for _, parts in chunks for part in parts], headers=headers)
+        except Exception:
+            # Out of memory, most likely: the rows are still to come.
+            self._core.put_back(proofs)
+            raise
+
+    def _cap(self, max_records: int | None) -> int:
+        pace = self._core.pace
+        return cap(
+            max_records, self._config.max_poll_records if pace is None else pace.polls(self._clock.now_ms())
+        )
 
     # ------------------------------------------------------------ positions
 
@@ -167,6 +180,7 @@ class Calls:
         return at.offset
 
     def pause(self, partitions: Partitions) -> None:
+        now = self._clock.now_ms()
         for partition in partitions_of(partitions):
             cell = self._core.cell(partition)
             if not cell.paused:
@@ -180,7 +194,17 @@ class Calls:
     def paused(self) -> frozenset[TopicPartition]:
         return frozenset(p for p, cell in self._border.assignment.items() if cell.paused)
 
+    def not_fetched(self) -> dict[TopicPartition, NotFetched]:
         now = self._clock.now_ms()
+        found = {}
+        for partition, cell in self._border.assignment.items():
+            if cell.paused and not (cell.held or cell.revoking):
+                # The network side hears of a pause with its next turn only.
+                found[partition] = _not_fetched(now, NotFetchedReason.PAUSED, cell.paused_at, "")
+            elif (why := cell.unfetched) is not None and why.reason is not NotFetchedReason.PAUSED:
+                found[partition] = _not_fetched(now, *why)
+        return found
+
     def current_lag(self, partition: TopicPartition) -> int | None:
         cell = self._core.cell(TopicPartition(*partition))
         committed = self._config.isolation_level == "read_committed"
@@ -194,29 +218,7 @@ class Calls:
         return self._core.commit(to_offsets(offsets), self._deadline(timeout))
 
     def commit_async(self, offsets: Offsets | None, callback: CommitCallback | None) -> None:
-    def not_fetched(self) -> dict[TopicPartition, NotFetched]:
-        now = self._clock.now_ms()
-        found = {}
-        for partition, cell in self._border.assignment.items():
-            if cell.paused and not (cell.held or cell.revoking):
-                # The network side hears of a pause with its next turn only.
-                found[partition] = _not_fetched(now, NotFetchedReason.PAUSED, cell.paused_at, "")
-            elif (why := cell.unfetched) is not None and why.reason is not NotFetchedReason.PAUSED:
-                found[partition] = _not_fetched(now, *why)
-        return found
-
         self._core.commit_async(to_offsets(offsets), callback)
-    def not_fetched(self) -> dict[TopicPartition, NotFetched]:
-        now = self._clock.now_ms()
-        found = {}
-        for partition, cell in self._border.assignment.items():
-            if cell.paused and not (cell.held or cell.revoking):
-                # The network side hears of a pause with its next turn only.
-                found[partition] = _not_fetched(now, NotFetchedReason.PAUSED, cell.paused_at, "")
-            elif (why := cell.unfetched) is not None and why.reason is not NotFetchedReason.PAUSED:
-                found[partition] = _not_fetched(now, *why)
-        return found
-
 
     def committed(
         self, partitions: Partitions, timeout: Seconds | None
@@ -225,7 +227,9 @@ class Calls:
         wanted = frozenset(partitions_of(partitions))
         if not wanted:
             return {}
+        began = self._clock.now_ms()
         found = yield from self._core.call(m.FetchCommitted, self._deadline(timeout), partitions=wanted)
+        self._border.measures.intake.committed_ms += self._clock.now_ms() - began
         return cast("dict[TopicPartition, OffsetAndMetadata | None]", found)
 
     # ------------------------------------------------------------ the cluster
@@ -270,6 +274,9 @@ class Calls:
 
     def rebalances(self) -> Sequence[m.Rebalance]:
         return tuple(self._core.rebalances)
+
+    def stalls(self) -> Sequence[Stall]:
+        return self._core.stalls.history()
 
     def enforce_rebalance(self, reason: str) -> None:
         self._core.need_group("enforce_rebalance()")

@@ -16,6 +16,8 @@ from typing import TypeVar
 
 from kadence.consumer.border.buffer import Border, Fetched
 from kadence.consumer.border.cells import Cell, Origin
+from kadence.consumer.border.measures import TopicIntake
+from kadence.consumer.border.messages import Seek
 from kadence.records import Columns, FetchedRecords, Record
 from kadence.types import TopicPartition
 
@@ -27,10 +29,11 @@ T = TypeVar("T")
 class _Queue:
     """What lies in the buffer of one partition; ``reader`` is the fetch that is being read."""
 
-    __slots__ = ("cell", "fetches", "reader", "retained")
+    __slots__ = ("cell", "fetches", "intake", "reader", "retained")
 
-    def __init__(self, cell: Cell) -> None:
+    def __init__(self, cell: Cell, intake: TopicIntake) -> None:
         self.cell = cell
+        self.intake = intake
         self.fetches: deque[Fetched] = deque()
         self.reader: FetchedRecords | None = None
         self.retained = 0
@@ -41,6 +44,8 @@ class Collector:
 
     Attributes:
         advanced: whether a position moved without a record (control, aborted, compacted) in the last take.
+        proofs: how often `prove` was called.
+        returned: how many records the last take gave.
     """
 
     def __init__(self, border: Border, *, check_crcs: bool, max_batch_bytes: int) -> None:
@@ -49,10 +54,15 @@ class Collector:
         self._max_batch_bytes = max_batch_bytes
         self._ring: dict[TopicPartition, _Queue] = {}
         self._unproved: list[Cell] = []
+        self._void: dict[Cell, int] = {}
+        """Leases of which no more is handed out, though the network thread has not ended them yet."""
+        self.proofs = 0
         self.advanced = False
+        self.returned = 0
 
     def prove(self) -> None:
         """The application polls again, so what it was given is processed: at least once (SYSTEM.md D)."""
+        self.proofs += 1
         if self._unproved:
             for cell in self._unproved:
                 cell.proved = cell.position
@@ -71,6 +81,48 @@ class Collector:
         """As `take_records`, as columns; ``headers`` adds theirs."""
         take = _with_headers if headers else FetchedRecords.take_columns
         return self._take(limit, take, _rows)
+
+    def in_hand(self) -> dict[TopicPartition, range]:
+        """Offsets that were returned and that nothing has proved processed. Any thread."""
+        found: dict[TopicPartition, range] = {}
+        for cell in tuple(self._unproved):
+            position, start = cell.position, cell.proved_position()
+            if position is not None and start is not None and start.lease == position.lease:
+                offsets = range(start.offset, position.offset)
+                if offsets:
+                    found[cell.partition] = offsets
+        return found
+
+    def move(self, cell: Cell, origin: Origin) -> None:
+        """Less than what was taken is returned now, or the rest of it is: the position follows what is returned."""
+        cell.position = origin
+        self._unproved.append(cell)
+
+    def put_back(self) -> list[TopicPartition]:
+        """What this poll has taken never reached the caller (Ctrl-C, a cancelled task): it will be fetched again.
+
+        A poll begins by proving all that was returned before, so the proved positions are where it began.
+        """
+        cells = dict.fromkeys(self._unproved)
+        self._unproved.clear()
+        for cell in cells:
+            proved = cell.proved
+            cell.position = proved if proved is not None and proved.lease == cell.lease else None
+            self.refetch(cell)
+        return [cell.partition for cell in cells]
+
+    def refetch(self, cell: Cell) -> None:
+        """Drop what is buffered of a partition, now and on its way, and fetch it again from its position."""
+        at = cell.current()
+        if at is None:
+            return
+        self._void[cell] = cell.lease
+        queue = self._ring.get(cell.partition)
+        if queue is not None and queue.cell is cell:
+            while queue.fetches:
+                self._finish(queue)
+            del self._ring[cell.partition]
+        self._border.send(Seek(0, 0, cell.partition, at.offset, at.leader_epoch))
 
     def buffered(self) -> bool:
         """Whether anything lies here or in the border, handed out or not."""
@@ -94,6 +146,7 @@ class Collector:
         if border.fetched:
             self._admit()
         self.advanced = False
+        self.returned = 0
         taken: list[tuple[TopicPartition, list[T]]] = []
         for partition in list(self._ring):
             queue = self._ring[partition]
@@ -114,6 +167,8 @@ class Collector:
             if count:
                 taken.append((partition, items))
                 limit -= count
+                self.returned += count
+                queue.intake.records.total += count
             if queue.fetches:
                 if count:
                     self._ring[partition] = self._ring.pop(partition)
@@ -161,6 +216,7 @@ class Collector:
                     self._border.decompressed_bytes += retained - queue.retained
                     queue.retained = retained
             if reader.exhausted:
+                queue.intake.bytes.total += len(fetched.data)
                 self._finish(queue)
             if items:
                 return items
@@ -196,6 +252,8 @@ class Collector:
         while fetched:
             item = fetched.popleft()
             partition = item.cell.partition
+            if self._void and self._is_void(item):
+                continue
             queue = ring.get(partition)
             if queue is not None and queue.cell is not item.cell:
                 # Lost and assigned again: the old cell's data can never be handed out.
@@ -204,8 +262,22 @@ class Collector:
                 queue = None
                 del ring[partition]
             if queue is None:
-                queue = ring[partition] = _Queue(item.cell)
+                queue = ring[partition] = _Queue(
+                    item.cell, self._border.measures.intake.topic(partition.topic)
+                )
             queue.fetches.append(item)
+
+    def _is_void(self, item: Fetched) -> bool:
+        void = self._void.get(item.cell)
+        if void is None:
+            return False
+        if item.lease != void:
+            del self._void[item.cell]  # a new lease: the network thread has gone back too
+            return False
+        item.cell.drained_bytes += len(item.data)
+        item.data = memoryview(b"")
+        item.arena.release()
+        return True
 
 
 def _with_headers(reader: FetchedRecords, limit: int) -> list[Columns]:

@@ -17,8 +17,10 @@ from kadence.consumer.border.reasons import NotFetched
 from kadence.consumer.callbacks import RebalanceListener
 from kadence.consumer.calls import EARLIEST, LATEST, Calls, Partitions, Topics
 from kadence.consumer.core import CommitCallback, Core, Engine, Waits
+from kadence.consumer.dead_letters import Outboxes
 from kadence.consumer.records import Records
 from kadence.consumer.shell import Shell, abandoned
+from kadence.consumer.stall import Stall
 from kadence.records import Record
 from kadence.types import (
     GroupMetadata,
@@ -58,6 +60,7 @@ class Consumer:
     """
 
     _engines: Engines
+    _outboxes: Outboxes
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         parsed = ConsumerConfig.parse(config, **settings)
@@ -65,7 +68,7 @@ class Consumer:
         clock = SystemClock()
         border, engine = type(self)._engines(self._config)
         self._border = border
-        self._core = Core(self._config, border, engine, clock)
+        self._core = Core(self._config, border, engine, clock, type(self)._outboxes)
         self._calls = Calls(self._config, border, self._core, clock)
         self._shell = Shell(self._core, border, clock)
         self._finalizer = weakref.finalize(self, abandoned, "Consumer", border, engine)
@@ -137,11 +140,20 @@ class Consumer:
 
         Source: KIP-41 (the cap), KIP-62 (polling is the sign of progress).
         """
-        with self._shell:
-            records = self._calls.poll_buffered(max_records)
-            if records is None:
-                records = self._shell.run(self._calls.poll(timeout, max_records))
-            return records
+        core = self._core
+        proofs = core.proofs
+        try:
+            with self._shell:
+                records = self._calls.poll_buffered(max_records)
+                if records is None:
+                    records = self._shell.run(self._calls.poll(timeout, max_records))
+        except Exception:
+            raise
+        except BaseException:
+            core.put_back(proofs)
+            raise
+        # From here to the caller nothing can come between: the interpreter looks for signals at calls only.
+        return records
 
     def poll_arrow(
         self,
@@ -158,7 +170,16 @@ class Consumer:
         Raises:
             MissingDependencyError: pyarrow is not installed (``pip install kadence[arrow]``).
         """
-        return self._run(self._calls.poll_arrow(timeout, max_records, headers))
+        core = self._core
+        proofs = core.proofs
+        try:
+            table = self._run(self._calls.poll_arrow(timeout, max_records, headers))
+        except Exception:
+            raise
+        except BaseException:
+            core.put_back(proofs)
+            raise
+        return table
 
     def __iter__(self) -> Self:
         """Iterate over records for ever; each step is a poll of one, so at least once holds per record."""
@@ -225,6 +246,13 @@ class Consumer:
         """The partitions that `pause` holds back."""
         return self._calls.paused()
 
+    def not_fetched(self) -> dict[TopicPartition, NotFetched]:
+        """Each assigned partition that is not being fetched now, with the one reason and since when. Any thread.
+
+        A partition that is not in it has a fetch on its way. No request is sent.
+        """
+        return self._calls.not_fetched()
+
     # ------------------------------------------------------------ commits
 
     def commit(
@@ -246,13 +274,6 @@ class Consumer:
         self._run(self._calls.commit(offsets, timeout))
 
     def commit_async(
-    def not_fetched(self) -> dict[TopicPartition, NotFetched]:
-        """Each assigned partition that is not being fetched now, with the one reason and since when. Any thread.
-
-        A partition that is not in it has a fetch on its way. No request is sent.
-        """
-        return self._calls.not_fetched()
-
         self,
         offsets: Offsets | None = None,
         callback: CommitCallback | None = None,
@@ -315,6 +336,10 @@ class Consumer:
     def rebalances(self) -> Sequence[Rebalance]:
         """The last hundred rebalances as this member saw them: cause, times, what came and went."""
         return self._calls.rebalances()
+
+    def stalls(self) -> Sequence[Stall]:
+        """The last hundred times that nothing was polled for long (stall.report.share): where, and what was in hand."""
+        return self._calls.stalls()
 
     def enforce_rebalance(self, reason: str = "enforce_rebalance() was called") -> None:
         """Make the group rebalance (KIP-568)."""

@@ -8,17 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from threading import current_thread
 from typing import Any, Protocol, TypeVar
 
 from kadence.clock import Clock
 from kadence.config import ConsumerConfig
+from kadence.config.table import AUTO
 from kadence.consumer.border import messages as m
 from kadence.consumer.border.buffer import Border
 from kadence.consumer.border.cells import Cell
 from kadence.consumer.callbacks import RebalanceListener
 from kadence.consumer.collector import Collector
 from kadence.consumer.commits import CommitCallback, Commits
+from kadence.consumer.dead_letters import DeadLetters, Outboxes
+from kadence.consumer.decoding import Decoding
 from kadence.consumer.exchange import Exchange, Run, Waits
+from kadence.consumer.pace import Pace
+from kadence.consumer.stall import Stalls
 from kadence.errors import IllegalStateError, InvalidGroupIdError
 from kadence.records import Columns, Record
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -41,7 +47,9 @@ class Engine(Protocol):
 class Core:
     """One consumer's application side."""
 
-    def __init__(self, config: ConsumerConfig, border: Border, engine: Engine, clock: Clock) -> None:
+    def __init__(
+        self, config: ConsumerConfig, border: Border, engine: Engine, clock: Clock, outboxes: Outboxes
+    ) -> None:
         self.config = config
         self.clock = clock
         self.closed = False
@@ -60,7 +68,29 @@ class Core:
         self._collector = Collector(
             border, check_crcs=config.check_crcs, max_batch_bytes=config.max_batch_bytes
         )
+        self._dead_letters: DeadLetters | None = None
+        self.decoding: Decoding | None = None
+        self._take = self._collector.take_records
+        if config.dead_letter_topic is not None:
+            self._dead_letters = DeadLetters(
+                config.dead_letter_topic, config.group_id, lambda: outboxes(config), border.signal.set
+            )
+        if config.key_deserializer is not None or config.value_deserializer is not None:
+            self.decoding = Decoding(config, border, self._collector, self._dead_letters)
+            self._take = self.decoding.take
+        self.stalls = Stalls(
+            config.group_id,
+            lambda: (self._collector.returned, self._collector.in_hand()),
+            config.stall_report_callback,
+        )
+        border.on_stall = self.stalls.noticed
+        self.pace: Pace | None = None
+        if config.max_poll_records == AUTO:
+            self.pace = Pace(int(config.max_poll_interval_ms * config.max_poll_records_share))
         self._closing = False
+        self._intake = border.measures.intake
+        self._is_counted = False
+        """The poll under way was counted on the fast path, which had nothing for it."""
         self.call = self._exchange.call
         self.wakeup = self._exchange.wakeup
         engine.start()
@@ -98,28 +128,45 @@ class Core:
         if self._commits.due(now):
             return None
         border.progress.polled(now)
+        self.stalls.thread = current_thread()
+        self._intake.polled(now)
         self._collector.prove()
-        return self._collector.take_records(limit) or None
+        chunks = self._take(limit) or None
+        self._is_counted = chunks is None
+        if self.pace is not None:
+            self.pace.returns(now, self._collector.returned)
+        return chunks
 
     def poll(self, deadline: int, limit: int) -> Waits[list[tuple[TopicPartition, list[Record]]]]:
         """Records as soon as there are any, serving the group's callbacks meanwhile."""
-        return self._poll(deadline, partial(self._collector.take_records, limit))
+        take = self._take if self.decoding is None else self._take_decoded
+        return self._poll(deadline, partial(take, limit))
 
     def poll_columns(
         self, deadline: int, limit: int, *, headers: bool
     ) -> Waits[list[tuple[TopicPartition, list[Columns]]]]:
-        """As `poll`, as columns."""
+        """As `poll`, as columns of bytes."""
+        if self.decoding is not None:
+            self.decoding.release()
         return self._poll(deadline, partial(self._collector.take_columns, limit, headers=headers))
 
     def _poll(self, deadline: int, take: Callable[[], list[T]]) -> Waits[list[T]]:
         if self.subscribed is None and self.pattern is None and not self.manual:
             raise IllegalStateError("nothing to poll: call subscribe() or assign() first")
         border, exchange = self._border, self._exchange
-        border.progress.enter_poll(self.clock.now_ms())
+        now = self.clock.now_ms()
+        border.progress.enter_poll(now)
+        if not self._is_counted:
+            self._intake.polled(now)
+        self._is_counted = False
+        self.stalls.thread = current_thread()
         try:
             self._collector.prove()
             while True:
                 exchange.take_facts()
+                if exchange.stalled is not None:
+                    self.stalls.over(self.clock.now_ms(), exchange.stalled)
+                    exchange.stalled = None
                 if border.wants_polled:
                     border.wants_polled = False
                     border.send(m.Polled(0, 0))
@@ -134,7 +181,32 @@ class Core:
                     return []
                 yield self._commits.next_wake(deadline)
         finally:
-            border.progress.leave_poll(self.clock.now_ms())
+            now = self.clock.now_ms()
+            border.progress.leave_poll(now)
+            self._intake.waited(now)
+            if self.pace is not None:
+                self.pace.returns(now, self._collector.returned)
+
+    def _take_decoded(self, limit: int) -> list[tuple[TopicPartition, list[Record]]]:
+        """Deserialisers are user code: one that hangs is processing that hangs (B4), though it runs inside poll()."""
+        progress = self._border.progress
+        progress.enter_callback(self.clock.now_ms())
+        try:
+            return self._take(limit)
+        finally:
+            progress.leave_callback(self.clock.now_ms())
+
+    @property
+    def proofs(self) -> int:
+        """How many polls have begun; see `put_back`."""
+        return self._collector.proofs
+
+    def put_back(self, proofs: int) -> None:
+        """The poll that began after ``proofs`` was read did not return: what it took comes with the next one (C7)."""
+        if self._collector.proofs != proofs:
+            put_back = self._collector.put_back()
+            if self.decoding is not None:
+                self.decoding.drop(put_back)
 
     # ------------------------------------------------------------ commits
 
@@ -185,6 +257,10 @@ class Core:
             yield from self._commits.run_callbacks()
         except Exception as raised:  # noqa: BLE001 - as above
             error = error or raised
+        if self._dead_letters is not None:
+            closing = self._dead_letters.close(max(deadline - self.clock.now_ms(), 100) / 1000)
+            while not closing.done and self.clock.now_ms() < deadline:
+                yield deadline
         self._engine.join(max(deadline - self.clock.now_ms(), 100) / 1000)
         self.closed = True
         self._collector.drop_all()
@@ -216,7 +292,7 @@ class Core:
             if isinstance(fact, m.RevokePartitions):
                 yield from self._commits.commit_before_revocation(partitions)
             if self.listener is not None:
-                yield Run(_callback(self.listener, fact))
+                yield from self._timed_callback(self.listener, fact)
             if not isinstance(fact, m.AssignPartitions):
                 self._commits.forget(partitions)
             text = None
@@ -225,6 +301,14 @@ class Core:
             raise
         finally:
             self._border.send(m.CallbackDone(fact.id, 0, text))
+
+    def _timed_callback(self, listener: RebalanceListener, fact: m.CallbackNeeded) -> Waits[None]:
+        began = self.clock.now_ms()
+        try:
+            yield Run(_callback(listener, fact))
+        finally:
+            now = self.clock.now_ms()
+            self._intake.called(fact, now, now - began)
 
     # ------------------------------------------------------------ refusals
 
