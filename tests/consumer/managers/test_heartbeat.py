@@ -9,10 +9,12 @@ import pytest
 from kadence.clock import FOREVER
 from kadence.config import ConsumerConfig
 from kadence.connection.request import Completed, Request
+from kadence.consumer.border.messages import Fact, Stalled
 from kadence.consumer.border.progress import Progress
 from kadence.consumer.managers.coordinator import CoordinatorManager
 from kadence.consumer.managers.heartbeat import HeartbeatManager
 from kadence.consumer.managers.membership import Verdict
+from kadence.errors import DisconnectedError
 from kadence.types import Node
 
 NOW = 1_000_003
@@ -38,7 +40,7 @@ class Cardboard:
 
     def poll_timed_out(self, now: int) -> None:
         self.timed_out.append(now)
-        self.active = False
+        self.active = self.joining = False
 
 
 class Bench:
@@ -46,14 +48,15 @@ class Bench:
         self.config = ConsumerConfig(group_id="g", **config)
         self.member = Cardboard()
         self.progress = Progress()
-        self.coordinator = CoordinatorManager("g", self.config, lambda fact: None)
+        self.facts: list[Fact] = []
+        self.coordinator = CoordinatorManager("g", self.config, self.facts.append)
         self.find()
         self.manager = HeartbeatManager(
             self.coordinator,
             self.member,  # type: ignore[arg-type]
             self.progress,
             self.config,
-            lambda fact: None,
+            self.facts.append,
         )
 
     def find(self, now: int = NOW) -> None:
@@ -99,11 +102,9 @@ def test_one_heartbeat_at_a_time(bench: Bench) -> None:
 def test_b5_unknown_coordinator_is_asked_for_first(bench: Bench) -> None:
     bench.manager.poll(NOW)
     bench.coordinator.mark_unknown(NOW, "test")
-    bench.progress.leave_poll(NOW)
     poll = bench.manager.poll(NOW + 70_000)
     assert poll.requests == []
     assert poll.wake_at == NOW + 70_000, "asked for at once"
-    assert bench.member.timed_out == [], "the poll timer comes later in the order"
     assert [r.name for r in bench.coordinator.poll(NOW + 70_000).requests] == ["FindCoordinator"]
 
 
@@ -119,12 +120,122 @@ def test_b5_session_without_an_answer_gives_the_coordinator_up(bench: Bench) -> 
     assert silent == [node_id], "nothing may queue behind what it swallowed"
 
 
-def test_b5_session_is_looked_at_before_the_poll_timer(bench: Bench) -> None:
+def test_b5_session_is_looked_at_before_the_poll_timer_and_both_count(bench: Bench) -> None:
     bench.manager.poll(NOW)
     bench.progress.leave_poll(NOW)
     bench.manager.poll(NOW + 60_000)
-    assert bench.coordinator.node_id is None
+    assert bench.coordinator.node_id is None, "the goodbye must not wait for one that is silent"
+    assert bench.member.timed_out == [NOW + 60_000]
+
+
+def test_b4_holds_while_the_coordinator_is_unknown(bench: Bench) -> None:
+    bench.manager.poll(NOW)
+    bench.coordinator.mark_unknown(NOW, "test")
+    bench.progress.leave_poll(NOW)
+    assert bench.manager.poll(NOW + 1).wake_at == NOW + 1, "asked for at once"
+    bench.coordinator.poll(NOW + 1)
+    assert bench.manager.poll(NOW + 2).wake_at == NOW + 30_000, "then the stall is told"
+    assert bench.manager.poll(NOW + 30_000).wake_at == NOW + 60_000, "and then the group is left"
+    bench.manager.poll(NOW + 59_999)
     assert bench.member.timed_out == []
+    bench.manager.poll(NOW + 60_000)
+    assert bench.member.timed_out == [NOW + 60_000]
+
+
+def told(bench: Bench) -> list[tuple[int, int, bool]]:
+    return [(fact.since, fact.at, fact.left) for fact in bench.facts if isinstance(fact, Stalled)]
+
+
+def run(bench: Bench, until: int, now: int = NOW) -> None:
+    """Turn after turn, each heartbeat answered at once."""
+    while now < until and not bench.member.timed_out:
+        poll = bench.manager.poll(now)
+        for request in poll.requests:
+            bench.answer(now, request)
+        now = min(until, poll.wake_at, bench.manager.poll(now).wake_at)
+
+
+def test_b4_a_stall_is_told_once_at_its_share_and_once_when_the_group_is_left(bench: Bench) -> None:
+    bench.progress.leave_poll(NOW)
+    run(bench, NOW + 100_000)
+    assert told(bench) == [(NOW, NOW + 30_000, False), (NOW, NOW + 60_000, True)]
+
+
+def test_b4_each_stall_is_told_anew(bench: Bench) -> None:
+    bench.progress.leave_poll(NOW)
+    run(bench, NOW + 40_000)
+    bench.progress.polled(NOW + 40_000)
+    run(bench, NOW + 75_000, NOW + 40_000)
+    assert told(bench) == [(NOW, NOW + 30_000, False), (NOW + 40_000, NOW + 70_000, False)]
+
+
+def test_b4_waiting_in_poll_is_no_stall_and_a_callback_inside_it_is(bench: Bench) -> None:
+    bench.progress.enter_poll(NOW)
+    run(bench, NOW + 100_000)
+    assert told(bench) == []
+    bench.progress.enter_callback(NOW + 100_000)
+    run(bench, NOW + 140_000, NOW + 100_000)
+    assert told(bench) == [(NOW + 100_000, NOW + 130_000, False)]
+
+
+def test_b4_a_stall_while_joining_is_told_too(bench: Bench) -> None:
+    bench.member.active, bench.member.joining = False, True
+    bench.progress.leave_poll(NOW)
+    run(bench, NOW + 100_000)
+    assert told(bench) == [(NOW, NOW + 30_000, False), (NOW, NOW + 60_000, True)]
+
+
+def test_b4_share_zero_tells_nothing_before_the_group_is_left() -> None:
+    bench = Bench(stall_report_share=0.0, max_poll_interval_ms=60_000)
+    bench.progress.leave_poll(NOW)
+    run(bench, NOW + 100_000)
+    assert told(bench) == [(NOW, NOW + 60_000, True)]
+
+
+def swallow(bench: Bench) -> list[int]:
+    """The path is dead: hanging up ends what is on its way, by the network's own error. Whom it hung up on."""
+    calls: list[int] = []
+    bench.coordinator.on_hang_up = calls.append
+    return calls
+
+
+def test_a_path_that_swallows_heartbeats_is_left_in_time_for_two_more_in_the_session(bench: Bench) -> None:
+    hung_up = swallow(bench)
+    bench.manager.poll(NOW)
+    (request,) = bench.manager.poll(NOW + 300).requests
+    bench.answer(NOW + 300, request)
+    sent: list[int] = []
+    now, in_flight = NOW + 300, None
+    while now < NOW + 10_000:
+        bench.coordinator.poll(now)
+        calls = len(hung_up)
+        poll = bench.manager.poll(now)
+        if len(hung_up) > calls:
+            bench.member.verdict = Verdict.RETRY
+            error = DisconnectedError("given up")
+            assert in_flight is not None
+            bench.coordinator.check(now, 7, error)
+            bench.manager.on_response(now, Completed(in_flight, None, error, -1, now))
+        elif poll.requests:
+            (in_flight,) = poll.requests
+            sent.append(now - NOW)
+        assert bench.coordinator.node_id == 7, "a dead path says nothing of the coordinator"
+        now = max(now + 1, min(poll.wake_at, bench.manager.poll(now).wake_at))
+    # Due at 3.3 s; the coordinator, which heard of us at 0.3 s, ends the session at 10.3 s.
+    assert sent[0] == 3_300
+    assert len(sent) >= 3
+    assert sent[2] <= 8_300, "two seconds before the end at least"
+    assert set(hung_up) == {7}
+
+
+def test_a_real_loss_of_the_connection_still_gives_the_coordinator_up(bench: Bench) -> None:
+    swallow(bench)
+    bench.coordinator.hang_up(NOW, "test")
+    bench.coordinator.check(NOW, 7, DisconnectedError("by us"))
+    assert bench.coordinator.node_id == 7
+    bench.coordinator.poll(NOW + 1)
+    bench.coordinator.check(NOW + 1, 7, DisconnectedError("by it"))
+    assert bench.coordinator.node_id is None
 
 
 def test_coordinator_found_again_is_told_at_once_that_we_live(bench: Bench) -> None:
@@ -165,7 +276,7 @@ def test_b4_a_callback_inside_poll_is_not(bench: Bench) -> None:
 def test_b4_holds_while_the_member_is_still_joining(bench: Bench) -> None:
     bench.member.active, bench.member.joining = False, True
     bench.progress.leave_poll(NOW)
-    assert bench.manager.poll(NOW).wake_at == NOW + 60_000
+    assert bench.manager.poll(NOW + 30_000).wake_at == NOW + 60_000
     bench.manager.poll(NOW + 60_000)
     assert bench.member.timed_out == [NOW + 60_000]
 

@@ -32,11 +32,13 @@ __all__ = [
     "LosePartitions",
     "Polled",
     "Rebalance",
+    "RebalanceFailed",
     "RebalanceFinished",
     "ResetPositions",
     "Resumed",
     "RevokePartitions",
     "Seek",
+    "Stalled",
     "Subscribe",
     "TopicMetadata",
     "Unsubscribe",
@@ -217,7 +219,14 @@ class CommitCompleted(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """One rebalance as this member saw it. Times are monotonic ms; ``generation`` is the one it ended with."""
+    """One rebalance as this member saw it, or the loss of everything that no rebalance followed.
+
+    Attributes:
+        cause: why, in words. The member that leads the group also knows who joined and who left.
+        started_at, ended_at: monotonic ms. generation: the one it ended with; −1: out of the group.
+        assigned: what is assigned since. added, removed: what came and went by it; partitions that were lost on the
+            way and came back are in both.
+    """
 
     cause: str
     started_at: int
@@ -226,6 +235,11 @@ class Rebalance:
     assigned: tuple[TopicPartition, ...]
     added: tuple[TopicPartition, ...]
     removed: tuple[TopicPartition, ...]
+
+    @property
+    def duration(self) -> float:
+        """Seconds from its cause to its end."""
+        return (self.ended_at - self.started_at) / 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,10 +251,28 @@ class RebalanceFinished(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class RebalanceFailed(Fact):
+    """A rebalance that had begun ended with the loss of the identity. Only measured: another one follows."""
+
+
+@dataclass(frozen=True, slots=True)
 class IdentityChanged(Fact):
     """Without a rebalance: another member of a KIP-848 group moved it to another epoch."""
 
     group: GroupMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled(Fact):
+    """Nothing was polled for a set share of the processing timeout, or for all of it (B4). Told once each.
+
+    Times are monotonic ms. ``since``: the last sign of progress. ``left``: the group is left because of it.
+    """
+
+    since: int
+    at: int
+    timeout_ms: int
+    left: bool
 
 
 @dataclass(frozen=True, slots=True)

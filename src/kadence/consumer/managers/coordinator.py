@@ -49,6 +49,8 @@ class CoordinatorManager:
         """Told of each coordinator found, before anything is sent to it: how the client learns its address."""
         self.on_silent: Callable[[int], None] | None = None
         """Told of a coordinator that stopped answering, so that nothing queues behind what it swallowed."""
+        self.on_hang_up: Callable[[int], None] | None = None
+        """Told to give up the connection of the heartbeats, so that the next one dials anew; see `hang_up`."""
         self.on_failed: list[Callable[[int, KafkaError], bool]] = []
         """Told of a fatal error; True = this listener makes it known, so the outbox need not."""
         self._config = config
@@ -57,6 +59,7 @@ class CoordinatorManager:
         self._wanted = False
         self._in_flight: Request | None = None
         self._not_before = 0
+        self._hung_up_on: int | None = None
         self.found_at = 0
         """When (ms) the present coordinator was found."""
 
@@ -96,6 +99,18 @@ class CoordinatorManager:
         if node_id is not None and self.on_silent is not None:
             self.on_silent(node_id)
 
+    def hang_up(self, now: int, reason: str) -> None:
+        """It may well be there and only the path be dead: try another connection, and go on knowing it.
+
+        What was on its way ends with an error before the next `poll`; that error is our own doing, so `check`
+        makes nothing of it. Looking the coordinator up instead would go by connections that may be as dead.
+        """
+        del now
+        if self.node is not None and self.on_hang_up is not None:
+            log.info("group %s: coordinator %s: %s", self.group_id, self.node.node_id, reason)
+            self._hung_up_on = self.node.node_id
+            self.on_hang_up(self.node.node_id)
+
     def check(self, now: int, node_id: int, error: KafkaError | int) -> None:
         """Forget the coordinator if the end of a request to it says that it is gone.
 
@@ -108,10 +123,11 @@ class CoordinatorManager:
         if isinstance(error, int):
             if error in _GONE:
                 self.mark_unknown(now, error_codes.name(error))
-        elif isinstance(error, errors.TransportError) and error.retriable:
+        elif isinstance(error, errors.TransportError) and error.retriable and node_id != self._hung_up_on:
             self.mark_unknown(now, str(error))
 
     def poll(self, now: int) -> Poll:
+        self._hung_up_on = None
         if not self._wanted or self._in_flight is not None:
             return NOTHING
         start = max(self._backoff.until, self._not_before)

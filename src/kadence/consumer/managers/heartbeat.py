@@ -1,17 +1,22 @@
 """The timers that keep a member in its group, and the one that gives it up (KIP-62; B3, B4, B5).
 
-One step, in this order; the first that applies ends it:
+One step, in this order:
 
     not in a group                          nothing to do
-    coordinator unknown                     ask for it, wait
     no answer for a session timeout         give the coordinator up
     no poll for the processing timeout      leave the group
+    coordinator unknown                     ask for it, wait
+    no answer for a third of the margin     hang up; the next heartbeat dials anew
     heartbeat not due, or one under way     wait (due at once when the membership has something to say)
     otherwise                               send one
 
+The poll timer comes before the look-up (Java's client looks at it only while the coordinator is known): a member
+that makes no progress gives its partitions up here and now, whether or not there is anybody to tell (B4).
+
 The interval counts from the moment a heartbeat is sent, not from its answer, so a slow broker does not
 stretch it. Any failure is repeated after a backoff, not after a whole interval: an interval may be most of
-what is left of the session.
+what is left of the session. And a path that swallows bytes is noticed by a heartbeat that is not answered, in time
+for two more over fresh connections before the session ends: request.timeout.ms is longer than a session.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ import logging
 
 from kadence.clock import FOREVER, add_ms
 from kadence.connection.request import Completed, Request
+from kadence.consumer.border.messages import Stalled
 from kadence.consumer.border.progress import Progress
 from kadence.consumer.managers.base import NOTHING, Backoff, Outbox, Poll
 from kadence.consumer.managers.coordinator import CoordinatorManager
@@ -33,6 +39,12 @@ _EARLY = 10
 """The first heartbeat of a generation comes after this part of the interval. A cooperative rebalance is often
 followed by its second round at once, and members learn of that from a heartbeat only: partitions that move
 would wait for a whole interval of whoever is last to notice."""
+
+_TRIES = 3
+"""Heartbeats that fit between a due one and the end of the session, should each be swallowed."""
+
+_LEAST_PATIENCE = 10
+"""But an answer may always take this part of the session."""
 
 
 class HeartbeatManager:
@@ -67,6 +79,8 @@ class HeartbeatManager:
         self._sent_at = 0
         self._session_ends = FOREVER
         self._in_flight: Request | None = None
+        self._answer_by = FOREVER
+        self._stalled_since: int | None = None
 
     def poll(self, now: int) -> Poll:
         member = self._membership
@@ -74,26 +88,32 @@ class HeartbeatManager:
             self._disarm()
             if not member.joining:
                 return NOTHING
-            return Poll(wake_at=now) if self._gave_up(now) else Poll(wake_at=self._poll_ends(now))
+            return Poll(wake_at=now) if self._gave_up(now) else Poll(wake_at=self._watch_polls(now))
         self._arm(now)
-        if self._coordinator.node is None:
-            return Poll(wake_at=self._coordinator.require(now))
-        if now >= self._session_ends:
+        if self._coordinator.node is not None and now >= self._session_ends:
             self._in_flight = None
             self._coordinator.mark_silent(
                 now,
                 f"no answer for a session timeout, {member.session_timeout_ms} ms",
             )
-            return Poll(wake_at=self._coordinator.require(now))
         if self._gave_up(now):
             return Poll(wake_at=now)
-        wake_at = min(self._session_ends, self._poll_ends(now))
-        due = max(min(self._due, now) if member.urgent else self._due, self._backoff.until)
+        wake_at = self._watch_polls(now)
+        if self._coordinator.node is None:
+            return Poll(wake_at=min(wake_at, self._coordinator.require(now)))
+        wake_at = min(wake_at, self._session_ends)
         if self._in_flight is not None:
-            return Poll(wake_at=wake_at)
+            if now >= self._answer_by:
+                self._answer_by = FOREVER
+                self._coordinator.hang_up(
+                    now, f"no answer to a heartbeat for {self._patience_ms} ms, trying another connection"
+                )
+            return Poll(wake_at=min(wake_at, self._answer_by))
+        due = max(min(self._due, now) if member.urgent else self._due, self._backoff.until)
         if now < due:
             return Poll(wake_at=min(wake_at, due))
-        return Poll([self._send(now, due)], wake_at)
+        request = self._send(now, due)
+        return Poll([request], min(wake_at, self._answer_by))
 
     def on_response(self, now: int, completed: Completed) -> None:
         """Also of a heartbeat that was given up: whatever the coordinator says of the present identity counts."""
@@ -135,6 +155,7 @@ class HeartbeatManager:
         self.heartbeats_sent += 1
         self._sent_at = now
         self._due = add_ms(now, self._membership.heartbeat_interval_ms)
+        self._answer_by = add_ms(now, self._patience_ms)
         self._in_flight = self._membership.heartbeat(add_ms(now, self._config.request_timeout_ms))
         return self._in_flight
 
@@ -143,15 +164,38 @@ class HeartbeatManager:
         since = self._progress.processing_since(now)
         if since is None or now < add_ms(since, self._config.processing_timeout_ms):
             return False
-        log.debug("group %s: no poll for %d ms", self._config.group_id, now - since)
         self._membership.poll_timed_out(now)
+        self._stalled_since = since
+        self._outbox(Stalled(since, now, self._config.processing_timeout_ms, left=True))
         self._disarm()
         return True
 
-    def _poll_ends(self, now: int) -> int:
-        """When the processing timeout can pass at the earliest. The border is read again then: a poll wakes nobody."""
+    @property
+    def _patience_ms(self) -> int:
+        """How long the answer to a heartbeat may take before the path counts as dead."""
+        session = self._membership.session_timeout_ms
+        margin = session - self._membership.heartbeat_interval_ms
+        return max(margin // _TRIES, session // _LEAST_PATIENCE)
+
+    def _watch_polls(self, now: int) -> int:
+        """Tell of a stall, once, when its share of the processing timeout is over (B4).
+
+        Returns:
+            When the next of the two can be due at the earliest. The border is read again then: a poll wakes nobody.
+        """
+        timeout = self._config.processing_timeout_ms
         since = self._progress.processing_since(now)
-        return add_ms(now if since is None else since, self._config.processing_timeout_ms)
+        from_ = now if since is None else since
+        ends_at = add_ms(from_, timeout)
+        share = self._config.stall_report_share
+        if not share or since == self._stalled_since is not None:
+            return ends_at
+        report_at = add_ms(from_, int(timeout * share))
+        if since is None or now < report_at:
+            return min(ends_at, report_at)
+        self._stalled_since = since
+        self._outbox(Stalled(since, now, timeout, left=False))
+        return ends_at
 
     def __repr__(self) -> str:
         return f"<heartbeat sent={self.heartbeats_sent} max_lateness={self.max_lateness_ms} ms>"

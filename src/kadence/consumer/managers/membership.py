@@ -46,6 +46,11 @@ class GroupConfig(Protocol):
         ...
 
     @property
+    def stall_report_share(self) -> float:
+        """At which part of the processing timeout a stall is told (B4); 0: never."""
+        ...
+
+    @property
     def request_timeout_ms(self) -> int: ...
 
     @property

@@ -1,0 +1,225 @@
+"""Liveness that people can see: stall reports (B4), the network thread's lateness (B9), paths that go silent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+from typing import Any
+
+import pytest
+from tests.consumer.support import Cluster, poll_until, read
+
+from kadence import AsyncConsumer, Broker, RebalanceListener, Stall, TopicPartition
+
+LOG = "kadence.consumer"
+
+
+class Reports(queue.SimpleQueue[Stall]):
+    """What stall.report.callback was told."""
+
+    def next(self) -> Stall:
+        return self.get(timeout=20)
+
+
+def work_that_hangs(reports: Reports) -> Stall:
+    """What an application does instead of polling, until its stall is noticed."""
+    return reports.next()
+
+
+def settings(reports: Reports) -> dict[str, Any]:
+    """A stall is told after half a second, of ten that the member has."""
+    return {
+        "stall_report_callback": reports.put,
+        "stall_report_share": 0.05,
+        "max_poll_interval_ms": 10_000,
+        "max_poll_records": 10,
+    }
+
+
+def lines(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
+    return [record.getMessage() for record in caplog.records if text in record.getMessage()]
+
+
+@pytest.mark.needs("groups")
+def test_b4_a_stall_tells_how_long_what_is_in_hand_and_where_the_thread_is(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, LOG)
+    topic = cluster.topic(1)
+    cluster.produce(topic, 20, partitions=1)
+    reports = Reports()
+    consumer = cluster.consumer(group_id=cluster.name("g"), **settings(reports))
+    consumer.subscribe(topic)
+    assert len(read(consumer, 10)) == 10
+    assert consumer.stalls() == ()
+
+    stall = work_that_hangs(reports)
+    assert stall.reported_at - stall.since >= 0.05 * stall.timeout_ms
+    assert (stall.records, stall.in_hand) == (10, {TopicPartition(topic, 0): range(10)})
+    assert stall.thread == threading.current_thread().name
+    assert "work_that_hangs" in stall.stack
+    assert "test_b4_a_stall" in stall.stack
+    assert (stall.left_group, stall.ended_at) == (False, None)
+    assert consumer.stalls() == (stall,)
+    (line,) = lines(caplog, "nothing was polled for")
+    assert f"{topic}-0 0 to 9" in line
+    assert "work_that_hangs" in line
+
+    assert len(consumer.poll(10)) == 10
+    ended = reports.next()
+    assert ended.ended_at is not None
+    assert consumer.stalls() == (ended,)
+    assert len(lines(caplog, "polls again after")) == 1
+    assert "key" not in caplog.text.replace("keys", ""), "what records hold is nobody's business"
+
+
+@pytest.mark.needs("groups")
+def test_b4_what_a_commit_proved_is_not_in_hand_any_more(cluster: Cluster) -> None:
+    topic = cluster.topic(1)
+    cluster.produce(topic, 10, partitions=1)
+    reports = Reports()
+    consumer = cluster.consumer(group_id=cluster.name("g"), **settings(reports))
+    consumer.subscribe(topic)
+    records = read(consumer, 10)
+    consumer.commit(records[3])
+    stall = work_that_hangs(reports)
+    assert (stall.records, stall.in_hand) == (10, {TopicPartition(topic, 0): range(4, 10)})
+
+
+def test_b4_a_callback_that_hangs_inside_poll_is_a_stall(broker: Broker) -> None:
+    cluster = Cluster("embedded", broker.bootstrap_servers)
+    topic = cluster.topic(1)
+    reports = Reports()
+    stalls: list[Stall] = []
+
+    class Listener(RebalanceListener):
+        def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+            stalls.append(work_that_hangs(reports))
+
+        def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None: ...
+
+        def on_partitions_lost(self, partitions: list[TopicPartition]) -> None: ...
+
+    with cluster.consumer(group_id="g", **settings(reports)) as consumer:
+        consumer.subscribe(topic, listener=Listener())
+        poll_until(consumer, lambda: bool(stalls))
+    (stall,) = stalls
+    assert "on_partitions_assigned" in stall.stack
+    assert stall.in_hand == {}
+
+
+def test_b4_after_the_timeout_the_group_is_left_and_the_next_poll_joins_anew(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, LOG)
+    cluster = Cluster("embedded", broker.bootstrap_servers)
+    topic = cluster.topic(1)
+    cluster.produce(topic, 10, partitions=1)
+    reports = Reports()
+    times = {"max_poll_interval_ms": 1_000, "session_timeout_ms": 1_000, "heartbeat_interval_ms": 200}
+    with cluster.consumer(group_id="g", stall_report_callback=reports.put, **times) as consumer:
+        consumer.subscribe(topic)
+        read(consumer, 10)
+        assert not reports.next().left_group
+        left = reports.next()
+        assert left.left_group
+        assert consumer.stalls() == (left,)
+        assert len(lines(caplog, "leaves: nothing was polled for")) == 1
+        assert len(read(consumer, 10)) == 10, "nothing was committed, so they come again"
+        over = reports.next()
+        assert over.left_group
+        assert over.ended_at is not None
+        (line,) = lines(caplog, "polls again after")
+        assert line.endswith("and joins anew")
+
+
+def test_b4_a_thread_that_ended_is_said_to_have_ended(broker: Broker) -> None:
+    cluster = Cluster("embedded", broker.bootstrap_servers)
+    topic = cluster.topic(1)
+    reports = Reports()
+    with cluster.consumer(group_id="g", **settings(reports)) as consumer:
+        consumer.subscribe(topic)
+        worker = threading.Thread(target=lambda: poll_until(consumer, lambda: bool(consumer.assignment())))
+        worker.start()
+        worker.join()
+        assert "has ended" in reports.next().stack
+
+
+def test_b4_a_hook_that_raises_harms_nobody(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Cluster("embedded", broker.bootstrap_servers)
+    topic = cluster.topic(1)
+    told = threading.Event()
+
+    def hook(stall: Stall) -> None:
+        told.set()
+        raise ZeroDivisionError("in the hook")
+
+    chosen = settings(Reports()) | {"stall_report_callback": hook}
+    with cluster.consumer(group_id="g", **chosen) as consumer:
+        consumer.subscribe(topic)
+        poll_until(consumer, lambda: bool(consumer.assignment()))
+        assert told.wait(20)
+        assert not consumer.poll(0)
+        assert len(consumer.stalls()) == 1
+    assert "stall.report.callback raised" in caplog.text
+
+
+async def some_slow_task(reports: Reports) -> Stall:
+    """The loop turns, but the task that polled does something else."""
+    return await asyncio.get_running_loop().run_in_executor(None, reports.next)
+
+
+@pytest.mark.parametrize("blocks", [True, False], ids=["the loop is blocked", "the task is elsewhere"])
+def test_b4_under_asyncio(broker: Broker, blocks: bool) -> None:
+    cluster = Cluster("embedded", broker.bootstrap_servers)
+    topic = cluster.topic(1)
+    cluster.produce(topic, 10, partitions=1)
+    reports = Reports()
+
+    async def main() -> None:
+        async with AsyncConsumer(
+            bootstrap_servers=broker.bootstrap_servers,
+            group_id="g",
+            auto_offset_reset="earliest",
+            **settings(reports),
+        ) as consumer:
+            await consumer.subscribe(topic)
+            while not await consumer.poll(1):
+                pass
+            stall = work_that_hangs(reports) if blocks else await some_slow_task(reports)
+            assert stall.records == 10
+            assert stall.thread == threading.current_thread().name
+            assert ("in work_that_hangs" in stall.stack) is blocks
+            assert ("in some_slow_task" in stall.stack) is not blocks
+            assert "in main" in stall.stack
+            await consumer.poll(0)
+            await asyncio.to_thread(reports.next)
+            assert consumer.stalls()[0].ended_at is not None
+
+    asyncio.run(main())
+
+
+def test_b4_under_asyncio_a_poll_that_waits_on_a_blocked_loop_is_a_stall(broker: Broker) -> None:
+    cluster = Cluster("embedded", broker.bootstrap_servers)
+    topic = cluster.topic(1)
+    reports = Reports()
+
+    async def main() -> None:
+        chosen = settings(reports)
+        async with AsyncConsumer(
+            bootstrap_servers=broker.bootstrap_servers, group_id="g", **chosen
+        ) as consumer:
+            await consumer.subscribe(topic)
+            while not consumer.assignment():
+                await consumer.poll(0.1)
+            polling = asyncio.create_task(consumer.poll(30), name="the poller")
+            await asyncio.sleep(0.05)
+            stall = work_that_hangs(reports)
+            assert "work_that_hangs" in stall.stack
+            assert "'the poller'" in stall.stack
+            assert stall.records == 0
+            polling.cancel()
+
+    asyncio.run(main())
