@@ -8,7 +8,7 @@ changed topic id is another topic of the same name (KIP-516) and starts anew.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from kadence.protocol import error_codes
@@ -20,7 +20,7 @@ from kadence.protocol.metadata import (
 from kadence.types import Node, PartitionInfo, TopicPartition
 from kadence.wire import ZERO_UUID
 
-__all__ = ["Cluster", "Topic", "apply"]
+__all__ = ["Cluster", "Topic", "apply", "follow", "forget_brokers"]
 
 _PASSING = error_codes.RETRIABLE - {error_codes.UNKNOWN_TOPIC_OR_PARTITION, error_codes.UNKNOWN_TOPIC_ID}
 
@@ -79,7 +79,13 @@ def apply(cluster: Cluster, response: MetadataResponse, requested: Iterable[str]
     Args:
         requested: the topics that were asked for, which the answer replaces; None when it was about all
             topics, so those that it does not name are gone.
+
+    An answer that is an error as a whole says nothing, unless it says that this broker is not to be asked any more.
     """
+    if response.error_code == error_codes.REBOOTSTRAP_REQUIRED:
+        return forget_brokers(cluster)
+    if response.error_code:
+        return cluster
     nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
     topics: dict[str, Topic] = {} if requested is None else dict(cluster.topics)
     for told in response.topics:
@@ -90,6 +96,45 @@ def apply(cluster: Cluster, response: MetadataResponse, requested: Iterable[str]
         MappingProxyType(topics),
         response.cluster_id if response.cluster_id is not None else cluster.cluster_id,
         response.controller_id if response.controller_id >= 0 else None,
+    )
+
+
+def forget_brokers(cluster: Cluster) -> Cluster:
+    """What remains when the brokers are to be found anew from the bootstrap addresses (KIP-899, KIP-1102).
+
+    Topics stay known, so that nobody takes them for deleted. Leaders and epochs go: who answers next may be another
+    cluster, or the same one restored from a copy, and is believed.
+    """
+    topics = {
+        name: replace(
+            topic,
+            partitions=tuple(replace(each, leader=None, leader_epoch=None) for each in topic.partitions),
+        )
+        for name, topic in cluster.topics.items()
+    }
+    return Cluster(topics=MappingProxyType(topics), cluster_id=cluster.cluster_id)
+
+
+def follow(
+    cluster: Cluster, partition: TopicPartition, leader: int, epoch: int, endpoints: Mapping[int, Node]
+) -> Cluster:
+    """The cluster after a broker that lost ``partition`` has told who leads it now (KIP-951).
+
+    The same cluster when that is no news (KIP-320: an epoch that is not newer), or when nobody knows where that
+    leader is.
+    """
+    topic, known = cluster.topics.get(partition.topic), cluster.partition(partition)
+    node = endpoints.get(leader) or cluster.nodes.get(leader)
+    if topic is None or known is None or node is None or leader < 0:
+        return cluster
+    if known.leader_epoch is None or epoch <= known.leader_epoch:
+        return cluster
+    moved = replace(known, leader=leader, leader_epoch=epoch)
+    partitions = tuple(moved if each is known else each for each in topic.partitions)
+    return replace(
+        cluster,
+        nodes=MappingProxyType({**cluster.nodes, leader: node}),
+        topics=MappingProxyType({**cluster.topics, topic.name: replace(topic, partitions=partitions)}),
     )
 
 

@@ -77,6 +77,21 @@ class ClientConfig:
     metadata_max_age_ms: int = key(
         "int", 300_000, "Refresh cluster metadata after so long, changed or not.", low=0
     )
+    metadata_recovery_strategy: str = key(
+        "choice",
+        "rebootstrap",
+        "What to do when no known broker can be reached: begin again at bootstrap.servers, whose names are looked up "
+        "anew, or go on trying.",
+        choices=("rebootstrap", "none"),
+        since="KIP-899",
+    )
+    metadata_recovery_rebootstrap_trigger_ms: int = key(
+        "int",
+        300_000,
+        "How long no broker may have answered for metadata before the known ones are forgotten for that.",
+        low=0,
+        since="KIP-1102",
+    )
     send_buffer_bytes: int = key("int", 131_072, "Socket send buffer; -1 leaves it to the system.", low=-1)
     receive_buffer_bytes: int = key(
         "int",

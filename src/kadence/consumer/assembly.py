@@ -5,7 +5,7 @@ The front door gives `make` to `Consumer`, so neither side imports the other.
 
 from __future__ import annotations
 
-from kadence.clock import SystemClock
+from kadence.clock import SystemClock, wall_ms
 from kadence.config import ConsumerConfig
 from kadence.consumer.border.buffer import Border
 from kadence.consumer.managers.auto import AutoMembership
@@ -21,6 +21,7 @@ from kadence.consumer.managers.metadata import MetadataManager
 from kadence.consumer.managers.offsets import OffsetsManager
 from kadence.consumer.network.delegate import Delegate
 from kadence.consumer.network.jobs import JobThread
+from kadence.consumer.managers.validation import ValidationManager
 from kadence.consumer.network.processor import Processor
 from kadence.consumer.network.reaper import Reaper
 from kadence.consumer.network.thread import NetworkThread, Outlet, Turn
@@ -61,14 +62,17 @@ def _turn(config: ConsumerConfig, clock: SystemClock, client: NetworkClient, bor
         coordinator = CoordinatorManager(config.group_id, config, outlet)
         coordinator.on_silent = client.disconnect
         # It may be newer than our metadata: known beside the others until the next answer names all.
+    coordinator: CoordinatorManager | None = None
         coordinator.on_found = lambda node: client.set_nodes((*client.nodes(), node))
         membership = _membership(config, coordinator, subscription, metadata, jobs, outlet)
         heartbeat = HeartbeatManager(coordinator, membership, border.progress, config, outlet)
         commits = CommitManager(coordinator, membership, metadata, config, outlet)
         managers += [coordinator, commits, heartbeat, membership]
-    offsets = OffsetsManager(config, subscription, metadata, commits, outlet)
+    validation = ValidationManager(config, subscription, metadata, outlet)
+    offsets = OffsetsManager(config, subscription, metadata, commits, outlet, wall_ms)
     fetch = FetchManager(config, subscription, metadata, border, lambda: client.arenas.in_use, outlet)
-    managers += [offsets, fetch]
+    # In this order: what validation finds lost is looked up, and only what is good is fetched, in the same turn.
+    managers += [validation, offsets, fetch]
     processor = Processor(subscription, metadata, offsets, membership, commits, outlet)
 
     def metadata_changed(now: int) -> None:
@@ -80,7 +84,16 @@ def _turn(config: ConsumerConfig, clock: SystemClock, client: NetworkClient, bor
         clock,
         border,
         Delegate(client),
+    def rebootstrap(now: int) -> None:
+        client.rebootstrap()
+        if coordinator is not None:
+            coordinator.mark_unknown(now, "the known brokers are forgotten")
+
         processor,
+    metadata.on_moved = lambda nodes: client.set_nodes(
+        {**{node.node_id: node for node in client.nodes()}, **nodes}.values()
+    )
+    metadata.on_rebootstrap = rebootstrap
         reaper,
         outlet,
         jobs,

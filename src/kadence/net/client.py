@@ -4,8 +4,9 @@ Requests are queued by `send` and everything else happens in `poll`: requests fi
 move, deadlines pass. A request ends exactly once, in the list that some `poll` returns.
 
 Where a request for any node goes: a broker that is connected, with the fewest requests on its way; else one that
-is being connected; else one that may be tried now; else a bootstrap address, one after the other. While a dead
-address is tried the request waits with it, and moves on when that attempt has failed.
+is being connected; else one that may be tried now; else a bootstrap address, one after the other (with
+``metadata.recovery.strategy=none`` only while no broker is known). While a dead address is tried the request waits
+with it, and moves on when that attempt has failed.
 """
 
 from __future__ import annotations
@@ -112,6 +113,20 @@ class NetworkClient:
                 self._known[node_id] = self._learn(node)
                 self._adopt(self._known[node_id])
 
+    def rebootstrap(self) -> None:
+        """Forget the brokers and begin again at the bootstrap addresses, whose names are looked up anew (KIP-1102)."""
+        now = self._clock.now_ms()
+        self._stirred = True
+        for channel in tuple(self._channels.values()):
+            self._end(
+                channel,
+                DisconnectedError(f"{channel.known} was given up to begin at bootstrap.servers again"),
+                now,
+            )
+        self._known = {node_id: known for node_id, known in self._known.items() if known.is_bootstrap}
+        for known in self._known.values():
+            known.forgive()
+
     def disconnect(self, node_id: int, lane: Lane | None = None) -> None:
         """Give up connections to a broker that is silent: what is on its way ends, what comes next dials anew.
 
@@ -168,7 +183,7 @@ class NetworkClient:
     def can_send(self, node_id: int, lane: Lane, now: int) -> bool:
         """Whether a request would go out, or a connection be tried, without waiting for a backoff or a throttle."""
         if node_id == ANY_NODE:
-            return any(self.can_send(known, lane, now) for known in self._known)
+            return any(self.can_send(known.node.node_id, lane, now) for known in self._candidates())
         known = self._known.get(node_id)
         if known is None:
             return False
@@ -236,7 +251,7 @@ class NetworkClient:
         for request in self._homeless:
             deadline = min(deadline, request.deadline)
         if self._homeless:
-            deadline = min([deadline, *(known.retry_at for known in self._known.values())])
+            deadline = min([deadline, *(known.retry_at for known in self._candidates())])
         return max(now, deadline)
 
     def wakeup(self) -> None:
@@ -323,7 +338,10 @@ class NetworkClient:
             place = -node_id if known.is_bootstrap else (node_id + self._offset) % count
             return known.failures, known.is_bootstrap, place
 
-        return sorted(self._known.values(), key=rank)
+        known = list(self._known.values())
+        if not self._config.returns_to_bootstrap:
+            known = [each for each in known if not each.is_bootstrap] or known
+        return sorted(known, key=rank)
 
     def _home(self, lane: Lane, now: int) -> Channel | None:
         """The channel for a request for any node, None while every broker is in its backoff."""

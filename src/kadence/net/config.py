@@ -30,6 +30,7 @@ class ConnectionConfig:
 
     Attributes:
         bootstrap: (host, port) pairs, in the order in which they are tried.
+        returns_to_bootstrap: whether they are tried again when no known broker can be reached (KIP-899).
         connect_timeout_ms: for all addresses of one host together: TCP, TLS, ApiVersions and SASL.
         max_frame_bytes: the longest response that is believed.
         receive_buffer_bytes, send_buffer_bytes: -1 leaves them to the system.
@@ -40,6 +41,7 @@ class ConnectionConfig:
     """
 
     bootstrap: tuple[tuple[str, int], ...]
+    returns_to_bootstrap: bool = True
     client_id: str = "kadence"
     request_timeout_ms: int = 30_000
     connect_timeout_ms: int = 10_000
@@ -65,6 +67,7 @@ class ConnectionConfig:
         """
         return cls(
             bootstrap=tuple(split_address(address) for address in config.bootstrap_servers),
+            returns_to_bootstrap=config.metadata_recovery_strategy == "rebootstrap",
             client_id=config.client_id,
             request_timeout_ms=config.request_timeout_ms,
             connect_timeout_ms=config.socket_connection_setup_timeout_ms,

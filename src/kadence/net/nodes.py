@@ -55,6 +55,11 @@ class KnownNode:
         self.trouble = None
         self._backoff.succeeded()
 
+    def forgive(self) -> None:
+        """It may be tried at once, whatever it did before."""
+        self.failures = 0
+        self._backoff.succeeded()
+
     @property
     def is_bootstrap(self) -> bool:
         """Whether this is an address from the configuration whose broker id is not known."""

@@ -123,8 +123,6 @@ class FetchPartition(Structure):
                 )
             )
         elif version >= 9:
-            if self.last_fetched_epoch != -1:
-                raise VersionError(f"FetchPartition.last_fetched_epoch cannot be sent in version {version}")
             put(
                 _iiqqi.pack(
                     self.partition,
@@ -135,14 +133,10 @@ class FetchPartition(Structure):
                 )
             )
         elif version >= 5:
-            if self.last_fetched_epoch != -1:
-                raise VersionError(f"FetchPartition.last_fetched_epoch cannot be sent in version {version}")
             put(
                 _iqqi.pack(self.partition, self.fetch_offset, self.log_start_offset, self.partition_max_bytes)
             )
         else:
-            if self.last_fetched_epoch != -1:
-                raise VersionError(f"FetchPartition.last_fetched_epoch cannot be sent in version {version}")
             put(_iqi.pack(self.partition, self.fetch_offset, self.partition_max_bytes))
         if flexible:
             tags = self.unknown_tags.copy()

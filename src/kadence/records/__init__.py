@@ -10,6 +10,7 @@ from kadence.records.batch import BatchHeader, assign_offsets, iter_batches, sca
 from kadence.records.builder import BatchBuilder, encode_batch, largest_record_size
 from kadence.records.columns import BinaryColumn, Columns, HeaderColumn
 from kadence.records.crc import KERNEL, crc32c
+from kadence.records.epochs import first_epoch, leader_epochs
 from kadence.records.fetched import MAX_BATCH_BYTES, FetchedRecords
 
 __all__ = [
@@ -26,8 +27,10 @@ __all__ = [
     "assign_offsets",
     "crc32c",
     "encode_batch",
+    "first_epoch",
     "iter_batches",
     "largest_record_size",
+    "leader_epochs",
     "scan",
     "validate",
 ]

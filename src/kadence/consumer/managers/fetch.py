@@ -169,6 +169,7 @@ class FetchManager:
                 state.offset,
                 -1 if epoch is None else epoch,
                 min(self._per_partition, max_bytes),
+                -1 if state.epoch is None else state.epoch,
             )
             state.in_flight = state.cell.lease
         session: FetchSession | None = None

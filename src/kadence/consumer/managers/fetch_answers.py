@@ -18,6 +18,7 @@ from kadence.consumer.managers.fetch_errors import FetchErrors
 from kadence.consumer.managers.fetch_reasons import trouble_of
 from kadence.consumer.managers.fetch_requests import Sent
 from kadence.consumer.managers.metadata import MetadataManager
+from kadence.consumer.managers.truncation import note_epochs
 from kadence.consumer.state.subscription import Status, Subscription
 from kadence.errors import CorruptRecordError
 from kadence.protocol import error_codes as ec
@@ -112,7 +113,9 @@ class FetchAnswers:
             if name is None:
                 continue
             for data in topic.partitions:
-                self._partition(now, sent, TopicPartition(name, data.partition_index), data, arena)
+                partition = TopicPartition(name, data.partition_index)
+                self._partition(now, sent, partition, data, response, arena)
+        self._measures.end(now)
 
     def _partition(
         self,
@@ -121,18 +124,26 @@ class FetchAnswers:
         partition: TopicPartition,
         data: PartitionData,
         arena: Lease | None,
+        response: FetchResponse,
     ) -> None:
         asked = sent.asked.get(partition)
         state = self._subscription.partitions.get(partition)
-        if asked is None or state is None or state.cell.lease != asked[0]:
+        if (
+            asked is None
+            or state is None
+            or state.cell.lease != asked[0]
+            or state.status is not Status.FETCHING
+        ):
             self.stale_bytes += len(data.records or b"")
             return
         if data.error_code:
-            self._errors.partition_failed(now, sent, state, data.error_code)
+            self._errors.partition_failed(now, sent, state, data, response)
             if state.status is Status.FETCHING:
                 state.trouble = trouble_of(data.error_code)
             return
         cell = state.cell
+        if self._errors.diverged(now, sent, state, data):
+            return
         cell.high_watermark = data.high_watermark
         cell.last_stable_offset = data.last_stable_offset
         cell.log_start = data.log_start_offset
@@ -163,4 +174,6 @@ class FetchAnswers:
         state.offset = next_offset
         state.fetched_bytes += complete
         self._subscription.move_to_end(partition)
-        self._border.put(Fetched(cell, asked[0], asked[1], memoryview(records)[:complete], arena, aborted))
+        self._border.put(Fetched(cell, asked[0], asked[1], batches, arena, aborted))
+        batches = memoryview(records)[:complete]
+        note_epochs(state, batches, self._metadata.leader_epoch(partition))

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import logging
-from typing import Final
 
 from kadence.config import ConsumerConfig
 from kadence.consumer.border.messages import Failed
 from kadence.consumer.managers.base import Outbox
 from kadence.consumer.managers.fetch_requests import Sent
 from kadence.consumer.managers.metadata import MetadataManager
-from kadence.consumer.state.subscription import PartitionState, Status, Subscription
+from kadence.consumer.managers.truncation import Truncation
+from kadence.consumer.state.subscription import PartitionState, Subscription
 from kadence.errors import OffsetOutOfRangeError, for_code
 from kadence.protocol import error_codes as ec
+from kadence.protocol.fetch import FetchResponse, PartitionData
+from kadence.types import Node, TopicPartition
 
 __all__ = ["FetchErrors"]
 
 log = logging.getLogger("kadence.consumer.fetch")
 
-_RESET_TIMESTAMPS: Final = {"earliest": -2, "latest": -1, "none": None}
 _MOVED = frozenset(
     {
         ec.NOT_LEADER_OR_FOLLOWER,
@@ -47,61 +48,78 @@ class FetchErrors:
         self._subscription = subscription
         self._metadata = metadata
         self._outbox = outbox
-        self._reset_timestamp = _RESET_TIMESTAMPS[config.auto_offset_reset]
+        self._truncation = Truncation(config, subscription, outbox)
 
-    def partition_failed(self, now: int, sent: Sent, state: PartitionState, code: int) -> None:
-        partition = state.partition
+    def partition_failed(
+        self, now: int, sent: Sent, state: PartitionState, data: PartitionData, response: FetchResponse
+    ) -> None:
+        """The answer for one partition is an error code."""
+        code, partition = data.error_code, state.partition
         state.retry_at = now + self._config.retry_backoff_ms
-        if code in _MOVED or code in _UNKNOWN:
+        if code in _MOVED:
             state.preferred_replica = None
             self._metadata.request_update(now)
-            if code in _UNKNOWN:
-                log.warning(
-                    "fetch of %s: %s; asking for metadata again",
-                    partition,
-                    ec.name(code),
-                )
+            if self._follow(now, partition, data, response):
+                state.retry_at = now
+        elif code in _UNKNOWN:
+            state.preferred_replica = None
+            self._metadata.request_update(now)
+            log.warning("fetch of %s: %s; asking for metadata again", partition, ec.name(code))
         elif code == ec.OFFSET_OUT_OF_RANGE:
-            self._out_of_range(sent, state)
+            self._out_of_range(now, sent, state)
         elif code == ec.TOPIC_AUTHORIZATION_FAILED:
             state.retry_at = now + self._config.retry_backoff_max_ms
             self._outbox(Failed(for_code(code, f"not allowed to read topic {partition.topic!r}")))
         elif code == ec.CORRUPT_MESSAGE:
             state.retry_at = now + self._config.retry_backoff_max_ms
             self._outbox(
-                Failed(
-                    for_code(
-                        code,
-                        f"the broker found {partition} damaged at offset {state.offset}",
-                    )
-                )
+                Failed(for_code(code, f"the broker found {partition} damaged at offset {state.offset}"))
             )
         else:
             log.warning("fetch of %s failed: %s; trying again", partition, ec.name(code))
 
-    def _out_of_range(self, sent: Sent, state: PartitionState) -> None:
+    def diverged(self, now: int, sent: Sent, state: PartitionState, data: PartitionData) -> bool:
+        """Whether the broker says that its log parted from what was read before the fetched offset (KIP-320)."""
+        told = data.diverging_epoch
+        if told.epoch < 0 and told.end_offset < 0:
+            return False
+        if sent.asked[state.partition][1] == state.offset:
+            state.retry_at = now + self._config.retry_backoff_ms
+            if self._truncation.judge(state, told.epoch, told.end_offset):
+                # Nothing of what was read is gone as far as we can tell; asked without an epoch it will answer.
+                state.epoch = None
+        return True
+
+    def _follow(
+        self, now: int, partition: TopicPartition, data: PartitionData, response: FetchResponse
+    ) -> bool:
+        """Believe who leads now, where the answer says so (KIP-951)."""
+        told = data.current_leader
+        if told.leader_id < 0 or told.leader_epoch < 0:
+            return False
+        nodes = {
+            each.node_id: Node(each.node_id, each.host, each.port, each.rack)
+            for each in response.node_endpoints
+        }
+        return self._metadata.moved(now, partition, told.leader_id, told.leader_epoch, nodes)
+
+    def _out_of_range(self, now: int, sent: Sent, state: PartitionState) -> None:
         partition, offset = state.partition, state.offset
-        if state.preferred_replica == sent.node_id:
+        if sent.asked[partition][1] != offset:
+            return
+        if sent.node_id != self._metadata.leader(partition):
             # A follower may lag behind the leader: ask the leader before believing it.
             state.preferred_replica = None
+            state.retry_at = now
             return
-        if self._reset_timestamp is not None:
-            log.info(
-                "%s: offset %d is out of range, going to the %s",
-                partition,
-                offset,
-                self._config.auto_offset_reset,
-            )
-            self._subscription.await_reset(partition, self._reset_timestamp)
+        if state.buffered_bytes:
+            # What was fetched before is still good, and may exist nowhere else by now: it is handed out first.
+            state.retry_at = now + self._config.retry_backoff_max_ms
             return
-        state.status, state.reset_timestamp = Status.AWAIT_RESET, None
-        self._outbox(
-            Failed(
-                OffsetOutOfRangeError(
-                    f"{partition} has no offset {offset} (deleted by retention, or never written) and "
-                    "auto.offset.reset is none: seek() to where you want to go on"
-                ),
-                partition=partition,
-                lease=state.cell.lease,
-            )
+        self._subscription.lose(
+            partition,
+            OffsetOutOfRangeError(
+                f"{partition} has no offset {offset} (deleted by retention, or never written) and "
+                "auto.offset.reset is none: seek() to where you want to go on"
+            ),
         )

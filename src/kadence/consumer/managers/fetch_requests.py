@@ -38,6 +38,7 @@ def topics(wanted: dict[TopicPartition, Wanted]) -> list[FetchTopic]:
                 current_leader_epoch=want.leader_epoch,
                 fetch_offset=want.offset,
                 partition_max_bytes=want.max_bytes,
+                last_fetched_epoch=want.last_epoch,
             )
         )
     return list(by_name.values())

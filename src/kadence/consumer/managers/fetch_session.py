@@ -27,6 +27,8 @@ class Wanted(NamedTuple):
     offset: int
     leader_epoch: int
     max_bytes: int
+    last_epoch: int = -1
+    """Leader epoch of the last record before ``offset``; the broker tells when its log parted before it (KIP-320)."""
 
 
 class SessionPlan(NamedTuple):

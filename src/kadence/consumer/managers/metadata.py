@@ -1,18 +1,22 @@
 """What the cluster looks like: keeps one immutable `Cluster`, refreshed when it is old or was wrong.
 
 Network thread, sans-IO. Others say which topics they need and why (`need`) and when a broker contradicted what we
-know (`request_update`); requests are never more frequent than the backoff allows, and equal ones are one.
+know (`request_update`), or told better (`moved`); requests are never more frequent than the backoff allows, and equal
+ones are one.
+
+When no broker has answered for ``metadata.recovery.rebootstrap.trigger.ms``, or one says that it is not to be asked any
+more, what is known of the brokers is forgotten and the bootstrap addresses are asked again (KIP-899, KIP-1102).
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from kadence.clock import FOREVER, add_ms
-from kadence.cluster import Cluster, apply
+from kadence.cluster import Cluster, apply, follow, forget_brokers
 from kadence.config import ConsumerConfig
 from kadence.connection.request import ANY_NODE, Completed, Request
 from kadence.consumer.border.messages import Answer, Failed, TopicMetadata
@@ -24,7 +28,7 @@ from kadence.protocol.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from kadence.types import PartitionInfo, TopicPartition
+from kadence.types import Node, PartitionInfo, TopicPartition
 from kadence.wire import ZERO_UUID
 
 __all__ = ["MetadataManager"]
@@ -40,7 +44,8 @@ class MetadataManager:
 
     Attributes:
         cluster: what is known now. version: grows with every answer that changed something we hold.
-        on_change: called after each answer, on the network thread.
+        on_change: called after each answer, on the network thread. on_moved: called with the brokers that were told
+            beside a new leader. on_rebootstrap: called when all brokers are to be forgotten.
     """
 
     def __init__(self, config: ConsumerConfig, outbox: Outbox) -> None:
@@ -63,6 +68,9 @@ class MetadataManager:
         self.cluster = Cluster()
         self.version = 0
         self.on_change: Callable[[int], None] = lambda now: None
+        self.on_moved: Callable[[Mapping[int, Node]], None] = lambda nodes: None
+        self.on_rebootstrap: Callable[[int], None] = lambda now: None
+        self._failing_since: int | None = None
 
     # ------------------------------------------------------------ what others ask
 
@@ -73,10 +81,6 @@ class MetadataManager:
         if not self._wanted <= before:
             self._needs_update = True
             self._backoff.succeeded()
-
-    def need_also(self, reason: str, topics: frozenset[str]) -> None:
-        """As `need`, beside what that reason needed before."""
-        self.need(reason, self._reasons.get(reason, frozenset()) | topics)
 
     def want(self, topics: frozenset[str]) -> None:
         """What the group's leader must know to assign partitions to all members."""
@@ -111,6 +115,20 @@ class MetadataManager:
         del now
         self._needs_update = True
 
+    def moved(
+        self, now: int, partition: TopicPartition, leader: int, epoch: int, endpoints: Mapping[int, Node]
+    ) -> bool:
+        """A broker told who leads a partition now (KIP-951). False when it is older news than ours."""
+        before = self.cluster
+        self.cluster = follow(before, partition, leader, epoch, endpoints)
+        if self.cluster is before:
+            return False
+        log.info("%s is led by broker %d now (epoch %d)", partition, leader, epoch)
+        self.version += 1
+        self.on_moved({leader: self.cluster.nodes[leader]})
+        self.request_update(now)
+        return True
+
     def ask(self, imperative: TopicMetadata) -> None:
         """A call of the application; answered with fresh metadata."""
         self._asks.append(imperative)
@@ -144,7 +162,7 @@ class MetadataManager:
 
     def poll(self, now: int) -> Poll:
         requests = []
-        wake_at = FOREVER
+        wake_at = self._recover(now)
         if self._in_flight is None and (self._wanted or self._pattern is not None):
             due = self._backoff.until if self._needs_update else max(self._refresh_at, self._backoff.until)
             if due <= now:
@@ -171,6 +189,24 @@ class MetadataManager:
             else:
                 wake_at = min(wake_at, self._ask_backoff.until)
         return Poll(requests, wake_at) if requests or wake_at != FOREVER else NOTHING
+
+    def _recover(self, now: int) -> int:
+        """Begin again at the bootstrap addresses when nobody has answered for too long; when to look again."""
+        if self._failing_since is None or self._config.metadata_recovery_strategy != "rebootstrap":
+            return FOREVER
+        due = add_ms(self._failing_since, self._config.metadata_recovery_rebootstrap_trigger_ms)
+        if due > now:
+            return due
+        self._rebootstrap(now, f"no broker has answered for {now - self._failing_since} ms")
+        return FOREVER
+
+    def _rebootstrap(self, now: int, why: str) -> None:
+        log.warning("%s: the known brokers are forgotten, beginning again at bootstrap.servers", why)
+        self.cluster = forget_brokers(self.cluster)
+        self.version += 1
+        self._failing_since = None
+        self._needs_update = True
+        self.on_rebootstrap(now)
 
     def _name(self, now: int) -> Request:
         message = MetadataRequest(
@@ -210,6 +246,13 @@ class MetadataManager:
         if not isinstance(response, MetadataResponse):
             self._failed(now, asks, completed.error)
             return
+        if response.error_code:
+            self._failed(now, asks, for_code(response.error_code))
+            recovers = self._config.metadata_recovery_strategy == "rebootstrap"
+            if response.error_code == ec.REBOOTSTRAP_REQUIRED and recovers:
+                self._rebootstrap(now, "a broker said so")
+            return
+        self._failing_since = None
         before = self.cluster
         self.cluster = apply(before, response, completed.request.tag)
         if self.cluster != before:
@@ -222,6 +265,8 @@ class MetadataManager:
         self.on_change(now)
 
     def _failed(self, now: int, asks: list[TopicMetadata] | None, error: KafkaError | None) -> None:
+        if self._failing_since is None:
+            self._failing_since = now
         if asks is None:
             self._needs_update = True
             self._backoff.failed(now)

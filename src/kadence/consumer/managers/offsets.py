@@ -1,8 +1,12 @@
 """Where to start: committed offsets, resets, and offsets by time (ListOffsets). Network thread, sans-IO.
 
 A partition that is INITIALIZING gets its committed offset; without one it is reset by policy, and only those
-that were asked about are, never one that joined meanwhile. AWAIT_RESET is answered by ListOffsets of its
-leader. Each answer is applied only if the partition still waits for it: a seek in between wins.
+that were asked about are, never one that joined meanwhile. So is a position that was lost (`Subscription.lose`):
+this is the one place that knows ``auto.offset.reset``. AWAIT_RESET is answered by ListOffsets of its leader. Each
+answer is applied only if the partition still waits for it: a seek in between wins.
+
+Calls by time are asked of each leader by itself: one that fails or hangs keeps no other from being asked, and what
+it owes is asked again until the call's deadline.
 """
 
 from __future__ import annotations
@@ -19,11 +23,7 @@ from kadence.consumer.border.messages import Answer, Failed, ListOffsets
 from kadence.consumer.managers.base import NOTHING, Outbox, Poll
 from kadence.consumer.managers.metadata import MetadataManager
 from kadence.consumer.state.subscription import PartitionState, Status, Subscription
-from kadence.errors import (
-    NoOffsetForPartitionError,
-    UnknownTopicOrPartitionError,
-    for_code,
-)
+from kadence.errors import KafkaError, NoOffsetForPartitionError, UnknownTopicOrPartitionError, for_code
 from kadence.protocol import error_codes as ec
 from kadence.protocol.list_offsets import (
     ListOffsetsPartition,
@@ -37,7 +37,8 @@ __all__ = ["Committed", "OffsetsManager"]
 
 log = logging.getLogger("kadence.consumer.offsets")
 
-_RESET_TIMESTAMPS: Final = {"earliest": -2, "latest": -1, "none": None}
+_EARLIEST: Final = -2
+_LATEST: Final = -1
 _UNKNOWN_PATIENCE_MS: Final = 5_000
 """How long a partition given by assign() may be unknown before it is an error: a new topic takes a moment to spread."""
 
@@ -61,12 +62,17 @@ class _Lookup:
     deadline: int
     todo: dict[TopicPartition, int]
     found: dict[TopicPartition, OffsetAndTimestamp | None] = field(default_factory=dict)
-    in_flight: int = 0
-    retry_at: int = 0
+    asked: set[TopicPartition] = field(default_factory=set)
+    """Of ``todo``: what is on its way."""
+    retry_at: dict[TopicPartition, int] = field(default_factory=dict)
 
 
 class OffsetsManager:
-    """See the head of this file."""
+    """See the head of this file.
+
+    Args:
+        wall: ms since 1970, which only ``auto.offset.reset=by_duration`` looks at.
+    """
 
     def __init__(
         self,
@@ -75,24 +81,27 @@ class OffsetsManager:
         metadata: MetadataManager,
         committed: Committed | None,
         outbox: Outbox,
+        wall: Callable[[], int] = lambda: 0,
     ) -> None:
         self._config = config
         self._subscription = subscription
         self._metadata = metadata
         self._committed = committed
         self._outbox = outbox
-        self._policy = _RESET_TIMESTAMPS[config.auto_offset_reset]
+        self._wall = wall
+        self._policy = config.auto_offset_reset
         self._isolation = 1 if config.isolation_level == "read_committed" else 0
         self._looking_up: set[PartitionState] = set()
         self._resetting: dict[Request, dict[TopicPartition, tuple[int, int]]] = {}
         self._lookups: list[_Lookup] = []
         self._of_request: dict[Request, tuple[_Lookup, dict[TopicPartition, int]]] = {}
         self._unknown_since: dict[TopicPartition, int] = {}
+        self._told_unknown: set[TopicPartition] = set()
 
     def list_offsets(self, call: ListOffsets) -> None:
         """A call of the application, answered when every partition was."""
-        self._metadata.need_also("offsets", frozenset(p.topic for p in call.timestamps))
         self._lookups.append(_Lookup(call.id, call.deadline, dict(call.timestamps)))
+        self._need_topics()
 
     def poll(self, now: int) -> Poll:
         requests: list[Request] = []
@@ -101,8 +110,9 @@ class OffsetsManager:
             self._initialise(now)
             wake_at = self._reset(now, requests)
         if self._lookups:
-            self._lookups = [lookup for lookup in self._lookups if lookup.deadline > now]
-            for lookup in self._lookups:
+            for lookup in [each for each in self._lookups if each.deadline <= now]:
+                self._end(lookup)
+            for lookup in list(self._lookups):
                 wake_at = min(wake_at, self._ask(now, lookup, requests))
         return Poll(requests, wake_at) if requests or wake_at != FOREVER else NOTHING
 
@@ -165,21 +175,30 @@ class OffsetsManager:
             self._outbox(Failed(result))
 
     def _reset_by_policy(self, state: PartitionState) -> None:
-        if self._policy is not None:
-            self._subscription.await_reset(state.partition, self._policy)
-            return
-        # AWAIT_RESET without a target waits for a seek.
-        state.status, state.reset_timestamp = Status.AWAIT_RESET, None
-        self._outbox(
-            Failed(
-                NoOffsetForPartitionError(
-                    f"{state.partition} has no committed offset for group {self._config.group_id!r} and "
-                    "auto.offset.reset is none: seek() to where you want to start"
-                ),
-                partition=state.partition,
-                lease=state.cell.lease,
-            )
+        self._subscription.lose(
+            state.partition,
+            NoOffsetForPartitionError(
+                f"{state.partition} has no committed offset for group {self._config.group_id!r} and "
+                "auto.offset.reset is none: seek() to where you want to start"
+            ),
         )
+
+    def _apply_policy(self, state: PartitionState, error: KafkaError) -> None:
+        """The position is lost: look up where the policy says to go on, or raise and wait for a seek."""
+        if self._policy == "none":
+            state.lost = None
+            self._outbox(Failed(error, partition=state.partition, lease=state.cell.lease))
+            return
+        if not isinstance(error, NoOffsetForPartitionError):
+            log.info(
+                "%s: the position is lost, auto.offset.reset=%s is applied", state.partition, self._policy
+            )
+        duration_ms = self._config.reset_duration_ms
+        if duration_ms is not None:
+            timestamp = max(self._wall() - duration_ms, 0)
+        else:
+            timestamp = _EARLIEST if self._policy == "earliest" else _LATEST
+        self._subscription.await_reset(state.partition, timestamp)
 
     # ------------------------------------------------------------ resets
 
@@ -196,7 +215,11 @@ class OffsetsManager:
         for partition, state in self._subscription.partitions.items():
             if state.status is Status.FETCHING and not by_group and self._metadata.leader(partition) is None:
                 self._no_leader(now, state)
-            if state.status is not Status.AWAIT_RESET or state.reset_timestamp is None or partition in asked:
+            if state.status is not Status.AWAIT_RESET:
+                continue
+            if state.lost is not None:
+                self._apply_policy(state, state.lost)
+            if state.reset_timestamp is None or partition in asked:
                 continue
             if state.retry_at > now:
                 wake_at = min(wake_at, state.retry_at)
@@ -208,6 +231,7 @@ class OffsetsManager:
                 wake_at = min(wake_at, add_ms(now, self._config.retry_backoff_ms))
                 continue
             self._unknown_since.pop(partition, None)
+            self._told_unknown.discard(partition)
             by_leader.setdefault(leader, {})[partition] = (
                 state.cell.lease,
                 state.reset_timestamp,
@@ -225,8 +249,8 @@ class OffsetsManager:
         if self._subscription.by_group or self._metadata.error_of(partition) != ec.UNKNOWN_TOPIC_OR_PARTITION:
             return
         since = self._unknown_since.setdefault(partition, now)
-        if now - since >= _UNKNOWN_PATIENCE_MS:
-            self._unknown_since[partition] = FOREVER
+        if now - since >= _UNKNOWN_PATIENCE_MS and partition not in self._told_unknown:
+            self._told_unknown.add(partition)
             self._outbox(Failed(_unknown(partition, self._config)))
 
     def _lease(self, partition: TopicPartition) -> int:
@@ -254,6 +278,10 @@ class OffsetsManager:
                 )
                 self._subscription.position(partition, at.offset, None)
                 continue
+            if partition in found and state.reset_timestamp not in (_EARLIEST, _LATEST):
+                # No record is that young: all that come from now on are.
+                state.reset_timestamp = _LATEST
+                continue
             code = failed.get(partition, ec.NONE)
             if code == ec.TOPIC_AUTHORIZATION_FAILED:
                 self._outbox(Failed(for_code(code, f"not allowed to read topic {partition.topic!r}")))
@@ -265,27 +293,39 @@ class OffsetsManager:
     # ------------------------------------------------------------ calls
 
     def _ask(self, now: int, lookup: _Lookup, requests: list[Request]) -> int:
-        if not lookup.todo or lookup.in_flight or lookup.retry_at > now:
-            return lookup.retry_at if lookup.retry_at > now else FOREVER
-        wake_at = FOREVER
+        wake_at = lookup.deadline
         by_leader: dict[int, dict[TopicPartition, int]] = {}
         for partition, timestamp in lookup.todo.items():
+            if partition in lookup.asked:
+                continue
+            if (retry_at := lookup.retry_at.get(partition, 0)) > now:
+                wake_at = min(wake_at, retry_at)
+                continue
             leader = self._metadata.leader(partition)
             if leader is not None:
                 by_leader.setdefault(leader, {})[partition] = timestamp
                 continue
             if self._unknown_for_good(now, partition):
-                self._lookups = [other for other in self._lookups if other is not lookup]
-                self._outbox(Answer(lookup.id, None, _unknown(partition, self._config)))
+                self._end(lookup, Answer(lookup.id, None, _unknown(partition, self._config)))
                 return FOREVER
             self._metadata.request_update(now)
-            wake_at = add_ms(now, self._config.retry_backoff_ms)
-        for leader, asked in by_leader.items():
-            request = self._request(now, leader, asked)
-            self._of_request[request] = (lookup, asked)
-            lookup.in_flight += 1
+            wake_at = min(wake_at, add_ms(now, self._config.retry_backoff_ms))
+        for leader, group in by_leader.items():
+            request = self._request(now, leader, group)
+            self._of_request[request] = (lookup, group)
+            lookup.asked |= group.keys()
             requests.append(request)
         return wake_at
+
+    def _end(self, lookup: _Lookup, answer: Answer | None = None) -> None:
+        """Nobody waits for it any more; None: its deadline has answered it."""
+        self._lookups.remove(lookup)
+        self._need_topics()
+        if answer is not None:
+            self._outbox(answer)
+
+    def _need_topics(self) -> None:
+        self._metadata.need("offsets", frozenset(p.topic for each in self._lookups for p in each.todo))
 
     def _unknown_for_good(self, now: int, partition: TopicPartition) -> bool:
         if self._metadata.error_of(partition) != ec.UNKNOWN_TOPIC_OR_PARTITION:
@@ -300,29 +340,25 @@ class OffsetsManager:
         lookup: _Lookup,
         asked: Mapping[TopicPartition, int],
     ) -> None:
-        lookup.in_flight -= 1
         found, failed = self._read(completed, asked)
+        lookup.asked -= asked.keys()
+        if lookup not in self._lookups:
+            return
         for partition in asked:
             if partition in found:
                 lookup.found[partition] = found[partition]
-                lookup.todo.pop(partition, None)
+                del lookup.todo[partition]
                 self._unknown_since.pop(partition, None)
-            else:
-                lookup.retry_at = add_ms(now, self._config.retry_backoff_ms)
-                self._metadata.request_update(now)
+                continue
             code = failed.get(partition, ec.NONE)
-            if code and code not in ec.RETRIABLE and lookup in self._lookups:
-                self._lookups.remove(lookup)
-                self._outbox(
-                    Answer(
-                        lookup.id,
-                        None,
-                        for_code(code, f"{partition}: {ec.MESSAGES.get(code, '')}"),
-                    )
-                )
-        if not lookup.todo and lookup in self._lookups:
-            self._lookups.remove(lookup)
-            self._outbox(Answer(lookup.id, lookup.found))
+            if code and code not in ec.RETRIABLE:
+                error = for_code(code, f"{partition}: {ec.MESSAGES.get(code, '')}")
+                self._end(lookup, Answer(lookup.id, None, error))
+                return
+            lookup.retry_at[partition] = add_ms(now, self._config.retry_backoff_ms)
+            self._metadata.request_update(now)
+        if not lookup.todo:
+            self._end(lookup, Answer(lookup.id, lookup.found))
 
     # ------------------------------------------------------------ the request
 
@@ -370,7 +406,9 @@ class OffsetsManager:
 
 
 def _name(timestamp: int | None) -> str:
-    return {-2: "the beginning", -1: "the end"}.get(timestamp or 0, "as asked")
+    return {_EARLIEST: "the beginning", _LATEST: "the end"}.get(
+        timestamp or 0, f"the first since {timestamp} ms"
+    )
 
 
 def _unknown(partition: TopicPartition, config: ConsumerConfig) -> UnknownTopicOrPartitionError:

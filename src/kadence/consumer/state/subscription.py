@@ -7,7 +7,7 @@ A partition's status (names after Kafka's SubscriptionState):
 
     INITIALIZING ──committed offset──> FETCHING <──answer── AWAIT_VALIDATION
          │                               │ ▲                    ▲
-         └──none committed──> AWAIT_RESET ┘ └── epoch changed ───┘
+         └──none committed──> AWAIT_RESET ┘ └── new leader ──────┘
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from kadence.consumer.border.cells import Cell, Origin
 from kadence.consumer.border.reasons import NotFetchedReason
 from kadence.errors import KafkaError
 from kadence.types import TopicPartition
+from kadence.wire import ZERO_UUID
 
 __all__ = ["PartitionState", "Status", "Subscription"]
 
@@ -39,23 +40,25 @@ class PartitionState:
 
     __slots__ = (
         "cell",
+        "checked",
         "epoch",
+        "epoch_starts",
         "fetched_bytes",
+        "former_topic_ids",
         "in_flight",
-        "offset",
-        "partition",
-        "preferred_replica",
-        "preferred_until",
         "is_told",
         "lost",
+        "offset",
+        "partition",
+        "preferred_until",
         "reset_timestamp",
         "retry_at",
         "status",
+        "topic_id",
+        "trouble",
     )
 
     def __init__(self, partition: TopicPartition, lease: int) -> None:
-        "topic_id",
-        "trouble",
         self.partition = partition
         self.cell = Cell(partition, lease)
         self.status = Status.INITIALIZING
@@ -63,15 +66,37 @@ class PartitionState:
         """Next offset to fetch; ahead of what the application was given."""
         self.epoch: int | None = None
         """Leader epoch of the last record before ``offset``; None = unknown."""
+        self.epoch_starts: list[tuple[int, int]] = []
+        """Leader epochs that were read under this lease, each with the offset of its first batch."""
+        self.checked: int | None = None
+        """The leader epoch that ``offset`` is known to be good under; None: of none yet (KIP-320)."""
+        self.topic_id = ZERO_UUID
+        """The topic that ``offset`` is of: one of the same name made later has another id (KIP-516)."""
+        self.former_topic_ids: frozenset[bytes] = frozenset()
+        """Ids that the topic of this name had before: a broker that still tells one of them is behind."""
         self.reset_timestamp: int | None = None
-        """What AWAIT_RESET asks for: −2 earliest, −1 latest."""
+        """What AWAIT_RESET asks for: −2 earliest, −1 latest, else ms since 1970; None: the policy, or a seek."""
+        self.lost: KafkaError | None = None
+        """Why the position is of no use any more, until ``auto.offset.reset`` has been applied."""
         self.retry_at = 0
+        self.trouble: tuple[NotFetchedReason, str] | None = None
+        """How the latest fetch of it failed, until one is answered."""
+        self.is_told = False
+        """Whether there was a log line that it is not fetched."""
         self.in_flight = 0
         """Lease under which a fetch is on its way; 0: none. A fetch of an older lease stands in nobody's way."""
         self.fetched_bytes = 0
         """Total of bytes ever put into the buffer; minus ``cell.drained_bytes`` it is what lies there."""
-        self.preferred_replica: int | None = None
         self.preferred_until = 0
+
+    @property
+    def preferred_replica(self) -> int | None:
+        """The replica to fetch from (KIP-392); None: the leader. Kept in the cell, where `metrics` sees it."""
+        return self.cell.preferred_replica
+
+    @preferred_replica.setter
+    def preferred_replica(self, node_id: int | None) -> None:
+        self.cell.preferred_replica = node_id
 
     @property
     def buffered_bytes(self) -> int:
@@ -79,10 +104,6 @@ class PartitionState:
 
     @property
     def awaits_fetch(self) -> bool:
-        self.trouble: tuple[NotFetchedReason, str] | None = None
-        """How the latest fetch of it failed, until one is answered."""
-        self.is_told = False
-        """Whether there was a log line that it is not fetched."""
         return self.in_flight == self.cell.lease
 
     @property
@@ -182,8 +203,10 @@ class Subscription:
         state = self.partitions[partition]
         cell = state.cell
         cell.lease = self.next_lease()
+        state.trouble = None
         state.offset, state.epoch = offset, epoch
-        state.status, state.reset_timestamp = Status.FETCHING, None
+        state.epoch_starts, state.checked, state.topic_id = [], None, ZERO_UUID
+        state.status, state.reset_timestamp, state.lost = Status.FETCHING, None, None
         cell.origin = Origin(cell.lease, offset, epoch)
         self.moves += 1
 
@@ -192,18 +215,23 @@ class Subscription:
         state = self.partitions[partition]
         state.cell.lease = self.next_lease()
         state.cell.origin = None
-        state.status, state.reset_timestamp, state.retry_at = (
+        state.status, state.reset_timestamp, state.retry_at, state.lost = (
             Status.AWAIT_RESET,
             timestamp,
             0,
+            None,
         )
+
+    def lose(self, partition: TopicPartition, error: KafkaError) -> None:
+        """The position leads nowhere: ``auto.offset.reset`` says where to go on, or ``error`` is raised."""
+        state = self.partitions[partition]
+        state.status, state.reset_timestamp, state.retry_at, state.lost = Status.AWAIT_RESET, None, 0, error
 
     def move_to_end(self, partition: TopicPartition) -> None:
         """Its bytes were fetched: the others come first next time (KIP-41, fairness on the wire)."""
         state = self.partitions.pop(partition, None)
         if state is not None:
             self.partitions[partition] = state
-        state.trouble = None
 
     def _publish(self) -> None:
         self.snapshot = MappingProxyType({p: s.cell for p, s in self.partitions.items()})
