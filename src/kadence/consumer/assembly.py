@@ -19,9 +19,9 @@ from kadence.consumer.managers.heartbeat import HeartbeatManager
 from kadence.consumer.managers.membership import Membership
 from kadence.consumer.managers.metadata import MetadataManager
 from kadence.consumer.managers.offsets import OffsetsManager
+from kadence.consumer.managers.validation import ValidationManager
 from kadence.consumer.network.delegate import Delegate
 from kadence.consumer.network.jobs import JobThread
-from kadence.consumer.managers.validation import ValidationManager
 from kadence.consumer.network.processor import Processor
 from kadence.consumer.network.reaper import Reaper
 from kadence.consumer.network.thread import NetworkThread, Outlet, Turn
@@ -58,11 +58,11 @@ def _turn(config: ConsumerConfig, clock: SystemClock, client: NetworkClient, bor
     managers: list[RequestManager] = [metadata]
     membership: Membership | None = None
     commits: CommitManager | None = None
+    coordinator: CoordinatorManager | None = None
     if config.group_id is not None:
         coordinator = CoordinatorManager(config.group_id, config, outlet)
         coordinator.on_silent = client.disconnect
         # It may be newer than our metadata: known beside the others until the next answer names all.
-    coordinator: CoordinatorManager | None = None
         coordinator.on_found = lambda node: client.set_nodes((*client.nodes(), node))
         membership = _membership(config, coordinator, subscription, metadata, jobs, outlet)
         heartbeat = HeartbeatManager(coordinator, membership, border.progress, config, outlet)
@@ -79,21 +79,21 @@ def _turn(config: ConsumerConfig, clock: SystemClock, client: NetworkClient, bor
         client.set_nodes(metadata.cluster.nodes.values())
         processor.topics_changed(now)
 
-    metadata.on_change = metadata_changed
-    return Turn(
-        clock,
-        border,
-        Delegate(client),
     def rebootstrap(now: int) -> None:
         client.rebootstrap()
         if coordinator is not None:
             coordinator.mark_unknown(now, "the known brokers are forgotten")
 
-        processor,
+    metadata.on_change = metadata_changed
     metadata.on_moved = lambda nodes: client.set_nodes(
         {**{node.node_id: node for node in client.nodes()}, **nodes}.values()
     )
     metadata.on_rebootstrap = rebootstrap
+    return Turn(
+        clock,
+        border,
+        Delegate(client),
+        processor,
         reaper,
         outlet,
         jobs,

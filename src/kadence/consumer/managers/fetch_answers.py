@@ -123,8 +123,8 @@ class FetchAnswers:
         sent: Sent,
         partition: TopicPartition,
         data: PartitionData,
-        arena: Lease | None,
         response: FetchResponse,
+        arena: Lease | None,
     ) -> None:
         asked = sent.asked.get(partition)
         state = self._subscription.partitions.get(partition)
@@ -141,9 +141,9 @@ class FetchAnswers:
             if state.status is Status.FETCHING:
                 state.trouble = trouble_of(data.error_code)
             return
-        cell = state.cell
         if self._errors.diverged(now, sent, state, data):
             return
+        cell = state.cell
         cell.high_watermark = data.high_watermark
         cell.last_stable_offset = data.last_stable_offset
         cell.log_start = data.log_start_offset
@@ -171,9 +171,9 @@ class FetchAnswers:
         aborted = None
         if self._isolation == READ_COMMITTED and data.aborted_transactions:
             aborted = tuple((a.producer_id, a.first_offset) for a in data.aborted_transactions)
+        batches = memoryview(records)[:complete]
+        note_epochs(state, batches, self._metadata.leader_epoch(partition))
         state.offset = next_offset
         state.fetched_bytes += complete
         self._subscription.move_to_end(partition)
         self._border.put(Fetched(cell, asked[0], asked[1], batches, arena, aborted))
-        batches = memoryview(records)[:complete]
-        note_epochs(state, batches, self._metadata.leader_epoch(partition))
