@@ -52,8 +52,8 @@ def _read(each: Any) -> Any:
         raise ConfigError(
             f"partition.assignment.strategy: {each.__name__} is a class; give an object: {each.__name__}()"
         )
-    name = getattr(each, "name", None)
-    if not (isinstance(name, str) and name and callable(getattr(each, "assign", None))):
+    called = getattr(each, "name", None)
+    if not (isinstance(called, str) and called and callable(getattr(each, "assign", None))):
         raise ConfigError(
             f"partition.assignment.strategy: {each!r} is no assignor: it needs a name and assign(), "
             "see kadence.Assignor"

@@ -31,7 +31,7 @@ def test_c5_second_member_takes_half_in_two_rounds() -> None:
     assert (len(a.owned), len(b.owned)) == (2, 2)
     assert a.causes == [
         "first join",
-        "the coordinator asked (heartbeat)",
+        "the coordinator asked (heartbeat); joined: b-0002",
         "partitions revoked, second round (KIP-429)",
     ]
     assert [name for name, _ in a.history] == [

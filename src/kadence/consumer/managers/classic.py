@@ -281,7 +281,10 @@ class ClassicMembership:
 
     def _begin(self, now: int, cause: str) -> None:
         """Start a rebalance, or start it again; the first cause stays."""
-        self._chronicle.begin(now, cause)
+        if self._chronicle.begin(now, cause):
+            log.info(
+                "group %s: member %s rebalances: %s", self.group.group_id, self.group.member_id or "-", cause
+            )
         self._join = self._sync = None
         self._asked_again = False
         self._leader.stop()
@@ -362,6 +365,7 @@ class ClassicMembership:
                 answer.members,
                 skip_assignment=answer.skip_assignment,
             )
+            self._chronicle.found(self._leader.changes)
         else:
             self._leader.follow()
         self._go(State.COMPLETING_REBALANCE)
@@ -537,6 +541,7 @@ class ClassicMembership:
             self._departures.add(now, self.group, self._join, "fatal error")
         self._partitions.lose()
         self._reset()
+        self._chronicle.give_up(now, f"{'fenced' if fenced else 'gave up'}: {error}", self.group)
         self._go(State.UNJOINED)
         # A fenced member that came back would fence the other one, and so on for ever: a new subscribe() decides.
         self.needs_polled = not (leaving or fenced)

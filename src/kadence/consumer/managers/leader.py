@@ -34,6 +34,9 @@ log = logging.getLogger("kadence.consumer")
 
 _PASSING = error_codes.RETRIABLE - {error_codes.UNKNOWN_TOPIC_OR_PARTITION}
 
+_NAMED = 5
+"""So many members are named as what changed in a group."""
+
 _METADATA_PATIENCE_MS = 5_000
 """How long to wait for topics that no broker has told us of yet, before assigning without them."""
 
@@ -44,11 +47,14 @@ class Leader:
     Attributes:
         result: what SyncGroup has to carry for each member id, once it is there.
         error: why there will be none.
+        changes: who came and who went since the generation before, if this member led that one too; else "".
     """
 
     def __init__(self, metadata: ClusterView, jobs: Jobs) -> None:
         self.result: dict[str, bytes] | None = None
         self.error: KafkaError | None = None
+        self.changes = ""
+        self._before: frozenset[str] = frozenset()
         self._metadata = metadata
         self._jobs = jobs
         self._attempt = 0
@@ -68,6 +74,7 @@ class Leader:
     def follow(self) -> None:
         """Not the leader (any more)."""
         self.stop()
+        self._before = frozenset()
         if self._topics:
             self._topics = frozenset()
             self._metadata.want(frozenset())
@@ -92,6 +99,8 @@ class Leader:
                 f"member {member.member_id} of the group sent a subscription that cannot be read: {error}"
             )
             return
+        self.changes = _changes(self._before, frozenset(self._members))
+        self._before = frozenset(self._members)
         self._topics = frozenset().union(*(m.topics for m in self._members.values()))
         self._metadata.want(self._topics)
         if skip_assignment:
@@ -163,6 +172,16 @@ def _assign(
             claims = {name: (said.owned, generation_of(said)) for name, said in members.items()}
             assignment = withhold(assignment, counts, claims)
     return {member: encode_assignment(assignment.get(member, ())) for member in members}
+
+
+def _changes(before: frozenset[str], after: frozenset[str]) -> str:
+    """By member id, which begins with the member's client.id; a restarted static member has a new one."""
+    told = {"joined": after - before, "left": before - after} if before else {}
+    return ", ".join(f"{what}: {_some(sorted(who))}" for what, who in told.items() if who)
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
 def _wrong(
