@@ -115,7 +115,6 @@ class FetchAnswers:
             for data in topic.partitions:
                 partition = TopicPartition(name, data.partition_index)
                 self._partition(now, sent, partition, data, response, arena)
-        self._measures.end(now)
 
     def _partition(
         self,
