@@ -303,7 +303,6 @@ class ClassicMembership:
             return self._coordinator.require(now)
         self._user_data.gather()
         if self._user_data.error is not None:
-            self._backoff.failed(now)
             self._fatal(now, self._user_data.error)
             return now
         if self._user_data.result is None:
@@ -376,8 +375,6 @@ class ClassicMembership:
         assignments: dict[str, bytes] = {}
         if self._leads:
             if self._leader.error is not None:
-                # Each attempt of ours is a rebalance for all: not in a tight loop.
-                self._backoff.failed(now)
                 self._fatal(now, self._leader.error)
                 return now
             if self._leader.result is None:
@@ -535,6 +532,8 @@ class ClassicMembership:
     def _fatal(self, now: int, error: KafkaError) -> None:
         """Give up until the application polls again; it is told why (B6)."""
         fenced = isinstance(error, FencedInstanceIdError)
+        # An application that polls on regardless must not knock in a tight loop: a join may be a rebalance for all.
+        self._backoff.failed(now)
         log.error("group %s: %s", self.group.group_id, error)
         leaving = self.state is State.LEAVING
         if not fenced:
@@ -556,9 +555,9 @@ class ClassicMembership:
     def _depart(self, now: int) -> None:
         self._departures.add(now, self.group, self._join, self._leave_reason)
         self._partitions.lose()
+        self._chronicle.forget()
         self._reset()
         self._user_data.last = LastAssignment()
-        self._chronicle.forget()
         self._go(State.UNJOINED)
 
     def _reset(self) -> None:

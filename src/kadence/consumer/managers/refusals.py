@@ -28,7 +28,9 @@ def explain(code: int, group_id: str, assignors: tuple[str, ...], config: GroupC
             f"the members of group {group_id!r} share no assignor with this one, which offers "
             f"{', '.join(assignors)}. Java's consumer offers range and cooperative-sticky by default, librdkafka "
             "range and roundrobin: to join such a group, name what they use in partition.assignment.strategy, "
-            "e.g. 'range' or 'cooperative-sticky,range'. Or the group id is used by something that is no consumer"
+            "e.g. 'range' or 'cooperative-sticky,range'. To change the assignor of a running group, restart its "
+            "members one by one twice: first with both, the new one in front ('cooperative-sticky,range'), then with "
+            "the new one alone. Or the group id is used by something that is no consumer"
         ),
         error_codes.INVALID_SESSION_TIMEOUT: (
             f"session.timeout.ms = {config.session_timeout_ms} is outside the broker's bounds "
