@@ -192,6 +192,11 @@ class ConsumerConfig(ClientConfig):
         return max(self.session_timeout_ms, self.max_poll_interval_ms)
 
     @property
+    def unpack_bytes(self) -> int:
+        """What of ``buffer.memory`` is kept for decompressed batches."""
+        return self.buffer_memory // 4
+
+    @property
     def auto_commit(self) -> bool:
         """Whether there is anything to commit by itself."""
         return self.enable_auto_commit and self.group_id is not None

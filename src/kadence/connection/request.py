@@ -55,6 +55,11 @@ class Lease(Protocol):
         """Bytes of memory that the lease holds."""
         ...
 
+    @property
+    def holds(self) -> int:
+        """How many hold it."""
+        ...
+
     def retain(self) -> None:
         """One more holder."""
         ...

@@ -70,7 +70,7 @@ def _turn(config: ConsumerConfig, clock: SystemClock, client: NetworkClient, bor
         managers += [coordinator, commits, heartbeat, membership]
     validation = ValidationManager(config, subscription, metadata, outlet)
     offsets = OffsetsManager(config, subscription, metadata, commits, outlet, wall_ms)
-    fetch = FetchManager(config, subscription, metadata, border, lambda: client.arenas.in_use, outlet)
+    fetch = FetchManager(config, subscription, metadata, border, client.arenas, outlet)
     # In this order: what validation finds lost is looked up, and only what is good is fetched, in the same turn.
     managers += [validation, offsets, fetch]
     processor = Processor(subscription, metadata, offsets, membership, commits, outlet)

@@ -10,7 +10,7 @@ partition stays where it is. Positions follow what is returned, never what was f
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -39,6 +39,25 @@ class _Queue:
         self.retained = 0
 
 
+class _Copy:
+    """A lease of bytes copied out of an arena. Application thread only."""
+
+    __slots__ = ("_border", "size")
+
+    holds = 1
+
+    def __init__(self, border: Border, size: int) -> None:
+        self._border = border
+        self.size = size
+        border.copied_bytes += size
+
+    def retain(self) -> None:
+        raise NotImplementedError("nobody shares a copy")
+
+    def release(self) -> None:
+        self._border.copied_bytes -= self.size
+
+
 class Collector:
     """See the head of this file.
 
@@ -48,11 +67,14 @@ class Collector:
         returned: how many records the last take gave.
     """
 
-    def __init__(self, border: Border, *, check_crcs: bool, max_batch_bytes: int) -> None:
+    def __init__(
+        self, border: Border, *, check_crcs: bool, max_batch_bytes: int, unpack_bytes: int = 1 << 62
+    ) -> None:
         self._border = border
+        self._unpack_bytes = unpack_bytes
         self._check_crcs = check_crcs
         self._max_batch_bytes = max_batch_bytes
-        self._ring: dict[TopicPartition, _Queue] = {}
+        self._ring: OrderedDict[TopicPartition, _Queue] = OrderedDict()
         self._unproved: list[Cell] = []
         self._void: dict[Cell, int] = {}
         """Leases of which no more is handed out, though the network thread has not ended them yet."""
@@ -62,11 +84,12 @@ class Collector:
 
     def prove(self) -> None:
         """The application polls again, so what it was given is processed: at least once (SYSTEM.md D)."""
-        self.proofs += 1
         if self._unproved:
             for cell in self._unproved:
                 cell.proved = cell.position
             self._unproved.clear()
+        # Last: only what is taken after this may be put back.
+        self.proofs += 1
 
     def take_records(self, limit: int) -> list[tuple[TopicPartition, list[Record]]]:
         """At most ``limit`` records.
@@ -145,6 +168,8 @@ class Collector:
         border = self._border
         if border.fetched:
             self._admit()
+        if border.pressed:
+            self._relieve()
         self.advanced = False
         self.returned = 0
         taken: list[tuple[TopicPartition, list[T]]] = []
@@ -160,7 +185,7 @@ class Collector:
                 count = size(items)
             except Exception:
                 # To the end of the ring: one bad partition must not starve the others of their turn.
-                self._ring[partition] = self._ring.pop(partition)
+                self._ring.move_to_end(partition)
                 if taken:
                     break
                 raise
@@ -171,7 +196,7 @@ class Collector:
                 queue.intake.records.total += count
             if queue.fetches:
                 if count:
-                    self._ring[partition] = self._ring.pop(partition)
+                    self._ring.move_to_end(partition)
             else:
                 del self._ring[partition]
             if limit <= 0:
@@ -192,7 +217,10 @@ class Collector:
             if fetched.lease != cell.lease:
                 self._finish(queue)
                 continue
+            if self._border.decompressed_bytes > queue.retained:
+                self._fold_others(queue)
             reader = queue.reader
+            before = fetched.offset if reader is None else reader.next_offset
             if reader is None:
                 reader = queue.reader = FetchedRecords(
                     fetched.data,
@@ -203,18 +231,20 @@ class Collector:
                     max_batch_bytes=self._max_batch_bytes,
                     aborted=fetched.aborted,
                 )
-            before = reader.next_offset
+            # Before anything moves: whatever interrupts us from here on can be put back.
+            self._unproved.append(cell)
             try:
                 items = take(reader, limit)
             finally:
                 after = reader.next_offset
                 if after != before:
                     cell.position = Origin(fetched.lease, after, reader.leader_epoch)
-                    self._unproved.append(cell)
                 retained = reader.retained_bytes
                 if retained != queue.retained:
                     self._border.decompressed_bytes += retained - queue.retained
                     queue.retained = retained
+                if reader.largest_batch:
+                    self._border.largest_batch = reader.largest_batch
             if reader.exhausted:
                 queue.intake.bytes.total += len(fetched.data)
                 self._finish(queue)
@@ -223,6 +253,62 @@ class Collector:
             if after != before:
                 self.advanced = True
         return []
+
+    def _fold_others(self, queue: _Queue) -> None:
+        """Make room for decompressing: partitions that were left in the middle of a batch give up what it became.
+
+        Their turn may be many polls away, and a batch of each could be more than buffer.memory. It is decompressed
+        again then, which costs time only where this many partitions share so little memory.
+        """
+        border = self._border
+        if border.decompressed_bytes - queue.retained + border.largest_batch > self._unpack_bytes:
+            for other in self._ring.values():
+                if other is not queue and other.retained:
+                    self._fold(other)
+
+    def _fold(self, queue: _Queue) -> None:
+        """Close the reader; the next one begins where it stood."""
+        reader = queue.reader
+        if reader is not None:
+            queue.fetches[0].offset = reader.next_offset
+            reader.close()
+            queue.reader = None
+            self._border.decompressed_bytes -= queue.retained
+            queue.retained = 0
+
+    def _relieve(self) -> None:
+        """buffer.memory is used up, and some of it by partitions that are not handed out now.
+
+        One of them can pin a whole response by a few of its bytes: these are copied out when nobody else needs the
+        arena and that frees at least half of it. So nothing is fetched twice, and a resume finds its records. Only
+        when what is paused is all there is, the largest of it is dropped, to be fetched again after its resume: others
+        must not stand still for it.
+        """
+        border = self._border
+        border.pressed = False
+        idle = [q for q in self._ring.values() if q.cell.paused or q.cell.revoking or q.cell.held]
+        places: dict[int, list[Fetched]] = {}
+        freed = False
+        for queue in idle:
+            freed = freed or queue.retained > 0
+            self._fold(queue)
+            for fetched in queue.fetches:
+                places.setdefault(id(fetched.arena), []).append(fetched)
+        for items in places.values():
+            arena, size = items[0].arena, sum(len(item.data) for item in items)
+            if arena.holds == len(items) and 2 * size <= arena.size:
+                for item in items:
+                    item.data = memoryview(bytes(item.data))
+                    item.arena = _Copy(border, len(item.data))
+                    arena.release()
+                freed = True
+        if not freed and len(idle) == len(self._ring):
+            paused = [queue for queue in idle if queue.cell.paused and queue.cell.current() is not None]
+            if paused:
+                self.refetch(max(paused, key=_size).cell)
+                return
+        if freed:
+            border.wake()
 
     def _drop_stale(self, queue: _Queue) -> None:
         while queue.fetches and queue.fetches[0].lease != queue.cell.lease:
@@ -250,9 +336,12 @@ class Collector:
         fetched = self._border.fetched
         ring = self._ring
         while fetched:
-            item = fetched.popleft()
+            # Taken out last, and looked for when it stands first again: an interruption loses no fetch.
+            item = fetched[0]
             partition = item.cell.partition
             if self._void and self._is_void(item):
+                fetched.popleft()
+                self._drop(item)
                 continue
             queue = ring.get(partition)
             if queue is not None and queue.cell is not item.cell:
@@ -265,7 +354,9 @@ class Collector:
                 queue = ring[partition] = _Queue(
                     item.cell, self._border.measures.intake.topic(partition.topic)
                 )
-            queue.fetches.append(item)
+            if not queue.fetches or queue.fetches[-1] is not item:
+                queue.fetches.append(item)
+            fetched.popleft()
 
     def _is_void(self, item: Fetched) -> bool:
         void = self._void.get(item.cell)
@@ -274,10 +365,12 @@ class Collector:
         if item.lease != void:
             del self._void[item.cell]  # a new lease: the network thread has gone back too
             return False
+        return True
+
+    def _drop(self, item: Fetched) -> None:
         item.cell.drained_bytes += len(item.data)
         item.data = memoryview(b"")
         item.arena.release()
-        return True
 
 
 def _with_headers(reader: FetchedRecords, limit: int) -> list[Columns]:
@@ -286,3 +379,7 @@ def _with_headers(reader: FetchedRecords, limit: int) -> list[Columns]:
 
 def _rows(columns: list[Columns]) -> int:
     return sum(len(part) for part in columns)
+
+
+def _size(queue: _Queue) -> int:
+    return sum(len(fetched.data) for fetched in queue.fetches)

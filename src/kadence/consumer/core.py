@@ -66,7 +66,7 @@ class Core:
         )
         self._commits = Commits(config, border, self._exchange, clock)
         self._collector = Collector(
-            border, check_crcs=config.check_crcs, max_batch_bytes=config.max_batch_bytes
+            border, check_crcs=config.check_crcs, max_batch_bytes=config.max_batch_bytes, unpack_bytes=config.unpack_bytes
         )
         self._dead_letters: DeadLetters | None = None
         self.decoding: Decoding | None = None

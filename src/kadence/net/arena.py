@@ -45,6 +45,11 @@ class Arena:
         """Bytes of memory held, a little above the length asked for."""
         return len(self._memory)
 
+    @property
+    def holds(self) -> int:
+        """How many hold it; one look, on any thread."""
+        return len(self._holds)
+
     def retain(self) -> None:
         """One more holder. Any thread that holds it already."""
         self._holds.append(_HOLD)
@@ -71,21 +76,29 @@ class ArenaPool:
 
     Args:
         spare_bytes: how much unused memory to keep. Above it the memory that was returned first goes.
+
+    Attributes:
+        slack: how many bytes arenas leased from now on may be larger in all than fresh ones would be.
     """
 
-    __slots__ = ("_leased_bytes", "_returned", "_spare", "_spare_bytes")
+    __slots__ = ("_leased_bytes", "_returned", "_spare", "_spare_bytes", "slack")
 
     def __init__(self, spare_bytes: int) -> None:
         self._spare_bytes = spare_bytes
         self._spare: list[Memory] = []
         self._returned: deque[Memory] = deque()
         self._leased_bytes = 0
+        self.slack = 1 << 62
 
     @property
     def in_use(self) -> int:
         """Bytes leased and not yet given back."""
         self._collect()
         return self._leased_bytes
+
+    def held(self) -> int:
+        """As `in_use`, for any thread: looks without collecting, so it may be a moment behind."""
+        return self._leased_bytes - sum(map(len, tuple(self._returned)))
 
     @property
     def spare(self) -> int:
@@ -96,14 +109,16 @@ class ArenaPool:
     def lease(self, length: int) -> Arena:
         """An arena of at least ``length`` bytes with one holder. Its content is whatever was there before."""
         self._collect()
-        memory = self._fitting(length) or _fresh(_capacity(length))
+        capacity = _capacity(length)
+        memory = self._fitting(length, capacity) or _fresh(capacity)
         self._leased_bytes += len(memory)
+        self.slack -= max(len(memory) - capacity, 0)
         return Arena(memory, length, self._returned)
 
-    def _fitting(self, length: int) -> Memory | None:
+    def _fitting(self, length: int, capacity: int) -> Memory | None:
         """The smallest spare that fits, unless it is so large that a small response would pin it."""
         best = -1
-        most = 4 * _capacity(length)
+        most = min(4 * capacity, capacity + max(self.slack, 0))
         for place, memory in enumerate(self._spare):
             if length <= len(memory) <= most and (best < 0 or len(memory) < len(self._spare[best])):
                 best = place

@@ -49,6 +49,8 @@ MAGIC: Final = 2
 MAGIC_AT: Final = 16
 CRC_AT: Final = 17
 CRC_FROM: Final = 21
+ATTRIBUTES_AT: Final = 22
+"""The byte of the attributes that says the codec."""
 
 COMPRESSION: Final = 0x07
 TIMESTAMP_TYPE: Final = 0x08

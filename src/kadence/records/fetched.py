@@ -68,6 +68,7 @@ class FetchedRecords:
         next_offset: offset after the last record handed out; control batches, aborted and compacted ones that
             follow it are stepped over.
         leader_epoch: epoch of the leader that wrote the batch opened last; None before the first, or unknown.
+        largest_batch: the most bytes that a batch decompressed to so far.
     """
 
     __slots__ = (
@@ -84,6 +85,7 @@ class FetchedRecords:
         "_max_batch_bytes",
         "_retained",
         "_size",
+        "largest_batch",
         "leader_epoch",
         "next_offset",
         "partition",
@@ -110,6 +112,7 @@ class FetchedRecords:
         self.partition = partition
         self.next_offset = fetch_offset
         self.leader_epoch: int | None = None
+        self.largest_batch = 0
         self._check_crcs = check_crcs
         self._max_batch_bytes = max_batch_bytes
         self._aborted = AbortedTransactions(aborted) if aborted is not None else None
@@ -341,6 +344,7 @@ class FetchedRecords:
                 records = decompress(codec, covered[HEADER_SIZE - CRC_FROM :], self._max_batch_bytes)
                 start, end = 0, memoryview(records).nbytes
                 self._retained = end
+                self.largest_batch = max(self.largest_batch, end)
             else:
                 assert self._data is not None
                 records, start, end = self._data, self._at + HEADER_SIZE, self._complete

@@ -40,9 +40,9 @@ class World:
         self.subscription = Subscription()
         self.metadata = metadata or knowing({P0: 1, P1: 1, P2: 2}, self.facts)
         self.border = Border(lambda: None)
-        self.held = 0
+        self.in_use = self.slack = 0
         self.manager = FetchManager(
-            config(**settings), self.subscription, self.metadata, self.border, lambda: self.held, self.facts
+            config(**settings), self.subscription, self.metadata, self.border, self, self.facts
         )
         self.subscription.assign(partitions)
         for partition in partitions:

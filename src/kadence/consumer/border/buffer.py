@@ -84,7 +84,13 @@ class Border:
         wants_polled: membership waits for a `Polled` (network).
         dead: the network thread has ended, with this error if it was a bug (network).
         progress: when the application polled last (application).
-        decompressed_bytes: held by the batch being read (application). held_bytes: arenas in use.
+        decompressed_bytes: held by batches being read (application). copied_bytes: copied out of arenas
+            that nobody else needed any more (application). largest_batch: what the largest batch of late
+            decompressed to (application).
+        pressed: memory is used up while paused partitions hold some: the application looks whether it can
+            give some back, and clears it (network).
+        lateness: how late the network thread is (network).
+        on_stall: told of a stall at once, on the network thread, while the application is busy (application).
         wakes: how often the application woke the network thread (application).
     """
 
@@ -114,6 +120,9 @@ class Border:
         self._wake()
 
     # -- network thread
+        self.copied_bytes = 0
+        self.largest_batch = 0
+        self.pressed = False
 
     def tell(self, fact: Fact) -> None:
         self.facts.append(fact)
@@ -122,3 +131,7 @@ class Border:
     def put(self, fetched: Fetched) -> None:
         self.fetched.append(fetched)
         self.signal.set()
+    def press(self) -> None:
+        self.pressed = True
+        self.signal.set()
+

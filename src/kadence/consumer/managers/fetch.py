@@ -12,7 +12,7 @@ fetch (resumed, moved, just drained) is asked for on a second connection, outsid
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 from kadence.clock import FOREVER
 from kadence.config import ConsumerConfig
@@ -22,6 +22,7 @@ from kadence.consumer.border.messages import Failed
 from kadence.consumer.border.reasons import NotFetchedReason
 from kadence.consumer.managers.base import NOTHING, Outbox, Poll
 from kadence.consumer.managers.fetch_answers import READ_COMMITTED, FetchAnswers
+from kadence.consumer.managers.fetch_memory import Arenas, Memory
 from kadence.consumer.managers.fetch_reasons import Reasons
 from kadence.consumer.managers.fetch_requests import Sent, forgotten_topics, topics
 from kadence.consumer.managers.fetch_session import FINAL_EPOCH, FetchSession, SessionPlan, Wanted
@@ -31,7 +32,7 @@ from kadence.errors import AuthenticationError
 from kadence.protocol.fetch import FetchRequest, FetchResponse
 from kadence.wire import ZERO_UUID
 
-__all__ = ["FetchManager", "Room"]
+__all__ = ["FetchManager"]
 
 _LAST_VERSION_WITH_NAMES: Final = 12
 _SIDE_MIN_MS: Final = 10
@@ -39,17 +40,12 @@ _SIDE_MIN_MS: Final = 10
 _OF_THE_BUFFER: Final = frozenset({NotFetchedReason.BUFFERED, NotFetchedReason.MEMORY})
 
 
-class Room(Protocol):
-    """How many bytes of responses are held now (arenas in use)."""
-
-    def __call__(self) -> int: ...
-
-
 class FetchManager:
     """See the head of this file.
 
     Attributes:
         requests, session_requests: fetches sent, and how many of them belonged to a session.
+        memory: the books of buffer.memory.
     """
 
     def __init__(
@@ -58,20 +54,19 @@ class FetchManager:
         subscription: Subscription,
         metadata: MetadataManager,
         border: Border,
-        room: Room,
+        arenas: Arenas,
         outbox: Outbox,
     ) -> None:
         self._config = config
         self._subscription = subscription
         self._metadata = metadata
         self._border = border
-        self._answers = FetchAnswers(config, subscription, metadata, border, outbox)
+        self.memory = Memory(config, arenas, border)
+        self._answers = FetchAnswers(config, subscription, metadata, border, self.memory, outbox)
         self._reasons = Reasons(config, metadata)
-        self._room = room
         self._outbox = outbox
         self._sessions: dict[int, FetchSession] = {}
         self._in_flight: dict[tuple[int, Lane], Sent] = {}
-        self._reserved = 0
         self._per_partition = config.max_partition_fetch_bytes
         self._isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
         self.requests = 0
@@ -85,13 +80,15 @@ class FetchManager:
         # Raised before the buffer is looked at: what the application drains after that look wakes us again.
         self._border.starved = True
         wake_at = FOREVER
-        starved = False
+        starved = is_pressed = holds_idle = False
+        self.memory.look()
         reasons = self._reasons
         reasons.begin()
         ready: dict[int, list[PartitionState]] = {}
         buffered: dict[int, list[int]] = {}
         for state in self._subscription.partitions.values():
             if not state.fetchable:
+                holds_idle = holds_idle or state.buffered_bytes > 0
                 reasons.not_ready(now, state)
                 continue
             node_id = self._node_for(state, now)
@@ -116,6 +113,7 @@ class FetchManager:
         for node_id, states in ready.items():
             request, reason = self._fetch_from(now, node_id, states, buffered[node_id])
             starved = starved or reason in _OF_THE_BUFFER
+            is_pressed = is_pressed or reason is NotFetchedReason.MEMORY
             if request is not None:
                 requests.append(request)
             for state in states:
@@ -125,6 +123,8 @@ class FetchManager:
                     reasons.note(now, state, reason)
         if not starved:
             self._border.starved = False
+        if is_pressed and holds_idle:
+            self._border.press()
         wake_at = min(wake_at, reasons.due)
         return Poll(requests, wake_at) if requests or wake_at != FOREVER else NOTHING
 
@@ -139,11 +139,9 @@ class FetchManager:
         elif all(buffered) and sum(buffered) > self._per_partition * len(buffered):
             return None, NotFetchedReason.BUFFERED
         wanted_bytes = min(self._config.fetch_max_bytes, self._per_partition * len(states))
-        held = self._room() + self._border.decompressed_bytes + self._reserved
-        room = self._config.buffer_memory - held
-        if room < min(wanted_bytes, self._per_partition) and held:
+        max_bytes = self.memory.admit(wanted_bytes, min(wanted_bytes, self._per_partition))
+        if not max_bytes:
             return None, NotFetchedReason.MEMORY
-        max_bytes = max(min(wanted_bytes, room), 1)
         lane, wait_ms = Lane.FETCH, self._config.fetch_max_wait_ms
         if parked is not None:
             lane, wait_ms = Lane.SIDE, parked.ends_at - now
@@ -168,7 +166,8 @@ class FetchManager:
                 topic_id,
                 state.offset,
                 -1 if epoch is None else epoch,
-                min(self._per_partition, max_bytes),
+                # Not what there is room for: the session would have to name every partition again.
+                self._per_partition,
                 -1 if state.epoch is None else state.epoch,
             )
             state.in_flight = state.cell.lease
@@ -192,9 +191,8 @@ class FetchManager:
             rack_id=self._config.client_rack,
         )
         asked = {s.partition: (s.cell.lease, s.offset) for s in states}
-        sent = Sent(node_id, asked, names, max_bytes, session, now + wait_ms)
+        sent = Sent(node_id, asked, names, self.memory.reserve(max_bytes), session, now + wait_ms)
         self._in_flight[node_id, lane] = sent
-        self._reserved += max_bytes
         deadline = now + wait_ms + self._config.request_timeout_ms
         cap = None if with_ids else _LAST_VERSION_WITH_NAMES
         return Request(message, node_id, deadline, lane, tag=sent, max_version=cap)
@@ -215,7 +213,7 @@ class FetchManager:
     def on_response(self, now: int, completed: Completed) -> None:
         sent: Sent = completed.request.tag
         self._in_flight.pop((sent.node_id, completed.request.lane), None)
-        self._reserved -= sent.reserved
+        self.memory.settle(sent.reserved, 0 if completed.lease is None else completed.lease.size)
         for partition, (lease, _) in sent.asked.items():
             state = self._subscription.partitions.get(partition)
             if state is not None and state.in_flight == lease:

@@ -15,6 +15,7 @@ from kadence.consumer.border.messages import Failed
 from kadence.consumer.border.reasons import NotFetchedReason
 from kadence.consumer.managers.base import Outbox
 from kadence.consumer.managers.fetch_errors import FetchErrors
+from kadence.consumer.managers.fetch_memory import Memory
 from kadence.consumer.managers.fetch_reasons import trouble_of
 from kadence.consumer.managers.fetch_requests import Sent
 from kadence.consumer.managers.metadata import MetadataManager
@@ -24,6 +25,7 @@ from kadence.errors import CorruptRecordError
 from kadence.protocol import error_codes as ec
 from kadence.protocol.fetch import FetchResponse, PartitionData
 from kadence.records import scan
+from kadence.records.batch import ATTRIBUTES_AT, COMPRESSION
 from kadence.types import TopicPartition
 
 __all__ = ["READ_COMMITTED", "FetchAnswers"]
@@ -64,12 +66,15 @@ class FetchAnswers:
         subscription: Subscription,
         metadata: MetadataManager,
         border: Border,
+        memory: Memory,
         outbox: Outbox,
     ) -> None:
         self._config = config
         self._subscription = subscription
         self._metadata = metadata
         self._border = border
+        self._memory = memory
+        self._measures = border.measures.fetches
         self._outbox = outbox
         self._errors = FetchErrors(config, subscription, metadata, outbox)
         self._isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
@@ -115,6 +120,7 @@ class FetchAnswers:
             for data in topic.partitions:
                 partition = TopicPartition(name, data.partition_index)
                 self._partition(now, sent, partition, data, response, arena)
+        self._measures.end(now)
 
     def _partition(
         self,
@@ -146,6 +152,8 @@ class FetchAnswers:
         cell.high_watermark = data.high_watermark
         cell.last_stable_offset = data.last_stable_offset
         cell.log_start = data.log_start_offset
+        end = data.last_stable_offset if self._isolation == READ_COMMITTED else data.high_watermark
+        self._measures.heard(now, cell, end, data.log_start_offset)
         if data.preferred_read_replica >= 0:
             state.preferred_replica = data.preferred_read_replica
             state.preferred_until = now + self._config.metadata_max_age_ms
@@ -153,7 +161,8 @@ class FetchAnswers:
         records = data.records
         if not records or arena is None:
             return
-        next_offset, _, complete = scan(records, asked[1])
+        next_offset, count, complete = scan(records, asked[1])
+        self._measures.add(partition.topic, len(records), count)
         if not complete:
             self._outbox(
                 Failed(
@@ -167,6 +176,7 @@ class FetchAnswers:
             state.trouble = trouble_of(ec.CORRUPT_MESSAGE)
             return
         arena.retain()
+        self._memory.saw(compressed=bool(records[ATTRIBUTES_AT] & COMPRESSION))
         aborted = None
         if self._isolation == READ_COMMITTED and data.aborted_transactions:
             aborted = tuple((a.producer_id, a.first_offset) for a in data.aborted_transactions)
