@@ -13,9 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from kadence.clock import Clock, SystemClock
 from kadence.connection.request import Lease
 from kadence.consumer.border.cells import Cell
-from kadence.consumer.border.messages import Fact, Imperative
+from kadence.consumer.border.lateness import Lateness
+from kadence.consumer.border.measures import Measures
+from kadence.consumer.border.messages import Fact, Imperative, Stalled
 from kadence.consumer.border.progress import Progress
 from kadence.types import TopicPartition
 
@@ -92,10 +95,20 @@ class Border:
         lateness: how late the network thread is (network).
         on_stall: told of a stall at once, on the network thread, while the application is busy (application).
         wakes: how often the application woke the network thread (application).
+        measures: for `Consumer.metrics`; each part has one writer.
     """
 
-    def __init__(self, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        wake: Callable[[], None],
+        measures: Measures | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self._wake = wake
+        self._clock = clock or SystemClock()
+        self.measures = measures or Measures()
+        self.lateness = Lateness()
+        self.on_stall: Callable[[Stalled], None] = lambda fact: None
         self.imperatives: deque[Imperative] = deque()
         self.facts: deque[Fact] = deque()
         self.fetched: deque[Fetched] = deque()
@@ -107,11 +120,15 @@ class Border:
         self.ended = False
         self.progress = Progress()
         self.decompressed_bytes = 0
+        self.copied_bytes = 0
+        self.largest_batch = 0
+        self.pressed = False
         self.wakes = 0
 
     # -- application thread
 
     def send(self, imperative: Imperative) -> None:
+        self.measures.imperatives.put(self._clock.now_ms())
         self.imperatives.append(imperative)
         self.wake()
 
@@ -120,18 +137,16 @@ class Border:
         self._wake()
 
     # -- network thread
-        self.copied_bytes = 0
-        self.largest_batch = 0
-        self.pressed = False
 
     def tell(self, fact: Fact) -> None:
+        self.measures.facts.put(self._clock.now_ms())
         self.facts.append(fact)
+        self.signal.set()
+
+    def press(self) -> None:
+        self.pressed = True
         self.signal.set()
 
     def put(self, fetched: Fetched) -> None:
         self.fetched.append(fetched)
         self.signal.set()
-    def press(self) -> None:
-        self.pressed = True
-        self.signal.set()
-
