@@ -72,6 +72,12 @@ CAPABILITIES: Final = (
         {"embedded": "has no KIP-848", "mock": "ignores the expression"},
         request=(68, 1),
     ),
+    Capability(
+        "migration",
+        "a live group goes from classic to KIP-848 and back",
+        {"embedded": "has no KIP-848", "mock": "keeps a group for each protocol"},
+        request=(68, 1),
+    ),
     Capability("static members", "group.instance.id (KIP-345)", {"mock": "knows no static members"}, (11, 5)),
     Capability("session bounds", "refuses sessions outside its bounds", {"mock": "has no bounds"}),
     Capability(

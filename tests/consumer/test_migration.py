@@ -1,4 +1,4 @@
-"""A live group goes from one protocol to the other and back on real Kafka, and nobody loses a record (C4)."""
+"""A live group goes from one protocol to the other and back, and nobody loses a record (C4)."""
 
 from __future__ import annotations
 
@@ -27,12 +27,7 @@ CLASSIC: dict[str, Any] = {"group_protocol": "classic", "heartbeat_interval_ms":
 KIP_848: dict[str, Any] = {"group_protocol": "consumer"}
 
 
-@pytest.fixture
-def cluster(kafka: Kafka) -> Iterator[Cluster]:
-    running = Cluster("kafka", kafka.bootstrap_servers)
-    yield running
-    for consumer in running.consumers:
-        consumer.close(timeout=5)
+pytestmark = pytest.mark.needs("migration", "admin")
 
 
 @dataclass
@@ -43,7 +38,12 @@ class Ledger:
     read: Counter[tuple[int, int]] = field(default_factory=Counter)
     uncommitted: set[tuple[int, int]] = field(default_factory=set)
     owner: dict[TopicPartition, str] = field(default_factory=dict)
-    quarrels: list[str] = field(default_factory=list)
+    quarrels: list[tuple[TopicPartition, str, str]] = field(default_factory=list)
+    lost: set[tuple[TopicPartition, str]] = field(default_factory=set)
+
+    def in_two_hands(self) -> list[tuple[TopicPartition, str, str]]:
+        """What somebody was given while another one had it, and had not lost it already without knowing."""
+        return [quarrel for quarrel in self.quarrels if quarrel[:2] not in self.lost]
 
     def repeated(self) -> set[tuple[int, int]]:
         return {record for record, times in self.read.items() if times > 1}
@@ -61,16 +61,18 @@ class Owner(RebalanceListener):
             for partition in partitions:
                 other = self._ledger.owner.setdefault(partition, self._name)
                 if other != self._name:
-                    self._ledger.quarrels.append(f"{partition}: {other} and {self._name}")
+                    self._ledger.quarrels.append((partition, other, self._name))
+                    self._ledger.owner[partition] = self._name
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
         with self._ledger.lock:
             for partition in partitions:
-                self._ledger.owner.pop(partition, None)
+                if self._ledger.owner.get(partition) == self._name:
+                    del self._ledger.owner[partition]
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
         with self._ledger.lock:
-            self._ledger.quarrels.append(f"{self._name} lost {partitions}")
+            self._ledger.lost |= {(partition, self._name) for partition in partitions}
         self.on_partitions_revoked(partitions)
 
 
@@ -156,9 +158,14 @@ def wait_until(done: Callable[[], bool], what: str, seconds: float = 40.0) -> No
 
 def shared(*members: Member) -> Callable[[], bool]:
     """Everything is assigned, and everybody has some of it."""
-    return lambda: (
-        all(member.assigned for member in members) and sum(len(m.assigned) for m in members) == PARTITIONS
-    )
+
+    def so() -> bool:
+        for member in members:
+            assert member.failure is None, repr(member.failure)
+        held = [len(member.assigned) for member in members]
+        return all(held) and sum(held) == PARTITIONS
+
+    return so
 
 
 def kind_of(cluster: Cluster, group: str) -> str:
@@ -200,7 +207,10 @@ def test_c4_members_bounced_one_by_one_lose_nothing(
         wait_until(lambda: len(ledger.read) == count, "every record is read")
         for each in members:
             each.stop()
-    assert ledger.quarrels == []
+    assert ledger.in_two_hands() == []
+    if kinds[-1] == "consumer" or kinds[0] == "classic":
+        # Kafka gives a group that goes back to classic the generation of its epoch: members behind that lose all.
+        assert ledger.lost == set()
     assert ledger.repeated() <= ledger.uncommitted
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         committed = admin.group_offsets(group)
@@ -229,11 +239,11 @@ def test_c4_auto_finds_the_emptied_group_free_and_takes_kip_848(cluster: Cluster
 class Java:
     """Kafka's own consumer, by the tool that prints what happens to it as lines of JSON."""
 
-    def __init__(self, kafka: Kafka, topic: str, group: str, folder: Path) -> None:
+    def __init__(self, servers: str, kafka: Kafka, topic: str, group: str, folder: Path) -> None:
         config = folder / "java.properties"
         config.write_text("heartbeat.interval.ms=200\nauto.offset.reset=earliest\n")
         command = kafka.tool_command(
-            "org.apache.kafka.tools.VerifiableConsumer", "--bootstrap-server", kafka.bootstrap_servers,
+            "org.apache.kafka.tools.VerifiableConsumer", "--bootstrap-server", servers,
             "--topic", topic, "--group-id", group, "--group-protocol", "classic", "--verbose",
             "--command-config", str(config),
             "--assignment-strategy", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
@@ -269,13 +279,13 @@ class Java:
 class Librdkafka:
     """confluent-kafka's consumer, polled by a thread, with cooperative assignments."""
 
-    def __init__(self, kafka: Kafka, topic: str, group: str, folder: Path) -> None:
-        del folder
+    def __init__(self, servers: str, kafka: Kafka, topic: str, group: str, folder: Path) -> None:
+        del kafka, folder
         self.read: Counter[tuple[int, int]] = Counter()
         self.assigned: set[int] = set()
         self._stop_asked = threading.Event()
         self._settings: dict[str, Any] = {
-            "bootstrap.servers": kafka.bootstrap_servers,
+            "bootstrap.servers": servers,
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
@@ -309,7 +319,7 @@ def test_c4_a_group_of_another_client_is_converted_by_an_explicit_member_and_bac
 ) -> None:
     topic, group, ledger = cluster.topic(PARTITIONS), cluster.name("g"), Ledger()
     cluster.produce(topic, 60, partitions=PARTITIONS)
-    classic = other(kafka, topic, group, tmp_path)
+    classic = other(cluster.bootstrap_servers, kafka, topic, group, tmp_path)
     try:
         wait_until(lambda: len(classic.read) == 60, "the classic member reads all")
         assert kind_of(cluster, group) == "classic"
@@ -325,7 +335,8 @@ def test_c4_a_group_of_another_client_is_converted_by_an_explicit_member_and_bac
         assert kind_of(cluster, group) == "classic"
         cluster.produce(topic, 60, partitions=PARTITIONS, start=120)
         wait_until(lambda: len(classic.read + ledger.read) == 180, "it reads all again")
-        assert ledger.quarrels == []
+        assert ledger.in_two_hands() == []
+        assert ledger.lost == set()
         assert ledger.repeated() == set()
     finally:
         classic.stop()

@@ -1,11 +1,11 @@
-"""SubscriptionPattern against real Kafka: the broker matches, and finds new topics by itself (KIP-848)."""
+"""SubscriptionPattern: the broker matches, and finds new topics by itself (KIP-848)."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -14,15 +14,8 @@ from tests.consumer.support import Cluster, partitions, poll_until, read
 from kadence import AsyncConsumer, Broker, Consumer, SubscriptionPattern
 from kadence.admin import Admin
 from kadence.errors import ConfigError, InvalidRegularExpressionError, UnsupportedVersionError
-from kadence.testing.kafka import Kafka
 
-
-@pytest.fixture
-def cluster(kafka: Kafka) -> Iterator[Cluster]:
-    running = Cluster("kafka", kafka.bootstrap_servers)
-    yield running
-    for consumer in running.consumers:
-        consumer.close(timeout=5)
+pytestmark = pytest.mark.needs("broker regex", "admin")
 
 
 def topics_of(consumer: Consumer | AsyncConsumer) -> set[str]:
