@@ -11,6 +11,7 @@ from kadence.clock import Seconds
 from kadence.consumer import assembly
 from kadence.consumer.assignors import Assignor, LastAssignment, MemberSubscription, RebalanceProtocol
 from kadence.consumer.async_consumer import AsyncConsumer
+from kadence.consumer.border.lateness import NetworkLateness
 from kadence.consumer.border.reasons import NotFetched, NotFetchedReason
 from kadence.consumer.callbacks import RebalanceListener
 from kadence.consumer.consumer import Consumer
@@ -27,6 +28,7 @@ from kadence.errors import (
     TransportError,
     WakeupError,
 )
+from kadence.metrics import MetricName
 from kadence.producer import Producer
 from kadence.records import Record
 from kadence.security import Token
@@ -59,6 +61,8 @@ __all__ = [
     "LastAssignment",
     "LocalError",
     "MemberSubscription",
+    "MetricName",
+    "NetworkLateness",
     "Node",
     "NotFetched",
     "NotFetchedReason",

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from kadence.clock import SystemClock, wall_ms
 from kadence.config import ConsumerConfig
+from kadence.connection.request import Lane
 from kadence.consumer.border.buffer import Border
+from kadence.consumer.border.measures import Measures
 from kadence.consumer.managers.auto import AutoMembership
 from kadence.consumer.managers.base import RequestManager
 from kadence.consumer.managers.classic import ClassicMembership
@@ -41,8 +43,10 @@ def make(config: ConsumerConfig) -> tuple[Border, NetworkThread]:
         ConfigError: a certificate or key file that cannot be used.
     """
     clock = SystemClock()
-    client = NetworkClient(ConnectionConfig.of(config), clock)
-    border = Border(client.wakeup)
+    measures = Measures()
+    client = NetworkClient(ConnectionConfig.of(config), clock, meters=measures.network)
+    measures.held_bytes = client.arenas.held
+    border = Border(client.wakeup, measures, clock)
     thread = NetworkThread(
         f"{config.client_id}-network", border, lambda: _turn(config, clock, client, border), client.close
     )
@@ -62,6 +66,7 @@ def _turn(config: ConsumerConfig, clock: SystemClock, client: NetworkClient, bor
     if config.group_id is not None:
         coordinator = CoordinatorManager(config.group_id, config, outlet)
         coordinator.on_silent = client.disconnect
+        coordinator.on_hang_up = lambda node_id: client.disconnect(node_id, Lane.MAIN)
         # It may be newer than our metadata: known beside the others until the next answer names all.
         coordinator.on_found = lambda node: client.set_nodes((*client.nodes(), node))
         membership = _membership(config, coordinator, subscription, metadata, jobs, outlet)
@@ -92,7 +97,7 @@ def _turn(config: ConsumerConfig, clock: SystemClock, client: NetworkClient, bor
     return Turn(
         clock,
         border,
-        Delegate(client),
+        Delegate(client, border.measures),
         processor,
         reaper,
         outlet,

@@ -12,6 +12,7 @@ from kadence.clock import FOREVER, Seconds, SystemClock
 from kadence.config import ConsumerConfig, generated_client_id
 from kadence.consumer.arguments import Offsets
 from kadence.consumer.async_shell import AsyncShell
+from kadence.consumer.border.lateness import NetworkLateness
 from kadence.consumer.border.messages import Rebalance
 from kadence.consumer.border.reasons import NotFetched
 from kadence.consumer.callbacks import RebalanceListener
@@ -22,6 +23,7 @@ from kadence.consumer.dead_letters import Outboxes
 from kadence.consumer.records import Records
 from kadence.consumer.shell import abandoned
 from kadence.consumer.stall import Stall
+from kadence.metrics import MetricName
 from kadence.records import Record
 from kadence.types import (
     GroupMetadata,
@@ -98,12 +100,12 @@ class AsyncConsumer:
                 records = self._calls.poll_buffered(max_records)
                 if records is None:
                     records = await self._shell.run(self._calls.poll(timeout, max_records))
+            return records
         except Exception:
             raise
         except BaseException:
             core.put_back(proofs)
             raise
-        return records
 
     async def poll_arrow(
         self, timeout: Seconds = 0.0, *, max_records: int | None = None, headers: bool = False
@@ -115,13 +117,12 @@ class AsyncConsumer:
         proofs = core.proofs
         try:
             with self._shell.polling():
-                table = await self._shell.run(self._calls.poll_arrow(timeout, max_records, headers))
+                return await self._shell.run(self._calls.poll_arrow(timeout, max_records, headers))
         except Exception:
             raise
         except BaseException:
             core.put_back(proofs)
             raise
-        return table
 
     def __aiter__(self) -> Self:
         """Iterate over records for ever; each step is a poll of one."""
@@ -231,6 +232,10 @@ class AsyncConsumer:
         """The last hundred rebalances as this member saw them."""
         return self._calls.rebalances()
 
+    def network_lateness(self) -> NetworkLateness:
+        """How late the network thread came to its work: what holds the interpreter delays heartbeats (B9)."""
+        return self._calls.network_lateness()
+
     def stalls(self) -> Sequence[Stall]:
         """The last hundred times that nothing was polled for long (stall.report.share): where, and what was in hand."""
         return self._calls.stalls()
@@ -239,6 +244,10 @@ class AsyncConsumer:
         """Make the group rebalance (KIP-568)."""
         self._shell.enter()
         self._calls.enforce_rebalance(reason)
+
+    def metrics(self) -> Mapping[MetricName, float]:
+        """What was measured so far, under the names of Kafka's own client (docs/metrics.md). Any thread, no request."""
+        return self._calls.metrics()
 
     # ------------------------------------------------------------ the end
 

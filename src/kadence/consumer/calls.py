@@ -15,12 +15,15 @@ from kadence.config import ConsumerConfig
 from kadence.consumer.arguments import Offsets, cap, partitions_of, to_offsets, topic_names
 from kadence.consumer.border import messages as m
 from kadence.consumer.border.buffer import Border
+from kadence.consumer.border.lateness import NetworkLateness
 from kadence.consumer.border.reasons import NotFetched, NotFetchedReason
 from kadence.consumer.callbacks import RebalanceListener
 from kadence.consumer.core import CommitCallback, Core, Waits
+from kadence.consumer.metrics import Metrics
 from kadence.consumer.records import Records
 from kadence.consumer.stall import Stall
 from kadence.errors import ConfigError, IllegalStateError, KafkaTimeoutError
+from kadence.metrics import MetricName
 from kadence.types import (
     GroupMetadata,
     OffsetAndMetadata,
@@ -50,6 +53,7 @@ class Calls:
         self._border = border
         self._core = core
         self._clock = clock
+        self._metrics = Metrics(config, border, core)
 
     # ------------------------------------------------------------ what to read
 
@@ -275,12 +279,18 @@ class Calls:
     def rebalances(self) -> Sequence[m.Rebalance]:
         return tuple(self._core.rebalances)
 
+    def network_lateness(self) -> NetworkLateness:
+        return self._border.lateness.seen(self._clock.now_ms())
+
     def stalls(self) -> Sequence[Stall]:
         return self._core.stalls.history()
 
     def enforce_rebalance(self, reason: str) -> None:
         self._core.need_group("enforce_rebalance()")
         self._border.send(m.EnforceRebalance(0, 0, reason))
+
+    def metrics(self) -> Mapping[MetricName, float]:
+        return self._metrics.read(self._clock.now_ms())
 
     # ------------------------------------------------------------ the end
 

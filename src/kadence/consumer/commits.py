@@ -54,8 +54,10 @@ class Commits:
         """Commit and wait. None: everything returned (the caller says that it is processed)."""
         chosen = dict(offsets) if offsets is not None else self.consumed()
         yield from self.run_callbacks()
+        began = self._clock.now_ms()
         # Waits even for nothing: earlier asynchronous commits end first, in order.
         yield from self._exchange.call(m.Commit, deadline, offsets=chosen, retry=True)
+        self._border.measures.intake.commit_sync_ms += self._clock.now_ms() - began
         self._remember(chosen)
         self._exchange.take_facts()
         yield from self.run_callbacks()

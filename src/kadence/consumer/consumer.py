@@ -12,6 +12,7 @@ from kadence.clock import FOREVER, Seconds, SystemClock
 from kadence.config import ConsumerConfig, generated_client_id
 from kadence.consumer.arguments import Offsets
 from kadence.consumer.border.buffer import Border
+from kadence.consumer.border.lateness import NetworkLateness
 from kadence.consumer.border.messages import Rebalance
 from kadence.consumer.border.reasons import NotFetched
 from kadence.consumer.callbacks import RebalanceListener
@@ -21,6 +22,7 @@ from kadence.consumer.dead_letters import Outboxes
 from kadence.consumer.records import Records
 from kadence.consumer.shell import Shell, abandoned
 from kadence.consumer.stall import Stall
+from kadence.metrics import MetricName
 from kadence.records import Record
 from kadence.types import (
     GroupMetadata,
@@ -46,7 +48,7 @@ class Consumer:
 
     Everything that talks to brokers happens on a network thread of its own; the calls below run on yours.
     One thread at a time may use a consumer: a second one gets `ConcurrentAccessError` at once, except for
-    `wakeup`, `pause`, `resume` and `close`. Rebalances go on in the background; their callbacks run
+    `wakeup`, `pause`, `resume`, `metrics` and `close`. Rebalances go on in the background; their callbacks run
     inside `poll`, `unsubscribe` and `close`.
 
     Args:
@@ -147,13 +149,13 @@ class Consumer:
                 records = self._calls.poll_buffered(max_records)
                 if records is None:
                     records = self._shell.run(self._calls.poll(timeout, max_records))
+            # From here to the caller nothing can come between: the interpreter looks for signals at calls only.
+            return records
         except Exception:
             raise
         except BaseException:
             core.put_back(proofs)
             raise
-        # From here to the caller nothing can come between: the interpreter looks for signals at calls only.
-        return records
 
     def poll_arrow(
         self,
@@ -173,13 +175,12 @@ class Consumer:
         core = self._core
         proofs = core.proofs
         try:
-            table = self._run(self._calls.poll_arrow(timeout, max_records, headers))
+            return self._run(self._calls.poll_arrow(timeout, max_records, headers))
         except Exception:
             raise
         except BaseException:
             core.put_back(proofs)
             raise
-        return table
 
     def __iter__(self) -> Self:
         """Iterate over records for ever; each step is a poll of one, so at least once holds per record."""
@@ -337,6 +338,10 @@ class Consumer:
         """The last hundred rebalances as this member saw them: cause, times, what came and went."""
         return self._calls.rebalances()
 
+    def network_lateness(self) -> NetworkLateness:
+        """How late the network thread came to its work: what holds the interpreter delays heartbeats (B9)."""
+        return self._calls.network_lateness()
+
     def stalls(self) -> Sequence[Stall]:
         """The last hundred times that nothing was polled for long (stall.report.share): where, and what was in hand."""
         return self._calls.stalls()
@@ -345,6 +350,13 @@ class Consumer:
         """Make the group rebalance (KIP-568)."""
         with self._shell:
             self._calls.enforce_rebalance(reason)
+
+    def metrics(self) -> Mapping[MetricName, float]:
+        """What was measured so far, under the names of Kafka's own client (docs/metrics.md). Any thread, no request.
+
+        Rates and averages are of the last 30 to 60 s; a value that was never measured is NaN, or -1 for times ago.
+        """
+        return self._calls.metrics()
 
     # ------------------------------------------------------------ the end
 

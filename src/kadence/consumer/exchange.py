@@ -54,6 +54,7 @@ class Exchange:
         failures: errors that no call caused, for the next poll (B6). fatal: one that every call raises.
         woken: `wakeup` was called and nothing has raised it yet.
         on_commit: takes the end of an asynchronous commit.
+        stalled: the stall that was told of and that no poll has ended (B4).
     """
 
     def __init__(self, border: Border, clock: Clock, group: GroupMetadata) -> None:
@@ -63,6 +64,7 @@ class Exchange:
         self.failures: list[m.Failed] = []
         self.fatal: Exception | None = None
         self.woken = False
+        self.stalled: m.Stalled | None = None
         self.on_commit: Callable[[m.CommitCompleted], None] = lambda fact: None
         self._border = border
         self._clock = clock
@@ -137,6 +139,9 @@ class Exchange:
 
     def take_facts(self) -> None:
         facts = self._border.facts
+        if not facts:
+            return
+        began = self._clock.now_ms()
         while facts:
             fact = facts.popleft()
             if isinstance(fact, m.Answer):
@@ -155,6 +160,9 @@ class Exchange:
                 del self.rebalances[:-_HISTORY]
             elif isinstance(fact, m.Failed):
                 self._failed(fact)
+            elif isinstance(fact, m.Stalled):
+                self.stalled = fact
+        self._border.measures.facts.taken(began, self._clock.now_ms())
 
     def _failed(self, fact: m.Failed) -> None:
         """Keep an error for the next call. What is repeated in the background is told once."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kadence.clock import FOREVER
-from kadence.consumer.border.messages import FetchCommitted, Seek
+from kadence.consumer.border.messages import CallbackDone, FetchCommitted, Seek
 from kadence.consumer.network.reaper import Reaper
 from kadence.errors import ClosedError, KafkaTimeoutError
 from kadence.types import TopicPartition
@@ -47,3 +47,12 @@ def test_the_end_of_the_thread_tells_everybody() -> None:
     (answer,) = reaper.fail_all(lambda: ClosedError("closed"))
     assert isinstance(answer.error, ClosedError)
     assert reaper.fail_all(lambda: ClosedError("closed")) == []
+
+
+def test_the_end_of_a_callback_does_not_end_the_call_of_the_same_number() -> None:
+    """Steps of a rebalance are numbered by themselves: unsubscribe() must not be timed out by its own callback."""
+    reaper = Reaper(lambda: None)
+    reaper.watch(call(1, 100))
+    reaper.watch(CallbackDone(1, 0, None))
+    assert reaper.reap(50) == []
+    assert reaper.settle(1)

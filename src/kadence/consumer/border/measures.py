@@ -7,7 +7,7 @@ samples once per window (`Intake.mark`). The network side records requests as th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -42,7 +42,6 @@ class Intake:
         last_at: when the latest poll began; -1 before the first. gap: how long (ms) after the one before it.
         idle: of each poll, the share of the time since the one before that was spent inside poll.
         ends_at: when the present samples are complete.
-        skipped, dead_lettered: records that could not be deserialised.
         commit_sync_ms, committed_ms: time spent waiting in those calls.
         assigned, revoked, lost: ms that each callback of the listener took.
     """
@@ -218,7 +217,7 @@ class Measures:
         intake: application thread. network, fetches, group, fetch_ms: network thread.
         imperatives, facts: the two directions of the border.
         turns: ms between the beginnings of two turns of the network thread. turned_at: when the present one began.
-        expired: calls that were not done in time.
+        expired: calls that were not done in time. held_bytes: reads what fetched bytes take, on any thread.
     """
 
     def __init__(self) -> None:
@@ -231,6 +230,7 @@ class Measures:
         self.facts = Queue()
         self.turns = Meter()
         self.expired = 0
+        self.held_bytes: Callable[[], int] = lambda: 0
         self.turned_at = -1
 
     def turned(self, now: int) -> None:

@@ -541,9 +541,9 @@ class ConsumerMembership:
         if self._announced:
             self._departures.add(now, self.group, None, self._leave_reason)
         self._partitions.lose()
-        self._reset()
         if not self._becomes_stale:
             self._chronicle.forget()
+        self._reset()
 
     def _reset(self) -> None:
         self.group = self._nobody()

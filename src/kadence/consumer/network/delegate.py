@@ -5,23 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kadence.connection.request import Completed, Request
+from kadence.consumer.border.measures import Measures
 from kadence.consumer.managers.base import RequestManager
 from kadence.net import NetworkClient
 
 __all__ = ["Delegate"]
 
+_FETCH, _COMMIT, _JOIN, _HEARTBEAT, _SYNC, _GROUP_HEARTBEAT = 1, 8, 11, 12, 14, 68
+
 
 class Delegate:
-    """Sends the managers' requests and brings each answer back to the manager that asked."""
+    """Sends the managers' requests and brings each answer back to the manager that asked, measured."""
 
-    def __init__(self, client: NetworkClient) -> None:
+    def __init__(self, client: NetworkClient, measures: Measures) -> None:
         self._client = client
+        self._group = measures.group
+        self._throttle_ms = measures.fetches.throttle_ms
+        self._latencies = {
+            _FETCH: measures.fetch_ms,
+            _COMMIT: measures.group.commits,
+            _JOIN: measures.group.joins,
+            _SYNC: measures.group.syncs,
+            _HEARTBEAT: measures.group.heartbeats,
+            _GROUP_HEARTBEAT: measures.group.heartbeats,
+        }
         self._owners: dict[Request, RequestManager] = {}
 
     def send(self, owner: RequestManager, requests: Iterable[Request]) -> None:
         for request in requests:
             self._owners[request] = owner
             self._client.send(request)
+            if request.message.API_KEY in (_HEARTBEAT, _GROUP_HEARTBEAT):
+                self._group.heartbeat_sent_at = request.queued_at
 
     def poll(self, wait_ms: int | None) -> list[Completed]:
         """All I/O of one turn."""
@@ -29,7 +44,17 @@ class Delegate:
 
     def deliver(self, now: int, completed: Iterable[Completed]) -> None:
         for item in completed:
+            if item.response is not None:
+                self._measure(item)
             self._owners.pop(item.request).on_response(now, item)
+
+    def _measure(self, item: Completed) -> None:
+        api_key = item.request.message.API_KEY
+        latency = self._latencies.get(api_key)
+        if latency is not None:
+            latency.record(item.received_at, item.received_at - item.sent_at)
+        if api_key == _FETCH:
+            self._throttle_ms.record(item.received_at, item.response.throttle_time_ms)
 
     @property
     def idle(self) -> bool:

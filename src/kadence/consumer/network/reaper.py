@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kadence.clock import FOREVER
-from kadence.consumer.border.messages import Answer, Imperative
+from kadence.consumer.border.messages import Answer, CallbackDone, Imperative
 from kadence.errors import KafkaTimeoutError
 
 __all__ = ["Reaper"]
@@ -28,7 +28,8 @@ class Reaper:
         self._waiting: dict[int, tuple[int, str]] = {}
 
     def watch(self, call: Imperative) -> None:
-        if call.id:
+        # The id of a `CallbackDone` is that of the step it answers: it is no call, and may be the number of one.
+        if call.id and not isinstance(call, CallbackDone):
             self._waiting[call.id] = (call.deadline, type(call).__name__)
 
     def settle(self, call_id: int) -> bool:

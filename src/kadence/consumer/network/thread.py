@@ -20,7 +20,14 @@ from collections.abc import Callable
 
 from kadence.clock import FOREVER, Clock
 from kadence.consumer.border.buffer import Border
-from kadence.consumer.border.messages import Answer, Fact
+from kadence.consumer.border.messages import (
+    Answer,
+    CallbackDone,
+    Fact,
+    RebalanceFailed,
+    RebalanceFinished,
+    Stalled,
+)
 from kadence.consumer.managers.base import RequestManager
 from kadence.consumer.managers.membership import Membership
 from kadence.consumer.network.delegate import Delegate
@@ -50,8 +57,16 @@ class Outlet:
     def __call__(self, fact: Fact) -> None:
         if isinstance(fact, Answer) and not self._reaper.settle(fact.id):
             return
+        if isinstance(fact, RebalanceFinished):
+            self._border.measures.group.rebalanced(fact.rebalance)
+        elif isinstance(fact, RebalanceFailed):
+            measures = self._border.measures
+            measures.group.failed.record(measures.turned_at)
+            return
         self.show_assignment()
         self._border.tell(fact)
+        if isinstance(fact, Stalled):
+            self._border.on_stall(fact)
 
     def show_assignment(self) -> None:
         if self._border.assignment is not self._subscription.snapshot:
@@ -89,6 +104,9 @@ class Turn:
     def run_once(self) -> bool:
         """One turn. False when the consumer is closed and nothing is left to do."""
         now = self._clock.now_ms()
+        self._border.measures.turned(now)
+        if late := self._border.lateness.turned(now):
+            self._tell_late(late)
         self._take_imperatives(now)
         self._jobs.deliver(now)
         wake_at = self._reaper.next_deadline
@@ -104,20 +122,39 @@ class Turn:
             if now >= closing.deadline or (self._processor.finished and not self._leave_pending()):
                 return False
             wake_at = min(wake_at, closing.deadline)
+        self._border.lateness.due(now, wake_at)
         completed = self._delegate.poll(None if wake_at >= FOREVER else max(wake_at - now, 0))
         now = self._clock.now_ms()
         self._delegate.deliver(now, completed)
         for answer in self._reaper.reap(now):
+            self._border.measures.expired += 1
             self._border.tell(answer)
         return True
+
+    def _tell_late(self, late_ms: int) -> None:
+        """Warn when a heartbeat came, or would have come, half an interval too late (B9)."""
+        member = self._membership
+        if member is None or not member.active or late_ms < member.heartbeat_interval_ms // 2:
+            return
+        if self._border.lateness.worth_telling(late_ms):
+            log.warning(
+                "the network thread was kept from running for %.1f s, and heartbeats with it: something holds the "
+                "interpreter (a C call that does not let go of the GIL) or the machine was paused. The membership "
+                "ends after %.1f s",
+                late_ms / 1000,
+                member.session_timeout_ms / 1000,
+            )
 
     def _take_imperatives(self, now: int) -> None:
         # A snapshot of the length: a flood of calls must not keep the loop from its I/O.
         imperatives = self._border.imperatives
+        if not imperatives:
+            return
         for _ in range(len(imperatives)):
             imperative = imperatives.popleft()
             self._reaper.watch(imperative)
             self._processor.process(now, imperative)
+        self._border.measures.imperatives.taken(now, self._clock.now_ms())
 
     def _leave_pending(self) -> bool:
         """The leave has been sent but its bytes may not be: it is worth waiting for its answer."""
@@ -135,7 +172,7 @@ class Turn:
         for answer in self._reaper.fail_all(lambda: _ended(error)):
             self._border.tell(answer)
         for imperative in list(self._border.imperatives):
-            if imperative.id:
+            if imperative.id and not isinstance(imperative, CallbackDone):
                 self._border.tell(Answer(imperative.id, None, _ended(error)))
         self._jobs.close()
 
