@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import queue
 import threading
 from typing import Any
 
 import pytest
+from tests.consumer.blackhole import path_to
 from tests.consumer.support import Cluster, poll_until, read
 
-from kadence import AsyncConsumer, Broker, RebalanceListener, Stall, TopicPartition
+from kadence import AsyncConsumer, Broker, Consumer, RebalanceListener, Stall, TopicPartition
+from kadence.protocol.heartbeat import HeartbeatRequest
 
 LOG = "kadence.consumer"
 
@@ -223,3 +226,71 @@ def test_b4_under_asyncio_a_poll_that_waits_on_a_blocked_loop_is_a_stall(broker:
             polling.cancel()
 
     asyncio.run(main())
+
+
+def hold_the_interpreter(seconds: float) -> None:
+    """As an extension does that never lets go of the GIL: functions of a PyDLL are called with it."""
+    ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
+
+
+def test_b9_a_held_interpreter_is_measured_and_told_once(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = Cluster("embedded", broker.bootstrap_servers)
+    topic = cluster.topic(1)
+    times = {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 200}
+    with cluster.consumer(group_id="g", **times) as consumer:
+        consumer.subscribe(topic)
+        poll_until(consumer, lambda: bool(consumer.assignment()))
+        hold_the_interpreter(0.9)
+        poll_until(consumer, lambda: consumer.network_lateness().longest >= 0.5)
+        hold_the_interpreter(0.9)
+        lateness = consumer.network_lateness()
+        assert lateness.last >= 0
+        assert lateness.longest_ago is not None
+        (line,) = lines(caplog, "was kept from running")
+        assert "The membership ends after 10.0 s" in line
+        assert len(consumer.rebalances()) == 1, "and the membership was not lost"
+
+
+def test_a_silent_path_costs_no_membership_where_another_one_works(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """request.timeout.ms is 30 s: only a heartbeat's own patience is shorter than a session."""
+    caplog.set_level(logging.INFO, LOG)
+    broker.create_topic("t", 1)
+    times = {"session_timeout_ms": 4_000, "heartbeat_interval_ms": 500}
+    with (
+        path_to(broker) as path,
+        Consumer(bootstrap_servers=f"127.0.0.1:{path.port}", group_id="g", **times) as consumer,
+    ):
+        consumer.subscribe("t")
+        poll_until(consumer, lambda: bool(consumer.assignment()))
+        before = consumer.group_metadata()
+        path.swallow()
+        with broker.faults.observe(HeartbeatRequest) as beats:
+            # Ten intervals are more than a session.
+            poll_until(consumer, lambda: len(beats) >= 10, seconds=40)
+        assert consumer.group_metadata() == before
+        assert len(consumer.rebalances()) == 1
+    assert "trying another connection" in caplog.text
+
+
+def test_a_network_that_is_gone_for_a_while_costs_no_membership(broker: Broker) -> None:
+    broker.create_topic("t", 1)
+    times = {"session_timeout_ms": 8_000, "heartbeat_interval_ms": 500}
+    with (
+        path_to(broker) as path,
+        Consumer(bootstrap_servers=f"127.0.0.1:{path.port}", group_id="g", **times) as consumer,
+    ):
+        consumer.subscribe("t")
+        poll_until(consumer, lambda: bool(consumer.assignment()))
+        before = consumer.group_metadata()
+        path.dark = True
+        path.swallow()
+        consumer.poll(3)
+        path.dark = False
+        with broker.faults.observe(HeartbeatRequest) as beats:
+            poll_until(consumer, lambda: len(beats) >= 12, seconds=40)
+        assert consumer.group_metadata() == before
+        assert len(consumer.rebalances()) == 1

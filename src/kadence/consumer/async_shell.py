@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import weakref
 from types import TracebackType
 from typing import TypeVar, cast
 
@@ -143,6 +144,8 @@ class _Polling:
                 "another task is inside poll(); one task reads, others may do the rest (C7)"
             )
         self._shell._polling = True
+        if (task := asyncio.current_task()) is not None:
+            self._shell._core.stalls.task = weakref.ref(task)
         self._tick()
 
     def __exit__(
