@@ -37,6 +37,7 @@ class Ledger:
     lock: threading.Lock = field(default_factory=threading.Lock)
     read: Counter[tuple[int, int]] = field(default_factory=Counter)
     uncommitted: set[tuple[int, int]] = field(default_factory=set)
+    """What somebody read and was refused to commit."""
     owner: dict[TopicPartition, str] = field(default_factory=dict)
     quarrels: list[tuple[TopicPartition, str, str]] = field(default_factory=list)
     lost: set[tuple[TopicPartition, str]] = field(default_factory=set)
@@ -106,13 +107,11 @@ class Member(threading.Thread):
             return
         with self._ledger.lock:
             self._ledger.read.update(found)
-            self._ledger.uncommitted |= found
         try:
             consumer.commit(records)
         except (CommitFailedError, RebalanceInProgressError):
-            return
-        with self._ledger.lock:
-            self._ledger.uncommitted -= found
+            with self._ledger.lock:
+                self._ledger.uncommitted |= found
 
     def stop(self) -> None:
         self._stop_asked.set()
