@@ -52,6 +52,8 @@ class Commits:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, deadline: int
     ) -> Waits[None]:
         """Commit and wait. None: everything returned (the caller says that it is processed)."""
+        self._exchange.take_facts()
+        self._exchange.raise_fatal()
         chosen = dict(offsets) if offsets is not None else self.consumed()
         yield from self.run_callbacks()
         began = self._clock.now_ms()
@@ -68,6 +70,8 @@ class Commits:
         callback: CommitCallback | None,
     ) -> None:
         """Commit without waiting; ``callback(offsets, error)`` runs inside a later call, in order."""
+        self._exchange.take_facts()
+        self._exchange.raise_fatal()
         self._send(dict(offsets) if offsets is not None else self.consumed(), callback)
 
     def run_callbacks(self) -> Waits[None]:

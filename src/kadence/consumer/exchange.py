@@ -178,10 +178,14 @@ class Exchange:
             failure = self.failures.pop(0)
             if self._stands(failure):
                 raise failure.error
-        if self.fatal is not None:
-            raise copy.copy(self.fatal) from self.fatal
+        self.raise_fatal()
         if self._border.ended:
             self._raise_dead()
+
+    def raise_fatal(self) -> None:
+        """What the group refused this member for, for good: said by each call that needs the group, until subscribe()."""
+        if self.fatal is not None:
+            raise copy.copy(self.fatal) from self.fatal
 
     def raise_wakeup(self) -> None:
         if self.woken:

@@ -1,0 +1,137 @@
+"""Static members of classic groups (KIP-345): restarts without a rebalance, and two processes of one name."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from tests.consumer.support import Cluster, numbers, partitions, poll_until, read
+
+from kadence import Consumer, RebalanceListener, TopicPartition
+from kadence.admin import Admin
+from kadence.errors import FencedInstanceIdError
+
+pytestmark = pytest.mark.needs("groups", "classic rebalances", "static members", "admin")
+
+
+def member(cluster: Cluster, group: str, instance: str, **settings: Any) -> Consumer:
+    return cluster.consumer(
+        group_id=group,
+        group_instance_id=instance,
+        **{
+            "group_protocol": "classic",
+            "heartbeat_interval_ms": 200,
+            "session_timeout_ms": 10_000,
+            **settings,
+        },
+    )
+
+
+def share(one: Consumer, two: Consumer, topic: str) -> list[Any]:
+    """Both join; what the first one reads on the way."""
+    one.subscribe(topic)
+    two.subscribe(topic)
+
+    def shared() -> bool:
+        two.poll(0)
+        return len(one.assignment()) == len(two.assignment()) == 2
+
+    return poll_until(one, shared)
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_kip_345_a_restart_within_the_session_is_no_rebalance(cluster: Cluster, strategy: str) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    stays = member(cluster, group, "stays", partition_assignment_strategy=strategy)
+    goes = member(cluster, group, "goes", partition_assignment_strategy=strategy)
+    share(stays, goes, topic)
+    before, owned, generation = (
+        len(stays.rebalances()),
+        goes.assignment(),
+        stays.group_metadata().generation_id,
+    )
+    for _ in range(3):
+        goes.close()
+        with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            described = admin.describe_groups([group])[group]
+        assert len(described.members) == 2, "a static member leaves nothing when it closes"
+        goes = member(cluster, group, "goes", partition_assignment_strategy=strategy)
+        goes.subscribe(topic)
+        poll_until(goes, lambda back=goes: len(back.assignment()) == 2)  # type: ignore[misc]
+        stays.poll(0)
+        assert goes.assignment() == owned
+    assert len(stays.rebalances()) == before
+    assert stays.group_metadata().generation_id == generation
+
+
+def test_kip_345_a_static_member_that_stays_away_is_replaced_when_its_session_ends(cluster: Cluster) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    stays = member(cluster, group, "stays", session_timeout_ms=1_500)
+    goes = member(cluster, group, "goes", session_timeout_ms=1_500)
+    share(stays, goes, topic)
+    goes.close()
+    poll_until(stays, lambda: len(stays.assignment()) == 4)
+    assert "; left: " in stays.rebalances()[-1].cause or "asked" in stays.rebalances()[-1].cause
+
+
+class Losses(RebalanceListener):
+    """What was lost."""
+
+    def __init__(self) -> None:
+        self.lost: list[TopicPartition] = []
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        pass
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        pass
+
+    def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+        self.lost += partitions
+
+
+def test_kip_345_a_second_process_of_the_same_name_fences_the_first(cluster: Cluster) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 8)
+    first = member(cluster, group, "one", enable_auto_commit=False)
+    losses = Losses()
+    first.subscribe(topic, listener=losses)
+    read(first, 8)
+    second = member(cluster, group, "one")
+    second.subscribe(topic)
+    assert sorted(numbers(read(second, 8))) == list(range(8))
+    with pytest.raises(FencedInstanceIdError, match=r"group\.instance\.id = 'one'"):
+        poll_until(first, lambda: False)
+    assert first.assignment() == frozenset()
+    # It stays fenced: coming back would fence the other one, and so on for ever.
+    with pytest.raises(FencedInstanceIdError):
+        first.poll(0)
+    with pytest.raises(FencedInstanceIdError):
+        first.commit({TopicPartition(topic, 0): 1})
+    assert first.rebalances()[-1].cause.startswith("fenced: ")
+    assert first.rebalances()[-1].removed == tuple(partitions(topic))
+    first.close()
+    second.poll(0.3)
+    assert second.assignment() == set(partitions(topic)), (
+        "the fenced one's close() takes nothing from the other"
+    )
+    assert len(second.rebalances()) == 1
+
+
+def test_kip_345_a_commit_is_where_a_fenced_member_hears_of_it(cluster: Cluster) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 8)
+    # Its next heartbeat is far away.
+    first = member(cluster, group, "one", enable_auto_commit=False, heartbeat_interval_ms=9_000)
+    first.subscribe(topic)
+    read(first, 8)
+    time.sleep(1)  # the first heartbeat of a generation comes early
+    second = member(cluster, group, "one")
+    second.subscribe(topic)
+    read(second, 8)
+    with pytest.raises(FencedInstanceIdError):
+        first.commit({TopicPartition(topic, 0): 2})
+    with pytest.raises(FencedInstanceIdError):
+        first.poll(0)
+    assert second.committed([TopicPartition(topic, 0)])[TopicPartition(topic, 0)] is None
