@@ -1,0 +1,241 @@
+"""Records lost, seen twice or skipped by other clients."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from tests.consumer.support import Cluster, poll_until, read
+from tests.weaknesses.conftest import Served
+
+from kadence import OffsetAndMetadata, Producer, TopicPartition
+from kadence.errors import RecordDeserializationError
+from kadence.protocol.fetch import FetchRequest
+from kadence.protocol.find_coordinator import FindCoordinatorRequest
+
+PARTITION = TopicPartition("t", 0)
+
+WORKER = """
+    import os, sys, time
+    from kadence import Consumer
+    servers, topic, group, stop_at, path = sys.argv[1:]
+    done = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    consumer = Consumer(
+        bootstrap_servers=servers, group_id=group, group_protocol="classic", auto_offset_reset="earliest",
+        session_timeout_ms=1_200, heartbeat_interval_ms=200, auto_commit_interval_ms=0, max_poll_records=10,
+    )
+    consumer.subscribe(topic)
+    while True:
+        for record in consumer.poll(1.0):
+            if record.value == stop_at.encode():
+                print("in hand", flush=True)
+                time.sleep(60)  # processing; this process will not see the end of it
+            os.write(done, record.value + b"\\n")
+"""
+
+
+@pytest.mark.needs("groups")
+def test_a_crash_while_processing_loses_no_record(cluster: Cluster, tmp_path: Path) -> None:
+    """Confluent and aiokafka commit on a timer what is still being processed (RDK #1122, #2609, #2179, KP #722).
+
+    A real process, killed by SIGKILL with a record in hand, long after its commit interval; then another one.
+    """
+    topic, group, done = cluster.topic(1), cluster.name("g"), tmp_path / "done"
+    cluster.produce(topic, 60, partitions=1)
+
+    def worker(stop_at: str) -> subprocess.Popen[str]:
+        arguments = [cluster.bootstrap_servers, topic, group, stop_at, str(done)]
+        return subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(WORKER), *arguments], stdout=subprocess.PIPE, text=True
+        )
+
+    with worker("35") as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.readline() == "in hand\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            killed.wait(0.4)  # a timer would commit now
+        killed.kill()
+    first = [int(line) for line in done.read_text().split()]
+    assert first == list(range(35))
+
+    cluster.produce(topic, 1, start=60, partitions=1)
+    with worker("60") as second:
+        assert second.stdout is not None
+        assert second.stdout.readline() == "in hand\n"
+        second.kill()
+    everything = [int(line) for line in done.read_text().split()]
+    assert sorted(set(everything)) == list(range(60))
+    again = everything[len(first) :]
+    assert again[0] <= 35, "the record in hand was lost"
+    assert again[0] >= 10, "nothing had been committed, so this shows nothing"
+
+
+def test_callbacks_of_commits_run_oldest_first(served: Served) -> None:
+    """kafka-python runs them newest first: 4, 3, 2, 1, 0."""
+    served.produce(10)
+    consumer = served.consumer(group_id="g", enable_auto_commit=False)
+    consumer.assign([PARTITION])
+    read(consumer, 10)
+    ended: list[int] = []
+    for offset in range(1, 6):
+        consumer.commit_async(
+            {PARTITION: offset}, lambda offsets, error: ended.append(offsets[PARTITION].offset)
+        )
+    consumer.commit({PARTITION: 6})
+    assert ended == [1, 2, 3, 4, 5]
+
+
+def test_an_async_commit_without_a_known_coordinator_is_the_commits_own_result(served: Served) -> None:
+    """kafka-python hands out the future of looking the coordinator up: done, though nothing is committed."""
+    served.produce(10)
+    consumer = served.consumer(group_id="g", enable_auto_commit=False)
+    told: list[tuple[int, object, OffsetAndMetadata | None]] = []
+    with served.consumer(group_id="g") as looking:
+        consumer.assign([PARTITION])
+        with served.faults.delay(FindCoordinatorRequest, 0.3):
+            consumer.commit_async(
+                {PARTITION: 7},
+                lambda offsets, error: told.append(
+                    (offsets[PARTITION].offset, error, looking.committed([PARTITION])[PARTITION])
+                ),
+            )
+            poll_until(consumer, lambda: bool(told))
+    ((offset, error, committed),) = told
+    assert (offset, error) == (7, None)
+    assert committed is not None
+    assert committed.offset == 7
+
+
+def test_the_leader_epoch_of_a_committed_offset_survives_a_restart(served: Served) -> None:
+    """kafka-python drops it on resume, so truncation after a leader change goes unseen."""
+    served.produce(10)
+    served.broker.move_leader("t", 0, served.broker.node_ids[0])  # a new epoch: 1
+    served.produce(10, start=10)
+    settings = {"group_id": "g", "enable_auto_commit": False}
+    with served.consumer(**settings) as first:
+        first.assign([PARTITION])
+        read(first, 20)
+        first.commit()
+    with served.consumer(**settings) as second:
+        second.assign([PARTITION])
+        assert second.position(PARTITION) == 20
+        assert second.committed([PARTITION])[PARTITION] == OffsetAndMetadata(20, leader_epoch=1)
+        with served.faults.observe(FetchRequest) as fetches:
+            second.poll(0.2)
+        second.commit()
+        assert second.committed([PARTITION])[PARTITION] == OffsetAndMetadata(20, leader_epoch=1)
+    asked = [each for call in fetches.messages for topic in call.topics for each in topic.partitions]
+    assert {each.last_fetched_epoch for each in asked} <= {1}
+
+
+def test_a_record_above_the_limit_is_read_and_not_skipped(served: Served) -> None:
+    """Aiokafka raises and then goes on one offset later; KIP-74 lets the first batch of a response be larger."""
+    served.produce(1)
+    served.produce(1, start=1, size=200_000)
+    served.produce(1, start=2)
+    consumer = served.consumer(max_partition_fetch_bytes=1_000, fetch_max_bytes=1_000)
+    consumer.assign([PARTITION])
+    assert [record.offset for record in read(consumer, 3)] == [0, 1, 2]
+
+
+@pytest.mark.needs("groups", "classic rebalances")
+def test_kept_partitions_of_an_eager_group_restart_where_the_group_committed(cluster: Cluster) -> None:
+    """With kafka-python they go on from memory: what was thrown away on revocation is never read again."""
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 40)
+    settings = {
+        "group_id": group, "group_protocol": "classic", "partition_assignment_strategy": "range",
+        "heartbeat_interval_ms": 200, "enable_auto_commit": False,
+    }  # fmt: skip
+    one, two = cluster.consumer(**settings), cluster.consumer(**settings)
+    one.subscribe(topic)
+    assert len(read(one, 40)) == 40
+    two.subscribe(topic)
+    again: list[object] = []
+    taken: list[object] = []
+
+    def shared() -> bool:
+        taken.extend(two.poll(0))
+        return len(one.assignment()) == len(two.assignment()) == 2
+
+    again.extend(poll_until(one, shared))
+    while len(again) < 20:
+        again.extend(read(one, 1))
+    kept = {(record.partition, record.offset) for record in again}  # type: ignore[attr-defined]
+    assert kept == {(each.partition, offset) for each in one.assignment() for offset in range(10)}
+
+
+def test_pausing_keeps_what_is_buffered_and_fetches_it_once(served: Served) -> None:
+    """Confluent purges a paused partition's queue and aiokafka drops its buffer: every byte is fetched again."""
+    served.produce(100)
+    consumer = served.consumer(max_poll_records=10)
+    consumer.assign([PARTITION])
+    with served.faults.observe(
+        FetchRequest, where=lambda call: any(each.partitions for each in call.message.topics)
+    ) as fetches:
+        first = read(consumer, 10)
+        asked = [each for call in fetches.messages for topic in call.topics for each in topic.partitions]
+        consumer.pause([PARTITION])
+        assert not consumer.poll(0.2)
+        consumer.resume([PARTITION])
+        rest = read(consumer, 90)
+    assert [record.offset for record in [*first, *rest]] == list(range(100))
+    # Nobody asked again for offsets that the first answer had brought.
+    later = [
+        each.fetch_offset for call in fetches.messages for topic in call.topics for each in topic.partitions
+    ][len(asked) :]
+    assert set(later) <= {100}
+
+
+@pytest.mark.parametrize("served", [(4, 1)], indirect=True)
+def test_a_paused_partition_stays_paused_when_another_member_joins(served: Served) -> None:
+    """Confluent and faststream users lose their pauses in a rebalance (CK #120, #371, faststream #2143, KP #872)."""
+    served.produce(400, partitions=4)
+    settings = {"group_id": "g", "group_protocol": "classic", "heartbeat_interval_ms": 100}
+    one, two = served.consumer(max_poll_records=4, **settings), served.consumer(**settings)
+    one.subscribe("t")
+    read(one, 4)
+    one.pause(one.assignment())
+    two.subscribe("t")
+    got: list[object] = []
+
+    def shared() -> bool:
+        two.poll(0.01)
+        return len(one.assignment()) == len(two.assignment()) == 2
+
+    got.extend(poll_until(one, shared))
+    assert got == []
+    assert one.paused() == one.assignment()
+    one.resume(one.assignment())
+    assert {record.partition for record in read(one, 150)} == {each.partition for each in one.assignment()}
+
+
+@pytest.mark.parametrize("policy", ["raise", "skip", "dead-letter"])
+def test_a_poison_pill_never_blocks_the_records_behind_it(served: Served, policy: str) -> None:
+    """With kafka-python and aiokafka a bad record is raised at each poll, for ever (CK #1572 asks for more)."""
+    bad = b"\xff not json"
+    with Producer(bootstrap_servers=served.broker.bootstrap_servers) as producer:
+        for value in (b'{"n": 1}', bad, b'{"n": 2}'):
+            producer.send("t", value).result(10)
+    settings = {"dead_letter_topic": "dead"} if policy == "dead-letter" else {}
+    consumer = served.consumer(
+        value_deserializer="json", group_id="g", deserialization_errors=policy, **settings
+    )
+    consumer.assign([PARTITION])
+    seen = [record.value for record in read(consumer, 1)]
+    if policy == "raise":
+        with pytest.raises(RecordDeserializationError) as error:
+            consumer.poll(10)
+        assert (error.value.partition, error.value.offset) == (PARTITION, 1)
+        consumer.seek(PARTITION, error.value.offset + 1)
+    seen += [record.value for record in (read(consumer, 1) if len(seen) < 2 else [])]
+    assert seen == [{"n": 1}, {"n": 2}]
+    consumer.commit()
+    assert consumer.position(PARTITION) == 3
+    if policy == "dead-letter":
+        aside = served.consumer()
+        aside.assign([TopicPartition("dead", 0)])
+        assert [record.value for record in read(aside, 1)] == [bad]
