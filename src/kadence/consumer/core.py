@@ -131,7 +131,8 @@ class Core:
         self.stalls.thread = current_thread()
         self._intake.polled(now)
         self._collector.prove()
-        chunks = self._take(limit) or None
+        # A position that moved without a record ends a poll too; None would go on waiting for one.
+        chunks = self._take(limit) or ([] if self._collector.advanced else None)
         self._is_counted = chunks is None
         if self.pace is not None:
             self.pace.returns(now, self._collector.returned)
