@@ -24,7 +24,7 @@ from kadence.consumer.managers.base import NOTHING, Outbox, Poll
 from kadence.consumer.managers.fetch_answers import READ_COMMITTED, FetchAnswers
 from kadence.consumer.managers.fetch_memory import Arenas, Memory
 from kadence.consumer.managers.fetch_reasons import Reasons
-from kadence.consumer.managers.fetch_requests import Sent, forgotten_topics, topics
+from kadence.consumer.managers.fetch_requests import Asked, Sent, forgotten_topics, topics
 from kadence.consumer.managers.fetch_session import FINAL_EPOCH, FetchSession, SessionPlan, Wanted
 from kadence.consumer.managers.metadata import MetadataManager
 from kadence.consumer.state.subscription import PartitionState, Subscription
@@ -190,7 +190,7 @@ class FetchManager:
             forgotten_topics_data=forgotten_topics(plan.forget),
             rack_id=self._config.client_rack,
         )
-        asked = {s.partition: (s.cell.lease, s.offset) for s in states}
+        asked = {s.partition: Asked(s.cell.lease, s.offset, wanted[s.partition].leader_epoch) for s in states}
         sent = Sent(node_id, asked, names, self.memory.reserve(max_bytes), session, now + wait_ms)
         self._in_flight[node_id, lane] = sent
         deadline = now + wait_ms + self._config.request_timeout_ms
@@ -214,7 +214,7 @@ class FetchManager:
         sent: Sent = completed.request.tag
         self._in_flight.pop((sent.node_id, completed.request.lane), None)
         self.memory.settle(sent.reserved, 0 if completed.lease is None else completed.lease.size)
-        for partition, (lease, _) in sent.asked.items():
+        for partition, (lease, _, _) in sent.asked.items():
             state = self._subscription.partitions.get(partition)
             if state is not None and state.in_flight == lease:
                 state.in_flight = 0

@@ -136,8 +136,10 @@ class FetchAnswers:
         if (
             asked is None
             or state is None
-            or state.cell.lease != asked[0]
+            or state.cell.lease != asked.lease
             or state.status is not Status.FETCHING
+            or state.offset != asked.offset
+            or state.checked not in (None, asked.leader_epoch)
         ):
             self.stale_bytes += len(data.records or b"")
             return
@@ -146,7 +148,7 @@ class FetchAnswers:
             if state.status is Status.FETCHING:
                 state.trouble = trouble_of(data.error_code)
             return
-        if self._errors.diverged(now, sent, state, data):
+        if self._errors.diverged(now, state, data):
             return
         cell = state.cell
         cell.high_watermark = data.high_watermark
@@ -161,13 +163,13 @@ class FetchAnswers:
         records = data.records
         if not records or arena is None:
             return
-        next_offset, count, complete = scan(records, asked[1])
+        next_offset, count, complete = scan(records, asked.offset)
         self._measures.add(partition.topic, len(records), count)
         if not complete:
             self._outbox(
                 Failed(
                     CorruptRecordError(
-                        f"{partition} at offset {asked[1]}: {len(records)} bytes came that hold no whole batch; "
+                        f"{partition} at offset {asked.offset}: {len(records)} bytes came that hold no whole batch; "
                         "the log may be damaged: seek() past this offset to go on"
                     )
                 )
@@ -185,4 +187,4 @@ class FetchAnswers:
         state.offset = next_offset
         state.fetched_bytes += complete
         self._subscription.move_to_end(partition)
-        self._border.put(Fetched(cell, asked[0], asked[1], batches, arena, aborted))
+        self._border.put(Fetched(cell, asked.lease, asked.offset, batches, arena, aborted))

@@ -78,16 +78,15 @@ class FetchErrors:
         else:
             log.warning("fetch of %s failed: %s; trying again", partition, ec.name(code))
 
-    def diverged(self, now: int, sent: Sent, state: PartitionState, data: PartitionData) -> bool:
+    def diverged(self, now: int, state: PartitionState, data: PartitionData) -> bool:
         """Whether the broker says that its log parted from what was read before the fetched offset (KIP-320)."""
         told = data.diverging_epoch
         if told.epoch < 0 and told.end_offset < 0:
             return False
-        if sent.asked[state.partition][1] == state.offset:
-            state.retry_at = now + self._config.retry_backoff_ms
-            if self._truncation.judge(state, told.epoch, told.end_offset):
-                # Nothing of what was read is gone as far as we can tell; asked without an epoch it will answer.
-                state.epoch = None
+        state.retry_at = now + self._config.retry_backoff_ms
+        if self._truncation.judge(state, told.epoch, told.end_offset):
+            # Nothing of what was read is gone as far as we can tell; asked without an epoch it will answer.
+            state.epoch = None
         return True
 
     def _follow(
@@ -105,8 +104,6 @@ class FetchErrors:
 
     def _out_of_range(self, now: int, sent: Sent, state: PartitionState) -> None:
         partition, offset = state.partition, state.offset
-        if sent.asked[partition][1] != offset:
-            return
         if sent.node_id != self._metadata.leader(partition):
             # A follower may lag behind the leader: ask the leader before believing it.
             state.preferred_replica = None

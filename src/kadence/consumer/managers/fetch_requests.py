@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kadence.consumer.managers.fetch_session import FetchSession, Wanted
 from kadence.protocol.fetch import FetchPartition, FetchTopic, ForgottenTopic
 from kadence.types import TopicPartition
 
-__all__ = ["Sent", "forgotten_topics", "topics"]
+__all__ = ["Asked", "Sent", "forgotten_topics", "topics"]
+
+
+class Asked(NamedTuple):
+    """How a partition stood when a fetch of it left; ``leader_epoch`` −1: not known."""
+
+    lease: int
+    offset: int
+    leader_epoch: int
 
 
 @dataclass(slots=True, eq=False)
 class Sent:
-    """What a fetch in flight asked for. ``asked``: lease and offset of each partition at that moment."""
+    """What a fetch in flight asked for."""
 
     node_id: int
-    asked: dict[TopicPartition, tuple[int, int]]
+    asked: dict[TopicPartition, Asked]
     names: dict[bytes, str]
     reserved: int
     session: FetchSession | None

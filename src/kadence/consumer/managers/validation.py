@@ -101,6 +101,8 @@ class ValidationManager:
         epoch = None if info is None else info.leader_epoch
         if epoch is None or state.status is Status.AWAIT_VALIDATION or epoch == state.checked:
             return
+        # A fetch of the old leader, which may be gone, stands in nobody's way; if it is answered, that is dropped.
+        state.in_flight = 0
         if state.epoch is None or state.epoch == epoch:
             # Without an epoch there is nothing to compare; and a leader never truncates what it has appended itself.
             state.checked = epoch
@@ -148,8 +150,8 @@ class ValidationManager:
                 self._metadata.request_update(now)
                 wake_at = min(wake_at, add_ms(now, self._config.retry_backoff_ms))
                 continue
-            if info.leader_epoch is None or state.epoch is None:
-                self._settle(state, None)
+            if info.leader_epoch is None or state.epoch in (None, info.leader_epoch):
+                self._settle(state, info.leader_epoch)
                 continue
             asked = _Asked(state, state.cell.lease, info.leader_epoch)
             if self._latest.get(state) == asked:
@@ -179,7 +181,7 @@ class ValidationManager:
             topic = topics.setdefault(
                 partition.topic, OffsetForLeaderTopic(topic=partition.topic, partitions=[])
             )
-            assert asked.state.epoch is not None
+            assert asked.state.epoch is not None, "only then there is something to ask"
             topic.partitions.append(
                 OffsetForLeaderPartition(
                     partition=partition.partition,
