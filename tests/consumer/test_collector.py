@@ -6,6 +6,7 @@ import pytest
 
 from kadence.consumer.border.buffer import Border, Fetched
 from kadence.consumer.border.cells import Cell, Origin
+from kadence.consumer.border.messages import Seek
 from kadence.consumer.collector import Collector
 from kadence.errors import CorruptRecordError
 from kadence.records import encode_batch
@@ -165,3 +166,87 @@ def test_closing_gives_everything_back() -> None:
     subject.drop_all()
     assert [arena.holds for arena in arenas] == [0, 0]
     assert shared.decompressed_bytes == 0
+
+
+def test_a4_a_fetch_of_nothing_but_control_batches_moves_the_position() -> None:
+    shared, one = border(), cell(0)
+    data = encode_batch([(0, b"\0\0\0\1", b"\0" * 6, ())], base_offset=0, producer_id=7, control=True)
+    shared.put(Fetched(one, 1, 0, memoryview(data), Arena(), None))
+    subject = collector(shared)
+    assert taken(subject, 10) == []
+    assert subject.advanced
+    assert one.current() == Origin(1, 1, None)
+
+
+# ---------------------------------------------------------------- memory
+
+
+def compressed(shared: Border, cell: Cell, count: int, size: int) -> None:
+    data = encode_batch([(0, None, bytes(size), ())] * count, compression="lz4")
+    shared.put(Fetched(cell, 1, 0, memoryview(data), Arena(), None))
+
+
+def test_a3_batches_left_in_the_middle_give_up_their_memory_to_others() -> None:
+    shared, cells = border(), [cell(number) for number in range(4)]
+    for each in cells:
+        compressed(shared, each, 10, 1000)
+    subject = Collector(shared, check_crcs=True, max_batch_bytes=1 << 20, unpack_bytes=25_000)
+    seen: dict[int, list[int]] = {}
+    while taking := subject.take_records(3):
+        assert shared.decompressed_bytes <= 25_000
+        for partition, records in taking:
+            seen.setdefault(partition.partition, []).extend(record.offset for record in records)
+    assert seen == {number: list(range(10)) for number in range(4)}
+    assert shared.decompressed_bytes == 0
+
+
+def pressed(sizes: dict[int, int], arena: Arena, paused: set[int]) -> tuple[Border, Collector, list[Cell]]:
+    """Partitions with a batch each in one arena, memory used up."""
+    shared, cells = border(), []
+    for number, size in sizes.items():
+        one = cell(number)
+        data = encode_batch([(0, None, b"v" * size, ())])
+        arena.retain()
+        shared.put(Fetched(one, 1, 0, memoryview(data), arena, None))
+        cells.append(one)
+    arena.release()
+    for one in cells:
+        one.paused = one.partition.partition in paused
+    shared.pressed = True
+    return shared, collector(shared), cells
+
+
+def test_a3_under_pressure_the_bytes_of_a_paused_partition_leave_an_arena_that_others_are_done_with() -> None:
+    arena = Arena()
+    arena.size = 10_000
+    shared, subject, cells = pressed({0: 100, 1: 5_000}, arena, paused={0})
+    assert taken(subject, 10) == [(1, 1)], "the other one is still in it: nothing is copied yet"
+    assert arena.holds == 1
+    shared.pressed = True
+    wakes = shared.wakes
+    assert taken(subject, 10) == []
+    assert (arena.holds, shared.wakes) == (0, wakes + 1)
+    assert 100 < shared.copied_bytes < 200
+    cells[0].paused = False
+    assert taken(subject, 10) == [(0, 1)]
+    assert shared.copied_bytes == 0
+
+
+def test_a3_what_is_most_of_its_arena_is_not_copied_while_others_have_records() -> None:
+    arena, other = Arena(), Arena()
+    arena.size = 6_000
+    shared, subject, _ = pressed({0: 5_000}, arena, paused={0})
+    shared.put(Fetched(cell(1), 1, 0, memoryview(encode_batch([(0, None, b"v", ())] * 2)), other, None))
+    assert taken(subject, 1) == [(1, 1)]
+    assert (arena.holds, shared.copied_bytes) == (1, 0)
+
+
+def test_a3_when_what_is_paused_is_all_there_is_the_largest_of_it_is_fetched_again() -> None:
+    arena = Arena()
+    arena.size = 6_000
+    shared, subject, cells = pressed({0: 100, 1: 5_000}, arena, paused={0, 1})
+    assert taken(subject, 10) == []
+    (seek,) = shared.imperatives
+    assert isinstance(seek, Seek)
+    assert (seek.partition, seek.offset) == (cells[1].partition, 0)
+    assert arena.holds == 1
