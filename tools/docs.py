@@ -172,6 +172,14 @@ def testing() -> str:
     return drawn("testing.md", "capabilities", capabilities.table())
 
 
+def peers() -> str:
+    """docs/peers.md with the weaknesses of other clients, and the tests for each."""
+    sys.path.insert(0, str(ROOT))
+    from tests.weaknesses import table
+
+    return drawn("peers.md", "weaknesses", table.table())
+
+
 def drawn(page: str, part: str, text: str) -> str:
     """A page written by hand in which one part, between two comments, is drawn."""
     begin, end = f"<!-- {part}: written by tools/docs.py -->", f"<!-- end of {part} -->"
@@ -184,6 +192,7 @@ def drawn(page: str, part: str, text: str) -> str:
 
 PAGES = {
     "configuration.md": configuration,
+    "peers.md": peers,
     "spark.md": spark_source,
     "states.md": state_machines,
     "testing.md": testing,
