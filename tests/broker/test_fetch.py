@@ -260,3 +260,34 @@ def test_a_large_answer_reaches_a_slow_reader_whole_and_holds_up_nobody(broker: 
         reader.send(fetch("t", at(0, 0, 1 << 30)), 12)
         assert wire.produce("t", [b"meanwhile"], 1).error_code == codes.NONE
         assert count(only(reader.receive())) == 20
+
+
+def test_kip_320_a_reader_of_records_that_were_lost_is_told_where_the_logs_part(
+    broker: Broker, wire: Wire
+) -> None:
+    wire.produce("t", [b"a", b"b"])
+    wire.produce("t", [b"c", b"d"])
+    broker.elect_uncleanly("t", 0, 2)
+    request = fetch("t", at(4))
+    (partition,) = request.topics[0].partitions
+    partition.last_fetched_epoch, partition.current_leader_epoch = 0, 1
+    data = only(wire.call(request, 12))
+    assert (data.error_code, len(data.records)) == (codes.NONE, 0)
+    assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == (0, 2)
+    partition.fetch_offset = 2
+    data = only(wire.call(request, 12))
+    assert (data.error_code, data.diverging_epoch.epoch) == (codes.NONE, -1)
+    partition.last_fetched_epoch = 9
+    assert only(wire.call(request, 12)).error_code == codes.OFFSET_OUT_OF_RANGE
+
+
+def test_kip_320_a_fetch_that_waits_hears_of_the_truncation_at_once(broker: Broker, wire: Wire) -> None:
+    wire.produce("t", [b"a"])
+    wire.produce("t", [b"b"])
+    request = fetch("t", at(2), max_wait_ms=LONG)
+    request.topics[0].partitions[0].last_fetched_epoch = 0
+    with broker.faults.observe(FetchRequest) as fetches:
+        wire.send(request, 12)
+        fetches.wait()
+    broker.elect_uncleanly("t", 0, 1)
+    assert only(wire.receive()).diverging_epoch.end_offset == 1

@@ -162,3 +162,31 @@ def test_reading_gives_what_a_list_would(
             break
     assert read_back(log.read(offset, limit, at_least_one=True)) == expected
     assert repr(log).startswith(f"<PartitionLog offsets {start}..{log.end_offset}")
+
+
+def test_kip_320_a_truncated_log_ends_at_a_whole_batch_and_forgets_the_epochs_beyond() -> None:
+    log = PartitionLog()
+    for epoch in (0, 1, 2):
+        append(log, batch(3), epoch)
+    before = log.read(0, 1 << 20, at_least_one=True)
+    log.truncate(7)
+    assert (log.end_offset, log.epoch_end(2), log.epoch_at_end()) == (6, (1, 6), 1)
+    assert append(log, batch(1), epoch=3) == 6
+    assert read_back(log.read(0, 1 << 20, at_least_one=True)) == [(0, 2, 0), (3, 5, 1), (6, 6, 3)]
+    assert read_back(before)[-1] == (6, 8, 2), "what is on its way to a reader is not written over"
+    log.truncate(0)
+    assert (log.end_offset, log.read(0, 1 << 20, at_least_one=True)) == (0, [])
+    assert append(log, batch(2), epoch=4) == 0
+    assert read_back(log.read(0, 1 << 20, at_least_one=True)) == [(0, 1, 4)]
+
+
+@given(st.lists(st.integers(1, 4), max_size=30), st.integers(0, 100))
+def test_kip_320_truncation_against_a_list(counts: list[int], offset: int) -> None:
+    log, kept = PartitionLog(), []
+    for number, count in enumerate(counts):
+        base = append(log, batch(count, size=3_000), epoch=number)
+        if base + count <= offset:
+            kept.append((base, base + count - 1, number))
+    log.truncate(offset)
+    assert log.end_offset == (kept[-1][1] + 1 if kept else 0)
+    assert read_back(log.read(0, 1 << 30, at_least_one=True)) == kept

@@ -155,6 +155,27 @@ class Broker:
 
         self._on_loop(move)
 
+    def elect_uncleanly(
+        self, topic: str, partition: int, end_offset: int, node_id: int | None = None
+    ) -> None:
+        """Let a replica that lacks the records from ``end_offset`` on become leader: they are lost (KIP-320).
+
+        Args:
+            end_offset: where the new leader's log ends; batches that reach beyond it are lost whole.
+            node_id: the new leader, as in `move_leader`; None: the same node, as after a crash.
+        """
+        if node_id is not None and node_id not in self._cluster.nodes:
+            raise ConfigError(f"no node {node_id}; there are {self.node_ids}")
+
+        def elect() -> None:
+            found = self._partition(topic, partition)
+            found.log.truncate(end_offset)
+            found.leader_id = found.leader_id if node_id is None else node_id
+            found.leader_epoch += 1
+            wake(found)
+
+        self._on_loop(elect)
+
     def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
         """Let all records below ``before_offset`` go, so that the partition starts there."""
 

@@ -58,6 +58,13 @@ class Partition:
     producers: ProducerStates = field(default_factory=ProducerStates)
     waiting: set[ParkedFetch] = field(default_factory=set)
 
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch not above ``epoch`` and where it ends (KIP-320); (-1, -1): it was never heard of."""
+        if epoch == self.leader_epoch:
+            # The present epoch has no end yet, even if nothing has been appended in it.
+            return epoch, self.log.end_offset
+        return self.log.epoch_end(epoch) if epoch < self.leader_epoch else (-1, -1)
+
 
 @dataclass(slots=True, eq=False)
 class Topic:

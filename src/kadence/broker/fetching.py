@@ -16,6 +16,7 @@ from kadence.broker.sessions import FetchContext, WantedPartition
 from kadence.clock import add_ms
 from kadence.protocol import error_codes as codes
 from kadence.protocol.fetch import (
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -45,6 +46,14 @@ def check_leader(partition: Partition | None, node_id: int, current_leader_epoch
     if current_leader_epoch > partition.leader_epoch:
         return codes.UNKNOWN_LEADER_EPOCH
     return codes.NONE
+
+
+def _diverges(partition: Partition, wanted: WantedPartition) -> bool:
+    """Whether the log parted from what the reader read before its offset (KIP-320)."""
+    if wanted.last_fetched_epoch < 0:
+        return False
+    epoch, end_offset = partition.epoch_end(wanted.last_fetched_epoch)
+    return epoch >= 0 and (epoch < wanted.last_fetched_epoch or end_offset < wanted.offset)
 
 
 def wake(partition: Partition) -> None:
@@ -103,7 +112,12 @@ class ParkedFetch:
         code = check_leader(partition, self._call.node_id, wanted.current_leader_epoch)
         if partition is not None and code == codes.NONE:
             log = partition.log
-            if not log.start_offset <= wanted.offset <= log.end_offset:
+            if wanted.offset < log.start_offset:
+                code = codes.OFFSET_OUT_OF_RANGE
+            elif wanted.last_fetched_epoch >= 0 and partition.epoch_end(wanted.last_fetched_epoch)[1] < 0:
+                # As Kafka: what was read before that offset is of an epoch that this log knows nothing of.
+                code = codes.OFFSET_OUT_OF_RANGE
+            elif wanted.offset > log.end_offset and not _diverges(partition, wanted):
                 code = codes.OFFSET_OUT_OF_RANGE
         return partition, code
 
@@ -112,7 +126,7 @@ class ParkedFetch:
         missing = self._message.min_bytes
         for wanted in self._context.partitions:
             partition, code = self._check(wanted)
-            if code != codes.NONE or partition is None:
+            if code != codes.NONE or partition is None or _diverges(partition, wanted):
                 return True
             missing -= partition.log.available(wanted.offset, wanted.max_bytes)
             if missing <= 0:
@@ -144,12 +158,17 @@ class ParkedFetch:
             # Nothing is ever aborted here; only read_committed has a list at all.
             data.aborted_transactions = [] if self._message.isolation_level == _READ_COMMITTED else None
             data.records = b""
-            has_records = False
+            has_records = is_parted = False
             if code == codes.NONE and partition is not None:
                 log = partition.log
                 data.high_watermark = data.last_stable_offset = log.end_offset
                 data.log_start_offset = log.start_offset
-                views = log.read(wanted.offset, min(wanted.max_bytes, left), at_least_one=is_first)
+                views: list[memoryview] = []
+                if is_parted := _diverges(partition, wanted):
+                    epoch, end_offset = partition.epoch_end(wanted.last_fetched_epoch)
+                    data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+                else:
+                    views = log.read(wanted.offset, min(wanted.max_bytes, left), at_least_one=is_first)
                 if views:
                     chunks = Chunks(views)
                     data.records = cast(Any, chunks)
@@ -163,6 +182,7 @@ class ParkedFetch:
                     leaders.add(partition.leader_id)
             is_news = (
                 has_records
+                or is_parted
                 or code != codes.NONE
                 or data.high_watermark != wanted.told_high_watermark
                 or data.log_start_offset != wanted.told_log_start

@@ -11,7 +11,7 @@ is the high watermark.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -166,6 +166,30 @@ class PartitionLog:
             del index.bases[:gone], index.ends[:gone], index.max_timestamps[:gone]
             for segment in self._segments:
                 segment.first -= gone
+
+    def truncate(self, offset: int) -> None:
+        """Let everything from ``offset`` on go, as if it had never been replicated; whole batches only."""
+        index = self._index
+        keep = bisect_left(index.bases, offset)
+        following = index.bases[keep] if keep < len(index.bases) else self.end_offset
+        if keep and following > offset:
+            # The last batch before it reaches beyond it.
+            keep -= 1
+        if keep == len(index.bases):
+            return
+        self.end_offset = index.bases[keep]
+        self.start_offset = min(self.start_offset, self.end_offset)
+        del index.bases[keep:], index.ends[keep:], index.max_timestamps[keep:]
+        self._epochs = [entry for entry in self._epochs if entry[1] < self.end_offset]
+        while self._segments and self._segments[-1].first >= keep:
+            self._segments.pop()
+        if self._segments:
+            last = self._segments[-1]
+            used = index.ends[-1] - last.position
+            # A copy: what is cut off may still be on its way to a reader, and must not be written over.
+            data = bytearray(len(last.data))
+            data[:used] = last.data[:used]
+            self._segments[-1] = _Segment(data, last.first, last.position, used)
 
     def retain(self, max_bytes: int) -> None:
         """Let the oldest segments go while at least ``max_bytes`` stay; the newest always stays."""

@@ -36,6 +36,7 @@ class WantedPartition:
     offset: int
     max_bytes: int
     current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
     told_high_watermark: int = -1
     told_log_start: int = -1
 
@@ -160,6 +161,7 @@ def _named(request: FetchRequest) -> list[WantedPartition]:
             offset=each.fetch_offset,
             max_bytes=each.partition_max_bytes,
             current_leader_epoch=each.current_leader_epoch,
+            last_fetched_epoch=each.last_fetched_epoch,
         )
         for topic in request.topics
         for each in topic.partitions

@@ -34,11 +34,7 @@ def _look_up(services: Services, call: Call, topic: str, asked: OffsetForLeaderP
     answer = EpochEndOffset(error_code=code, partition=asked.partition, leader_epoch=-1, end_offset=-1)
     if partition is None or code != codes.NONE:
         return answer
-    if asked.leader_epoch == partition.leader_epoch:
-        # The present epoch has no end yet, even if nothing has been appended in it.
-        answer.leader_epoch, answer.end_offset = partition.leader_epoch, partition.log.end_offset
-    elif asked.leader_epoch < partition.leader_epoch:
-        answer.leader_epoch, answer.end_offset = partition.log.epoch_end(asked.leader_epoch)
+    answer.leader_epoch, answer.end_offset = partition.epoch_end(asked.leader_epoch)
     return answer
 
 
