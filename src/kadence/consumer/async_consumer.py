@@ -20,6 +20,7 @@ from kadence.consumer.calls import EARLIEST, LATEST, Calls, Partitions, Topics
 from kadence.consumer.consumer import Engines
 from kadence.consumer.core import CommitCallback, Core, Waits
 from kadence.consumer.dead_letters import Outboxes
+from kadence.consumer.metrics import catalogue
 from kadence.consumer.records import Records
 from kadence.consumer.shell import abandoned
 from kadence.consumer.stall import Stall
@@ -129,9 +130,17 @@ class AsyncConsumer:
         return self
 
     async def __anext__(self) -> Record:
+        core = self._core
         while True:
-            for record in await self.poll(FOREVER / 1000, max_records=1):
-                return record
+            proofs = core.proofs
+            try:
+                for record in await self.poll(FOREVER / 1000, max_records=1):
+                    return record
+            except Exception:
+                raise
+            except BaseException:
+                core.put_back(proofs)
+                raise
 
     # ------------------------------------------------------------ positions
 
@@ -241,13 +250,18 @@ class AsyncConsumer:
         return self._calls.stalls()
 
     def enforce_rebalance(self, reason: str = "enforce_rebalance() was called") -> None:
-        """Make the group rebalance (KIP-568)."""
+        """Make the group rebalance (KIP-568); does nothing but log with KIP-848, where the broker decides."""
         self._shell.enter()
         self._calls.enforce_rebalance(reason)
 
     def metrics(self) -> Mapping[MetricName, float]:
         """What was measured so far, under the names of Kafka's own client (docs/metrics.md). Any thread, no request."""
         return self._calls.metrics()
+
+    @staticmethod
+    def metric_names() -> Sequence[MetricName]:
+        """Every name that `metrics` can have, with tags whose values are empty: for what must know them before."""
+        return catalogue()
 
     # ------------------------------------------------------------ the end
 

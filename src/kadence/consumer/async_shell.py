@@ -41,7 +41,7 @@ class AsyncShell:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._waiting: set[asyncio.Event] = set()
-        self._polling = False
+        self._polling: _Polling | None = None
         self._turned_at = clock.now_ms()
         border.progress.by_turns = True
         border.signal.on_set = self._wake
@@ -132,31 +132,41 @@ class AsyncShell:
 
 
 class _Polling:
-    """See `AsyncShell.polling`."""
+    """See `AsyncShell.polling`. A poll whose task has ended (Ctrl-C, anywhere) is over, whatever it left undone."""
 
     def __init__(self, shell: AsyncShell) -> None:
         self._shell = shell
+        self._task = asyncio.current_task()
+        self._outer = shell._polling
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def _is_over(self) -> bool:
+        return self._task is not None and self._task.done()
+
     def __enter__(self) -> None:
-        if self._shell._polling:
+        outer = self._outer
+        if outer is not None and outer._task is not self._task and not outer._is_over:
             raise ConcurrentAccessError(
                 "another task is inside poll(); one task reads, others may do the rest (C7)"
             )
-        self._shell._polling = True
-        if (task := asyncio.current_task()) is not None:
-            self._shell._core.stalls.task = weakref.ref(task)
+        self._shell._polling = self
+        if self._task is not None:
+            self._shell._core.stalls.task = weakref.ref(self._task)
         self._tick()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        self._shell._polling = False
+        outer = self._outer
+        self._shell._polling = None if outer is None or outer._is_over else outer
         if self._timer is not None:
             self._timer.cancel()
 
     def _tick(self) -> None:
         shell = self._shell
+        if shell._polling is not self or self._is_over:
+            return
         shell._border.progress.turned(shell._clock.now_ms())
         every = shell._core.config.processing_timeout_ms / 1000 / _TICKS_PER_INTERVAL
         self._timer = shell._loop.call_later(every, self._tick)

@@ -19,6 +19,7 @@ from kadence.consumer.callbacks import RebalanceListener
 from kadence.consumer.calls import EARLIEST, LATEST, Calls, Partitions, Topics
 from kadence.consumer.core import CommitCallback, Core, Engine, Waits
 from kadence.consumer.dead_letters import Outboxes
+from kadence.consumer.metrics import catalogue
 from kadence.consumer.records import Records
 from kadence.consumer.shell import Shell, abandoned
 from kadence.consumer.stall import Stall
@@ -187,9 +188,17 @@ class Consumer:
         return self
 
     def __next__(self) -> Record:
+        core = self._core
         while True:
-            for record in self.poll(FOREVER / 1000, max_records=1):
-                return record
+            proofs = core.proofs
+            try:
+                for record in self.poll(FOREVER / 1000, max_records=1):
+                    return record
+            except Exception:
+                raise
+            except BaseException:
+                core.put_back(proofs)
+                raise
 
     # ------------------------------------------------------------ positions
 
@@ -347,7 +356,11 @@ class Consumer:
         return self._calls.stalls()
 
     def enforce_rebalance(self, reason: str = "enforce_rebalance() was called") -> None:
-        """Make the group rebalance (KIP-568)."""
+        """Make the group rebalance (KIP-568); ``reason`` is told to the broker (KIP-800).
+
+        The classic protocol only. With KIP-848 the broker decides by itself when members move: the call does
+        nothing but log that it does nothing, as that of Kafka's own client.
+        """
         with self._shell:
             self._calls.enforce_rebalance(reason)
 
@@ -357,6 +370,11 @@ class Consumer:
         Rates and averages are of the last 30 to 60 s; a value that was never measured is NaN, or -1 for times ago.
         """
         return self._calls.metrics()
+
+    @staticmethod
+    def metric_names() -> Sequence[MetricName]:
+        """Every name that `metrics` can have, with tags whose values are empty: for what must know them before."""
+        return catalogue()
 
     # ------------------------------------------------------------ the end
 

@@ -1,0 +1,189 @@
+"""Ctrl-C at any point of a poll loses no record and returns none twice (C7, P10)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Callable, Iterable
+from types import FrameType
+from typing import Any, Self, TypeVar
+
+import pytest
+from tests.consumer.support import read
+
+from kadence import AsyncConsumer, Broker, Consumer, Producer, Record, TopicPartition
+
+PARTITION = TopicPartition("t", 0)
+OTHER = TopicPartition("t", 1)
+COUNT = 3_000
+STRIDE = 7
+"""1 tries every step; it takes a minute."""
+
+T = TypeVar("T")
+
+BY_OPCODE = ("consumer/core.py", "consumer/calls.py", "consumer/collector.py", "consumer/records.py")
+"""Where the signal is tried at each instruction. In the shells it is at each line: their last instruction hands over
+the result, and the interpreter looks for signals at calls only."""
+BY_LINE = ("consumer/consumer.py", "consumer/async_consumer.py", "consumer/shell.py")
+
+STEPS = ("poll", "poll_arrow", "_run", "run", "__next__", "__anext__")
+
+
+class Interruption:
+    """Delivers one SIGINT, at the ``at``-th traced step of the block. ``happened`` says that there was such a step."""
+
+    def __init__(self, at: int) -> None:
+        self._left = at
+        self.happened = False
+        self.where = ""
+
+    def __enter__(self) -> Self:
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        sys.settrace(None)
+
+    def _trace(self, frame: FrameType, event: str, _arg: Any) -> Callable[..., Any] | None:
+        path = frame.f_code.co_filename
+        if path.endswith(BY_OPCODE):
+            frame.f_trace_opcodes = True
+            if event == "opcode":
+                self._step(frame)
+            return self._trace
+        if path.endswith(BY_LINE) and frame.f_code.co_name in STEPS:
+            if event == "line":
+                self._step(frame)
+            return self._trace
+        return None
+
+    def _step(self, frame: FrameType) -> None:
+        self._left -= 1
+        if self._left == 0:
+            code = frame.f_code
+            self.where = f"{code.co_qualname}, line {frame.f_lineno}, instruction {frame.f_lasti}"
+            self.happened = True
+            sys.settrace(None)
+            signal.raise_signal(signal.SIGINT)
+
+
+@pytest.fixture
+def served(broker: Broker) -> Broker:
+    broker.create_topic("t", 2)
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for number in range(COUNT):
+            producer.send("t", b"%d" % number, partition=number % 2)
+    return broker
+
+
+def consumer(broker: Broker, **settings: Any) -> Consumer:
+    return Consumer(bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest", **settings)
+
+
+def complete(found: dict[int, list[int]]) -> bool:
+    """Each partition's offsets from 0 on, in order, none missing and none twice."""
+    return all(offsets == list(range(len(offsets))) for offsets in found.values())
+
+
+def interrupt_everywhere(
+    poll: Callable[[], T], places: Callable[[T], list[tuple[int, int]]], read_on: Callable[[], T]
+) -> None:
+    """Interrupt one poll at a step, the next some steps later, and so on to the last; then read all there is."""
+    found: dict[int, list[int]] = {0: [], 1: []}
+
+    def note(got: list[tuple[int, int]]) -> None:
+        for partition, offset in got:
+            expected = len(found[partition])
+            assert offset == expected, f"{offset} instead of {expected} after an interruption in {where}"
+            found[partition].append(offset)
+
+    at, where, was_interrupted = 0, "", True
+    while was_interrupted:
+        at += STRIDE
+        note(places(poll()))  # fills the buffer, so that the next poll is served from there
+        interruption = Interruption(at)
+        got: T | None = None
+        with contextlib.suppress(KeyboardInterrupt), interruption:
+            got = poll()
+        was_interrupted, where = interruption.happened or got is None, interruption.where
+        if got is not None:
+            note(places(got))
+    assert at > 100
+    while sum(map(len, found.values())) < COUNT:
+        note(places(read_on()))
+
+
+def places(records: Iterable[Record]) -> list[tuple[int, int]]:
+    return [(record.partition, record.offset) for record in records]
+
+
+@pytest.mark.parametrize("settings", [{}, {"value_deserializer": bytes.decode}], ids=["bytes", "decoded"])
+def test_c7_ctrl_c_anywhere_in_a_poll_loses_no_record(served: Broker, settings: dict[str, Any]) -> None:
+    with consumer(served, **settings) as subject:
+        subject.assign([PARTITION, OTHER])
+        interrupt_everywhere(lambda: subject.poll(5, max_records=3), places, lambda: subject.poll(5))
+
+
+def test_c7_ctrl_c_anywhere_in_an_iteration_loses_no_record(served: Broker) -> None:
+    with consumer(served) as subject:
+        subject.assign([PARTITION, OTHER])
+        interrupt_everywhere(lambda: [next(subject)], places, lambda: list(subject.poll(5)))
+
+
+def test_c7_ctrl_c_anywhere_in_poll_arrow_loses_no_row(served: Broker) -> None:
+    pytest.importorskip("pyarrow")
+
+    def rows(table: Any) -> list[tuple[int, int]]:
+        return list(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
+
+    with consumer(served) as subject:
+        subject.assign([PARTITION, OTHER])
+        interrupt_everywhere(
+            lambda: subject.poll_arrow(5, max_records=3), rows, lambda: subject.poll_arrow(5)
+        )
+
+
+def test_c7_ctrl_c_anywhere_in_an_awaited_poll_loses_no_record(served: Broker) -> None:
+    async def start() -> AsyncConsumer:
+        subject = AsyncConsumer(bootstrap_servers=served.bootstrap_servers, auto_offset_reset="earliest")
+        await subject.assign([PARTITION, OTHER])
+        return subject
+
+    # A bare loop: under asyncio.run() Ctrl-C cancels the task instead, which an await alone can notice.
+    loop = asyncio.new_event_loop()
+    try:
+        subject = loop.run_until_complete(start())
+        interrupt_everywhere(
+            lambda: loop.run_until_complete(subject.poll(5, max_records=3)),
+            places,
+            lambda: loop.run_until_complete(subject.poll(5)),
+        )
+        loop.run_until_complete(subject.close())
+    finally:
+        loop.close()
+
+
+def test_c7_what_was_put_back_is_not_committed(served: Broker) -> None:
+    """An interruption between taking and returning: close() commits what was returned before, and nothing else."""
+    with consumer(served, group_id="g") as subject:
+        subject.assign([PARTITION])
+        read(subject, 3, max_records=3)
+        at = 0
+        while True:
+            at += 1
+            interruption = Interruption(at)
+            before = subject.position(PARTITION)
+            try:
+                with interruption:
+                    subject.poll(5, max_records=3)
+            except KeyboardInterrupt:
+                assert subject.position(PARTITION) == before
+            else:
+                break
+        returned = subject.position(PARTITION)
+    with consumer(served, group_id="g") as after:
+        found = after.committed([PARTITION])[PARTITION]
+        assert found is not None
+        assert found.offset == returned
