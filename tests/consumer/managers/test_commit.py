@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.consumer.managers.driver import NODE, START, Group, Member, partitions
 
+from kadence.cluster import Cluster, Topic
 from kadence.connection.request import Completed, Request
 from kadence.consumer.border import messages as m
 from kadence.consumer.managers.commit import CommitManager
@@ -19,6 +20,7 @@ from kadence.errors import (
     KafkaTimeoutError,
     OffsetMetadataTooLargeError,
     TopicAuthorizationError,
+    UnknownTopicOrPartitionError,
 )
 from kadence.protocol import error_codes as ec
 from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -579,3 +581,18 @@ def test_old_form_of_a_lookup_reads_back() -> None:
         [],
     )
     assert decode_response(type(message), 7, encode_response(OffsetFetchResponse(), 7, 1))
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["metadata says so", "metadata knows it no more"])
+def test_commit_of_a_topic_that_was_deleted_does_not_wait_for_it(
+    group: Group, member: Member, told: bool
+) -> None:
+    """A rebalance because of the deletion commits first, and would be held up until request.timeout.ms."""
+    gone = {"t": Topic("t", error_code=ec.UNKNOWN_TOPIC_OR_PARTITION)} if told else {}
+    member.metadata.cluster = Cluster(topics=gone)
+    refuse_commits(group, ec.UNKNOWN_TOPIC_OR_PARTITION)
+    call = member.commit(group.now, {T0: 5})
+    group.advance(50)
+    answer = member.answer_to(call)
+    assert answer is not None
+    assert isinstance(answer.error, UnknownTopicOrPartitionError)

@@ -292,8 +292,22 @@ class CommitManager:
             error = _error_of(own)
             if error is None:
                 pending.done = True
+            elif all(code == error_codes.NONE or self._gone(pending, p, code) for p, code in own.items()):
+                pending.done, pending.error = True, error
             else:
                 self._repeat_or_fail(pending, error)
+
+    def _gone(self, pending: _Pending, partition: TopicPartition, code: int) -> bool:
+        """Whether the topic was deleted, and not just unknown to one broker: waiting for it would hold up a rebalance.
+
+        Metadata says so, or knows it no more although this member was assigned it (KAFKA-16224).
+        """
+        if code not in (error_codes.UNKNOWN_TOPIC_OR_PARTITION, error_codes.UNKNOWN_TOPIC_ID):
+            return False
+        topic = self._metadata.cluster.topics.get(partition.topic)
+        if topic is None:
+            return pending.tenure.get(partition) is not None
+        return topic.error_code == error_codes.UNKNOWN_TOPIC_OR_PARTITION
 
     def _identity_refused(self, now: int, attempt: _Attempt, code: int) -> None:
         """The coordinator refused the member. If its rebalance is why, the commit goes out again as its new self."""
