@@ -14,7 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
-from kadence import config
+from kadence import Consumer, config
 from kadence.broker.settings import Settings
 from kadence.consumer.managers import consumer_states, states
 from kadence.coordinator import group
@@ -180,6 +180,21 @@ def peers() -> str:
     return drawn("peers.md", "weaknesses", table.table())
 
 
+def metrics() -> str:
+    """docs/metrics.md with every name that `Consumer.metrics` can have."""
+    rows = ["| metric | of each | meaning |", "|---|---|---|"]
+    parts: dict[str, list[str]] = {}
+    for name in Consumer.metric_names():
+        tags = ", ".join(tag for tag in name.tags if tag != "client-id") or "–"
+        row = f"| `{name.name}` | {tags} | {name.description} |"
+        parts.setdefault(name.group, list(rows)).append(row)
+    return drawn(
+        "metrics.md",
+        "metrics",
+        "\n\n".join(f"### {group}\n\n" + "\n".join(lines) for group, lines in parts.items()),
+    )
+
+
 def drawn(page: str, part: str, text: str) -> str:
     """A page written by hand in which one part, between two comments, is drawn."""
     begin, end = f"<!-- {part}: written by tools/docs.py -->", f"<!-- end of {part} -->"
@@ -192,6 +207,7 @@ def drawn(page: str, part: str, text: str) -> str:
 
 PAGES = {
     "configuration.md": configuration,
+    "metrics.md": metrics,
     "peers.md": peers,
     "spark.md": spark_source,
     "states.md": state_machines,

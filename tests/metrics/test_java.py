@@ -7,6 +7,8 @@ import random
 import subprocess
 from pathlib import Path
 
+from kadence import Consumer, Producer
+from kadence.admin import Admin
 from kadence.metrics.sensors import Meter
 from kadence.testing.kafka import Kafka
 
@@ -49,3 +51,63 @@ def test_rates_averages_and_extremes_are_those_of_kafkas_sampled_statistics(kafk
     for line, mine, answer in zip(lines, ours, said, strict=True):
         theirs = [float(word) for word in answer.split()]
         assert all(map(same, mine, theirs)), f"{line}: {mine} is not {theirs}"
+
+
+NOT_OURS = {
+    # Why: docs/metrics.md, "What Java has and Kadence has not".
+    ("app-info", "commit-id"),
+    ("app-info", "start-time-ms"),
+    ("app-info", "version"),
+    ("kafka-metrics-count", "count"),
+    ("consumer-metrics", "successful-authentication-no-reauth-total"),
+}
+
+
+Shape = tuple[str, str, str]
+"""Group, name, tags."""
+
+
+def theirs(kafka: Kafka, protocol: str, topic: str) -> set[Shape]:
+    lines = java(kafka, "Names.java", kafka.bootstrap_servers, topic, protocol, "10")
+    return {(group, name, tags) for group, name, tags, _ in (line.split("\t") for line in lines)}
+
+
+def ours(kafka: Kafka, protocol: str, topic: str) -> set[Shape]:
+    with Consumer(
+        bootstrap_servers=kafka.bootstrap_servers,
+        group_id=f"ours-{protocol}",
+        group_protocol=protocol,
+        auto_offset_reset="earliest",
+    ) as consumer:
+        consumer.subscribe(topic)
+        read = 0
+        while read < 10:
+            records = consumer.poll(timeout=30)
+            assert records
+            read += len(records)
+        return {(name.group, name.name, ",".join(sorted(name.tags))) for name in consumer.metrics()}
+
+
+def test_every_metric_of_kafkas_consumers_has_its_name_here_or_its_reason_in_the_document(
+    kafka: Kafka,
+) -> None:
+    topic = "names-of-metrics"
+    with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
+        admin.create_topics({topic: 1})
+    with Producer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+        for _ in range(10):
+            producer.send(topic, b"value")
+    all_theirs: set[Shape] = set()
+    all_ours: set[Shape] = set()
+    for protocol in ("classic", "consumer"):
+        java_has = theirs(kafka, protocol, topic)
+        assert len(java_has) > 100
+        we_have = ours(kafka, protocol, topic)
+        missing = {row for row in java_has - we_have if row[:2] not in NOT_OURS}
+        assert not missing, "\n".join(map(str, sorted(missing)))
+        all_theirs |= java_has
+        all_ours |= we_have
+    assert {group for group, _, _ in all_ours - all_theirs} == {"kadence-consumer-metrics"}
+    document = (HERE.parents[1] / "docs" / "metrics.md").read_text()
+    for _, name in NOT_OURS:
+        assert f"`{name}`" in document, f"docs/metrics.md does not say why {name} is missing"

@@ -269,13 +269,13 @@ class AsyncConsumer:
         """From any thread: make the call under way, or the next one, raise `WakeupError`."""
         self._core.wakeup()
 
-    async def close(self, *, timeout: Seconds | None = None) -> None:
+    async def close(self, *, timeout: Seconds | None = None, leave: bool | None = None) -> None:
         """Commit what was returned (if auto-commit is on), leave the group, stop. Idempotent; never hangs (B7)."""
-        await self._close(timeout, proved_only=False)
+        await self._close(timeout, proved_only=False, leave=leave)
 
-    async def _close(self, timeout: Seconds | None, *, proved_only: bool) -> None:
+    async def _close(self, timeout: Seconds | None, *, proved_only: bool, leave: bool | None = None) -> None:
         self._finalizer.detach()
-        await self._shell.run(self._calls.close(timeout, proved_only=proved_only))
+        await self._shell.run(self._calls.close(timeout, proved_only=proved_only, leave=leave))
 
     async def __aenter__(self) -> Self:
         return self

@@ -382,22 +382,25 @@ class Consumer:
         """From any thread: make the blocking call under way, or the next one, raise `WakeupError`."""
         self._core.wakeup()
 
-    def close(self, *, timeout: Seconds | None = None) -> None:
+    def close(self, *, timeout: Seconds | None = None, leave: bool | None = None) -> None:
         """Commit what was returned (if auto-commit is on), leave the group, stop. Idempotent; never hangs (B7).
 
         Args:
             timeout: seconds for all of it, 30 by default.
+            leave: whether to tell the group (KIP-1092). By default a dynamic member does, and a static one
+                (group.instance.id) stays a member until its session ends. True: a static member goes for good.
+                False: nobody is told, so a process that comes back soon causes one rebalance less.
         """
-        self._close(timeout, proved_only=False)
+        self._close(timeout, proved_only=False, leave=leave)
 
-    def _close(self, timeout: Seconds | None, *, proved_only: bool) -> None:
+    def _close(self, timeout: Seconds | None, *, proved_only: bool, leave: bool | None = None) -> None:
         self._finalizer.detach()
         if self._shell.forked:
             # The sockets and the thread are the parent's; a child has nothing to say to anybody.
             return
         self._shell.claim()
         try:
-            self._shell.run(self._calls.close(timeout, proved_only=proved_only))
+            self._shell.run(self._calls.close(timeout, proved_only=proved_only, leave=leave))
         finally:
             self._shell.release()
 

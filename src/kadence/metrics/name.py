@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Protocol
 
-__all__ = ["MetricName"]
+__all__ = ["Measured", "MetricName"]
 
 _NO_TAGS: Mapping[str, str] = MappingProxyType({})
 
@@ -39,6 +40,11 @@ class MetricName:
         """Whether the value only grows: Kafka ends the names of such with ``-total``."""
         return self.name.endswith("-total")
 
+    @property
+    def level(self) -> str:
+        """What it is measured for, each by itself: "partition", "topic", or empty for all together."""
+        return next((tag for tag in ("partition", "topic") if tag in self.tags), "")
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MetricName):
             return NotImplemented
@@ -60,3 +66,11 @@ class MetricName:
     def __repr__(self) -> str:
         tags = "".join(f" {tag}={value}" for tag, value in self.tags.items())
         return f"<{self.group} {self.name}{tags}>"
+
+
+class Measured(Protocol):
+    """What adapters read: `kadence.Consumer` and `kadence.AsyncConsumer`."""
+
+    def metrics(self) -> Mapping[MetricName, float]: ...
+
+    def metric_names(self) -> Sequence[MetricName]: ...

@@ -1,0 +1,118 @@
+"""Metrics for OpenTelemetry: observable instruments on a meter of yours (extra ``otel``).
+
+    ConsumerInstruments(meter_provider.get_meter("my-service"), consumer)
+
+Names are those of KIP-714, by which brokers take metrics of Java clients: records-lag-max of the group
+consumer-fetch-manager-metrics is ``org.apache.kafka.consumer.fetch.manager.records.lag.max``. Where a value exists
+for the client and again for each topic or partition, the latter say so before the value's own name (``….fetch.
+manager.partition.records.lag.max``), so that a sum counts nothing twice. OpenTelemetry's own conventions for
+messaging have no lag, no buffer and no rebalance; they describe single calls, which this client does not trace.
+Tags are attributes, what ends in -total is a counter, anything else a gauge. A value never measured is left out.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from math import isnan
+
+from kadence.errors import MissingDependencyError
+from kadence.metrics.name import Measured, MetricName
+
+try:
+    from opentelemetry.metrics import CallbackOptions, Meter, Observation
+except ImportError as error:
+    raise MissingDependencyError(
+        "the OpenTelemetry adapter needs opentelemetry-api: pip install kadence[otel]"
+    ) from error
+
+__all__ = ["ConsumerInstruments", "otel_name"]
+
+_UNITS = (
+    ("-ns-", "ns"),
+    ("seconds", "s"),
+    ("ratio", "1"),
+    ("queue-size", "{event}"),
+    ("byte", "By"),
+    ("-size-", "By"),
+    ("latency-total", "ms"),
+    ("-total", ""),
+    ("-rate", ""),
+    ("latency", "ms"),
+    ("lateness", "ms"),
+    ("time", "ms"),
+)
+
+
+class ConsumerInstruments:
+    """Tells of any number of consumers on one meter, told apart by the attribute ``client_id``.
+
+    It does not keep them alive: one that is closed and forgotten is told of no more.
+
+    Args:
+        meter: where the instruments are made, when the first consumer is known.
+        consumers: `kadence.Consumer` or `kadence.AsyncConsumer`; `add` takes more.
+    """
+
+    def __init__(self, meter: Meter, *consumers: Measured) -> None:
+        self._meter = meter
+        self._consumers: weakref.WeakSet[Measured] = weakref.WeakSet()
+        self._lock = threading.Lock()
+        self._made = False
+        self._values: dict[str, list[Observation]] = {}
+        self._told: set[str] = set()
+        for consumer in consumers:
+            self.add(consumer)
+
+    def add(self, consumer: Measured) -> None:
+        """Tell of this one too. Any thread."""
+        with self._lock:
+            if not self._made:
+                self._made = True
+                self._make(consumer.metric_names())
+            self._consumers.add(consumer)
+
+    def remove(self, consumer: Measured) -> None:
+        """Tell of it no more. Any thread."""
+        with self._lock:
+            self._consumers.discard(consumer)
+
+    def _make(self, names: Iterable[MetricName]) -> None:
+        meter = self._meter
+        for name in names:
+            key = otel_name(name)
+            make = meter.create_observable_counter if name.cumulative else meter.create_observable_gauge
+            make(key, callbacks=[self._callback(key)], description=name.description, unit=_unit(name.name))
+
+    def _callback(self, key: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def observe(options: CallbackOptions) -> Iterable[Observation]:
+            with self._lock:
+                # Each instrument asks once per collection; whoever asks again begins the next one.
+                if not self._told or key in self._told:
+                    self._told.clear()
+                    self._values = self._read()
+                self._told.add(key)
+                return self._values.get(key, [])
+
+        return observe
+
+    def _read(self) -> dict[str, list[Observation]]:
+        values: dict[str, list[Observation]] = {}
+        for consumer in tuple(self._consumers):
+            for name, value in consumer.metrics().items():
+                if not isnan(value):
+                    attributes = {tag.replace("-", "_"): text for tag, text in name.tags.items()}
+                    values.setdefault(otel_name(name), []).append(Observation(value, attributes))
+        return values
+
+
+def otel_name(name: MetricName) -> str:
+    """KIP-714's name of a metric, with the level at which it is measured."""
+    prefix = "" if name.group.startswith("kadence-") else "org.apache.kafka."
+    level = f".{name.level}" if name.level else ""
+    return f"{prefix}{name.group.removesuffix('-metrics')}{level}.{name.name}".replace("-", ".")
+
+
+def _unit(name: str) -> str:
+    return next((unit for part, unit in _UNITS if part in name), "")
