@@ -67,6 +67,15 @@ CAPABILITIES: Final = (
     ),
     Capability("kip-848", "the consumer group protocol", {"embedded": NO_REQUEST}, request=(68, 1)),
     Capability(
+        "reconciliation",
+        "each member of such a group goes its own way to its target; assignors by name",
+        {
+            "embedded": "has no KIP-848",
+            "mock": "assigns to nobody before everybody has given up, and has one assignor",
+        },
+        request=(68, 1),
+    ),
+    Capability(
         "broker regex",
         "subscriptions that the broker matches (KIP-848)",
         {"embedded": "has no KIP-848", "mock": "ignores the expression"},

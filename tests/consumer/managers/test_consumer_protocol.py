@@ -9,10 +9,11 @@ import pytest
 from tests.consumer.managers.driver import FakeMetadata, id_of, partitions
 from tests.consumer.managers.heartbeats import INTERVAL, Bench, own, said
 
+from kadence.clock import FOREVER
 from kadence.consumer.border import messages as m
 from kadence.consumer.managers.consumer_protocol import new_member_id
 from kadence.consumer.managers.consumer_states import TRANSITIONS, State
-from kadence.errors import DisconnectedError, KafkaError, UnsupportedVersionError
+from kadence.errors import DisconnectedError, KafkaError, TopicAuthorizationError, UnsupportedVersionError
 from kadence.protocol import error_codes
 from kadence.types import TopicPartition
 
@@ -156,6 +157,20 @@ def test_a_changed_subscription_is_told_with_the_next_poll(bench: Bench) -> None
     bench.metadata.cluster = FakeMetadata({"t": 4, "u": 1}).cluster
     bench.answer(request, 2, {"t": [0], "u": [0]})
     assert bench.causes[-1] == "subscription changed"
+
+
+def test_an_assignment_that_comes_after_a_changed_subscription_is_put_down_to_it(bench: Bench) -> None:
+    """The broker may assign later than it answers (KIP-1263)."""
+    bench.settle(0)
+    bench.metadata.cluster = FakeMetadata({"t": 4, "u": 1}).cluster
+    bench.subscribe("t", "u")
+    bench.answer(bench.beat(), 1)
+    bench.answer(bench.beat(), 2, {"t": [0], "u": [0]})
+    bench.serve()
+    bench.answer(bench.beat(), 2)
+    bench.answer(bench.beat(), 3, {"t": [0]})
+    bench.serve()
+    assert bench.causes[-2:] == ["subscription changed", "the coordinator assigned anew"]
 
 
 def test_a_topic_dropped_and_taken_again_goes_on(bench: Bench) -> None:
@@ -327,6 +342,38 @@ def test_b6_a_refusal_for_good_is_told_and_the_next_poll_tries_again(
     assert (bench.state(), bench.member.left) == (State.FATAL, True)
     bench.member.polled(bench.now)
     assert bench.beat().message.member_epoch == 0
+
+
+def test_a_topic_that_may_not_be_read_is_told_and_the_membership_goes_on(bench: Bench) -> None:
+    bench.settle(0)
+    bench.answer(bench.beat(), code=error_codes.TOPIC_AUTHORIZATION_FAILED)
+    (failed,) = bench.of(m.Failed)
+    assert isinstance(failed.error, TopicAuthorizationError)
+    assert (bench.state(), bench.owned) == (State.STABLE, partitions("t", 0))
+    before = bench.now
+    request = bench.beat()
+    assert bench.now >= before + 80, "after a backoff"
+    assert "topics" in said(request), "and with everything, as after any refusal"
+    bench.answer(request, 1)
+    assert len(bench.of(m.Failed)) == 1
+
+
+def test_kip_568_enforce_rebalance_is_said_to_do_nothing(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.settle(0)
+    bench.member.rebalance(bench.now, "please")
+    assert "the broker decides" in caplog.text
+    assert bench.sent() == []
+    assert bench.state() is State.STABLE
+
+
+def test_p_kafka_20426_a_group_id_with_assign_keeps_nothing_awake(bench: Bench) -> None:
+    """Kafka's own client spins there: its heartbeat is always due and never sent."""
+    bench.subscription.assign(partitions("t", 0))
+    bench.member.polled(bench.now)
+    assert (bench.member.active, bench.member.joining, bench.member.needs_polled) == (False, False, False)
+    assert {manager.poll(bench.now).wake_at for manager in (bench.heartbeat, bench.member)} == {FOREVER}
 
 
 def test_a_broker_without_kip_848_is_told_with_what_to_set(bench: Bench) -> None:

@@ -28,6 +28,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from kadence.clock import add_ms
 from kadence.connection.request import Completed, Request
 from kadence.consumer.border.messages import Failed, IdentityChanged
 from kadence.consumer.managers.base import Backoff, Outbox, Poll
@@ -62,6 +63,12 @@ _REJOIN: Final = frozenset(
     }
 )
 _SILENT_INTERVALS: Final = 3
+_OUR_DOING: Final = "subscription changed"
+_ECHO_MS: Final = 5_000
+"""For so long after a changed subscription was told, or three intervals, another assignment is put down to it.
+
+The broker may think about it for a moment (KIP-1263), and the answer comes with a later heartbeat.
+"""
 _WITH_REGEX: Final = 1
 """The version of the heartbeat that can carry one."""
 
@@ -131,6 +138,7 @@ class ConsumerMembership:
         self._told: frozenset[str] = frozenset()
         self._said: _Said | None = None
         self._unanswered: Request | None = None
+        self._echo_until = -1
         self._announced = False
         self._leave_reason = ""
         self._becomes_stale = False
@@ -232,7 +240,11 @@ class ConsumerMembership:
     def rebalance(self, now: int, reason: str) -> None:
         """The broker assigns whenever there is a reason to; a member cannot ask for it (KIP-848)."""
         del now
-        log.info("group %s: enforce_rebalance(%r) means nothing to KIP-848", self.group.group_id, reason)
+        log.warning(
+            "group %s: enforce_rebalance(%r) does nothing: with KIP-848 the broker decides when to rebalance",
+            self.group.group_id,
+            reason,
+        )
 
     def callback_done(self, now: int, callback_id: int, error: str | None) -> None:
         """The application ran a callback. What it raised changes nothing: the group cannot wait for it (T17)."""
@@ -246,13 +258,15 @@ class ConsumerMembership:
         else:
             self._reconcile(now)
 
-    def leave(self, now: int, *, reason: str, callbacks: bool = True) -> None:
+    def leave(self, now: int, *, reason: str, callbacks: bool = True, goodbye: bool | None = None) -> None:
         """Leave the group: give the partitions up (RevokePartitions), then say so; see `left`.
 
         Args:
             reason: for the log; this protocol has no place for it.
             callbacks: False when no application is there to run them (or its time is over).
+            goodbye: whether to leave for good, or not to tell; None: as the kind of member does (KIP-1092).
         """
+        self._departures.goodbye = goodbye
         self.needs_polled = self._comes_back = self._becomes_stale = False
         if self.state in OUT:
             self._go(State.UNSUBSCRIBED)
@@ -360,7 +374,7 @@ class ConsumerMembership:
             message,
             node_id,
             deadline,
-            tag="subscription changed" if before is not None and retold else None,
+            tag=_OUR_DOING if before is not None and retold else None,
             min_version=max(self._min_version, _WITH_REGEX if says.regex else 0),
         )
         return self._unanswered
@@ -395,6 +409,10 @@ class ConsumerMembership:
         self._said = None
         if code in error_codes.RETRIABLE:
             return Verdict.RETRY
+        if code == error_codes.TOPIC_AUTHORIZATION_FAILED:
+            # The broker keeps the member as it was; an ACL that comes back mends it without a rebalance.
+            self._outbox(Failed(self._explained(code, answer.error_message)))
+            return Verdict.RETRY
         joined = completed.request.message.member_epoch > 0
         if code in _REJOIN and (joined or code != error_codes.GROUP_ID_NOT_FOUND):
             self._fenced(now, code)
@@ -419,12 +437,16 @@ class ConsumerMembership:
             self._outbox(IdentityChanged(group))
         if self.state is State.PREPARE_LEAVING:
             return
+        if request.tag is not None:
+            self._echo_until = add_ms(now, max(_ECHO_MS, _SILENT_INTERVALS * self.heartbeat_interval_ms))
         if answer.assignment is not None:
             target = {
                 topic.topic_id: frozenset(topic.partitions) for topic in answer.assignment.topic_partitions
             }
             if target != self._target:
-                self._assigned(now, target, request.tag or "the coordinator assigned anew")
+                ours = now <= self._echo_until
+                self._echo_until = -1
+                self._assigned(now, target, _OUR_DOING if ours else "the coordinator assigned anew")
         if self.state is State.JOINING:
             self._go(State.STABLE)
 
@@ -551,6 +573,7 @@ class ConsumerMembership:
         self._owned_ids = {}
         self._unresolved = self._round_owed = self._announced = False
         self._said = self._unanswered = None
+        self._echo_until = -1
         self._told = frozenset()
         self._metadata.want(frozenset())
         self._metadata.identify(frozenset())
