@@ -1,0 +1,118 @@
+"""Classic groups with a member that processes for long; what eager and cooperative rebalances interrupt (C5)."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from tests.consumer.support import Cluster, numbers, poll_until, read
+
+from kadence import Consumer, TopicPartition
+
+pytestmark = pytest.mark.needs("groups", "classic rebalances")
+
+HEARTBEAT_S = 2.0
+
+
+def member(cluster: Cluster, group: str, **settings: Any) -> Consumer:
+    return cluster.consumer(
+        **{
+            "group_id": group,
+            "group_protocol": "classic",
+            "heartbeat_interval_ms": int(HEARTBEAT_S * 1_000),
+            **settings,
+        }
+    )
+
+
+def share(one: Consumer, two: Consumer) -> list[Any]:
+    """Until each has half of four partitions; what the first one reads on the way."""
+
+    def shared() -> bool:
+        two.poll(0)
+        return len(one.assignment()) == len(two.assignment()) == 2
+
+    return poll_until(one, shared)
+
+
+def test_c5_a_stuck_member_delays_no_join_by_more_than_a_heartbeat_and_a_second(cluster: Cluster) -> None:
+    """The stuck one does not poll from `share` to the end, so nothing that happens can be its application's doing."""
+    topic, other, group = cluster.topic(), cluster.topic(2), cluster.name("g")
+    cluster.produce(topic, 40_000)
+    cluster.produce(other, 20, partitions=2)
+    stuck, flowing = member(cluster, group), member(cluster, group, max_poll_records=1)
+    stuck.subscribe(topic)
+    flowing.subscribe(topic)
+    share(stuck, flowing)
+    read(flowing, 10)
+    kept, rebalances = flowing.assignment(), len(flowing.rebalances())
+
+    newcomer = member(cluster, group)
+    newcomer.subscribe(other)
+    empty = 0
+    came: list[Any] = []
+    end = time.monotonic() + 30
+    while not newcomer.assignment():
+        assert time.monotonic() < end
+        came += newcomer.poll(0.01)
+        empty += not flowing.poll(0.5)
+    (joined,) = newcomer.rebalances()
+    assert joined.cause == "first join"
+    assert joined.duration <= HEARTBEAT_S + 1
+    assert len(newcomer.assignment()) == 2
+    assert len(came + read(newcomer, 20 - len(came))) == 20
+    assert empty == 0, "records of partitions that stay came with every poll"
+    assert flowing.assignment() == kept
+    poll_until(flowing, lambda: len(flowing.rebalances()) > rebalances)
+    assert len(stuck.assignment()) == 2
+
+
+def test_c5_what_must_move_from_a_stuck_member_waits_and_nothing_else(cluster: Cluster) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    stuck = member(cluster, group, heartbeat_interval_ms=200)
+    stuck.subscribe(topic)
+    poll_until(stuck, lambda: len(stuck.assignment()) == 4)
+    newcomer = member(cluster, group, heartbeat_interval_ms=200)
+    newcomer.subscribe(topic)
+    poll_until(newcomer, lambda: len(newcomer.rebalances()) > 0)
+    assert newcomer.rebalances()[0].duration <= 1.2
+    assert newcomer.assignment() == frozenset()
+    assert len(stuck.assignment()) == 4, "its application has not given them up"
+    share(stuck, newcomer)
+
+
+def test_peer_bug_4_after_an_eager_rebalance_kept_partitions_restart_at_the_committed_offset(
+    cluster: Cluster,
+) -> None:
+    """What was revoked may have been thrown away by the application, so it comes again, as with Kafka's client."""
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 40)
+    settings: dict[str, Any] = {
+        "partition_assignment_strategy": "range",
+        "enable_auto_commit": False,
+        "heartbeat_interval_ms": 200,
+    }
+    one, two = member(cluster, group, **settings), member(cluster, group, **settings)
+    one.subscribe(topic)
+    read(one, 40)
+    one.commit({TopicPartition(topic, number): 4 for number in range(4)})
+    two.subscribe(topic)
+    again = share(one, two)
+    kept = {partition.partition for partition in one.assignment()}
+    again += read(one, 12 - len(again))
+    assert {record.offset for record in again if record.partition in kept} == set(range(4, 10))
+
+
+def test_peer_bug_4_after_a_cooperative_rebalance_they_go_on_where_they_are(cluster: Cluster) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 40)
+    settings: dict[str, Any] = {"enable_auto_commit": False, "heartbeat_interval_ms": 200}
+    one, two = member(cluster, group, **settings), member(cluster, group, **settings)
+    one.subscribe(topic)
+    read(one, 40)
+    two.subscribe(topic)
+    assert share(one, two) == []
+    kept = {partition.partition for partition in one.assignment()}
+    cluster.produce(topic, 4, start=40)
+    assert {int(number) % 4 for number in numbers(read(one, 2))} == kept
