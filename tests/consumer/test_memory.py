@@ -11,7 +11,7 @@ from tests.consumer.support import read
 from kadence import Broker, Consumer, Producer, TopicPartition
 from kadence.consumer.border.buffer import Border
 from kadence.net.arena import Arena, ArenaPool
-from kadence.records import fetched
+from kadence.records import codecs, fetched
 
 MIB = 1 << 20
 KIB = 1 << 10
@@ -27,7 +27,7 @@ class Held:
         self.most = 0
         self.pool: ArenaPool | None = None
         self.border: Border | None = None
-        lease, decompress, make = ArenaPool.lease, fetched.decompress, Border.__init__
+        lease, decompress, make = ArenaPool.lease, codecs.decompress, Border.__init__
 
         def leased(pool: ArenaPool, length: int) -> Arena:
             arena = lease(pool, length)

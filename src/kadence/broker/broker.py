@@ -143,8 +143,8 @@ class Broker:
         self._on_loop(lambda: self._create(name, partitions))
 
     def move_leader(self, topic: str, partition: int, node_id: int) -> None:
-        """Give a partition to another node; its leader epoch rises, and waiting fetches are told."""
-        if node_id not in self._cluster.nodes:
+        """Give a partition to another node, or to none (-1); its leader epoch rises, and waiting fetches are told."""
+        if node_id != -1 and node_id not in self._cluster.nodes:
             raise ConfigError(f"no node {node_id}; there are {self.node_ids}")
 
         def move() -> None:

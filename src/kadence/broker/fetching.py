@@ -200,6 +200,6 @@ class ParkedFetch:
             responses=topics,
             node_endpoints=[
                 NodeEndpoint(node_id=node_id, host=nodes[node_id].host, port=nodes[node_id].port)
-                for node_id in sorted(leaders)
+                for node_id in sorted(leaders & nodes.keys())
             ],
         )

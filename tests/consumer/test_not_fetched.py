@@ -1,0 +1,108 @@
+"""`not_fetched()`: why each assigned partition is not being fetched, on three brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from tests.consumer.support import Cluster, partitions, poll_until, read
+
+from kadence import AsyncConsumer, Broker, Consumer, NotFetched, NotFetchedReason, TopicPartition
+
+pytestmark = pytest.mark.needs("reading")
+
+
+def reasons(consumer: Consumer | AsyncConsumer) -> dict[int, NotFetchedReason]:
+    return {partition.partition: why.reason for partition, why in consumer.not_fetched().items()}
+
+
+def test_what_is_fetched_has_no_reason_and_what_is_paused_says_so_at_once(cluster: Cluster) -> None:
+    topic = cluster.topic(2)
+    cluster.produce(topic, 2, partitions=2)
+    consumer = cluster.consumer()
+    consumer.assign(partitions(topic, 2))
+    read(consumer, 2)
+    poll_until(consumer, lambda: not reasons(consumer))
+    consumer.pause([TopicPartition(topic, 1)])
+    assert reasons(consumer) == {1: NotFetchedReason.PAUSED}
+    consumer.resume([TopicPartition(topic, 1)])
+    poll_until(consumer, lambda: not reasons(consumer))
+
+
+def test_what_is_buffered_waits_for_the_application(cluster: Cluster) -> None:
+    topic = cluster.topic(1)
+    cluster.produce(topic, 50, partitions=1, size=1000)
+    consumer = cluster.consumer(max_partition_fetch_bytes=10_000, max_poll_records=1)
+    consumer.assign(partitions(topic, 1))
+    read(consumer, 1)
+    poll_until(consumer, lambda: reasons(consumer) == {0: NotFetchedReason.BUFFERED}, max_records=1)
+    read(consumer, 48)
+    poll_until(consumer, lambda: not reasons(consumer))
+
+
+def test_a_partition_that_does_not_exist_is_unknown(cluster: Cluster) -> None:
+    topic = cluster.topic(1)
+    consumer = cluster.consumer()
+    consumer.assign([TopicPartition(topic, 0), TopicPartition(topic, 77)])
+    consumer.seek(TopicPartition(topic, 77), 0)
+    poll_until(consumer, lambda: reasons(consumer) == {77: NotFetchedReason.UNKNOWN_TOPIC})
+    (why,) = consumer.not_fetched().values()
+    assert isinstance(why, NotFetched)
+    assert why.detail == "UNKNOWN_TOPIC_OR_PARTITION"
+    before = why.since
+    poll_until(consumer, lambda: consumer.not_fetched()[TopicPartition(topic, 77)].since > before)
+
+
+def test_another_thread_may_ask_while_a_poll_waits(cluster: Cluster) -> None:
+    topic = cluster.topic(1)
+    consumer = cluster.consumer()
+    consumer.assign(partitions(topic, 1))
+    consumer.pause(partitions(topic, 1))
+    seen: list[dict[int, NotFetchedReason]] = []
+
+    def ask() -> None:
+        seen.append(reasons(consumer))
+        consumer.wakeup()
+
+    timer = threading.Timer(0.2, ask)
+    timer.start()
+    with pytest.raises(Exception, match="wakeup"):
+        consumer.poll(30)
+    timer.join()
+    assert seen == [{0: NotFetchedReason.PAUSED}]
+
+
+@pytest.mark.needs("leader moves")
+def test_a_partition_that_nobody_leads(cluster: Cluster) -> None:
+    topic = cluster.topic(2)
+    consumer = cluster.consumer(metadata_max_age_ms=500)
+    consumer.assign(partitions(topic, 2))
+    poll_until(consumer, lambda: not reasons(consumer))
+    cluster.move_leader(TopicPartition(topic, 1), -1)
+    poll_until(consumer, lambda: reasons(consumer).get(1) is NotFetchedReason.NO_LEADER)
+    cluster.move_leader(TopicPartition(topic, 1), 1)
+    poll_until(consumer, lambda: not reasons(consumer))
+
+
+def test_a_broker_that_is_gone_is_unreachable() -> None:
+    with Broker(topics={"t": 1}) as broker:
+        consumer = Consumer(bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest")
+        consumer.assign([TopicPartition("t", 0)])
+        poll_until(consumer, lambda: not reasons(consumer))
+    try:
+        poll_until(consumer, lambda: reasons(consumer) == {0: NotFetchedReason.BROKER_UNREACHABLE})
+        assert "broker" in consumer.not_fetched()[TopicPartition("t", 0)].detail
+    finally:
+        consumer.close(timeout=1)
+
+
+def test_the_event_loop_s_consumer_answers_the_same(broker: Broker) -> None:
+    async def work() -> dict[int, NotFetchedReason]:
+        async with AsyncConsumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
+            await consumer.assign([TopicPartition("t", 0)])
+            consumer.pause([TopicPartition("t", 0)])
+            return reasons(consumer)
+
+    broker.create_topic("t", 1)
+    assert asyncio.run(asyncio.wait_for(work(), 30)) == {0: NotFetchedReason.PAUSED}
