@@ -396,6 +396,8 @@ def test_t13_a_fenced_instance_stays_out_until_subscribe() -> None:
     bench.settle(0)
     bench.answer(bench.beat(), code=error_codes.FENCED_INSTANCE_ID)
     assert [fact.fatal for fact in bench.of(m.Failed)] == [True]
+    assert bench.causes[-1].startswith("fenced: "), "the history ends with what was lost"
+    assert bench.of(m.RebalanceFinished)[-1].rebalance.removed == tuple(partitions("t", 0))
     assert not bench.member.needs_polled
     bench.subscribe("t")
     assert bench.beat().message.member_epoch == 0

@@ -10,9 +10,8 @@ it, then what comes is added, then the next heartbeat, sent at once, acknowledge
 
 Rules that are easy to lose:
 
-* A heartbeat says only what has changed since the last one. Any failure wipes that memory, so the next one
-  says everything and a lost acknowledgement is repaired (T3); states that end with a heartbeat end when it is
-  made, not when it is answered.
+* States that end with a heartbeat end when it is made, not when it is answered: a failure makes the next one say
+  everything (`telling`), so a lost acknowledgement is repaired (T3).
 * Only the answer to the latest heartbeat counts (T2): an earlier one, overtaken after the coordinator moved,
   tells nothing that the full heartbeat after it will not.
 * Each membership has a member id of its own making (KIP-1082), kept when it is fenced. A goodbye that is late
@@ -34,7 +33,6 @@ from kadence.consumer.border.messages import Failed, IdentityChanged
 from kadence.consumer.managers.base import Backoff, Outbox, Poll
 from kadence.consumer.managers.consumer_states import BEATING, OUT, TRANSITIONS, State
 from kadence.consumer.managers.coordinator import CoordinatorManager
-from kadence.consumer.managers.forms import ConsumerGroupHeartbeatRequest
 from kadence.consumer.managers.handover import Handover
 from kadence.consumer.managers.leaving import HeartbeatDepartures
 from kadence.consumer.managers.membership import ClusterView, GroupConfig, Verdict
@@ -44,10 +42,10 @@ from kadence.consumer.managers.refusals import (
     explain_heartbeat_transport,
 )
 from kadence.consumer.managers.states import Chronicle
+from kadence.consumer.managers.telling import WITH_REGEX, Telling
 from kadence.consumer.state.subscription import Subscription
 from kadence.errors import FencedInstanceIdError, KafkaError
 from kadence.protocol import error_codes
-from kadence.protocol.consumer_group_heartbeat import TopicPartitions
 from kadence.types import GroupMetadata, TopicPartition
 
 __all__ = ["ConsumerMembership", "new_member_id"]
@@ -69,8 +67,6 @@ _ECHO_MS: Final = 5_000
 
 The broker may think about it for a moment (KIP-1263), and the answer comes with a later heartbeat.
 """
-_WITH_REGEX: Final = 1
-"""The version of the heartbeat that can carry one."""
 
 
 def new_member_id() -> str:
@@ -79,15 +75,6 @@ def new_member_id() -> str:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         if not text.startswith("-"):
             return text
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Said:
-    """What the broker was told last: the topics or the regex, and of the acknowledgements the latest."""
-
-    topics: frozenset[str]
-    regex: str | None
-    round: int
 
 
 class ConsumerMembership:
@@ -135,11 +122,9 @@ class ConsumerMembership:
         self._cluster: object = None
         self._round = 0
         self._round_owed = False
-        self._told: frozenset[str] = frozenset()
-        self._said: _Said | None = None
+        self._telling = Telling(config, subscription)
         self._unanswered: Request | None = None
         self._echo_until = -1
-        self._announced = False
         self._leave_reason = ""
         self._becomes_stale = False
         self._comes_back = False
@@ -175,24 +160,14 @@ class ConsumerMembership:
 
     @property
     def urgent(self) -> bool:
-        if self._said is None:
-            return True
         if self.state is State.PREPARE_LEAVING:
-            return False
-        return self._said != self._says if not self.needs_polled else self._said.round != self._round
+            return self._telling.forgotten
+        return self._telling.owes(self._round, subscription=not self.needs_polled)
 
     @property
     def session_timeout_ms(self) -> int:
         """The session is the broker's affair and not told: so much silence is too much whatever it is."""
         return max(self._config.session_timeout_ms, _SILENT_INTERVALS * self.heartbeat_interval_ms)
-
-    @property
-    def _says(self) -> _Said:
-        """A pattern that matches nothing any more changes nothing: the broker refuses an empty subscription."""
-        subscription = self._subscription
-        regex = subscription.regex
-        topics = frozenset() if regex is not None else subscription.topics or self._told
-        return _Said(topics, regex, self._round)
 
     @property
     def _may_join(self) -> bool:
@@ -295,7 +270,7 @@ class ConsumerMembership:
 
     def give_way(self, now: int) -> None:
         """The join was refused and will be tried in another protocol: out, without a word."""
-        self._announced = False
+        self._telling.reset()
         self.leave(now, reason="another protocol", callbacks=False)
 
     def poll_timed_out(self, now: int) -> None:
@@ -345,27 +320,11 @@ class ConsumerMembership:
         self._go(State.JOINING)
 
     def heartbeat(self, deadline: int) -> Request:
+        if self._unanswered is not None:
+            self._telling.forget()
+        owned = {partition: self._owned_ids[partition] for partition in self._subscription.partitions}
         joins = self.state is State.JOINING
-        if joins or self._unanswered is not None:
-            self._said = None
-        before, says = self._said, self._says
-        retold = before is None or (before.topics, before.regex) != (says.topics, says.regex)
-        message = ConsumerGroupHeartbeatRequest(
-            group_id=self.group.group_id,
-            member_id=self.group.member_id,
-            member_epoch=0 if joins else self.group.generation_id,
-            instance_id=self.group.group_instance_id,
-        )
-        if before is None:
-            message.rack_id = self._config.client_rack or None
-            message.rebalance_timeout_ms = self._config.processing_timeout_ms
-            message.server_assignor = self._config.group_remote_assignor
-        if retold:
-            message.subscribed_topic_names = sorted(says.topics)
-            message.subscribed_topic_regex = says.regex or ""
-        if before is None or before.round != says.round:
-            message.topic_partitions = [] if joins else self._owned()
-        self._said, self._told, self._announced = says, says.topics, True
+        message, changed = self._telling.message(self.group, self._round, owned, joins=joins)
         if self.state is State.ACKNOWLEDGING:
             self._go(State.RECONCILING if self._unresolved else State.STABLE)
         node_id = self._coordinator.node_id
@@ -374,25 +333,18 @@ class ConsumerMembership:
             message,
             node_id,
             deadline,
-            tag=_OUR_DOING if before is not None and retold else None,
-            min_version=max(self._min_version, _WITH_REGEX if says.regex else 0),
+            tag=_OUR_DOING if changed else None,
+            min_version=max(self._min_version, WITH_REGEX if self._subscription.regex is not None else 0),
         )
         return self._unanswered
-
-    def _owned(self) -> list[TopicPartitions]:
-        topics: dict[bytes, list[int]] = {}
-        for partition in sorted(self._subscription.partitions):
-            topics.setdefault(self._owned_ids[partition], []).append(partition.partition)
-        return [
-            TopicPartitions(topic_id=topic_id, partitions=numbers) for topic_id, numbers in topics.items()
-        ]
 
     def on_heartbeat(self, now: int, completed: Completed) -> Verdict:
         latest = completed.request is self._unanswered
         if completed.error is not None:
             self._coordinator.check(now, completed.request.node_id, completed.error)
             if latest:
-                self._said = self._unanswered = None
+                self._unanswered = None
+                self._telling.forget()
             if completed.error.retriable or not latest:
                 return Verdict.RETRY
             self._fatal(now, explain_heartbeat_transport(completed.error, self._subscription.regex))
@@ -406,7 +358,7 @@ class ConsumerMembership:
         if code == error_codes.NONE:
             self._accepted(now, completed.request, answer)
             return Verdict.ALIVE
-        self._said = None
+        self._telling.forget()
         if code in error_codes.RETRIABLE:
             return Verdict.RETRY
         if code == error_codes.TOPIC_AUTHORIZATION_FAILED:
@@ -515,7 +467,7 @@ class ConsumerMembership:
             return self.settled
         if code in (error_codes.STALE_MEMBER_EPOCH, error_codes.REBALANCE_IN_PROGRESS):
             # The broker is an epoch ahead, and says so in its next answer.
-            self._said = None
+            self._telling.forget()
             return True
         self._fenced(now, code)
         return False
@@ -547,6 +499,7 @@ class ConsumerMembership:
         self._go(State.FATAL)
         self._partitions.lose()
         self._reset()
+        self._chronicle.give_up(now, f"{'fenced' if fenced else 'gave up'}: {error}", self.group)
         # A fenced member that came back would fence the other one, and so on for ever: a new subscribe() decides.
         self.needs_polled = not (leaving or fenced)
         self._outbox(Failed(error, fatal=fenced))
@@ -560,7 +513,7 @@ class ConsumerMembership:
     def _depart(self, now: int) -> None:
         self._go(State.LEAVING)
         self._held_back = False
-        if self._announced:
+        if self._telling.announced:
             self._departures.add(now, self.group, None, self._leave_reason)
         self._partitions.lose()
         if not self._becomes_stale:
@@ -571,10 +524,10 @@ class ConsumerMembership:
         self.group = self._nobody()
         self._target = None
         self._owned_ids = {}
-        self._unresolved = self._round_owed = self._announced = False
-        self._said = self._unanswered = None
+        self._unresolved = self._round_owed = False
+        self._unanswered = None
+        self._telling.reset()
         self._echo_until = -1
-        self._told = frozenset()
         self._metadata.want(frozenset())
         self._metadata.identify(frozenset())
         self._chronicle.abandon()
