@@ -97,6 +97,17 @@ CAPABILITIES: Final = (
     Capability("topic ids", "fetches name topics by id (KIP-516)", request=(1, 13)),
     Capability("leader epochs", "end offsets of leader epochs (KIP-320)", request=(23, 2)),
     Capability(
+        "stored epochs",
+        "records and committed offsets keep their leader epochs",
+        {"mock": "its records are all of epoch 0, its offsets of none"},
+    ),
+    Capability("offsets by time", "finds the first record since a time", {"mock": "finds none"}),
+    Capability(
+        "unclean elections",
+        "a test lets a leader lose records",
+        {"kafka": _ONE_NODE, "mock": "its logs are never cut"},
+    ),
+    Capability(
         "fetch sessions",
         "incremental fetches (KIP-227)",
         {"mock": "answers every fetch in full"},

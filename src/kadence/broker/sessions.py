@@ -150,6 +150,7 @@ class SessionCache:
                 known.offset = wanted.offset
                 known.max_bytes = wanted.max_bytes
                 known.current_leader_epoch = wanted.current_leader_epoch
+                known.last_fetched_epoch = wanted.last_fetched_epoch
 
 
 def _named(request: FetchRequest) -> list[WantedPartition]:

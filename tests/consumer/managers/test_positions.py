@@ -81,8 +81,26 @@ def test_kip951_older_metadata_does_not_take_the_hint_back() -> None:
 
 def out_of_range(**settings: object) -> World:
     world = reading(**settings)
-    world.fetched(world.ask("Fetch"), code=ec.OFFSET_OUT_OF_RANGE)
+    refuse(world)
     return world
+
+
+def refuse(world: World, later: int = 0) -> None:
+    """The leader has no such offset, with or without the epoch before it."""
+    for _ in range(2):
+        world.fetched(world.ask("Fetch", later), code=ec.OFFSET_OUT_OF_RANGE)
+        later = 0
+
+
+def test_out_of_range_for_its_epoch_alone_is_not_out_of_range() -> None:
+    """Kafka answers so when it cannot tell where the epoch before the offset ended; the offset may be good."""
+    world = reading()
+    world.fetched(world.ask("Fetch"), code=ec.OFFSET_OUT_OF_RANGE)
+    request = world.ask("Fetch")
+    (part,) = request.message.topics[0].partitions
+    assert (part.fetch_offset, part.last_fetched_epoch) == (10, -1)
+    world.fetched(request, batch(10, 5, epoch=5))
+    assert world.state().offset == 15
 
 
 @pytest.mark.parametrize(
@@ -141,6 +159,7 @@ def test_out_of_range_at_a_follower_asks_the_leader_first() -> None:
     leader = world.ask("Fetch")
     assert (leader.node_id, world.status()) == (1, Status.FETCHING)
     world.fetched(leader, code=ec.OFFSET_OUT_OF_RANGE)
+    world.fetched(world.ask("Fetch"), code=ec.OFFSET_OUT_OF_RANGE)
     assert "ListOffsets" in world.names()
 
 
@@ -149,7 +168,7 @@ def test_out_of_range_ahead_of_the_application_leaves_it_what_was_fetched() -> N
     world = reading()
     lease = world.state().cell.lease
     world.fetched(world.ask("Fetch"), batch(10, 5, epoch=5))
-    world.fetched(world.ask("Fetch"), code=ec.OFFSET_OUT_OF_RANGE)
+    refuse(world)
     assert "ListOffsets" not in world.names()
     assert world.state().cell.lease == lease, "what lies in the buffer is still handed out"
     world.hand_out(15, epoch=5)

@@ -167,15 +167,26 @@ def test_kip320_an_epoch_that_is_gone_is_a_truncation_even_if_the_log_is_longer(
 def test_kip320_a_fetch_tells_of_the_divergence_by_itself() -> None:
     world = reading()
     world.fetched(world.ask("Fetch"), diverging=(5, 7))
+    world.epoch_ends(world.ask("OffsetForLeaderEpoch"), 5, 7)
     assert world.state().offset == 7
     (part,) = world.ask("Fetch", 100).message.topics[0].partitions
     assert part.fetch_offset == 7
+
+
+def test_kip320_a_divergence_that_the_leader_denies_does_not_repeat_for_ever() -> None:
+    """A broker whose fetch session keeps an epoch of long ago would take records away again and again."""
+    world = reading()
+    world.fetched(world.ask("Fetch"), diverging=(4, 3))
+    world.epoch_ends(world.ask("OffsetForLeaderEpoch"), 5, 10)
+    (part,) = world.ask("Fetch", 100).message.topics[0].partitions
+    assert (part.fetch_offset, part.last_fetched_epoch) == (10, -1)
 
 
 def test_kip320_a_divergence_that_cannot_be_placed_does_not_repeat_for_ever() -> None:
     world = World(P0, epoch=6)
     world.subscription.position(P0, 10, 6)
     world.fetched(world.ask("Fetch"), diverging=(5, 20))
+    world.epoch_ends(world.ask("OffsetForLeaderEpoch"), 5, 20)
     (part,) = world.ask("Fetch", 100).message.topics[0].partitions
     assert (part.fetch_offset, part.last_fetched_epoch) == (10, -1)
 

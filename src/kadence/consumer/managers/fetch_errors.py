@@ -9,7 +9,6 @@ from kadence.consumer.border.messages import Failed
 from kadence.consumer.managers.base import Outbox
 from kadence.consumer.managers.fetch_requests import Sent
 from kadence.consumer.managers.metadata import MetadataManager
-from kadence.consumer.managers.truncation import Truncation
 from kadence.consumer.state.subscription import PartitionState, Subscription
 from kadence.errors import OffsetOutOfRangeError, for_code
 from kadence.protocol import error_codes as ec
@@ -48,7 +47,6 @@ class FetchErrors:
         self._subscription = subscription
         self._metadata = metadata
         self._outbox = outbox
-        self._truncation = Truncation(config, subscription, outbox)
 
     def partition_failed(
         self, now: int, sent: Sent, state: PartitionState, data: PartitionData, response: FetchResponse
@@ -79,14 +77,16 @@ class FetchErrors:
             log.warning("fetch of %s failed: %s; trying again", partition, ec.name(code))
 
     def diverged(self, now: int, state: PartitionState, data: PartitionData) -> bool:
-        """Whether the broker says that its log parted from what was read before the fetched offset (KIP-320)."""
+        """Whether the broker says that its log parted from what was read before the fetched offset (KIP-320).
+
+        The leader is asked itself before anything is dropped: a broker that keeps an old epoch in its session would
+        otherwise move the position again and again.
+        """
         told = data.diverging_epoch
         if told.epoch < 0 and told.end_offset < 0:
             return False
         state.retry_at = now + self._config.retry_backoff_ms
-        if self._truncation.judge(state, told.epoch, told.end_offset):
-            # Nothing of what was read is gone as far as we can tell; asked without an epoch it will answer.
-            state.epoch = None
+        self._subscription.doubt(state.partition)
         return True
 
     def _follow(
@@ -107,6 +107,11 @@ class FetchErrors:
         if sent.node_id != self._metadata.leader(partition):
             # A follower may lag behind the leader: ask the leader before believing it.
             state.preferred_replica = None
+            state.retry_at = now
+            return
+        if state.epoch is not None:
+            # Kafka says so, too, when it knows nothing of the epoch before the offset. Ask about the offset alone.
+            state.epoch = None
             state.retry_at = now
             return
         if state.buffered_bytes:

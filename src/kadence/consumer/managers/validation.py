@@ -103,7 +103,7 @@ class ValidationManager:
             return
         # A fetch of the old leader, which may be gone, stands in nobody's way; if it is answered, that is dropped.
         state.in_flight = 0
-        if state.epoch is None or state.epoch == epoch:
+        if state.epoch is None or (state.epoch == epoch and not state.doubted):
             # Without an epoch there is nothing to compare; and a leader never truncates what it has appended itself.
             state.checked = epoch
             return
@@ -150,16 +150,17 @@ class ValidationManager:
                 self._metadata.request_update(now)
                 wake_at = min(wake_at, add_ms(now, self._config.retry_backoff_ms))
                 continue
-            if info.leader_epoch is None or state.epoch in (None, info.leader_epoch):
-                self._settle(state, info.leader_epoch)
+            newest, epoch = info.leader_epoch, state.epoch
+            if newest is None or epoch is None or (epoch == newest and not state.doubted):
+                self._settle(state, newest)
                 continue
-            asked = _Asked(state, state.cell.lease, info.leader_epoch)
+            asked = _Asked(state, state.cell.lease, newest)
             if self._latest.get(state) == asked:
                 continue
             if state.retry_at > now:
                 wake_at = min(wake_at, state.retry_at)
                 continue
-            if state.epoch > info.leader_epoch and (until := self._wait_for_metadata(now, state)) > now:
+            if epoch > newest and (until := self._wait_for_metadata(now, state)) > now:
                 wake_at = min(wake_at, until)
                 continue
             by_leader.setdefault(info.leader, {})[partition] = asked
@@ -253,14 +254,18 @@ class ValidationManager:
 
     def _judge(self, asked: _Asked, answer: EpochEndOffset) -> None:
         state = asked.state
-        self._forget(state)
         if self._truncation.judge(state, answer.leader_epoch, answer.end_offset):
-            state.status = Status.FETCHING
-        state.checked = asked.leader_epoch
+            self._settle(state, asked.leader_epoch)
+        else:
+            self._forget(state)
+            state.checked = asked.leader_epoch
 
     def _settle(self, state: PartitionState, leader_epoch: int | None) -> None:
         """Nothing speaks against the position, or nobody can be asked."""
         self._forget(state)
+        if state.doubted:
+            # A broker says at each fetch that the log has parted, and its leader does not: do not ask it that way.
+            state.doubted, state.epoch = False, None
         state.status, state.checked = Status.FETCHING, leader_epoch
 
     def _repeat(self, state: PartitionState, at: int) -> None:

@@ -41,6 +41,7 @@ class PartitionState:
     __slots__ = (
         "cell",
         "checked",
+        "doubted",
         "epoch",
         "epoch_starts",
         "fetched_bytes",
@@ -70,6 +71,8 @@ class PartitionState:
         """Leader epochs that were read under this lease, each with the offset of its first batch."""
         self.checked: int | None = None
         """The leader epoch that ``offset`` is known to be good under; None: of none yet (KIP-320)."""
+        self.doubted = False
+        """Whether a fetch was answered with a divergence that the leader has not confirmed yet."""
         self.topic_id = ZERO_UUID
         """The topic that ``offset`` is of: one of the same name made later has another id (KIP-516)."""
         self.former_topic_ids: frozenset[bytes] = frozenset()
@@ -205,7 +208,7 @@ class Subscription:
         cell.lease = self.next_lease()
         state.trouble = None
         state.offset, state.epoch = offset, epoch
-        state.epoch_starts, state.checked, state.topic_id = [], None, ZERO_UUID
+        state.epoch_starts, state.checked, state.topic_id, state.doubted = [], None, ZERO_UUID, False
         state.status, state.reset_timestamp, state.lost = Status.FETCHING, None, None
         cell.origin = Origin(cell.lease, offset, epoch)
         self.moves += 1
@@ -221,6 +224,12 @@ class Subscription:
             0,
             None,
         )
+
+    def doubt(self, partition: TopicPartition) -> None:
+        """A broker says that the log is not the one that was read: the leader is to be asked."""
+        state = self.partitions[partition]
+        state.doubted, state.checked = True, None
+        self.moves += 1
 
     def lose(self, partition: TopicPartition, error: KafkaError) -> None:
         """The position leads nowhere: ``auto.offset.reset`` says where to go on, or ``error`` is raised."""
