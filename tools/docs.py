@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import peers
 from kadence import Consumer, config
 from kadence.broker.settings import Settings
 from kadence.consumer.managers import consumer_states, states
@@ -172,7 +174,14 @@ def testing() -> str:
     return drawn("testing.md", "capabilities", capabilities.table())
 
 
-def peers() -> str:
+def coming_from(client: str) -> str:
+    """The page for those who come from another client, with what becomes of its keys."""
+    page = f"from-{client}.md"
+    tables = peers.key_tables(client)
+    return (DOCS / page).read_text() if tables is None else drawn(page, "keys", tables)
+
+
+def weaknesses() -> str:
     """docs/peers.md with the weaknesses of other clients, and the tests for each."""
     sys.path.insert(0, str(ROOT))
     from tests.weaknesses import table
@@ -205,10 +214,11 @@ def drawn(page: str, part: str, text: str) -> str:
     return f"{before}{begin}\n\n{text}\n\n{end}{after}"
 
 
-PAGES = {
+PAGES: dict[str, Callable[[], str]] = {
     "configuration.md": configuration,
+    **{f"from-{client}.md": partial(coming_from, client) for client in peers.VERSIONS},
     "metrics.md": metrics,
-    "peers.md": peers,
+    "peers.md": weaknesses,
     "spark.md": spark_source,
     "states.md": state_machines,
     "testing.md": testing,

@@ -1,0 +1,101 @@
+"""The pages for those who come from another client, held against the clients themselves.
+
+What the programs on them print is shown by `test_documents.py`; that their tables of keys are what is installed, by
+its check of `tools/docs.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import aiokafka
+import confluent_kafka
+import pytest
+
+import peers
+from kadence import Admin, AsyncConsumer, Consumer, Record
+from kadence.config import ConsumerConfig, keys
+
+with warnings.catch_warnings(action="ignore"):
+    import kafka
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+CLIENTS: dict[str, tuple[type, type]] = {
+    "confluent-kafka": (confluent_kafka.Consumer, Consumer),
+    "kafka-python": (kafka.KafkaConsumer, Consumer),
+    "aiokafka": (aiokafka.AIOKafkaConsumer, AsyncConsumer),
+}
+RECORDS: dict[str, list[str]] = {
+    "confluent-kafka": [name for name in dir(confluent_kafka.Message) if not name.startswith("_")],
+    "kafka-python": list(kafka.consumer.fetcher.ConsumerRecord._fields),
+    "aiokafka": list(aiokafka.ConsumerRecord.__dataclass_fields__),
+}
+
+
+def rows(client: str, section: str) -> list[list[str]]:
+    page = (DOCS / f"from-{client}.md").read_text()
+    text = page.partition(f"## {section}\n")[2].partition("\n## ")[0]
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
+
+
+def names(cell: str) -> list[str]:
+    """What is named in code: of `a(b, c)` the a."""
+    return [re.split(r"\W", code, maxsplit=1)[0] for code in re.findall(r"`([^`]+)`", cell)]
+
+
+def as_described(client: str) -> None:
+    if version(client) != peers.VERSIONS[client]:
+        pytest.skip(f"the page is about {client} {peers.VERSIONS[client]}; here is {version(client)}")
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_each_call_of_theirs_has_a_row(client: str) -> None:
+    as_described(client)
+    theirs = CLIENTS[client][0]
+    calls = {name for name in dir(theirs) if name[0].islower() and callable(getattr(theirs, name))}
+    named = {name for row in rows(client, "Calls") for name in names(row[0])}
+    assert calls <= named
+    assert named - calls <= {"KafkaConsumer", "for", "async"}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_each_call_that_is_named_for_it_exists(client: str) -> None:
+    ours = CLIENTS[client][1]
+    for row in rows(client, "Calls"):
+        for code in re.findall(r"`([^`]+)`", row[1]):
+            if code.startswith(("for ", "async ", "with")):
+                continue
+            owner: Any = Admin if code.startswith("Admin.") else ours
+            call = re.split(r"\W", code.removeprefix("Admin."), maxsplit=1)[0]
+            assert hasattr(owner, call), f"{code}: there is no {call}"
+            parameters = inspect.signature(getattr(owner, call)).parameters
+            for given in re.findall(r"(\w+)=", code):
+                assert given in parameters, f"{code}: no parameter {given}"
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_each_field_of_their_records_has_a_row(client: str) -> None:
+    as_described(client)
+    section = "Messages and records" if client == "confluent-kafka" else "Records"
+    table = rows(client, section)
+    assert set(RECORDS[client]) == {name for row in table for name in names(row[0])}
+    for row in table:
+        assert all(hasattr(Record, name) for name in names(row[1]))
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_each_key_of_theirs_is_on_the_page_and_each_of_ours_exists(client: str) -> None:
+    as_described(client)
+    page = (DOCS / f"from-{client}.md").read_text().partition("## Keys\n")[2]
+    assert set(peers.keys_of(client)) <= set(re.findall(r"`([^`]+)`", page))
+    ours = {row.name for row in keys(ConsumerConfig)}
+    same = page.partition("default: ")[2].partition("\n")[0]
+    assert {name.strip("`").replace("_", ".") for name in same.rstrip(".").split(", ")} <= ours
+    renamed = page.partition("| another name there |")[2].partition("| not here |")[0]
+    assert set(re.findall(r"\| `(\S+)`[^|]*\|$", renamed, re.MULTILINE)) <= ours

@@ -1,0 +1,164 @@
+"""Configuration keys of other clients beside ours, for the pages that bring people over.
+
+Their keys are the installed packages' own: librdkafka prints its table, kafka-python and aiokafka have theirs as
+values. Ours for each of them is what `kadence.config` says, so page and refusal cannot differ.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import inspect
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from kadence.config import ConsumerConfig, ProducerConfig, foreign, keys
+from kadence.errors import ConfigError
+
+__all__ = ["VERSIONS", "key_tables", "keys_of"]
+
+VERSIONS: Final = {"confluent-kafka": "2.16.1", "kafka-python": "3.0.12", "aiokafka": "0.14.0"}
+"""The versions that the pages speak of. With another one installed a page stays as it is."""
+
+
+_OTHER_MEANING: Final = {
+    "interceptors": "theirs are set in C; here it takes Python objects",
+    "ssl.keystore.location": "theirs is PKCS#12; here it is a PEM file with ssl.keystore.type=PEM, or see below",
+    "ssl.keystore.password": (
+        "`openssl pkcs12 -in client.p12 -out client.pem` makes a PEM file of a store: give it as "
+        "ssl.certificate.location, its password as ssl.key.password"
+    ),
+}
+"""Keys of librdkafka that are not what ours of the same name are."""
+
+_REMARKS: Final = {
+    "queued.max.messages.kbytes": " (bytes, and a hard cap on everything held)",
+    "rebalance_timeout_ms": " (it bounds both)",
+}
+
+
+def keys_of(client: str) -> dict[str, Any]:
+    """Consumer keys of a client, as its users write them, with the defaults."""
+    if client == "confluent-kafka":
+        return dict(_librdkafka())
+    if client == "kafka-python":
+        with warnings.catch_warnings(action="ignore"):
+            import kafka
+        return dict(kafka.KafkaConsumer.DEFAULT_CONFIG)
+    import aiokafka
+
+    parameters = inspect.signature(aiokafka.AIOKafkaConsumer).parameters.values()
+    return {each.name: each.default for each in parameters if each.kind is not each.VAR_POSITIONAL}
+
+
+def _librdkafka() -> Iterator[tuple[str, str]]:
+    """librdkafka's table as it prints it: those of consumers and of all clients; and what the Python package adds."""
+    import confluent_kafka
+
+    wheel = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
+    library, libc = ctypes.CDLL(str(next(wheel.glob("librdkafka*.so*")))), ctypes.CDLL(None)
+    libc.fopen.restype = ctypes.c_void_p
+    libc.fclose.argtypes = library.rd_kafka_conf_properties_show.argtypes = [ctypes.c_void_p]
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "properties"
+        file = libc.fopen(bytes(page), b"w")
+        library.rd_kafka_conf_properties_show(file)
+        libc.fclose(file)
+        lines = page.read_text().splitlines()
+    for line in lines:
+        row = [cell.strip() for cell in line.split("|")]
+        if len(row) > 5 and row[1] in ("*", "C"):
+            yield row[0], row[3]
+    yield from (("logger", ""), ("on_commit", ""), ("oauth_cb", ""))
+
+
+def key_tables(client: str) -> str | None:
+    """What becomes of each key, as Markdown; None when another version of the client is installed."""
+    if version(client) != VERSIONS[client]:
+        return None
+    ours = {row.name: row for row in keys(ConsumerConfig)}
+    theirs = {row.name for row in keys(ProducerConfig)}
+    same: list[str] = []
+    otherwise: list[str] = []
+    renamed: list[str] = []
+    instead: dict[str, list[str]] = {}
+    for name, default in sorted(keys_of(client).items()):
+        dotted = name.replace("_", ".")
+        row = ours.get(dotted)
+        if client == "confluent-kafka" and name in _OTHER_MEANING:
+            instead.setdefault(_OTHER_MEANING[name], []).append(f"`{name}`")
+            continue
+        if row is not None:
+            there, here = _text(default), _text(row.default)
+            if there.lower().replace("largest", "latest") == here.lower():
+                same.append(f"`{name}`")
+            else:
+                otherwise.append(f"| `{name}` | {_code(there)} | {_code(here)} |")
+            continue
+        called, why = foreign.advice(dotted)
+        if called in ours:
+            renamed.append(f"| `{name}` | `{called}`{_REMARKS.get(name, '')} |")
+        elif why is not None:
+            instead.setdefault(why, []).append(f"`{name}`")
+        elif dotted in theirs or called in theirs:
+            instead.setdefault("it is a key of the producer", []).append(f"`{name}`")
+        else:
+            instead.setdefault(_refusal(dotted), []).append(f"`{name}`")
+    return "\n\n".join(
+        [
+            "The same, with the same default: " + ", ".join(same) + ".",
+            _rows("the same, with another default", ("there", "here"), otherwise),
+            _rows("another name there", ("here",), renamed),
+            _rows(
+                "not here",
+                ("because, or instead",),
+                [f"| {', '.join(names)} | {_cell(why)} |" for why, names in instead.items()],
+            ),
+        ]
+    )
+
+
+def _refusal(name: str) -> str:
+    """What a consumer says of a key.
+
+    Raises:
+        SystemExit: it takes it, or knows nothing of it.
+    """
+    try:
+        ConsumerConfig.parse({"bootstrap.servers": "localhost:9092", name: "/a/file"})
+    except ConfigError as error:
+        if "unknown" not in str(error):
+            return str(error)
+    raise SystemExit(f"kadence.config.foreign has no advice for {name!r}")
+
+
+def _rows(first: str, others: tuple[str, ...], lines: list[str]) -> str:
+    return "\n".join([f"| {' | '.join((first, *others))} |", "|---" * (1 + len(others)) + "|", *lines])
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("*", "\\*")
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else "–"
+
+
+def _text(value: object) -> str:
+    """A default as people write it; nothing, none and empty are the same."""
+    if value is None or value is inspect.Parameter.empty:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return ",".join(_text(each) for each in value)
+    if isinstance(value, type):
+        with contextlib.suppress(AttributeError):
+            return str(value.name)  # type: ignore[attr-defined]
+    if isinstance(value, Mapping) or callable(value):
+        return ""
+    return str(value)
