@@ -243,7 +243,7 @@ class Collector:
                 if retained != queue.retained:
                     self._border.decompressed_bytes += retained - queue.retained
                     queue.retained = retained
-                if reader.largest_batch:
+                if reader.largest_batch > self._border.largest_batch:
                     self._border.largest_batch = reader.largest_batch
             if reader.exhausted:
                 queue.intake.bytes.total += len(fetched.data)
@@ -261,7 +261,8 @@ class Collector:
         again then, which costs time only where this many partitions share so little memory.
         """
         border = self._border
-        if border.decompressed_bytes - queue.retained + border.largest_batch > self._unpack_bytes:
+        next_one = border.largest_batch + (border.largest_batch >> 3)
+        if border.decompressed_bytes - queue.retained + next_one > self._unpack_bytes:
             for other in self._ring.values():
                 if other is not queue and other.retained:
                     self._fold(other)
@@ -324,6 +325,8 @@ class Collector:
             queue.reader = None
             self._border.decompressed_bytes -= queue.retained
             queue.retained = 0
+            # It fades, so that one large batch does not cost memory for good.
+            self._border.largest_batch -= self._border.largest_batch >> 6
         queue.cell.drained_bytes += len(fetched.data)
         fetched.data = memoryview(b"")
         fetched.arena.release()
