@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import signal
@@ -10,12 +11,14 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
-from tests.consumer.support import read
+from tests.consumer.support import Cluster, read
 
-from kadence import Broker, Consumer, Producer, TopicPartition
+from kadence import AsyncConsumer, Broker, Consumer, Producer, TopicPartition
 from kadence.broker.faults import Injected
+from kadence.consumer.border.buffer import Signal
 from kadence.errors import (
     ClosedError,
     ConcurrentAccessError,
@@ -50,15 +53,84 @@ def after(seconds: float, what: object) -> threading.Timer:
     return timer
 
 
-def test_c6_a_poll_from_the_buffer_wakes_nobody(broker: Broker, topic: str) -> None:
-    with consumer(broker, max_poll_records=1) as subject:
-        subject.assign([PARTITION])
-        read(subject, 1)
+def no_hops(consumer: Consumer | AsyncConsumer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on a wait of the application for the network thread is an error."""
+
+    def hop() -> None:
+        raise AssertionError("a blocking hop")
+
+    monkeypatch.setattr(Signal, "prepare", lambda signal: hop())
+
+
+POLLS = {
+    "poll": lambda consumer: len(consumer.poll(0)),
+    "poll_arrow": lambda consumer: consumer.poll_arrow(0).num_rows,
+    "iteration": lambda consumer: len([next(consumer)]),
+}
+
+
+@pytest.mark.needs("reading")
+@pytest.mark.parametrize("poll", POLLS.values(), ids=POLLS)
+def test_c6_polls_from_the_buffer_make_no_hop_and_wake_nobody(
+    cluster: Cluster, poll: Callable[[Consumer], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = cluster.topic(1)
+    cluster.produce(topic, 500, partitions=1)
+    with cluster.consumer(max_poll_records=1) as consumer:
+        consumer.assign([(topic, 0)])
+        read(consumer, 1)
         # The first fetch brought all: nothing is left to fetch, and the long poll is parked again.
-        before = subject._border.wakes
-        for _ in range(900):
-            assert len(subject.poll(0)) == 1
-        assert subject._border.wakes == before
+        before = consumer._border.wakes
+        with monkeypatch.context() as patch:
+            no_hops(consumer, patch)
+            assert sum(poll(consumer) for _ in range(400)) == 400
+        assert consumer._border.wakes == before
+
+
+@pytest.mark.needs("reading")
+def test_c6_asyncio_polls_from_the_buffer_wake_nobody(cluster: Cluster) -> None:
+    topic = cluster.topic(1)
+    cluster.produce(topic, 500, partitions=1)
+
+    async def main() -> None:
+        async with AsyncConsumer(
+            bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest", max_poll_records=1
+        ) as consumer:
+            await consumer.assign([(topic, 0)])
+            assert await consumer.poll(20)
+            before = consumer._core._border.wakes
+            for _ in range(400):
+                assert len(await consumer.poll(0)) == 1
+            assert consumer._core._border.wakes == before
+
+    asyncio.run(main())
+
+
+@pytest.mark.needs("reading")
+@pytest.mark.parametrize("poll", [POLLS["poll"], POLLS["poll_arrow"]], ids=["poll", "poll_arrow"])
+def test_c6_what_is_drained_wakes_the_network_thread_only_across_a_watermark(
+    cluster: Cluster, poll: Callable[[Consumer], int]
+) -> None:
+    """Several fetches' worth: wakes go with fetches, never with polls."""
+    topic = cluster.topic(1)
+    count, size = 4_000, 1_000
+    cluster.produce(topic, count, partitions=1, size=size)
+    fetch_bytes = 262_144
+    with cluster.consumer(max_poll_records=1, max_partition_fetch_bytes=fetch_bytes) as consumer:
+        consumer.assign([(topic, 0)])
+        read(consumer, 1)
+        before, got, empty = consumer._border.wakes, 1, 0
+        while got < count:
+            taken = poll(consumer)
+            got += taken
+            empty += not taken
+            if not taken:
+                consumer._border.signal.prepare()
+                consumer._border.signal.wait(0.01)
+        fetches = count * size / fetch_bytes
+        assert consumer._border.wakes - before <= 3 * fetches + 3, (
+            f"{fetches:.0f} fetches, {empty} empty polls"
+        )
 
 
 def test_c7_wakeup_ends_a_poll_and_the_next_one_works(broker: Broker, topic: str) -> None:

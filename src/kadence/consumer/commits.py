@@ -17,6 +17,7 @@ from kadence.consumer.border import messages as m
 from kadence.consumer.border.buffer import Border
 from kadence.consumer.border.cells import Cell
 from kadence.consumer.exchange import Exchange, Run, Waits
+from kadence.consumer.interceptors import Interceptors
 from kadence.errors import KafkaError, WakeupError
 from kadence.types import OffsetAndMetadata, TopicPartition
 
@@ -34,14 +35,23 @@ class Commits:
         completed: ended asynchronous commits whose callbacks have not run yet.
     """
 
-    def __init__(self, config: ConsumerConfig, border: Border, exchange: Exchange, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        border: Border,
+        exchange: Exchange,
+        clock: Clock,
+        interceptors: Interceptors | None,
+    ) -> None:
         self.completed: list[tuple[CommitCallback, m.CommitCompleted]] = []
         self._config = config
         self._border = border
         self._exchange = exchange
         self._clock = clock
+        self._interceptors = interceptors
         self._callbacks: dict[int, CommitCallback | None] = {}
         self._own = 0
+        self._parting: tuple[int, dict[TopicPartition, OffsetAndMetadata]] | None = None
         self._next_at = add_ms(clock.now_ms(), config.auto_commit_interval_ms)
         self._last: dict[TopicPartition, int] = {}
         exchange.on_commit = self._on_completed
@@ -109,11 +119,32 @@ class Commits:
             offsets = self._changed(self._proved() if proved_only else self.consumed())
             yield from self._commit_quietly(offsets, deadline)
 
-    def commit_before_revocation(self, partitions: Iterable[TopicPartition]) -> Waits[None]:
-        """Commit what was proved of these, which are about to be given up."""
-        if self._config.auto_commit:
+    def settled(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether what was proved of these, which are about to be given up, is committed, or never will be.
+
+        Asked for again and again, by one poll or by several: nobody waits here, so a silent coordinator delays
+        neither the poll's deadline nor the records of partitions that stay.
+        """
+        if self._parting is None:
+            offsets = self._changed(self._proved(partitions)) if self._config.auto_commit else {}
+            if not offsets or self._border.ended:
+                return True
             deadline = add_ms(self._clock.now_ms(), self._config.request_timeout_ms)
-            yield from self._commit_quietly(self._changed(self._proved(partitions)), deadline)
+            self._parting = self._exchange.start(m.Commit, deadline, offsets=offsets, retry=True), offsets
+        call_id, offsets = self._parting
+        answer = self._exchange.answer(call_id)
+        if answer is None:
+            return self._border.ended
+        self._parting = None
+        if answer.error is None:
+            self._remember(offsets)
+        else:
+            _warn(offsets, answer.error)
+        return True
+
+    def give_up_parting(self) -> None:
+        """There is no time left to wait for what `settled` asks about; it may still succeed."""
+        self._parting = None
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """These are no longer ours: what was committed for them may be overtaken by others."""
@@ -155,11 +186,7 @@ class Commits:
         except WakeupError:
             self._exchange.woken = True
         except KafkaError as error:
-            log.warning(
-                "auto-commit of %d partitions failed, their records may come again: %s",
-                len(offsets),
-                error,
-            )
+            _warn(offsets, error)
 
     def _on_completed(self, fact: m.CommitCompleted) -> None:
         callback = self._callbacks.pop(fact.id, None)
@@ -182,12 +209,18 @@ class Commits:
 
     def _remember(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """These are committed. What the application committed by itself is proved, or we would take it back."""
+        if self._interceptors is not None and offsets:
+            self.completed.append((self._interceptors.on_commit, m.CommitCompleted(0, offsets, None)))
         assignment = self._border.assignment
         for partition, offset in offsets.items():
             self._last[partition] = offset.offset
             cell = assignment.get(partition)
             if cell is not None:
                 cell.prove(offset.offset, offset.leader_epoch)
+
+
+def _warn(offsets: Mapping[TopicPartition, OffsetAndMetadata], error: Exception) -> None:
+    log.warning("auto-commit of %d partitions failed, their records may come again: %s", len(offsets), error)
 
 
 def _offsets(

@@ -23,6 +23,7 @@ from kadence.consumer.commits import CommitCallback, Commits
 from kadence.consumer.dead_letters import DeadLetters, Outboxes
 from kadence.consumer.decoding import Decoding
 from kadence.consumer.exchange import Exchange, Run, Waits
+from kadence.consumer.interceptors import Interceptors
 from kadence.consumer.pace import Pace
 from kadence.consumer.stall import Stalls
 from kadence.errors import IllegalStateError, InvalidGroupIdError
@@ -64,9 +65,13 @@ class Core:
             clock,
             GroupMetadata(config.group_id or "", group_instance_id=config.group_instance_id),
         )
-        self._commits = Commits(config, border, self._exchange, clock)
+        self.interceptors = Interceptors(config.interceptors) if config.interceptors else None
+        self._commits = Commits(config, border, self._exchange, clock, self.interceptors)
         self._collector = Collector(
-            border, check_crcs=config.check_crcs, max_batch_bytes=config.max_batch_bytes, unpack_bytes=config.unpack_bytes
+            border,
+            check_crcs=config.check_crcs,
+            max_batch_bytes=config.max_batch_bytes,
+            unpack_bytes=config.unpack_bytes,
         )
         self._dead_letters: DeadLetters | None = None
         self.decoding: Decoding | None = None
@@ -236,11 +241,11 @@ class Core:
 
     def unsubscribe(self, deadline: int) -> Waits[None]:
         """Leave, serving revocation callbacks; what the group answers is not waited for beyond the deadline."""
-        yield from self._exchange.leave(m.Unsubscribe, deadline, self._serve_callbacks)
+        yield from self._exchange.leave(m.Unsubscribe, deadline, self._serving_until(deadline))
         self.subscribed = self.pattern = self.listener = None
         self.manual = False
 
-    def close(self, deadline: int, *, proved_only: bool) -> Waits[None]:
+    def close(self, deadline: int, *, proved_only: bool, leave: bool | None) -> Waits[None]:
         """Commit, leave, stop: each within the deadline, none of them able to hang (B7)."""
         if self.closed or self._closing:
             return
@@ -249,10 +254,14 @@ class Core:
         error: Exception | None = None
         try:
             if not self._border.ended:
-                yield from self.auto_commit_now(deadline, proved_only=proved_only)
-                yield from self._exchange.leave(m.Close, deadline, self._serve_callbacks, leave=True)
+                yield from self.auto_commit_now(self._half_way(deadline), proved_only=proved_only)
+                yield from self._exchange.leave(m.Close, deadline, self._serving_until(deadline), leave=leave)
         except Exception as raised:  # noqa: BLE001 - raised below, once everything is stopped
             error = raised
+        except BaseException:
+            # Ctrl-C, or a task that was cancelled: not closed, so close() may be called again.
+            self._closing = False
+            raise
         self._exchange.take_facts()
         try:
             yield from self._commits.run_callbacks()
@@ -264,18 +273,47 @@ class Core:
                 yield deadline
         self._engine.join(max(deadline - self.clock.now_ms(), 100) / 1000)
         self.closed = True
+        self._border.assignment = {}
         self._collector.drop_all()
+        if self.interceptors is not None:
+            self.interceptors.close()
         if error is not None:
             raise error
 
     # ------------------------------------------------------------ callbacks
 
-    def _serve_callbacks(self) -> Waits[None]:
-        """Rebalance and commit callbacks, on the application thread (C5). The first exception is raised at the end."""
+    def _half_way(self, deadline: int) -> int:
+        """Half of the time that is left is for a commit: the other half is for leaving the group."""
+        now = self.clock.now_ms()
+        return now + max(deadline - now, 0) // 2
+
+    def _serving_until(self, deadline: int) -> Callable[[], Waits[None]]:
+        return partial(self._serve_callbacks, self._half_way(deadline))
+
+    def _serve_callbacks(self, until: int | None = None) -> Waits[None]:
+        """Rebalance and commit callbacks, on the application thread (C5). The first exception is raised at the end.
+
+        Before partitions are revoked what was proved of them is committed. A poll does not wait for that: its later
+        turns, or later polls, go on.
+
+        Args:
+            until: how long to wait for such a commit when there is no later; None in a poll.
+        """
         yield from self._commits.run_callbacks()
         error: BaseException | None = None
         callbacks = self._exchange.callbacks
         while callbacks:
+            if isinstance(callbacks[0], m.RevokePartitions) and not self._closing:
+                while not self._commits.settled(callbacks[0].partitions):
+                    if until is None:
+                        if error is not None:
+                            raise error
+                        return
+                    if self.clock.now_ms() >= until:
+                        self._commits.give_up_parting()
+                        break
+                    yield until
+                    self._exchange.take_facts()
             fact = callbacks.pop(0)
             try:
                 yield from self._run_callback(fact)
@@ -290,8 +328,6 @@ class Core:
         text: str | None = "interrupted"
         try:
             partitions = fact.partitions
-            if isinstance(fact, m.RevokePartitions):
-                yield from self._commits.commit_before_revocation(partitions)
             if self.listener is not None:
                 yield from self._timed_callback(self.listener, fact)
             if not isinstance(fact, m.AssignPartitions):

@@ -86,11 +86,9 @@ class Exchange:
         if self._border.ended:
             self._raise_dead()
         self.raise_wakeup()
-        call_id = self.next_id()
-        self._expected.add(call_id)
+        call_id = self.start(kind, deadline, **fields)
         try:
-            self._border.send(kind(call_id, deadline, **fields))
-            while (answer := self._answers.pop(call_id, None)) is None:
+            while (answer := self.answer(call_id)) is None:
                 self.raise_wakeup()
                 if self._border.ended:
                     self._raise_dead()
@@ -104,13 +102,25 @@ class Exchange:
             raise answer.error
         return answer.value
 
+    def start(self, kind: type[m.Imperative], deadline: int, **fields: Any) -> int:
+        """Send an imperative whose answer is looked for by `answer`, now and then. Returns its id."""
+        call_id = self.next_id()
+        self._expected.add(call_id)
+        self._border.send(kind(call_id, deadline, **fields))
+        return call_id
+
+    def answer(self, call_id: int) -> m.Answer | None:
+        """The answer to what `start` sent, once; None while there is none."""
+        answer = self._answers.pop(call_id, None)
+        if answer is not None:
+            self._expected.discard(call_id)
+        return answer
+
     def leave(
         self, kind: type[m.Imperative], deadline: int, serve: Callable[[], Waits[None]], **fields: Any
     ) -> Waits[None]:
         """An imperative during which the group asks for callbacks: ``serve`` runs them."""
-        call_id = self.next_id()
-        self._expected.add(call_id)
-        self._border.send(kind(call_id, deadline, **fields))
+        call_id = self.start(kind, deadline, **fields)
         error: Exception | None = None
         while call_id not in self._answers and not self._border.ended:
             self.take_facts()
@@ -123,8 +133,7 @@ class Exchange:
             if self._clock.now_ms() >= add_ms(deadline, _GRACE_MS):
                 raise KafkaTimeoutError(_unanswered(kind))
             yield add_ms(deadline, _GRACE_MS)
-        self._expected.discard(call_id)
-        answer = self._answers.pop(call_id, None)
+        answer = self.answer(call_id)
         if answer is not None and answer.error is not None:
             log.info("%s: %s", kind.__name__, answer.error)
         if error is not None:

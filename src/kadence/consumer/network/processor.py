@@ -65,13 +65,18 @@ class Processor:
 
     def settle(self, now: int) -> None:
         """Answer what waited for the group to be left."""
+        del now
         member = self._membership
         if self._leaving and (member is None or member.left):
-            self._subscription.unsubscribe()
-            self._metadata.need("subscription", frozenset())
-            for call in self._leaving:
-                self._answer(call)
-            self._leaving.clear()
+            self._have_left()
+
+    def _have_left(self) -> None:
+        """Also of a goodbye that nobody waits for any more, before its end could take back what begins now."""
+        self._subscription.unsubscribe()
+        self._metadata.need("subscription", frozenset())
+        for call in self._leaving:
+            self._answer(call)
+        self._leaving.clear()
 
     @property
     def finished(self) -> bool:
@@ -93,6 +98,8 @@ class Processor:
     # ------------------------------------------------------------ one method for each imperative
 
     def _subscribe(self, now: int, call: m.Subscribe) -> None:
+        if self._leaving:
+            self._have_left()
         topics = call.topics if call.topics is not None else self._topics_of(call.pattern)
         subscription = self._subscription
         subscription.subscribe(topics, call.pattern, has_listener=call.has_listener, regex=call.regex)
@@ -115,6 +122,8 @@ class Processor:
 
     def _assign(self, now: int, call: m.Assign) -> None:
         del now
+        if self._leaving:
+            self._have_left()
         self._metadata.need("subscription", frozenset(p.topic for p in call.partitions))
         self._subscription.assign(call.partitions)
         self._answer(call)
@@ -175,8 +184,10 @@ class Processor:
 
     def _close(self, now: int, call: m.Close) -> None:
         self.closing = call
-        if call.leave and self._subscription.by_group and self._membership is not None:
-            self._membership.leave(now, reason="the consumer is closing", callbacks=bool(call.id))
+        if self._subscription.by_group and self._membership is not None:
+            self._membership.leave(
+                now, reason="the consumer is closing", callbacks=bool(call.id), goodbye=call.leave
+            )
 
     def _answer(self, call: m.Imperative, error: Exception | None = None) -> None:
         if call.id:

@@ -1,0 +1,342 @@
+"""Every call that can block ends at its deadline, whatever the network does (C2, B7): all calls × all silences.
+
+What ends a wait is the reaper on the network thread, by its own timer: `tests/consumer/network/test_reaper.py` and
+`test_turn.py` show that under virtual time. Here real consumers stand before real silence, and the clock is only
+asked whether that is so: most calls end within 50 ms, and none of them hangs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import socket
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+from tests.consumer.blackhole import path_to
+from tests.consumer.support import poll_until, read
+
+from kadence import AsyncConsumer, Broker, Consumer, Producer, RebalanceListener, TopicPartition
+from kadence.errors import KafkaTimeoutError
+from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kadence.protocol.find_coordinator import FindCoordinatorRequest
+from kadence.protocol.heartbeat import HeartbeatRequest
+from kadence.protocol.join_group import JoinGroupRequest
+from kadence.protocol.leave_group import LeaveGroupRequest
+from kadence.protocol.offset_commit import OffsetCommitRequest
+from kadence.protocol.offset_fetch import OffsetFetchRequest
+from kadence.protocol.sync_group import SyncGroupRequest
+
+PARTITION = TopicPartition("t", 0)
+OTHER = TopicPartition("t", 1)
+TIMEOUT = 0.15
+
+HANG = 3.0
+"""Seconds after which a call hangs, however busy the machine is."""
+
+NEVER = {"request_timeout_ms": 60_000, "default_api_timeout_ms": 60_000}
+"""No other time-out may come to help."""
+
+Call = Callable[[Any], Any]
+
+CALLS: dict[str, Call] = {
+    "assign": lambda c: c.assign([PARTITION, OTHER], timeout=TIMEOUT),
+    "poll": lambda c: c.poll(TIMEOUT),
+    "poll_arrow": lambda c: c.poll_arrow(TIMEOUT),
+    "seek": lambda c: c.seek(PARTITION, 5, timeout=TIMEOUT),
+    "seek_to_beginning": lambda c: c.seek_to_beginning([PARTITION], timeout=TIMEOUT),
+    "seek_to_end": lambda c: c.seek_to_end([PARTITION], timeout=TIMEOUT),
+    "position": lambda c: c.position(OTHER, timeout=TIMEOUT),
+    "commit": lambda c: c.commit({PARTITION: 5}, timeout=TIMEOUT),
+    "committed": lambda c: c.committed([PARTITION], timeout=TIMEOUT),
+    "beginning_offsets": lambda c: c.beginning_offsets([PARTITION], timeout=TIMEOUT),
+    "end_offsets": lambda c: c.end_offsets([PARTITION], timeout=TIMEOUT),
+    "offsets_for_times": lambda c: c.offsets_for_times({PARTITION: 5}, timeout=TIMEOUT),
+    "partitions_for": lambda c: c.partitions_for("other", timeout=TIMEOUT),
+    "list_topics": lambda c: c.list_topics(timeout=TIMEOUT),
+    "unsubscribe": lambda c: c.unsubscribe(timeout=TIMEOUT),
+    "close": lambda c: c.close(timeout=TIMEOUT),
+}
+"""Each public call with a timeout, in an order that makes sense for one consumer with partitions of its own."""
+
+NEEDS_AN_ANSWER = frozenset(
+    {
+        "commit",
+        "committed",
+        "beginning_offsets",
+        "end_offsets",
+        "offsets_for_times",
+        "partitions_for",
+        "list_topics",
+    }
+)
+
+GROUP_REQUESTS = (
+    FindCoordinatorRequest,
+    ConsumerGroupHeartbeatRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    SyncGroupRequest,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+)
+
+
+def blocking(kind: type[Any]) -> set[str]:
+    """Public methods that take a timeout."""
+    return {
+        name
+        for name, method in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_") and "timeout" in inspect.signature(method).parameters
+    }
+
+
+@pytest.mark.parametrize("kind", [Consumer, AsyncConsumer])
+def test_the_table_has_every_call_that_blocks(kind: type[Any]) -> None:
+    assert blocking(kind) == set(CALLS)
+
+
+class Shell:
+    """One way to make calls: plain ones, or each awaited on one loop."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.runner = asyncio.Runner() if kind == "asyncio" else None
+
+    def make(self, **settings: Any) -> Any:
+        if self.runner is None:
+            return Consumer(**settings)
+
+        async def make() -> AsyncConsumer:
+            return AsyncConsumer(**settings)
+
+        return self.runner.run(make())
+
+    def do(self, call: Callable[[], Any]) -> Any:
+        if self.runner is None:
+            return call()
+
+        async def awaited() -> Any:
+            result = call()
+            return await result if inspect.isawaitable(result) else result
+
+        return self.runner.run(awaited())
+
+    def late(self, call: Call, consumer: Any) -> tuple[float, Exception | None]:
+        """How much later than its deadline a call ended (s; negative: sooner), and what it raised."""
+        error = None
+        began = time.monotonic()
+        try:
+            self.do(lambda: call(consumer))
+        except KafkaTimeoutError as raised:
+            error = raised
+        return time.monotonic() - began - TIMEOUT, error
+
+
+@pytest.fixture(params=["threads", "asyncio"])
+def shell(request: pytest.FixtureRequest) -> Iterator[Shell]:
+    shell = Shell(request.param)
+    yield shell
+    if shell.runner is not None:
+        shell.runner.close()
+
+
+@contextmanager
+def mute() -> Iterator[tuple[str, Callable[[], None]]]:
+    """Something that accepts connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}", lambda: None
+
+
+@contextmanager
+def dead() -> Iterator[tuple[str, Callable[[], None]]]:
+    """Nobody is there."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    yield address, lambda: None
+
+
+@contextmanager
+def blackholed() -> Iterator[tuple[str, Callable[[], None]]]:
+    """A broker that serves until the path to it swallows everything, connections that come later too."""
+    with Broker() as broker, path_to(broker) as path:
+        broker.create_topic("t", 3)
+
+        def begin() -> None:
+            path.dark = True
+            path.swallow()
+
+        yield f"127.0.0.1:{path.port}", begin
+
+
+@contextmanager
+def without_coordinator() -> Iterator[tuple[str, Callable[[], None]]]:
+    """A broker that answers everything but what is said to a coordinator."""
+    with Broker() as broker, ExitStack() as faults:
+        broker.create_topic("t", 3)
+
+        def begin() -> None:
+            for request in GROUP_REQUESTS:
+                faults.enter_context(broker.faults.drop(request))
+
+        yield broker.bootstrap_servers, begin
+
+
+SILENCES = {"mute": mute, "dead": dead, "blackholed": blackholed, "no coordinator": without_coordinator}
+
+
+@pytest.mark.parametrize("silence", SILENCES)
+def test_c2_every_blocking_call_ends_at_its_deadline(silence: str, shell: Shell) -> None:
+    with SILENCES[silence]() as (address, begin):
+        consumer = shell.make(bootstrap_servers=address, group_id="g", group_protocol="classic", **NEVER)
+        if silence in ("blackholed", "no coordinator"):
+            # All is well at first, so that connections, metadata and a coordinator are there.
+            shell.do(lambda: consumer.list_topics(timeout=20))
+            shell.do(lambda: consumer.committed([PARTITION], timeout=20))
+        begin()
+        found = {name: shell.late(call, consumer) for name, call in CALLS.items()}
+        assert consumer._core.closed
+
+    late = {name: seconds for name, (seconds, _) in found.items()}
+    raised = {name: error for name, (_, error) in found.items() if error is not None}
+    assert max(late.values()) < HANG, late
+    if silence == "no coordinator":
+        assert {"commit", "committed"} <= set(raised), "the others have all that they need"
+        waited = [late[name] for name in raised]
+    else:
+        assert set(raised) >= NEEDS_AN_ANSWER, "nobody answered, so nothing may claim an answer"
+        assert all(late[name] >= -0.001 for name in NEEDS_AN_ANSWER), "an attempt is made until the deadline"
+        waited = [late[name] for name in (*NEEDS_AN_ANSWER, "poll", "poll_arrow")]
+    assert statistics.median(waited) < 0.05, late
+    for name, error in raised.items():
+        assert "did not answer" not in str(error), (
+            f"{name}: ended by the caller's last resort, not by the reaper"
+        )
+
+
+@pytest.mark.parametrize("silence", SILENCES)
+@pytest.mark.parametrize("last", ["unsubscribe", "close"])
+def test_b7_a_member_is_gone_at_its_deadline(silence: str, last: str, shell: Shell) -> None:
+    with SILENCES[silence]() as (address, begin):
+        consumer = shell.make(bootstrap_servers=address, group_id="g", group_protocol="classic", **NEVER)
+        shell.do(lambda: consumer.subscribe("t"))
+        if silence in ("blackholed", "no coordinator"):
+            while not consumer.assignment():
+                shell.do(lambda: consumer.poll(0.1))
+        else:
+            shell.do(lambda: consumer.poll(0.1))
+        begin()
+        late, error = shell.late(CALLS[last], consumer)
+        assert error is None
+        assert late < HANG
+        assert consumer.assignment() == frozenset()
+        assert shell.late(CALLS["close"], consumer)[0] < HANG
+
+
+def test_c2_an_overdue_call_says_what_stood_in_its_way() -> None:
+    with (
+        dead() as (address, _),
+        Consumer(bootstrap_servers=address) as consumer,
+        pytest.raises(KafkaTimeoutError, match=f"was not done in time; last trouble: .*{address}"),
+    ):
+        consumer.list_topics(timeout=0.3)
+
+
+def test_c2_a_deadline_before_the_first_turn_gets_its_one_attempt(broker: Broker) -> None:
+    broker.create_topic("t", 1)
+    with Consumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
+        with pytest.raises(KafkaTimeoutError):
+            consumer.list_topics(timeout=0)
+        consumer.assign([PARTITION], timeout=0)
+        assert consumer.assignment() == {PARTITION}, "what needs no broker is done even so"
+
+
+def test_b7_closing_twice_and_leaving_by_exception_on_a_dead_path(broker: Broker) -> None:
+    broker.create_topic("t", 1)
+    with path_to(broker) as path:
+        consumer = Consumer(bootstrap_servers=f"127.0.0.1:{path.port}", group_id="g")
+        consumer.subscribe("t")
+        poll_until(consumer, lambda: bool(consumer.assignment()))
+        path.dark = True
+        path.swallow()
+        began = time.monotonic()
+
+        def work() -> None:
+            with consumer:
+                consumer.close(timeout=TIMEOUT)
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            work()
+        consumer.close()
+        assert time.monotonic() - began < HANG
+
+
+def test_c5_a_commit_before_a_revocation_holds_up_no_poll(broker: Broker) -> None:
+    """A silent coordinator: poll() ends at its deadline, records of what stays flow, and the callback runs once."""
+    broker.create_topic("t", 2)
+    broker.create_topic("u", 1)
+    revoked: list[list[TopicPartition]] = []
+
+    class Listener(RebalanceListener):
+        def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+            revoked.append(partitions)
+
+    with Consumer(
+        bootstrap_servers=broker.bootstrap_servers,
+        group_id="g",
+        auto_offset_reset="earliest",
+        max_poll_records=5,
+        auto_commit_interval_ms=100_000,
+        request_timeout_ms=4_000,
+        group_protocol="classic",
+    ) as consumer:
+        listener = Listener()
+        consumer.subscribe(["t", "u"], listener=listener)
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for topic in ("t", "u"):
+                for _ in range(20):
+                    producer.send(topic, b"x", partition=0)
+        read(consumer, 40)
+        consumer.poll(0)
+        with broker.faults.drop(OffsetCommitRequest) as commits:
+            consumer.subscribe("t", listener=listener)
+            began = time.monotonic()
+            while not commits.hits:
+                consumer.poll(0.01)
+                assert time.monotonic() - began < 20
+            began = time.monotonic()
+            consumer.poll(0)
+            assert time.monotonic() - began < 1.5, "a poll waits for nothing but its own deadline"
+            with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+                for _ in range(20):
+                    producer.send("t", b"y", partition=1)
+            assert len(read(consumer, 20)) == 20
+            assert revoked == [], "the commit still has its time"
+            poll_until(consumer, lambda: bool(revoked))
+        assert revoked == [[TopicPartition("u", 0)]]
+
+
+def test_c2_an_unsubscribe_that_ran_out_of_time_does_not_undo_the_next_subscription(broker: Broker) -> None:
+    broker.create_topic("t", 1)
+    with Consumer(
+        bootstrap_servers=broker.bootstrap_servers,
+        group_id="g",
+        session_timeout_ms=1_000,
+        heartbeat_interval_ms=200,
+    ) as consumer:
+        consumer.subscribe("t")
+        poll_until(consumer, lambda: bool(consumer.assignment()))
+        with broker.faults.drop(LeaveGroupRequest):
+            consumer.unsubscribe(timeout=TIMEOUT)
+            consumer.subscribe("t")
+        poll_until(consumer, lambda: bool(consumer.assignment()))
+        broker.create_topic("u", 1)
+        consumer.list_topics()
+        assert consumer.subscription() == {"t"}
+        assert consumer.assignment() == {PARTITION}
