@@ -15,6 +15,7 @@ from kadence.consumer.border.lateness import NetworkLateness
 from kadence.consumer.border.reasons import NotFetched, NotFetchedReason
 from kadence.consumer.callbacks import RebalanceListener
 from kadence.consumer.consumer import Consumer
+from kadence.consumer.interceptors import Interceptor
 from kadence.consumer.records import Records
 from kadence.consumer.stall import Stall
 from kadence.errors import (
@@ -56,6 +57,7 @@ __all__ = [
     "Consumer",
     "CorruptRecordError",
     "GroupMetadata",
+    "Interceptor",
     "KafkaError",
     "KafkaTimeoutError",
     "LastAssignment",

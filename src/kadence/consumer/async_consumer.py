@@ -76,6 +76,19 @@ class AsyncConsumer:
         """Read exactly these partitions, without a group's help."""
         await self._run(self._calls.assign(partitions, timeout))
 
+    async def incremental_assign(
+        self,
+        partitions: Partitions | Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        timeout: Seconds | None = None,
+    ) -> None:
+        """Read these partitions too, beside those given by `assign`."""
+        await self._run(self._calls.incremental_assign(partitions, timeout))
+
+    async def incremental_unassign(self, partitions: Partitions, *, timeout: Seconds | None = None) -> None:
+        """Stop reading these; the others go on undisturbed."""
+        await self._run(self._calls.incremental_unassign(partitions, timeout))
+
     async def unsubscribe(self, *, timeout: Seconds | None = None) -> None:
         """Leave the group, forget subscription and assignment."""
         await self._run(self._calls.unsubscribe(timeout))

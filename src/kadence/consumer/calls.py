@@ -54,6 +54,7 @@ class Calls:
         self._core = core
         self._clock = clock
         self._metrics = Metrics(config, border, core)
+        self._interceptors = core.interceptors
 
     # ------------------------------------------------------------ what to read
 
@@ -104,6 +105,35 @@ class Calls:
         yield from core.call(m.Assign, deadline, partitions=wanted)
         core.manual = True
 
+    def incremental_assign(
+        self,
+        partitions: Partitions | Mapping[TopicPartition, int | OffsetAndMetadata],
+        timeout: Seconds | None,
+    ) -> Waits[None]:
+        core = self._core
+        if core.subscribed is not None or core.pattern is not None:
+            raise IllegalStateError("this consumer has topics by subscribe(): the group says what it reads")
+        starts = dict(partitions) if isinstance(partitions, Mapping) else {}
+        targets = {TopicPartition(*partition): _target(start) for partition, start in starts.items()}
+        deadline = self._deadline(timeout)
+        wanted = partitions_of((*self._border.assignment, *partitions))
+        yield from core.call(m.Assign, deadline, partitions=wanted)
+        core.manual = True
+        for partition, (offset, epoch) in targets.items():
+            yield from core.call(m.Seek, deadline, partition=partition, offset=offset, leader_epoch=epoch)
+
+    def incremental_unassign(self, partitions: Partitions, timeout: Seconds | None) -> Waits[None]:
+        core = self._core
+        if not core.manual:
+            raise IllegalStateError("this consumer has no partitions by assign()")
+        removed = frozenset(partitions_of(partitions))
+        for partition in removed:
+            core.cell(partition)
+        deadline = self._deadline(timeout)
+        yield from core.auto_commit_now(deadline, proved_only=True)
+        left = tuple(partition for partition in self._border.assignment if partition not in removed)
+        yield from core.call(m.Assign, deadline, partitions=left)
+
     def unsubscribe(self, timeout: Seconds | None) -> Waits[None]:
         return self._core.unsubscribe(self._deadline(timeout))
 
@@ -118,11 +148,18 @@ class Calls:
     def poll_buffered(self, max_records: int | None) -> Records | None:
         """What can be had without waiting or looking at anything else (C6); None when there is more to do."""
         chunks = self._core.poll_buffered(self._cap(max_records))
-        return None if chunks is None else Records(chunks)
+        if chunks is None:
+            return None
+        if chunks and self._interceptors is not None:
+            return self._interceptors.on_consume(Records(chunks))
+        return Records(chunks)
 
     def poll(self, timeout: Seconds, max_records: int | None) -> Waits[Records]:
         limit = self._cap(max_records)
-        return Records((yield from self._core.poll(self._until(timeout), limit)))
+        chunks = yield from self._core.poll(self._until(timeout), limit)
+        if chunks and self._interceptors is not None:
+            return self._interceptors.on_consume(Records(chunks))
+        return Records(chunks)
 
     def poll_arrow(self, timeout: Seconds, max_records: int | None, headers: bool) -> Waits[pyarrow.Table]:
         # pyarrow is an extra, and takes a third of a second to import.
@@ -149,14 +186,7 @@ class Calls:
     def seek(
         self, partition: TopicPartition, offset: int | OffsetAndMetadata, timeout: Seconds | None
     ) -> Waits[None]:
-        if isinstance(offset, OffsetAndMetadata):
-            target, epoch = offset.offset, offset.leader_epoch
-        elif offset < 0:
-            raise ValueError(
-                f"an offset must be >= 0, not {offset}; see seek_to_beginning() and seek_to_end()"
-            )
-        else:
-            target, epoch = offset, None
+        target, epoch = _target(offset)
         partition = TopicPartition(*partition)
         self._core.cell(partition)
         yield from self._core.call(
@@ -294,10 +324,10 @@ class Calls:
 
     # ------------------------------------------------------------ the end
 
-    def close(self, timeout: Seconds | None, *, proved_only: bool) -> Waits[None]:
+    def close(self, timeout: Seconds | None, *, proved_only: bool, leave: bool | None = None) -> Waits[None]:
         ms = to_ms(timeout)
         deadline = add_ms(self._clock.now_ms(), _CLOSE_MS if ms is None else ms)
-        return self._core.close(deadline, proved_only=proved_only)
+        return self._core.close(deadline, proved_only=proved_only, leave=leave)
 
     def describe(self, kind: str) -> str:
         """One line of state, for the repr."""
@@ -319,3 +349,12 @@ class Calls:
 
 def _not_fetched(now: int, reason: NotFetchedReason, since: int, detail: str) -> NotFetched:
     return NotFetched(reason, max(now - since, 0) / 1000 if since >= 0 else 0.0, detail)
+
+
+def _target(offset: int | OffsetAndMetadata) -> tuple[int, int | None]:
+    """Where to read from, and the epoch of what came before if it is known."""
+    if isinstance(offset, OffsetAndMetadata):
+        return offset.offset, offset.leader_epoch
+    if offset < 0:
+        raise ValueError(f"an offset must be >= 0, not {offset}; see seek_to_beginning() and seek_to_end()")
+    return offset, None

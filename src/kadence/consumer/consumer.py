@@ -116,6 +116,33 @@ class Consumer:
         """
         self._run(self._calls.assign(partitions, timeout))
 
+    def incremental_assign(
+        self,
+        partitions: Partitions | Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        timeout: Seconds | None = None,
+    ) -> None:
+        """Read these partitions too, beside those given by `assign`.
+
+        Args:
+            partitions: those to add, or a mapping with the offset where each begins. One that is read already goes
+                on where it is, or from the offset given.
+
+        Raises:
+            IllegalStateError: topics were given by `subscribe`. ValueError: a negative offset.
+        """
+        self._run(self._calls.incremental_assign(partitions, timeout))
+
+    def incremental_unassign(self, partitions: Partitions, *, timeout: Seconds | None = None) -> None:
+        """Stop reading these; the others go on undisturbed, even when none is left.
+
+        With auto-commit what was proved processed is committed first.
+
+        Raises:
+            IllegalStateError: one of them is not assigned, or topics were given by `subscribe`.
+        """
+        self._run(self._calls.incremental_unassign(partitions, timeout))
+
     def unsubscribe(self, *, timeout: Seconds | None = None) -> None:
         """Leave the group (revocation callbacks run first), forget subscription and assignment."""
         self._run(self._calls.unsubscribe(timeout))

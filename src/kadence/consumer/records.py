@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from typing import Self
 
 from kadence.records import Record
-from kadence.types import TopicPartition
+from kadence.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["Records"]
 
@@ -22,6 +23,14 @@ class Records:
 
     def __init__(self, chunks: Sequence[tuple[TopicPartition, list[Record]]] = ()) -> None:
         self._chunks = chunks
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> Self:
+        """Any records, grouped by partition in the order given; for interceptors and tests."""
+        grouped: dict[TopicPartition, list[Record]] = {}
+        for record in records:
+            grouped.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
+        return cls(tuple(grouped.items()))
 
     def __iter__(self) -> Iterator[Record]:
         chunks = self._chunks
@@ -41,6 +50,17 @@ class Records:
         for partition, records in self._chunks:
             grouped.setdefault(partition, []).extend(records)
         return grouped
+
+    def partitions(self) -> frozenset[TopicPartition]:
+        """The partitions that records came from."""
+        return frozenset(partition for partition, _ in self._chunks)
+
+    def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """For each partition the offset after its last record here: what to commit once all are done (KIP-1094)."""
+        return {
+            partition: OffsetAndMetadata(records[-1].offset + 1, records[-1].leader_epoch)
+            for partition, records in self._chunks
+        }
 
     def __repr__(self) -> str:
         parts = ", ".join(

@@ -133,5 +133,5 @@ def abandoned(kind: str, border: Border, engine: Engine) -> None:
     if not sys.is_finalizing():
         warnings.warn(f"{kind} was not closed; use `with` or close()", ResourceWarning, stacklevel=2)
     deadline = add_ms(SystemClock().now_ms(), _FAREWELL_MS)
-    border.send(Close(0, deadline, leave=True))
+    border.send(Close(0, deadline, leave=None))
     engine.join((_FAREWELL_MS + 500) / 1000)

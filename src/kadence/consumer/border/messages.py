@@ -159,9 +159,13 @@ class CallbackDone(Imperative):
 
 @dataclass(frozen=True, slots=True)
 class Close(Imperative):
-    """Leave the group if ``leave``, finish what is in flight, stop the thread, all before the deadline."""
+    """Leave the group, finish what is in flight, stop the thread, all before the deadline.
 
-    leave: bool
+    ``leave``: tell the broker so for good, or not at all (KIP-1092); None: dynamic members do, of static ones the
+    place is kept.
+    """
+
+    leave: bool | None
 
 
 # ---------------------------------------------------------------- network → application

@@ -148,10 +148,10 @@ class AutoMembership:
     def callback_done(self, now: int, callback_id: int, error: str | None) -> None:
         self._member.callback_done(now, callback_id, error)
 
-    def leave(self, now: int, *, reason: str, callbacks: bool = True) -> None:
+    def leave(self, now: int, *, reason: str, callbacks: bool = True, goodbye: bool | None = None) -> None:
         self._stop_asking()
         self._switching = False
-        self._member.leave(now, reason=reason, callbacks=callbacks)
+        self._member.leave(now, reason=reason, callbacks=callbacks, goodbye=goodbye)
 
     def poll_timed_out(self, now: int) -> None:
         if self._asking:

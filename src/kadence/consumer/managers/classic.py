@@ -189,13 +189,15 @@ class ClassicMembership:
             if given_up - self._partitions.target:
                 self._begin(now, _SECOND_ROUND)
 
-    def leave(self, now: int, *, reason: str, callbacks: bool = True) -> None:
+    def leave(self, now: int, *, reason: str, callbacks: bool = True, goodbye: bool | None = None) -> None:
         """Leave the group: give the partitions up (RevokePartitions), then LeaveGroup; see `left`.
 
         Args:
             reason: told to the broker (KIP-800).
             callbacks: False when no application is there to run them (or its time is over).
+            goodbye: whether to tell the broker; None: a dynamic member does (KIP-1092).
         """
+        self._departures.goodbye = goodbye
         self.needs_polled = False
         if self.state in OUT:
             if self.state is State.STALE:

@@ -53,6 +53,8 @@ class Departures:
         self._config = config
         self._coordinator = coordinator
         self._waiting: list[_Departure] = []
+        self.goodbye: bool | None = None
+        """Whether to say so for good (KIP-1092); None: dynamic members do, of static ones the place is kept."""
 
     @property
     def done(self) -> bool:
@@ -71,7 +73,8 @@ class Departures:
         Args:
             group: its identity. joining: the join under way, which will bring a member id if it has none.
         """
-        if group.group_instance_id is None and (group.member_id or joining):
+        says_so = group.group_instance_id is None if self.goodbye is None else self.goodbye
+        if says_so and (group.member_id or joining):
             self._add(now, group, joining, reason)
 
     def _add(self, now: int, group: GroupMetadata, joining: Request | None, reason: str) -> None:
@@ -132,7 +135,7 @@ class Departures:
     def _goodbye(self, departure: _Departure) -> Any:
         member = MemberIdentity(
             member_id=departure.member_id,
-            group_instance_id=None,
+            group_instance_id=departure.instance_id,
             reason=departure.reason,
         )
         return LeaveGroupRequest(group_id=self._config.group_id or "", members=[member])
@@ -178,13 +181,15 @@ class HeartbeatDepartures(Departures):
     """
 
     def add(self, now: int, group: GroupMetadata, joining: Request | None, reason: str) -> None:
-        self._add(now, group, joining, reason)
+        if self.goodbye is not False:
+            self._add(now, group, joining, reason)
 
     def _goodbye(self, departure: _Departure) -> Any:
+        for_good = departure.instance_id is None or self.goodbye is True
         return ConsumerGroupHeartbeatRequest(
             group_id=self._config.group_id or "",
             member_id=departure.member_id,
-            member_epoch=_LEAVES if departure.instance_id is None else _LEAVES_FOR_A_WHILE,
+            member_epoch=_LEAVES if for_good else _LEAVES_FOR_A_WHILE,
             instance_id=departure.instance_id,
         )
 

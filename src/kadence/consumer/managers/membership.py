@@ -157,7 +157,9 @@ class Membership(Protocol):
 
     def callback_done(self, now: int, callback_id: int, error: str | None) -> None: ...
 
-    def leave(self, now: int, *, reason: str, callbacks: bool = True) -> None: ...
+    def leave(
+        self, now: int, *, reason: str, callbacks: bool = True, goodbye: bool | None = None
+    ) -> None: ...
 
     def poll_timed_out(self, now: int) -> None:
         """The processing timeout passed between polls (B4)."""

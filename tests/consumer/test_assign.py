@@ -1,0 +1,146 @@
+"""Manual assignment, whole and by steps (KIP-429's incremental calls, for assign())."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.consumer.support import Cluster, partitions, read
+
+from kadence import AsyncConsumer, Broker, Consumer, OffsetAndMetadata, Producer, TopicPartition
+from kadence.errors import IllegalStateError
+
+A, B, C, D = partitions("t")
+
+
+@pytest.fixture
+def served(broker: Broker) -> Broker:
+    """Ten records in each of four partitions."""
+    broker.create_topic("t", 4)
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for number in range(40):
+            producer.send("t", b"%d" % number, partition=number % 4)
+    return broker
+
+
+def consumer(broker: Broker, **settings: Any) -> Consumer:
+    return Consumer(
+        bootstrap_servers=broker.bootstrap_servers, **{"auto_offset_reset": "earliest", **settings}
+    )
+
+
+@pytest.mark.needs("reading")
+def test_partitions_come_and_go_one_by_one_and_the_others_go_on(cluster: Cluster) -> None:
+    topic = cluster.topic(3)
+    cluster.produce(topic, 30, partitions=3)
+    first, second, third = partitions(topic, 3)
+    subject = cluster.consumer(max_poll_records=5)
+    subject.incremental_assign([first])
+    assert [record.offset for record in read(subject, 5)] == [0, 1, 2, 3, 4]
+    subject.incremental_assign({second: 7, third: OffsetAndMetadata(9)})
+    assert subject.assignment() == {first, second, third}
+    assert subject.position(first) == 5
+    found = read(subject, 9)
+    assert sorted((record.partition, record.offset) for record in found) == [
+        *((0, offset) for offset in range(5, 10)),
+        *((1, offset) for offset in range(7, 10)),
+        (2, 9),
+    ]
+    subject.incremental_unassign([first, third])
+    assert subject.assignment() == {second}
+    assert subject.position(second) == 10
+
+
+def test_what_is_read_already_goes_on_where_it_is_or_from_the_offset_given(served: Broker) -> None:
+    with consumer(served, max_poll_records=4) as subject:
+        subject.assign([A])
+        read(subject, 4)
+        subject.incremental_assign([A, B])
+        assert subject.position(A) == 4
+        subject.incremental_assign({A: 2})
+        assert subject.position(A) == 2
+
+
+def test_the_last_one_may_go_and_another_come(served: Broker) -> None:
+    with consumer(served) as subject:
+        subject.assign([A])
+        read(subject, 10)
+        subject.incremental_unassign([A])
+        assert not subject.poll(0.05)
+        subject.incremental_assign([B])
+        assert {record.partition for record in read(subject, 10)} == {1}
+
+
+def test_unassign_commits_what_was_proved_and_drops_what_is_buffered(served: Broker) -> None:
+    with consumer(served, group_id="g", max_poll_records=4) as subject:
+        subject.assign([A])
+        read(subject, 4)
+        read(subject, 4)
+        subject.incremental_unassign([A])
+        assert not subject.poll(0.05)
+        found = subject.committed([A])[A]
+        assert found is not None
+        assert found.offset == 4
+
+
+def test_steps_need_manual_assignment(served: Broker) -> None:
+    with consumer(served, group_id="g") as subject:
+        with pytest.raises(IllegalStateError, match=r"no partitions by assign\(\)"):
+            subject.incremental_unassign([A])
+        subject.subscribe("t")
+        with pytest.raises(IllegalStateError, match="the group says what it reads"):
+            subject.incremental_assign([A])
+        subject.unsubscribe()
+        subject.assign([A])
+        with pytest.raises(IllegalStateError, match="t-1 is not assigned"):
+            subject.incremental_unassign([B])
+        with pytest.raises(ValueError, match=">= 0, not -1"):
+            subject.incremental_assign({B: -1})
+        assert subject.assignment() == {A}
+
+
+def test_assign_replaces_keeps_what_stays_and_forgets_the_rest(served: Broker) -> None:
+    with consumer(served, max_poll_records=4) as subject:
+        subject.assign([A, B])
+        subject.pause([B])
+        read(subject, 4)
+        subject.assign([A, C])
+        assert subject.assignment() == {A, C}
+        assert subject.position(A) == 4
+        subject.assign([A, B])
+        assert subject.paused() == frozenset()
+
+
+def test_the_same_with_asyncio(served: Broker) -> None:
+    async def work() -> None:
+        async with AsyncConsumer(
+            bootstrap_servers=served.bootstrap_servers, auto_offset_reset="earliest"
+        ) as subject:
+            await subject.incremental_assign({A: 8, B: 9})
+            seen: list[tuple[int, int]] = []
+            while len(seen) < 3:
+                seen += [(record.partition, record.offset) for record in await subject.poll(5)]
+            assert sorted(seen) == [(0, 8), (0, 9), (1, 9)]
+            await subject.incremental_unassign([A])
+            assert subject.assignment() == {B}
+
+    asyncio.run(asyncio.wait_for(work(), 30))
+
+
+def test_records_of_a_poll_know_their_partitions_and_next_offsets(served: Broker) -> None:
+    with consumer(served, group_id="g", enable_auto_commit=False) as subject:
+        subject.assign([A, B])
+        records = subject.poll(5)
+        while len(records) < 10:
+            records = subject.poll(5)
+        expected = {partition: OffsetAndMetadata(10, 0) for partition in records.partitions()}
+        assert records.next_offsets() == expected
+        subject.commit(records.next_offsets())
+        assert subject.committed(records.partitions()) == expected
+
+
+def test_assigning_an_unknown_partition_says_nothing_and_reads_the_others(served: Broker) -> None:
+    with consumer(served) as subject:
+        subject.assign([A, TopicPartition("t", 99)])
+        assert {record.partition for record in read(subject, 10)} == {0}
