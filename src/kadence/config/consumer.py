@@ -47,7 +47,8 @@ class ConsumerConfig(ClientConfig):
     session_timeout_ms: int = key(
         "int",
         10_000,
-        "A process that sends no heartbeat for so long is dead (B1).",
+        "A process that sends no heartbeat for so long is dead (B1). Of the classic protocol; with KIP-848, which auto "
+        "takes where it can, the broker decides: 45 s (group.consumer.session.timeout.ms).",
         low=1,
         high=INT32_MAX,
         since="KIP-62",
@@ -55,7 +56,8 @@ class ConsumerConfig(ClientConfig):
     heartbeat_interval_ms: int = key(
         "int",
         3_000,
-        "How often the network thread sends a heartbeat.",
+        "How often the network thread sends a heartbeat. Of the classic protocol, as above: with KIP-848 the broker "
+        "tells, every 5 s (group.consumer.heartbeat.interval.ms).",
         low=1,
         high=INT32_MAX,
         since="KIP-62",
