@@ -1,0 +1,88 @@
+"""Brokers that know the first group protocol only: JoinGroup v0 carries no rebalance timeout: the session is it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.consumer.support import Cluster, numbers, partitions, poll_until, read
+
+from kadence import Broker, Consumer
+from kadence.broker.handlers import HANDLERS, offer
+from kadence.broker.service import Call
+from kadence.errors import UnsupportedVersionError
+from kadence.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kadence.protocol.join_group import JoinGroupRequest
+
+OLD = {8: 2, 9: 1, 10: 0, 11: 0, 12: 0, 13: 0, 14: 0}
+"""Highest versions of the group's requests in Kafka 0.9."""
+
+
+def old_offer(call: Call) -> ApiVersionsResponse:
+    del call
+    response = offer(HANDLERS.values())
+    response.api_keys = [each for each in response.api_keys if each.api_key != 15]
+    for each in response.api_keys:
+        each.max_version = min(each.max_version, OLD.get(each.api_key, each.max_version))
+    return response
+
+
+@pytest.fixture
+def cluster(broker: Broker) -> Iterator[Cluster]:
+    """The embedded broker, old where groups are concerned."""
+    broker.faults.respond(ApiVersionsRequest, old_offer)
+    old = Cluster("embedded", broker.bootstrap_servers, broker=broker)
+    yield old
+    for consumer in old.consumers:
+        consumer.close(timeout=5)
+
+
+def member(cluster: Cluster, group: str, **settings: Any) -> Consumer:
+    defaults = {"heartbeat_interval_ms": 200, "session_timeout_ms": 1_500, "max_poll_interval_ms": 300_000}
+    return cluster.consumer(group_id=group, group_protocol="classic", **{**defaults, **settings})
+
+
+@pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
+def test_a_group_works_in_the_first_versions(cluster: Cluster, broker: Broker, strategy: str) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 40)
+    with broker.faults.observe(JoinGroupRequest) as joins:
+        one = member(cluster, group, partition_assignment_strategy=strategy)
+        two = member(cluster, group, partition_assignment_strategy=strategy)
+        one.subscribe(topic)
+        seen = numbers(read(one, 40))
+        one.commit()
+        two.subscribe(topic)
+        poll_until(one, lambda: not two.poll(0) and len(one.assignment()) == len(two.assignment()) == 2)
+    assert {call.version for call in joins.calls} == {0}
+    one.close()
+    poll_until(two, lambda: len(two.assignment()) == 4)
+    cluster.produce(topic, 8, start=40)
+    seen += numbers(read(two, 8))
+    assert set(seen) == set(range(48))
+
+
+def test_b8_the_session_timeout_is_the_rebalance_timeout(cluster: Cluster) -> None:
+    """An eager member that does not let go in time is out, long before max.poll.interval.ms."""
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 4)
+    stuck = member(cluster, group, partition_assignment_strategy="range")
+    stuck.subscribe(topic)
+    read(stuck, 4)
+    newcomer = member(cluster, group, partition_assignment_strategy="range")
+    newcomer.subscribe(topic)
+    poll_until(newcomer, lambda: len(newcomer.assignment()) == 4)
+    # It hears that it is out; the application, which comes back now, loses what it had and joins again.
+    poll_until(stuck, lambda: not newcomer.poll(0) and len(stuck.assignment()) == 2)
+    assert "session lost: UNKNOWN_MEMBER_ID" in [each.cause for each in stuck.rebalances()]
+    assert stuck.rebalances()[-1].assigned
+    assert stuck.assignment() | newcomer.assignment() == set(partitions(topic))
+
+
+def test_static_membership_is_refused_with_the_way_out(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    one = member(cluster, cluster.name("g"), group_instance_id="one")
+    one.subscribe(topic)
+    with pytest.raises(UnsupportedVersionError, match=r"unset group\.instance\.id"):
+        poll_until(one, lambda: False)
