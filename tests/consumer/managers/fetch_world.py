@@ -62,14 +62,16 @@ class World:
         *,
         code: int = 0,
         codes: dict[TopicPartition, int] | None = None,
+        preferred: dict[TopicPartition, int] | None = None,
         session: int = 7,
     ) -> Arena:
         arena = Arena()
-        told = {**dict.fromkeys(codes or {}, b""), **(batches or {})}
+        told = {**dict.fromkeys([*(codes or {}), *(preferred or {})], b""), **(batches or {})}
         data = [
             PartitionData(
                 partition_index=partition.partition,
                 error_code=(codes or {}).get(partition, 0),
+                preferred_read_replica=(preferred or {}).get(partition, -1),
                 high_watermark=100,
                 last_stable_offset=100,
                 log_start_offset=0,

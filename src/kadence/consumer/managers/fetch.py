@@ -198,12 +198,17 @@ class FetchManager:
         return Request(message, node_id, deadline, lane, tag=sent, max_version=cap)
 
     def _node_for(self, state: PartitionState, now: int) -> int | None:
+        """The preferred replica while it was told by the present leader, not long ago (KIP-392), else the leader."""
+        leader = self._metadata.leader(state.partition)
         preferred = state.preferred_replica
         if preferred is not None:
-            if now < state.preferred_until and self._metadata.has_node(preferred):
+            if (
+                now < state.preferred_until
+                and state.preferred_by == leader
+                and self._metadata.has_node(preferred)
+            ):
                 return preferred
             state.preferred_replica = None
-        leader = self._metadata.leader(state.partition)
         if leader is None:
             self._metadata.request_update(now)
         return leader

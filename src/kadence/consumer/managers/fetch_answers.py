@@ -145,6 +145,7 @@ class FetchAnswers:
             return
         if data.error_code:
             self._errors.partition_failed(now, sent, state, data, response)
+            state.preferred_replica = None
             if state.status is Status.FETCHING:
                 state.trouble = trouble_of(data.error_code)
             return
@@ -157,8 +158,10 @@ class FetchAnswers:
         end = data.last_stable_offset if self._isolation == READ_COMMITTED else data.high_watermark
         self._measures.heard(now, cell, end, data.log_start_offset)
         if data.preferred_read_replica >= 0:
-            state.preferred_replica = data.preferred_read_replica
-            state.preferred_until = now + self._config.metadata_max_age_ms
+            if state.preferred_replica != data.preferred_read_replica:
+                # Told again it lasts no longer: the leader is to be asked once in this time (KIP-392).
+                state.preferred_replica, state.preferred_by = data.preferred_read_replica, sent.node_id
+                state.preferred_until = now + self._config.metadata_max_age_ms
             return
         records = data.records
         if not records or arena is None:

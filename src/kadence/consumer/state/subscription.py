@@ -51,6 +51,7 @@ class PartitionState:
         "lost",
         "offset",
         "partition",
+        "preferred_by",
         "preferred_until",
         "reset_timestamp",
         "retry_at",
@@ -91,6 +92,8 @@ class PartitionState:
         self.fetched_bytes = 0
         """Total of bytes ever put into the buffer; minus ``cell.drained_bytes`` it is what lies there."""
         self.preferred_until = 0
+        self.preferred_by: int | None = None
+        """The leader that told of the preferred replica."""
 
     @property
     def preferred_replica(self) -> int | None:
