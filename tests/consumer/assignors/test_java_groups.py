@@ -1,4 +1,4 @@
-"""Kadence and Java's consumer in one group on real Kafka: Java's defaults, and Java cooperative."""
+"""Kadence and Java's consumer in one group on real Kafka, with each assignor, whoever leads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from kadence import Admin, Consumer
 from kadence.testing.kafka import Kafka
 
 PARTITIONS = 6
-COOPERATIVE = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
 
 
 @contextmanager
@@ -45,20 +44,31 @@ def poll_until(consumer: Consumer, done: Callable[[], bool]) -> None:
         consumer.poll(0.05)
 
 
-@pytest.mark.parametrize(
-    "properties", [(), (f"partition.assignment.strategy={COOPERATIVE}",)], ids=["defaults", "cooperative"]
-)
-def test_group_with_java(kafka: Kafka, properties: tuple[str, ...]) -> None:
-    """Java joins a group that we lead, and leaves it by being killed."""
-    name = f"mixed-{len(properties)}"
-    with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
-        admin.create_topics({name: PARTITIONS})
-    with Consumer(
+def member(kafka: Kafka, group: str, strategy: str | None) -> Consumer:
+    settings = {} if strategy is None else {"partition_assignment_strategy": strategy}
+    return Consumer(
         bootstrap_servers=kafka.bootstrap_servers,
-        group_id=name,
+        group_id=group,
+        group_protocol="classic",
         session_timeout_ms=6_000,
         heartbeat_interval_ms=200,
-    ) as consumer:
+        **settings,
+    )
+
+
+def java_class(strategy: str) -> str:
+    name = "".join(part.capitalize() for part in strategy.replace("roundrobin", "round-robin").split("-"))
+    return f"partition.assignment.strategy=org.apache.kafka.clients.consumer.{name}Assignor"
+
+
+@pytest.mark.parametrize("strategy", [None, "cooperative-sticky", "range", "roundrobin", "sticky"])
+def test_group_with_java(kafka: Kafka, strategy: str | None) -> None:
+    """Java joins a group that we lead, and leaves it by being killed. None: each side's defaults."""
+    name = f"mixed-{strategy}"
+    with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
+        admin.create_topics({name: PARTITIONS})
+    properties = () if strategy is None else (java_class(strategy),)
+    with member(kafka, name, strategy) as consumer:
         consumer.subscribe([name])
         poll_until(consumer, lambda: len(consumer.assignment()) == PARTITIONS)
         with java(kafka, name, name, *properties):
@@ -66,23 +76,27 @@ def test_group_with_java(kafka: Kafka, properties: tuple[str, ...]) -> None:
         poll_until(consumer, lambda: len(consumer.assignment()) == PARTITIONS)
 
 
-def test_java_leads(kafka: Kafka) -> None:
-    """Its sticky assignor reads our subscription, ours reads its assignment."""
-    name = "mixed-java-leads"
+@pytest.mark.parametrize("strategy", ["cooperative-sticky", "range", "roundrobin", "sticky"])
+def test_java_leads(kafka: Kafka, strategy: str) -> None:
+    """Its assignor reads our subscription and user data, ours reads its assignment."""
+    name = f"mixed-java-leads-{strategy}"
     with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
         admin.create_topics({name: PARTITIONS})
-        with java(kafka, name, name, f"partition.assignment.strategy={COOPERATIVE}"):
+        with java(kafka, name, name, java_class(strategy)):
             end = time.monotonic() + 60
             while not any(
                 group.group_id == name and group.state == "Stable" for group in admin.list_groups()
             ):
                 assert time.monotonic() < end
                 time.sleep(0.1)
-            with Consumer(
-                bootstrap_servers=kafka.bootstrap_servers,
-                group_id=name,
-                session_timeout_ms=6_000,
-                heartbeat_interval_ms=200,
-            ) as consumer:
+            with member(kafka, name, strategy) as consumer:
                 consumer.subscribe([name])
                 poll_until(consumer, lambda: len(consumer.assignment()) == PARTITIONS // 2)
+                # A second round, in which we have something to tell: who had what stays with it.
+                before = consumer.assignment()
+                rounds = len(consumer.rebalances())
+                consumer.enforce_rebalance()
+                poll_until(consumer, lambda: len(consumer.rebalances()) > rounds)
+                poll_until(consumer, lambda: len(consumer.assignment()) == PARTITIONS // 2)
+                if "sticky" in strategy:
+                    assert consumer.assignment() == before

@@ -50,7 +50,7 @@ def poll_until(consumers: list[Any], done: Callable[[], bool]) -> None:
             consumer.poll(0.02)
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 @pytest.mark.parametrize("makers", [(ours, theirs), (theirs, ours)], ids=["we lead", "they lead"])
 def test_mixed_group_shares_everything(makers: Any, strategy: str) -> None:
     with Broker() as broker:
