@@ -32,6 +32,6 @@ def test_each_weakness_names_tests_that_exist(weakness: Weakness) -> None:
 def test_each_test_of_this_room_is_in_the_table() -> None:
     named = {test for weakness in WEAKNESSES for test in weakness.tests}
     for file in Path(__file__).parent.glob("test_*.py"):
-        if file.name != Path(__file__).name:
+        if file.name not in (Path(__file__).name, "test_peers.py"):
             path = file.relative_to(ROOT).as_posix()
             assert {(path, name) for name in functions_in(path)} <= named
