@@ -364,7 +364,15 @@ class CommitFailedError(LocalError):
 
     Usually the time between polls passed max.poll.interval.ms; the records will be read again by
     whoever owns the partitions now.
+
+    Attributes:
+        partitions: those that were not committed because they moved, while all others of the call were. Empty: none
+            of the call was committed.
     """
+
+    def __init__(self, message: str = "", *, partitions: frozenset[TopicPartition] = frozenset()) -> None:
+        super().__init__(message)
+        self.partitions = partitions
 
 
 class TopicAuthorizationError(BrokerError):

@@ -18,7 +18,7 @@ from kadence.consumer.border.buffer import Border
 from kadence.consumer.border.cells import Cell
 from kadence.consumer.exchange import Exchange, Run, Waits
 from kadence.consumer.interceptors import Interceptors
-from kadence.errors import KafkaError, WakeupError
+from kadence.errors import CommitFailedError, KafkaError, WakeupError
 from kadence.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["CommitCallback", "Commits"]
@@ -68,7 +68,11 @@ class Commits:
         yield from self.run_callbacks()
         began = self._clock.now_ms()
         # Waits even for nothing: earlier asynchronous commits end first, in order.
-        yield from self._exchange.call(m.Commit, deadline, offsets=chosen, retry=True)
+        try:
+            yield from self._exchange.call(m.Commit, deadline, offsets=chosen, retry=True)
+        except CommitFailedError as error:
+            self._remember(_but(chosen, error))
+            raise
         self._border.measures.intake.commit_sync_ms += self._clock.now_ms() - began
         self._remember(chosen)
         self._exchange.take_facts()
@@ -194,9 +198,8 @@ class Commits:
             self._own = 0
             if fact.error is not None:
                 self._next_at = add_ms(self._clock.now_ms(), self._config.retry_backoff_ms)
-        if fact.error is None:
-            self._remember(fact.offsets)
-        elif callback is None:
+        self._remember(fact.offsets if fact.error is None else _but(fact.offsets, fact.error))
+        if fact.error is not None and callback is None:
             log.warning("commit of %d partitions failed: %s", len(fact.offsets), fact.error)
         if callback is not None:
             self.completed.append((callback, fact))
@@ -217,6 +220,15 @@ class Commits:
             cell = assignment.get(partition)
             if cell is not None:
                 cell.prove(offset.offset, offset.leader_epoch)
+
+
+def _but(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata], error: Exception
+) -> Mapping[TopicPartition, OffsetAndMetadata]:
+    """What was committed though the commit failed: all but the partitions that moved."""
+    if not isinstance(error, CommitFailedError) or not error.partitions:
+        return {}
+    return {partition: at for partition, at in offsets.items() if partition not in error.partitions}
 
 
 def _warn(offsets: Mapping[TopicPartition, OffsetAndMetadata], error: Exception) -> None:

@@ -78,11 +78,14 @@ class Decoding:
             DeadLetterError: it could not be written to the dead letter topic; the next poll tries again.
         """
         given: Chunks = []
+        collector = self._collector
+        collector.advanced, collector.returned = False, 0
         while True:
             waiting = self._serve(given, limit) if self._kept else False
             if given or waiting:
+                collector.returned = sum(len(records) for _, records in given)
                 return given
-            fresh = self._collector.take_records(limit)
+            fresh = collector.take_records(limit)
             if not fresh:
                 return given
             for partition, records in fresh:

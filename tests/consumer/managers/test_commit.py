@@ -420,6 +420,29 @@ def test_commit_of_lost_partitions_fails_with_advice(group: Group, member: Membe
     assert group.sent(OffsetCommitRequest) == []
 
 
+def test_a_commit_leaves_out_the_partitions_that_moved_and_commits_the_others(
+    group: Group, member: Member
+) -> None:
+    """Two members share four partitions: what this one gave up is named, what stayed is committed."""
+    other = group.member("b")
+    group.settle()
+    (stays, *_), (moved, *_) = sorted(member.owned), sorted(other.owned)
+    call = member.commit(group.now, {stays: 3, moved: 7})
+    later = member.commit(group.now, {moved: 8, stays: 4}, retry=False)
+    group.advance(1_000)
+    answer = member.answer_to(call)
+    assert answer is not None
+    assert isinstance(answer.error, CommitFailedError)
+    assert answer.error.partitions == {moved}
+    assert str(moved) in str(answer.error)
+    assert "The other partitions of the commit are committed." in str(answer.error)
+    (done,) = member.of(m.CommitCompleted)
+    assert done.id == later
+    assert isinstance(done.error, CommitFailedError)
+    assert done.error.partitions == {moved}
+    assert committed(group, member, stays, moved) == {stays: 4, moved: None}
+
+
 def test_commit_given_before_a_loss_is_not_sent_after_it(group: Group, member: Member) -> None:
     """Lost and assigned again: somebody else may have read it in between, so the old commit is void."""
     member.coordinator.mark_unknown(group.now, "test")

@@ -7,8 +7,8 @@ the others); a commit of no offsets is done when all before it are.
 
 A rebalance in the background can end a generation between a commit's sending and its arrival. Such a commit
 is not failed: it is sent again under the new generation, if every partition in it was this member's all the
-time. A partition that was not (lost, revoked, given to somebody else meanwhile) fails it with
-`CommitFailedError`: the group has read it from somewhere else by now.
+time. A partition that was not (lost, revoked, given to somebody else meanwhile) is left out, and the commit ends
+with a `CommitFailedError` that names it: the group has read it from somewhere else by now. The others are committed.
 """
 
 from __future__ import annotations
@@ -71,6 +71,18 @@ class _Pending:
     error: KafkaError | None = None
     failure: KafkaError | None = None
     """Why the last attempt is repeated."""
+    lost: set[TopicPartition] = field(default_factory=set)
+    """Partitions left out, because they were not the member's all the time."""
+
+    @property
+    def offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What is to be committed still."""
+        return {p: offset for p, offset in self.call.offsets.items() if p not in self.lost}
+
+    def succeed(self) -> None:
+        self.done = True
+        if self.lost:
+            self.error = _not_ours(self.lost, others=len(self.call.offsets) > len(self.lost))
 
 
 @dataclass(slots=True, eq=False)
@@ -201,19 +213,19 @@ class CommitManager:
         for pending in self._queue:
             if pending.done:
                 continue
-            gone = [
+            pending.lost.update(
                 p
                 for p, held in pending.tenure.items()
                 if held is None or self._membership.tenure(p) is not held
-            ]
-            if gone:
-                pending.done, pending.error = True, _not_ours(gone)
+            )
+            if pending.lost and len(pending.lost) == len(pending.call.offsets):
+                pending.succeed()
 
     def _request(self, now: int, node_id: int, batch: list[_Pending], *, managed: bool) -> _Attempt:
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         for pending in batch:
             pending.sent = True
-            offsets.update(pending.call.offsets)
+            offsets.update(pending.offsets)
         topics = by_topic(offsets)
         ids = topic_ids(self._metadata, topics)
         group = self._membership.group if managed else GroupMetadata(self._config.group_id or "")
@@ -288,10 +300,10 @@ class CommitManager:
         else:
             self._backoff.succeeded()
         for pending in attempt.commits:
-            own = {p: codes.get(p, error_codes.UNKNOWN_SERVER_ERROR) for p in pending.call.offsets}
+            own = {p: codes.get(p, error_codes.UNKNOWN_SERVER_ERROR) for p in pending.offsets}
             error = _error_of(own)
             if error is None:
-                pending.done = True
+                pending.succeed()
             elif all(code == error_codes.NONE or self._gone(pending, p, code) for p, code in own.items()):
                 pending.done, pending.error = True, error
             else:
@@ -401,10 +413,14 @@ def _expelled(code: int) -> CommitFailedError:
     )
 
 
-def _not_ours(partitions: list[TopicPartition]) -> CommitFailedError:
+def _not_ours(partitions: set[TopicPartition], *, others: bool) -> CommitFailedError:
     names = ", ".join(str(partition) for partition in sorted(partitions)[:5])
     more = f" and {len(partitions) - 5} more" if len(partitions) > 5 else ""
-    return CommitFailedError(f"{names}{more} not assigned to this member (any more). {_ADVICE}")
+    rest = " The other partitions of the commit are committed." if others else ""
+    return CommitFailedError(
+        f"{names}{more} not assigned to this member (any more).{rest} {_ADVICE}",
+        partitions=frozenset(partitions) if others else frozenset(),
+    )
 
 
 _ADVICE = (
