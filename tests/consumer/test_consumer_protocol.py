@@ -202,6 +202,39 @@ def test_history_says_why_and_what_moved(cluster: Cluster) -> None:
     assert one.rebalances()[-1].cause == "subscription changed"
 
 
+@pytest.mark.needs("topic deletion")
+def test_a_topic_made_anew_is_another_topic_read_from_its_start(cluster: Cluster) -> None:
+    topic, stays, group = cluster.topic(2), cluster.topic(1), cluster.name("g")
+    cluster.produce(topic, 40, partitions=2)
+    cluster.produce(stays, 1, partitions=1)
+    listener = Recorder()
+    consumer = member(cluster, group)
+    consumer.subscribe([topic, stays], listener=listener)
+    read(consumer, 41)
+    consumer.commit()
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.delete_topics([topic])
+        poll_until(consumer, lambda: {p.topic for p in consumer.assignment()} == {stays}, seconds=30)
+        admin.create_topics({topic: 3})
+    cluster.produce(topic, 30, partitions=3, start=100)
+    assert sorted(numbers(read(consumer, 30, seconds=40))) == list(range(100, 130))
+    assert consumer.assignment() == {*partitions(topic, 3), *partitions(stays, 1)}
+    gone = [given for kind, given in listener.events if kind in ("revoked", "lost") and given]
+    assert gone == [set(partitions(topic, 2))], "told once that it went"
+
+
+@pytest.mark.needs("admin")
+def test_partitions_that_are_added_come_without_a_rejoin(cluster: Cluster) -> None:
+    topic, group = cluster.topic(1), cluster.name("g")
+    consumer = member(cluster, group, topic)
+    poll_until(consumer, lambda: len(consumer.assignment()) == 1)
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.create_partitions({topic: 3})
+    poll_until(consumer, lambda: len(consumer.assignment()) == 3, seconds=30)
+    cluster.produce(topic, 6, partitions=3)
+    assert len(read(consumer, 6)) == 6
+
+
 # ---------------------------------------------------------------- static members
 
 
