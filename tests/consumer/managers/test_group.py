@@ -287,3 +287,21 @@ def test_fenced_static_member_gives_up_for_good() -> None:
     assert failed.fatal
     assert "group.instance.id" in str(failed.error)
     assert a.owned == []
+
+
+def test_t23_static_member_that_polls_again_within_its_session_has_lost_nothing_to_others() -> None:
+    """Its partitions waited for it, so nobody else rebalances: only its own application hears of a loss."""
+    group = Group({"t": 4})
+    a = group.member("a", max_poll_interval_ms=20_000, group_instance_id="one")
+    b = group.member("b", max_poll_interval_ms=20_000, group_instance_id="two")
+    group.settle()
+    generation, owned, rebalances = b.membership.group.generation_id, list(a.owned), len(b.causes)
+    a.work(group.now)
+    group.advance(22_000)
+    assert a.membership.state.name == "STALE"
+    assert a.owned == []
+    a.poll(group.now)
+    group.settle()
+    assert a.owned == owned
+    assert (b.membership.group.generation_id, len(b.causes)) == (generation, rebalances)
+    assert a.causes[-1] == "poll interval exceeded"

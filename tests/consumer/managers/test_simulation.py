@@ -17,7 +17,14 @@ from kadence.protocol import error_codes as ec
 from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kadence.types import TopicPartition
 
-STRATEGIES = [("cooperative-sticky",), ("range",), ("cooperative-sticky", "range")]
+STRATEGIES = [
+    ("cooperative-sticky",),
+    ("range",),
+    ("sticky",),
+    ("roundrobin",),
+    ("cooperative-sticky", "range"),
+    ("cooperative-sticky", "sticky"),
+]
 
 
 class Story:
@@ -27,6 +34,7 @@ class Story:
         self.rng = rng = random.Random(seed)
         self.calm = False
         self.strategy = rng.choice(STRATEGIES)
+        self.upgrading = rng.random() < 0.5
         self.loss = rng.choice([0.0, 0.02, 0.2])
         self.group = Group({"t": rng.randint(1, 9), "u": rng.randint(1, 4)})
         slowest = rng.choice([0, 1, 20, 300])
@@ -57,10 +65,17 @@ class Story:
             self.group.member(
                 f"m{len(self.group.members)}",
                 subscribe=self.rng.choice([("t",), ("t", "u"), ("t", "u")]),
-                partition_assignment_strategy=self.strategy,
+                partition_assignment_strategy=self.strategy_of_a_member(),
                 has_listener=self.rng.random() < 0.5,
                 max_poll_interval_ms=30_000,
             )
+
+    def strategy_of_a_member(self) -> tuple[str, ...]:
+        """In the middle of a rolling upgrade some members have both names, some the new one or the old one alone."""
+        bounce = (
+            self.strategy if len(self.strategy) == 1 else self.rng.choice([self.strategy, self.strategy[1:]])
+        )
+        return bounce if self.upgrading else self.strategy
 
     def kill(self, member: Member) -> None:
         if len(self.living) > 1:
