@@ -16,7 +16,7 @@ from collections.abc import Callable
 import pytest
 from tests.consumer.support import Cluster, read
 
-from kadence import AsyncConsumer, Broker, Consumer, Producer, TopicPartition
+from kadence import AsyncConsumer, Broker, Consumer, Producer, RebalanceListener, TopicPartition
 from kadence.broker.faults import Injected
 from kadence.consumer.border.buffer import Signal
 from kadence.errors import (
@@ -279,6 +279,252 @@ def test_the_interpreter_ends_without_close(broker: Broker, topic: str) -> None:
         c.subscribe("t")
         while not c.poll(1):
             pass
+        print("polled")
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert ended.stdout == "polled\n"
+    assert "Empty" in broker.describe_groups()["g"]
+
+
+class Doing(RebalanceListener):
+    """Does something once, in its first callback of a kind."""
+
+    def __init__(self, on: str, what: Callable[[], object]) -> None:
+        self._on, self._what = on, what
+        self.done = 0
+
+    def _step(self, kind: str) -> None:
+        if kind == self._on and not self.done:
+            self.done = 1
+            self._what()
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        self._step("assigned")
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        self._step("revoked")
+
+    def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+        self._step("lost")
+
+
+def test_c7_close_from_another_thread_ends_in_time_though_a_callback_hangs(
+    broker: Broker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    released = threading.Event()
+    inside = threading.Event()
+    outcome: list[Exception] = []
+
+    def hang() -> None:
+        inside.set()
+        released.wait(60)
+
+    subject = consumer(broker, group_id="g")
+    subject.subscribe(topic, listener=Doing("assigned", hang))
+
+    def owner() -> None:
+        try:
+            while True:
+                subject.poll(1)
+        except ClosedError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=owner)
+    thread.start()
+    assert inside.wait(20)
+    began = time.monotonic()
+    subject.close(timeout=0.3)
+    assert time.monotonic() - began < 10, "the callback hangs for a minute"
+    assert "user code runs inside another thread's call" in caplog.text
+    assert "Empty" in broker.describe_groups()["g"]
+    with pytest.raises(ClosedError):
+        subject.poll(0)
+    released.set()
+    thread.join(20)
+    assert len(outcome) == 1
+
+
+def test_c7_ctrl_c_in_close_and_then_close_again(broker: Broker, topic: str) -> None:
+    subject = consumer(broker, group_id="g")
+    subject.subscribe(topic)
+    read(subject, 1000)
+    with broker.faults.drop(OffsetCommitRequest), broker.faults.drop(LeaveGroupRequest):
+        timer = after(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            subject.close(timeout=60)
+        timer.join()
+        began = time.monotonic()
+        subject.close(timeout=0.2)
+        assert time.monotonic() - began < 10
+    assert not subject._core._engine.is_alive()
+    with pytest.raises(ClosedError):
+        subject.poll(0)
+
+
+def test_c7_wakeup_inside_a_callback_ends_that_poll_and_loses_nothing(broker: Broker, topic: str) -> None:
+    with consumer(broker, group_id="g") as subject:
+        listener = Doing("assigned", subject.wakeup)
+        subject.subscribe(topic, listener=listener)
+        with pytest.raises(WakeupError):
+            read(subject, 1)
+        assert listener.done
+        assert [int(record.value) for record in read(subject, 1000)] == list(range(1000))
+        assert len(subject.rebalances()) == 1
+
+
+def test_c7_a_wakeup_that_ends_a_commit_inside_a_callback_leaves_the_group_going(
+    broker: Broker, topic: str
+) -> None:
+    """Trap T17: whatever the callback raises, the rebalance learns that it is over."""
+    with consumer(broker, group_id="g", enable_auto_commit=False) as subject:
+
+        def commit() -> None:
+            with broker.faults.drop(OffsetCommitRequest) as dropped:
+
+                def wake() -> None:
+                    dropped.wait()
+                    subject.wakeup()
+
+                timer = threading.Thread(target=wake)
+                timer.start()
+                try:
+                    subject.commit({PARTITION: 0}, timeout=60)
+                finally:
+                    timer.join()
+
+        subject.subscribe(topic, listener=Doing("assigned", commit))
+        with pytest.raises(WakeupError):
+            read(subject, 1)
+        assert len(read(subject, 1000)) == 1000
+        subject.commit()
+
+
+@pytest.mark.parametrize("kind", ["assigned", "revoked"])
+def test_b7_close_inside_a_callback(broker: Broker, topic: str, kind: str) -> None:
+    subject = consumer(broker, group_id="g")
+    listener = Doing(kind, subject.close)
+    subject.subscribe(topic, listener=listener)
+    if kind == "assigned":
+        with pytest.raises(ClosedError):
+            read(subject, 1)
+    else:
+        read(subject, 1)
+        subject.close()
+    assert listener.done
+    with pytest.raises(ClosedError):
+        subject.poll(0)
+    assert "Empty" in broker.describe_groups()["g"]
+
+
+def test_c7_a_consumer_belongs_to_no_thread_only_calls_do(broker: Broker, topic: str) -> None:
+    with consumer(broker, group_id="g", max_poll_records=500) as subject:
+        subject.subscribe(topic)
+        found = len(read(subject, 1))
+        sizes: list[int] = []
+        thread = threading.Thread(target=lambda: sizes.append(len(read(subject, 1000 - found))))
+        thread.start()
+        thread.join()
+        assert found + sum(sizes) == 1000
+
+
+def test_c8_asyncio_a_child_is_refused(broker: Broker, topic: str) -> None:
+    async def main() -> int:
+        async with AsyncConsumer(bootstrap_servers=broker.bootstrap_servers) as subject:
+            await subject.assign([PARTITION])
+            child = os.fork()
+            if child == 0:
+                os._exit(in_child(subject))
+            _, status = await asyncio.to_thread(os.waitpid, child, 0)
+            return os.waitstatus_to_exitcode(status)
+
+    def in_child(subject: AsyncConsumer) -> int:
+        async def use() -> int:
+            try:
+                await subject.poll(0)
+            except ForkedError:
+                await subject.close()
+                return 0
+            return 1
+
+        asyncio._set_running_loop(None)
+        return asyncio.new_event_loop().run_until_complete(use())
+
+    assert asyncio.run(main()) == 0
+
+
+def test_c8_a_child_that_ends_says_nothing_for_its_parent(broker: Broker, topic: str) -> None:
+    """Neither a warning nor a goodbye: the membership is the parent's."""
+    program = f"""
+        import os, sys
+        from kadence import Consumer
+        with Consumer(bootstrap_servers={broker.bootstrap_servers!r}, group_id="g") as c:
+            c.subscribe("t")
+            while not c.assignment():
+                c.poll(0.1)
+            child = os.fork()
+            if child == 0:
+                sys.exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            before = c.group_metadata()
+            c.poll(1)
+            assert c.group_metadata() == before and c.assignment()
+            print("a member still")
+    """
+    ended = subprocess.run(
+        [sys.executable, "-W", "always", "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert ended.stdout == "a member still\n"
+    assert "not closed" not in ended.stderr
+
+
+def test_c7_ctrl_c_ends_a_program_and_the_member_is_gone(broker: Broker, topic: str) -> None:
+    program = f"""
+        from kadence import Consumer
+        c = Consumer(bootstrap_servers={broker.bootstrap_servers!r}, group_id="g", auto_offset_reset="earliest")
+        c.subscribe("t")
+        for record in c:
+            if record.offset == 999:
+                print("waiting", flush=True)
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "waiting\n"
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=30)
+    assert running.returncode == -signal.SIGINT
+    assert "KeyboardInterrupt" in errors
+    assert "Empty" in broker.describe_groups()["g"]
+
+
+def test_b7_asyncio_a_program_that_ends_without_close_leaves(broker: Broker, topic: str) -> None:
+    program = f"""
+        import asyncio
+        from kadence import AsyncConsumer
+        kept = []
+        async def main():
+            c = AsyncConsumer(
+                bootstrap_servers={broker.bootstrap_servers!r}, group_id="g", auto_offset_reset="earliest"
+            )
+            kept.append(c)
+            await c.subscribe("t")
+            while not await c.poll(1):
+                pass
+        asyncio.run(main())
         print("polled")
     """
     ended = subprocess.run(

@@ -287,8 +287,10 @@ class AsyncConsumer:
         await self._close(timeout, proved_only=False, leave=leave)
 
     async def _close(self, timeout: Seconds | None, *, proved_only: bool, leave: bool | None = None) -> None:
+        if not self._shell.forked:
+            deadline = self._calls.closed_by(timeout)
+            await self._shell.run(self._calls.close(deadline, proved_only=proved_only, leave=leave))
         self._finalizer.detach()
-        await self._shell.run(self._calls.close(timeout, proved_only=proved_only, leave=leave))
 
     async def __aenter__(self) -> Self:
         return self

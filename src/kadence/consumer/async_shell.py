@@ -19,7 +19,8 @@ from typing import TypeVar, cast
 from kadence.clock import Clock, wait_seconds
 from kadence.consumer.border.buffer import Border
 from kadence.consumer.core import Core, Run, Waits
-from kadence.errors import ClosedError, ConcurrentAccessError
+from kadence.consumer.shell import forks
+from kadence.errors import ClosedError, ConcurrentAccessError, ForkedError
 
 __all__ = ["AsyncShell"]
 
@@ -39,6 +40,7 @@ class AsyncShell:
         self._core = core
         self._border = border
         self._clock = clock
+        self._fork = forks()
         self._loop = asyncio.get_running_loop()
         self._waiting: set[asyncio.Event] = set()
         self._polling: _Polling | None = None
@@ -47,12 +49,19 @@ class AsyncShell:
         border.signal.on_set = self._wake
         border.signal.prepare()
 
+    @property
+    def forked(self) -> bool:
+        """Whether this process is a child of the one that made the consumer."""
+        return self._fork != forks()
+
     def enter(self) -> None:
         """Check that this call may begin.
 
         Raises:
-            ClosedError. ConcurrentAccessError: called on another event loop than the consumer's own.
+            ClosedError. ForkedError. ConcurrentAccessError: called on another event loop than the consumer's own.
         """
+        if self.forked:
+            raise ForkedError("this consumer was made before fork(); make a new one in the child (C8)")
         if self._core.closed:
             raise ClosedError("this consumer is closed")
         if asyncio.get_running_loop() is not self._loop:

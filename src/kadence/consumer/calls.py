@@ -324,9 +324,12 @@ class Calls:
 
     # ------------------------------------------------------------ the end
 
-    def close(self, timeout: Seconds | None, *, proved_only: bool, leave: bool | None = None) -> Waits[None]:
+    def closed_by(self, timeout: Seconds | None) -> int:
+        """The deadline of a close."""
         ms = to_ms(timeout)
-        deadline = add_ms(self._clock.now_ms(), _CLOSE_MS if ms is None else ms)
+        return add_ms(self._clock.now_ms(), _CLOSE_MS if ms is None else ms)
+
+    def close(self, deadline: int, *, proved_only: bool, leave: bool | None = None) -> Waits[None]:
         return self._core.close(deadline, proved_only=proved_only, leave=leave)
 
     def describe(self, kind: str) -> str:

@@ -421,15 +421,18 @@ class Consumer:
         self._close(timeout, proved_only=False, leave=leave)
 
     def _close(self, timeout: Seconds | None, *, proved_only: bool, leave: bool | None = None) -> None:
-        self._finalizer.detach()
         if self._shell.forked:
             # The sockets and the thread are the parent's; a child has nothing to say to anybody.
+            self._finalizer.detach()
             return
-        self._shell.claim()
-        try:
-            self._shell.run(self._calls.close(timeout, proved_only=proved_only, leave=leave))
-        finally:
-            self._shell.release()
+        deadline = self._calls.closed_by(timeout)
+        if self._shell.claim(deadline):
+            try:
+                self._shell.run(self._calls.close(deadline, proved_only=proved_only, leave=leave))
+            finally:
+                self._shell.release()
+        # Only now: after Ctrl-C in the middle of it there is still somebody who leaves the group.
+        self._finalizer.detach()
 
     def __enter__(self) -> Self:
         return self

@@ -72,6 +72,7 @@ class Core:
             check_crcs=config.check_crcs,
             max_batch_bytes=config.max_batch_bytes,
             unpack_bytes=config.unpack_bytes,
+            counts=config.prefetch_heuristic != "bytes",
         )
         self._dead_letters: DeadLetters | None = None
         self.decoding: Decoding | None = None
@@ -279,6 +280,12 @@ class Core:
             self.interceptors.close()
         if error is not None:
             raise error
+
+    def abandon(self, deadline: int) -> None:
+        """From another thread, while the one inside does not come back: leave the group, and be closed."""
+        self._border.send(m.Close(0, deadline, leave=None))
+        self._engine.join(max(deadline - self.clock.now_ms(), 100) / 1000)
+        self.closed = True
 
     # ------------------------------------------------------------ callbacks
 

@@ -6,6 +6,7 @@ after fork (C8), waits on the border's signal, user code run with the poll timer
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -21,6 +22,8 @@ from kadence.errors import ClosedError, ConcurrentAccessError, ForkedError
 
 __all__ = ["Shell", "abandoned"]
 
+log = logging.getLogger("kadence.consumer")
+
 T = TypeVar("T")
 
 _FAREWELL_MS = 2_000
@@ -35,6 +38,11 @@ def _forked() -> None:
 
 
 os.register_at_fork(after_in_child=_forked)
+
+
+def forks() -> int:
+    """How often this process and those it comes from were forked: another number means another process."""
+    return _forks
 
 
 class Shell:
@@ -72,10 +80,23 @@ class Shell:
     ) -> None:
         self._lock.release()
 
-    def claim(self) -> None:
-        """Enter whatever the state; a thread that is inside is made to leave by a wakeup. For close()."""
+    def claim(self, deadline: int) -> bool:
+        """Enter whatever the state, to close; a thread that is inside is made to leave by a wakeup.
+
+        User code that runs inside (a callback, a deserialiser) cannot be made to leave. At the deadline the consumer
+        is closed behind its back: the group is left without a commit and without callbacks, and that thread gets
+        `ClosedError` as soon as it comes back.
+
+        Returns:
+            Whether the consumer is this thread's now; False when it was closed as said.
+        """
         while not self._lock.acquire(timeout=0.05):
+            if self._clock.now_ms() >= deadline:
+                log.warning("closed while user code runs inside another thread's call: nothing is committed")
+                self._core.abandon(add_ms(self._clock.now_ms(), _FAREWELL_MS))
+                return False
             self._core.wakeup()
+        return True
 
     def release(self) -> None:
         self._lock.release()
@@ -128,7 +149,8 @@ class Shell:
 
 def abandoned(kind: str, border: Border, engine: Engine) -> None:
     """A consumer was collected, or the interpreter ends, without close(): leave the group all the same (B7)."""
-    if border.ended:
+    if border.ended or not engine.is_alive():
+        # Closed in the end, or in a child after fork(), where there is nobody to ask.
         return
     if not sys.is_finalizing():
         warnings.warn(f"{kind} was not closed; use `with` or close()", ResourceWarning, stacklevel=2)
