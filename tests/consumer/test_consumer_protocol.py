@@ -223,6 +223,20 @@ def test_a_topic_made_anew_is_another_topic_read_from_its_start(cluster: Cluster
     assert gone == [set(partitions(topic, 2))], "told once that it went"
 
 
+@pytest.mark.needs("topic deletion")
+def test_positions_of_a_deleted_topic_are_not_committed_to_the_one_made_anew(cluster: Cluster) -> None:
+    topic, group = cluster.topic(1), cluster.name("g")
+    cluster.produce(topic, 40, partitions=1)
+    consumer = member(cluster, group, topic, auto_commit_interval_ms=3_600_000)
+    read(consumer, 40)
+    consumer.poll(0)  # proves them: a revocation would commit them
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.delete_topics([topic])
+        admin.create_topics({topic: 1})
+    cluster.produce(topic, 100, partitions=1, start=100)
+    assert sorted(numbers(read(consumer, 100, seconds=40))) == list(range(100, 200))
+
+
 @pytest.mark.needs("admin")
 def test_partitions_that_are_added_come_without_a_rejoin(cluster: Cluster) -> None:
     topic, group = cluster.topic(1), cluster.name("g")
