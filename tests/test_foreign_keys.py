@@ -107,7 +107,7 @@ def test_every_key_of_aiokafka_is_known_or_refused_with_advice() -> None:
         ("ssl_cafile", "here it is 'ssl.ca.location'"),
         ("queued.min.messages", "prefetching is bounded by bytes: buffer.memory"),
         ("enable.metrics.push", "not pushed to brokers (KIP-714)"),
-        ("sasl.kerberos.service.name", "SCRAM-SHA-512"),
+        ("sasl.kerberos.kinit.cmd", "the system's Kerberos library gets and renews tickets"),
         ("compression.codec", "it is for a producer, as 'compression.type'"),
         ("linger.ms", "is a key of the producer, not of the consumer"),
         ("session.timeout", "did you mean 'session.timeout.ms'?"),

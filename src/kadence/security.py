@@ -18,17 +18,37 @@ from kadence.secret import Secret
 if TYPE_CHECKING:
     from kadence.config import ClientConfig
 
-__all__ = ["MECHANISMS", "ClientCredentials", "Credentials", "Token", "check", "credentials", "is_loopback"]
+__all__ = [
+    "MECHANISMS",
+    "ClientCredentials",
+    "Credentials",
+    "Kerberos",
+    "Token",
+    "check",
+    "credentials",
+    "is_loopback",
+]
 
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 
 _MODULES: Final = {
     "PlainLoginModule": ("PLAIN",),
     "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
     "OAuthBearerLoginModule": ("OAUTHBEARER",),
+    "Krb5LoginModule": ("GSSAPI",),
 }
 _OAUTH_OPTIONS: Final = ("clientId", "clientSecret", "scope")
 _EXTENSION: Final = "extension_"
+_KERBEROS_OPTIONS: Final = (
+    "useKeyTab",
+    "keyTab",
+    "principal",
+    "serviceName",
+    "useTicketCache",
+    "ticketCache",
+)
+_KERBEROS_HABITS: Final = ("storeKey", "doNotPrompt", "refreshKrb5Config", "renewTGT", "debug", "isInitiator")
+"""Options of Java's login module that say nothing here, or what is so anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +82,38 @@ class ClientCredentials:
 
 
 @dataclass(frozen=True, slots=True)
+class Kerberos:
+    """Whose tickets to show, for which service.
+
+    Attributes:
+        service: the first part of the brokers' principals, mostly ``kafka``.
+        principal: who we are; None: whoever the keytab or the ticket cache is of.
+        keytab: a file with our key; None: the tickets are in a cache, where kinit has put them.
+        ticket_cache: which cache; None: the system's default.
+    """
+
+    service: str
+    principal: str | None = None
+    keytab: str | None = None
+    ticket_cache: str | None = None
+
+    @property
+    def who(self) -> str:
+        """For messages."""
+        if self.principal is not None:
+            return f"principal {self.principal!r}"
+        return f"keytab {self.keytab!r}" if self.keytab is not None else "the ticket cache"
+
+
+@dataclass(frozen=True, slots=True)
 class Credentials:
-    """What to authenticate with: a user and password, or a source of tokens."""
+    """What to authenticate with: a user and password, a source of tokens, or Kerberos."""
 
     mechanism: str
     username: str = ""
     password: Secret = field(default_factory=Secret)
     tokens: Callable[[], Token] | ClientCredentials | None = field(default=None, repr=False)
+    kerberos: Kerberos | None = None
 
 
 def credentials(config: ClientConfig) -> Credentials | None:
@@ -89,6 +134,8 @@ def credentials(config: ClientConfig) -> Credentials | None:
         options = _options(mechanism, str(config.sasl_jaas_config))
     if mechanism == "OAUTHBEARER":
         return _oauth(config, options)
+    if mechanism == "GSSAPI":
+        return _kerberos(config, options)
     if options and (config.sasl_username is not None or config.sasl_password is not None):
         raise ConfigError(
             "sasl.jaas.config holds the user and password; leave out sasl.username and sasl.password"
@@ -125,6 +172,8 @@ def check(config: ClientConfig, given: frozenset[str]) -> None:
                 f"{name} has no effect with security.protocol={config.security_protocol}; set it to SASL_SSL "
                 "(or SASL_PLAINTEXT, without encryption)"
             )
+        if name.startswith("sasl.kerberos.") and needed.mechanism != "GSSAPI":
+            raise ConfigError(f"{name} is for sasl.mechanism=GSSAPI, not {needed.mechanism}")
         if name.startswith("sasl.oauthbearer.") and needed.mechanism != "OAUTHBEARER":
             raise ConfigError(f"{name} is for sasl.mechanism=OAUTHBEARER, not {needed.mechanism}")
 
@@ -148,6 +197,8 @@ def _options(mechanism: str, text: str) -> Mapping[str, str]:
             f"sasl.jaas.config names {module.name}, which is for sasl.mechanism="
             f"{' or '.join(_MODULES[module.name])}, not {mechanism}"
         )
+    if mechanism == "GSSAPI":
+        return _kerberos_options(module.options)
     known = _OAUTH_OPTIONS if mechanism == "OAUTHBEARER" else ("username", "password")
     for name in module.options:
         if name not in known and not (mechanism == "OAUTHBEARER" and name.startswith(_EXTENSION)):
@@ -157,6 +208,47 @@ def _options(mechanism: str, text: str) -> Mapping[str, str]:
     if mechanism != "OAUTHBEARER" and set(known) - set(module.options):
         raise ConfigError(f"sasl.jaas.config: {module.name} needs username and password")
     return module.options
+
+
+def _kerberos_options(options: Mapping[str, str]) -> Mapping[str, str]:
+    """Those of Java's Krb5LoginModule that mean something here."""
+    for name in options:
+        if name not in _KERBEROS_OPTIONS and name not in _KERBEROS_HABITS:
+            raise ConfigError(
+                f"sasl.jaas.config: Krb5LoginModule has no option {name!r} here; known: {', '.join(_KERBEROS_OPTIONS)}"
+            )
+    for switch, file in (("useKeyTab", "keyTab"), ("useTicketCache", "ticketCache")):
+        if file in options and options.get(switch, "false").lower() != "true":
+            raise ConfigError(f"sasl.jaas.config: Krb5LoginModule has {file}, but not {switch}=true")
+    if options.get("useKeyTab", "false").lower() == "true" and "keyTab" not in options:
+        raise ConfigError("sasl.jaas.config: Krb5LoginModule has useKeyTab=true, and no keyTab")
+    if options.get("isInitiator", "true").lower() == "false":
+        raise ConfigError("sasl.jaas.config: a client is the initiator; leave out isInitiator")
+    return options
+
+
+def _kerberos(config: ClientConfig, options: Mapping[str, str]) -> Credentials:
+    if config.sasl_username is not None or config.sasl_password is not None:
+        raise ConfigError(
+            "sasl.username and sasl.password are not for GSSAPI; its keys are sasl.kerberos.principal and "
+            "sasl.kerberos.keytab, or kinit gets tickets before"
+        )
+    found: dict[str, str | None] = {}
+    for key, option in (("service.name", "serviceName"), ("principal", "principal"), ("keytab", "keyTab")):
+        configured = getattr(config, f"sasl_kerberos_{key.replace('.', '_')}")
+        if configured is not None and options.get(option, configured) != configured:
+            raise ConfigError(
+                f"sasl.kerberos.{key} is another one than {option} in sasl.jaas.config; give it once"
+            )
+        found[key] = options.get(option, configured)
+    service, principal, keytab = found["service.name"], found["principal"], found["keytab"]
+    if service is None:
+        raise ConfigError(
+            "sasl.mechanism=GSSAPI needs sasl.kerberos.service.name: the first part of the brokers' principals, "
+            "mostly kafka"
+        )
+    kerberos = Kerberos(service, principal, keytab, options.get("ticketCache"))
+    return Credentials("GSSAPI", principal or "", kerberos=kerberos)
 
 
 def _oauth(config: ClientConfig, options: Mapping[str, str]) -> Credentials:

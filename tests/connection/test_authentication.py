@@ -237,7 +237,7 @@ class Slow:
         self.exchange: Exchange | None = None
         self.error: Exception | None = None
 
-    def begin(self, now: int) -> Exchange | None:
+    def begin(self, now: int, host: str = "") -> Exchange | None:
         if self.error is not None:
             raise self.error
         return self.exchange

@@ -12,7 +12,7 @@ from kadence.config import AdminConfig, ConsumerConfig
 from kadence.errors import ConfigError
 from kadence.net import ConnectionConfig
 from kadence.secret import Secret
-from kadence.security import ClientCredentials, is_loopback
+from kadence.security import ClientCredentials, Kerberos, is_loopback
 
 SECRET = "hunter2"
 PLAIN = {
@@ -112,7 +112,8 @@ def test_quoted_values_may_hold_anything() -> None:
         (f"PlainLoginModule required password={SECRET}; PlainLoginModule required;", "only one login module"),
         (f'PlainLoginModule required username="a" passwort="{SECRET}";', "no option 'passwort'"),
         ('PlainLoginModule required username="a";', "needs username and password"),
-        ("com.sun.security.auth.module.Krb5LoginModule required;", "'Krb5LoginModule' is not supported"),
+        ("com.example.OurLoginModule required;", "'OurLoginModule' is not supported"),
+        ("com.sun.security.auth.module.Krb5LoginModule required;", "is for sasl.mechanism=GSSAPI, not PLAIN"),
         (
             f'ScramLoginModule required username="a" password="{SECRET}";',
             "for sasl.mechanism=SCRAM-SHA-256 or SCRAM-SHA-512, not PLAIN",
@@ -165,7 +166,7 @@ def test_a_token_provider() -> None:
     ("settings", "told"),
     [
         (changed(PLAIN, sasl_mechanism=None), "needs sasl.mechanism: one of PLAIN"),
-        (changed(PLAIN, sasl_mechanism="GSSAPI"), "'GSSAPI' is not one of PLAIN"),
+        (changed(PLAIN, sasl_mechanism="NTLM"), "'NTLM' is not one of PLAIN"),
         (changed(PLAIN, sasl_username=None), "needs sasl.username and sasl.password"),
         (changed(PLAIN, sasl_password=None), "needs sasl.username and sasl.password"),
         (changed(PLAIN, sasl_username="a\0b"), "NUL"),
@@ -224,3 +225,60 @@ def test_this_machine(host: str) -> None:
 @pytest.mark.parametrize("host", ["10.0.0.1", "fe80::1%eth0", "localhost.example.org", "kafka"])
 def test_another_machine(host: str) -> None:
     assert not is_loopback(host)
+
+
+KERBEROS = {
+    "bootstrap.servers": "localhost:9092",
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "GSSAPI",
+    "sasl.kerberos.service.name": "kafka",
+}
+KRB5 = "com.sun.security.auth.module.Krb5LoginModule required"
+
+
+@pytest.mark.parametrize(
+    ("settings", "kerberos"),
+    [
+        (KERBEROS, Kerberos("kafka")),
+        (
+            changed(KERBEROS, sasl_kerberos_keytab="/k", sasl_kerberos_principal="alice"),
+            Kerberos("kafka", "alice", "/k"),
+        ),
+        (
+            changed(
+                KERBEROS,
+                sasl_kerberos_service_name=None,
+                sasl_jaas_config=f'{KRB5} useKeyTab=true storeKey=true keyTab="/k" principal="a@R" serviceName=kafka;',
+            ),
+            Kerberos("kafka", "a@R", "/k"),
+        ),
+        (
+            changed(KERBEROS, sasl_jaas_config=f"{KRB5} useTicketCache=true ticketCache=/tmp/krb5cc_0;"),
+            Kerberos("kafka", ticket_cache="/tmp/krb5cc_0"),
+        ),
+    ],
+)
+def test_kerberos_by_keys_and_by_jaas(settings: dict[str, Any], kerberos: Kerberos) -> None:
+    assert read(settings).kerberos == kerberos
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (changed(KERBEROS, sasl_kerberos_service_name=None), "needs sasl.kerberos.service.name"),
+        (changed(KERBEROS, sasl_username="a"), "are not for GSSAPI"),
+        (changed(KERBEROS, sasl_jaas_config=f"{KRB5} keyTab=/k;"), "has keyTab, but not useKeyTab=true"),
+        (changed(KERBEROS, sasl_jaas_config=f"{KRB5} useKeyTab=true;"), "useKeyTab=true, and no keyTab"),
+        (changed(KERBEROS, sasl_jaas_config=f"{KRB5} useKeytab=true;"), "no option 'useKeytab' here"),
+        (changed(KERBEROS, sasl_jaas_config=f"{KRB5} isInitiator=false;"), "leave out isInitiator"),
+        (changed(KERBEROS, sasl_jaas_config=f"{KRB5} serviceName=other;"), "is another one than serviceName"),
+        (
+            changed(PLAIN, sasl_kerberos_keytab="/k"),
+            "sasl.kerberos.keytab is for sasl.mechanism=GSSAPI, not PLAIN",
+        ),
+    ],
+)
+def test_kerberos_that_contradicts_itself(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        AdminConfig.parse(settings)
+    assert told in str(error.value)

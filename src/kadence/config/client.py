@@ -116,8 +116,17 @@ class ClientConfig:
     sasl_jaas_config: Secret | None = key(
         "password",
         None,
-        "The credentials as Java writes them: PlainLoginModule, ScramLoginModule or OAuthBearerLoginModule.",
+        "The credentials as Java writes them: Plain-, Scram-, OAuthBearer- or Krb5LoginModule.",
         since="KIP-85",
+    )
+    sasl_kerberos_service_name: str | None = key(
+        "string", None, "The first part of the brokers' principals, mostly kafka (GSSAPI)."
+    )
+    sasl_kerberos_principal: str | None = key(
+        "string", None, "Who we are; left out, whoever the keytab or the ticket cache is of (GSSAPI)."
+    )
+    sasl_kerberos_keytab: str | None = key(
+        "string", None, "A file with our key; left out, tickets come from the cache that kinit fills (GSSAPI)."
     )
     sasl_login_callback_handler_class: str | None = key(
         "string", None, "Accepted where it names Java's OAuthBearerLoginCallbackHandler, which is built in."

@@ -58,7 +58,7 @@ _CALLED: Final[Mapping[str, str]] = {
 }
 """The same thing under another name."""
 
-_KERBEROS: Final = "Kerberos (GSSAPI) is not supported; use SCRAM-SHA-512, PLAIN or OAUTHBEARER"
+_KERBEROS: Final = "the system's Kerberos library gets and renews tickets; leave it out"
 _TLS: Final = (
     "TLS is Python's ssl module with the system's protocols and ciphers; there is nothing to choose here"
 )
@@ -131,17 +131,16 @@ _INSTEAD: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(
         (
-            "sasl.kerberos.service.name",
             "sasl.kerberos.kinit.cmd",
             "sasl.kerberos.ticket.renew.window.factor",
             "sasl.kerberos.ticket.renew.jitter",
             "sasl.kerberos.min.time.before.relogin",
-            "sasl.kerberos.principal",
-            "sasl.kerberos.keytab",
-            "sasl.kerberos.name",
-            "sasl.kerberos.domain.name",
         ),
         _KERBEROS,
+    ),
+    "sasl.kerberos.name": "brokers are named by sasl.kerberos.service.name and the host in their address; leave it out",
+    "sasl.kerberos.domain.name": (
+        "brokers are named by sasl.kerberos.service.name and the host in their address; leave it out"
     ),
     **dict.fromkeys(
         (

@@ -101,6 +101,7 @@ class BrokerConnection:
         "_authentication",
         "_client_id",
         "_correlation_id",
+        "_host",
         "_in_flight",
         "_login",
         "_login_began",
@@ -126,8 +127,10 @@ class BrokerConnection:
         request_timeout_ms: int,
         software: tuple[str, str] = ("kadence", "0"),
         login: Login | None = None,
+        host: str = "",
     ) -> None:
         self.address = address
+        self._host = host
         self.phase = Phase.OPENING
         self.ranges: versions.Ranges = {}
         self.held_until = 0
@@ -355,7 +358,7 @@ class BrokerConnection:
 
     def _authenticate(self, now: int) -> None:
         assert self._login is not None
-        exchange = self._login.begin(now)
+        exchange = self._login.begin(now, self._host)
         self._wants_login = exchange is None
         if exchange is not None:
             self._login_began = now

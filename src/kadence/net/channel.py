@@ -279,6 +279,7 @@ class Channel:
             request_timeout_ms=self._config.request_timeout_ms,
             software=(self._config.software_name, self._config.software_version),
             login=self._logins.login,
+            host=self.known.node.host,
         )
         self._stream = stream_of(dial.sock)
         self._connection = connection

@@ -1,4 +1,4 @@
-"""The login of one client: by password, or by tokens that are fetched on a thread of their own and used again.
+"""The login of one client: by password, by Kerberos, or by tokens that are fetched on a thread and used again.
 
 A provider or a token endpoint may take its time, so it is never asked on the network thread. Connections that need
 a token wait for it; one fetch serves all of them, and the token serves until 80 % of its life is over. When a new one
@@ -20,6 +20,7 @@ from kadence.connection.sasl.oauthbearer import OAuthBearer, check_token
 from kadence.connection.sasl.passwords import PasswordLogin
 from kadence.errors import AuthenticationError, KafkaError
 from kadence.net.endpoint import fetch_token
+from kadence.net.kerberos import KerberosLogin, contexts
 from kadence.security import ClientCredentials, Credentials, Token, is_loopback
 
 if TYPE_CHECKING:
@@ -40,16 +41,20 @@ class Logins:
     """
 
     def __init__(self, config: ConnectionConfig, notify: Callable[[], None]) -> None:
-        self._tokens: TokenLogin | None = None
+        # The one that has a helper thread.
+        self._fetched: TokenLogin | KerberosLogin | None = None
         self._is_open = config.ssl_context is None
         self.login: Login | None = None
         credentials = config.credentials
         if credentials is None:
             return
-        if credentials.tokens is None:
+        if credentials.kerberos is not None:
+            kerberos = credentials.kerberos
+            self.login = self._fetched = KerberosLogin(contexts(kerberos), kerberos.who, notify)
+        elif credentials.tokens is None:
             self.login = PasswordLogin(credentials.mechanism, credentials.username, credentials.password)
         else:
-            self.login = self._tokens = TokenLogin(_source(credentials, config), _who(credentials), notify)
+            self.login = self._fetched = TokenLogin(_source(credentials, config), _who(credentials), notify)
 
     def about_to_talk(self, host: str) -> None:
         """Warn, once, when a password is about to cross a network for everybody to read."""
@@ -68,16 +73,16 @@ class Logins:
 
     def deliver(self, now: int) -> bool:
         """Take what the helper thread has. True when connections should `resume`; `settle` comes after that."""
-        return self._tokens is not None and self._tokens.deliver(now)
+        return self._fetched is not None and self._fetched.deliver(now)
 
     def settle(self) -> None:
         """Everybody who waited has been served."""
-        if self._tokens is not None:
-            self._tokens.settle()
+        if self._fetched is not None:
+            self._fetched.settle()
 
     def close(self) -> None:
-        if self._tokens is not None:
-            self._tokens.close()
+        if self._fetched is not None:
+            self._fetched.close()
 
 
 class TokenLogin:
@@ -100,7 +105,7 @@ class TokenLogin:
         self._come: deque[Token | KafkaError] = deque()
         self._thread: threading.Thread | None = None
 
-    def begin(self, now: int) -> Exchange | None:
+    def begin(self, now: int, host: str = "") -> Exchange | None:
         token = self._token
         if token is not None and (now < self._refresh_at or self._is_serving):
             return OAuthBearer(token.value, token.extensions)

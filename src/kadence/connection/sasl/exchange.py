@@ -40,8 +40,8 @@ class Login(Protocol):
         """Who it is, for messages: ``user 'alice'``."""
         ...
 
-    def begin(self, now: int) -> Exchange | None:
-        """A new exchange; None while its credentials are still being fetched.
+    def begin(self, now: int, host: str = "") -> Exchange | None:
+        """A new exchange with the broker on ``host``; None while its credentials are still being fetched.
 
         Raises:
             AuthenticationError, ConnectError: they cannot be had.

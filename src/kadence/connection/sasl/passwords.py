@@ -23,7 +23,7 @@ class PasswordLogin:
     def who(self) -> str:
         return f"user {self._user!r}"
 
-    def begin(self, now: int) -> Exchange:
+    def begin(self, now: int, host: str = "") -> Exchange:
         if self.mechanism == "PLAIN":
             return Plain(self._user, self._password)
         return Scram(self.mechanism, self._user, self._password)
