@@ -250,3 +250,21 @@ def test_a3_when_what_is_paused_is_all_there_is_the_largest_of_it_is_fetched_aga
     assert isinstance(seek, Seek)
     assert (seek.partition, seek.offset) == (cells[1].partition, 0)
     assert arena.holds == 1
+
+
+def test_a3_records_are_counted_where_the_heuristic_asks_for_it_and_a_wake_is_sent_at_the_mark_only() -> None:
+    shared, one = border(), cell(0)
+    for start in (0, 10):
+        data = encode_batch([(0, None, b"v", ())] * 10, base_offset=start)
+        shared.put(Fetched(one, 1, start, memoryview(data), Arena(), None, 10))
+    subject = Collector(shared, check_crcs=True, max_batch_bytes=1 << 20, counts=True)
+    one.wake_records = 14
+    drained, wakes = [], []
+    for _ in range(7):
+        shared.starved = True
+        subject.take_records(3)
+        drained.append(one.drained_records)
+        wakes.append(shared.wakes)
+    assert drained == [3, 6, 9, 10, 13, 16, 19]
+    assert shared.drained_records == 19
+    assert wakes == [0, 0, 0, 1, 1, 2, 3], "when a fetch is done with, and from the mark on while it is waited for"

@@ -146,6 +146,14 @@ class ConsumerConfig(ClientConfig):
         low=1_048_576,
         since="KIP-81",
     )
+    prefetch_heuristic: str = key(
+        "choice",
+        "bytes",
+        "When enough is buffered (A3). bytes: a partition has more than max.partition.fetch.bytes; total and share are "
+        "KIP-41's: all have max.poll.records, or each its share of them.",
+        choices=("bytes", "total", "share"),
+        since="KIP-41",
+    )
     max_batch_bytes: int = key(
         "int",
         268_435_456,
@@ -217,6 +225,11 @@ class ConsumerConfig(ClientConfig):
             raise ConfigError(
                 f"heartbeat.interval.ms ({self.heartbeat_interval_ms}) must be below session.timeout.ms "
                 f"({self.session_timeout_ms}); a third of it is usual"
+            )
+        if self.prefetch_heuristic != "bytes" and self.max_poll_records < 1:
+            raise ConfigError(
+                f"prefetch.heuristic={self.prefetch_heuristic} needs max.poll.records as a number to fill a poll with; "
+                "without a cap, and with auto, use bytes"
             )
         if "max.poll.records.share" in given and self.max_poll_records != AUTO:
             raise ConfigError("max.poll.records.share means nothing without max.poll.records=auto")

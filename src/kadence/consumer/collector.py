@@ -29,7 +29,7 @@ T = TypeVar("T")
 class _Queue:
     """What lies in the buffer of one partition; ``reader`` is the fetch that is being read."""
 
-    __slots__ = ("cell", "fetches", "intake", "reader", "retained")
+    __slots__ = ("cell", "fetches", "given", "intake", "reader", "retained")
 
     def __init__(self, cell: Cell, intake: TopicIntake) -> None:
         self.cell = cell
@@ -37,6 +37,8 @@ class _Queue:
         self.fetches: deque[Fetched] = deque()
         self.reader: FetchedRecords | None = None
         self.retained = 0
+        self.given = 0
+        """Records of the first fetch that were handed out, where they are counted."""
 
 
 class _Copy:
@@ -68,10 +70,17 @@ class Collector:
     """
 
     def __init__(
-        self, border: Border, *, check_crcs: bool, max_batch_bytes: int, unpack_bytes: int = 1 << 62
+        self,
+        border: Border,
+        *,
+        check_crcs: bool,
+        max_batch_bytes: int,
+        unpack_bytes: int = 1 << 62,
+        counts: bool = False,
     ) -> None:
         self._border = border
         self._unpack_bytes = unpack_bytes
+        self._counts = counts
         self._check_crcs = check_crcs
         self._max_batch_bytes = max_batch_bytes
         self._ring: OrderedDict[TopicPartition, _Queue] = OrderedDict()
@@ -194,6 +203,9 @@ class Collector:
                 limit -= count
                 self.returned += count
                 queue.intake.records.total += count
+                if self._counts and queue.reader is not None:
+                    queue.given += count
+                    self._drained(cell, count)
             if queue.fetches:
                 if count:
                     self._ring.move_to_end(partition)
@@ -243,8 +255,8 @@ class Collector:
                 if retained != queue.retained:
                     self._border.decompressed_bytes += retained - queue.retained
                     queue.retained = retained
-                if reader.largest_batch > self._border.largest_batch:
-                    self._border.largest_batch = reader.largest_batch
+                border = self._border
+                border.largest_batch = max(border.largest_batch, reader.largest_batch)
             if reader.exhausted:
                 queue.intake.bytes.total += len(fetched.data)
                 self._finish(queue)
@@ -311,6 +323,17 @@ class Collector:
         if freed:
             border.wake()
 
+    def _drained(self, cell: Cell, count: int) -> None:
+        """So many records less are buffered: tell the network thread when that is few enough (KIP-41)."""
+        border = self._border
+        cell.drained_records += count
+        border.drained_records += count
+        if border.starved and (
+            border.drained_records >= border.wake_records or cell.drained_records >= cell.wake_records
+        ):
+            border.starved = False
+            border.wake()
+
     def _drop_stale(self, queue: _Queue) -> None:
         while queue.fetches and queue.fetches[0].lease != queue.cell.lease:
             self._finish(queue)
@@ -328,6 +351,9 @@ class Collector:
             # It fades, so that one large batch does not cost memory for good.
             self._border.largest_batch -= self._border.largest_batch >> 6
         queue.cell.drained_bytes += len(fetched.data)
+        if self._counts:
+            self._drained(queue.cell, fetched.records - queue.given)
+            queue.given = 0
         fetched.data = memoryview(b"")
         fetched.arena.release()
         border = self._border
@@ -372,6 +398,8 @@ class Collector:
 
     def _drop(self, item: Fetched) -> None:
         item.cell.drained_bytes += len(item.data)
+        if self._counts:
+            self._drained(item.cell, item.records)
         item.data = memoryview(b"")
         item.arena.release()
 

@@ -31,6 +31,7 @@ class Fetched:
 
     ``lease`` is the reading stretch they belong to (see `Cell`); ``arena`` is released by whoever takes
     them. ``aborted``: (producer id, first offset) of aborted transactions, for read_committed.
+    ``records``: how many there are by the batches' headers.
     """
 
     cell: Cell
@@ -39,6 +40,7 @@ class Fetched:
     data: memoryview
     arena: Lease
     aborted: tuple[tuple[int, int], ...] | None
+    records: int = 0
 
 
 class Signal:
@@ -90,6 +92,9 @@ class Border:
         decompressed_bytes: held by batches being read (application). copied_bytes: copied out of arenas
             that nobody else needed any more (application). largest_batch: what the largest batch of late
             decompressed to (application).
+        drained_records: records handed out or dropped, ever, by the count of their batches; kept only where
+            prefetch.heuristic looks at it (application). wake_records: when it has grown to this, the network
+            thread wants to know (network).
         pressed: memory is used up while paused partitions hold some: the application looks whether it can
             give some back, and clears it (network).
         lateness: how late the network thread is (network).
@@ -122,6 +127,8 @@ class Border:
         self.decompressed_bytes = 0
         self.copied_bytes = 0
         self.largest_batch = 0
+        self.drained_records = 0
+        self.wake_records = 1 << 62
         self.pressed = False
         self.wakes = 0
 

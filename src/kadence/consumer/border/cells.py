@@ -37,10 +37,12 @@ class Cell:
     Written by the application thread: ``paused``, ``paused_at`` (since when, monotonic ms), ``position`` =
     (lease, next offset to return, epoch of the last record returned), ``proved`` = the same as of the last
     poll that proved them processed, ``drained_bytes`` (total of bytes handed out or dropped, ever).
+    ``drained_records`` and ``wake_records``: as in `Border`, of this partition.
     """
 
     __slots__ = (
         "drained_bytes",
+        "drained_records",
         "held",
         "high_watermark",
         "lags",
@@ -57,6 +59,7 @@ class Cell:
         "proved",
         "revoking",
         "unfetched",
+        "wake_records",
     )
 
     def __init__(self, partition: TopicPartition, lease: int) -> None:
@@ -77,6 +80,8 @@ class Cell:
         self.position: Origin | None = None
         self.proved: Origin | None = None
         self.drained_bytes = 0
+        self.drained_records = 0
+        self.wake_records = 1 << 62
 
     def current(self) -> Origin | None:
         """The next position to return: the application's own if it is of the present lease, else the lease's start."""

@@ -2,7 +2,8 @@
 
 One long-polling fetch per broker, in a fetch session (KIP-227). The next one leaves as soon as there is room
 for its answer: a partition is left out while more than one fetch of it lies in the buffer, a broker while its
-partitions hold more than that on average, everything while `buffer.memory` would be passed (KIP-81). Room is
+partitions hold more than that on average (`prefetch` has other measures), everything while `buffer.memory` would
+be passed (KIP-81; `fetch_memory`). Room is
 reserved before a fetch leaves and the broker is told the size, so the cap holds whatever comes back; only a
 single batch that is larger than the whole cap is let in alone.
 
@@ -27,6 +28,7 @@ from kadence.consumer.managers.fetch_reasons import Reasons
 from kadence.consumer.managers.fetch_requests import Asked, Sent, forgotten_topics, topics
 from kadence.consumer.managers.fetch_session import FINAL_EPOCH, FetchSession, SessionPlan, Wanted
 from kadence.consumer.managers.metadata import MetadataManager
+from kadence.consumer.managers.prefetch import prefetch
 from kadence.consumer.state.subscription import PartitionState, Subscription
 from kadence.errors import AuthenticationError
 from kadence.protocol.fetch import FetchRequest, FetchResponse
@@ -63,6 +65,7 @@ class FetchManager:
         self._border = border
         self.memory = Memory(config, arenas, border)
         self._answers = FetchAnswers(config, subscription, metadata, border, self.memory, outbox)
+        self._prefetch = prefetch(config, border)
         self._reasons = Reasons(config, metadata)
         self._outbox = outbox
         self._sessions: dict[int, FetchSession] = {}
@@ -84,6 +87,7 @@ class FetchManager:
         self.memory.look()
         reasons = self._reasons
         reasons.begin()
+        self._prefetch.begin(self._subscription.partitions.values())
         ready: dict[int, list[PartitionState]] = {}
         buffered: dict[int, list[int]] = {}
         for state in self._subscription.partitions.values():
@@ -95,8 +99,7 @@ class FetchManager:
             if node_id is None:
                 reasons.leaderless(now, state)
                 continue
-            held = state.buffered_bytes
-            buffered.setdefault(node_id, []).append(held)
+            buffered.setdefault(node_id, []).append(state.buffered_bytes)
             if state.awaits_fetch:
                 reasons.sent(now, state)
                 continue
@@ -104,7 +107,7 @@ class FetchManager:
             if retry_at > now:
                 wake_at = min(wake_at, retry_at)
                 reasons.waits(now, state)
-            elif held > self._per_partition:
+            elif self._prefetch.has_enough(state):
                 starved = True
                 reasons.note(now, state, NotFetchedReason.BUFFERED)
             else:
@@ -136,7 +139,7 @@ class FetchManager:
         if parked is not None:
             if parked.ends_at - now < _SIDE_MIN_MS or (node_id, Lane.SIDE) in self._in_flight:
                 return None, NotFetchedReason.AWAITING_TURN
-        elif all(buffered) and sum(buffered) > self._per_partition * len(buffered):
+        elif self._prefetch.broker_has_enough(buffered):
             return None, NotFetchedReason.BUFFERED
         wanted_bytes = min(self._config.fetch_max_bytes, self._per_partition * len(states))
         max_bytes = self.memory.admit(wanted_bytes, min(wanted_bytes, self._per_partition))

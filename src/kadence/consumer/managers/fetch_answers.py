@@ -189,5 +189,6 @@ class FetchAnswers:
         note_epochs(state, batches, self._metadata.leader_epoch(partition))
         state.offset = next_offset
         state.fetched_bytes += complete
+        state.fetched_records += count
         self._subscription.move_to_end(partition)
-        self._border.put(Fetched(cell, asked.lease, asked.offset, batches, arena, aborted))
+        self._border.put(Fetched(cell, asked.lease, asked.offset, batches, arena, aborted, count))

@@ -45,6 +45,7 @@ class PartitionState:
         "epoch",
         "epoch_starts",
         "fetched_bytes",
+        "fetched_records",
         "former_topic_ids",
         "in_flight",
         "is_told",
@@ -91,6 +92,8 @@ class PartitionState:
         """Lease under which a fetch is on its way; 0: none. A fetch of an older lease stands in nobody's way."""
         self.fetched_bytes = 0
         """Total of bytes ever put into the buffer; minus ``cell.drained_bytes`` it is what lies there."""
+        self.fetched_records = 0
+        """The same in records, by their batches' headers; minus ``cell.drained_records``."""
         self.preferred_until = 0
         self.preferred_by: int | None = None
         """The leader that told of the preferred replica."""
