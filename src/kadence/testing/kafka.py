@@ -81,6 +81,8 @@ class Kafka:
         scram_users: users to make while formatting, as Kafka's tool takes them, e.g.
             ``SCRAM-SHA-256=[name=alice,password=secret]``.
         jvm_options: options of the broker's JVM; the default suits tests, not benchmarks.
+        join: a running node whose cluster this one joins as a further broker; ``node.id`` in ``properties`` says
+            which. Whoever started first is the controller, and is stopped last.
         startup_timeout: seconds until the node must be ready.
 
     Attributes:
@@ -95,6 +97,7 @@ class Kafka:
         listeners: Mapping[str, str] | None = None,
         scram_users: Sequence[str] = (),
         jvm_options: Sequence[str] = _JVM_OPTIONS,
+        join: Kafka | None = None,
         startup_timeout: float = 60.0,
     ) -> None:
         self.bootstrap_servers = ""
@@ -103,6 +106,8 @@ class Kafka:
         self._listeners = {"PLAINTEXT": "PLAINTEXT", **(listeners or {})}
         self._scram_users = tuple(scram_users)
         self._jvm_options = tuple(jvm_options)
+        self._join = join
+        self._controller = ""
         self._startup_timeout = startup_timeout
         self._directory: Path | None = None
         self._server: subprocess.Popen[bytes] | None = None
@@ -182,7 +187,7 @@ class Kafka:
         self._await_ready()
 
     def _write_properties(self, directory: Path) -> Path:
-        names = [*self._listeners, "CONTROLLER"]
+        names = [*self._listeners, *([] if self._join else ["CONTROLLER"])]
         ports = _free_ports(len(names))
         addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)}
         protocols = {**self._listeners, "CONTROLLER": "PLAINTEXT"}
@@ -190,10 +195,13 @@ class Kafka:
             **_PROPERTIES,
             "listeners": ",".join(f"{name}://{address}" for name, address in addresses.items()),
             "listener.security.protocol.map": ",".join(f"{name}:{kind}" for name, kind in protocols.items()),
-            "controller.quorum.voters": f"1@{addresses['CONTROLLER']}",
             "log.dirs": str(directory / "data"),
             **self._properties,
         }
+        self._controller = self._join._controller if self._join else addresses["CONTROLLER"]
+        properties.setdefault("controller.quorum.voters", f"1@{self._controller}")
+        if self._join:
+            properties["process.roles"] = "broker"
         config = directory / "server.properties"
         config.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in properties.items()))
         self.addresses = {name: addresses[name] for name in self._listeners}
