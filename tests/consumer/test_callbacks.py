@@ -34,7 +34,8 @@ class Listener(RebalanceListener):
 
     def _step(self, kind: str, partitions: Partitions) -> Any:
         self.told.append((kind, sorted(partitions)))
-        return self._does.get(kind, lambda _: None)(partitions)
+        does = self._does.get(kind)
+        return None if does is None else does(partitions)
 
     def on_partitions_assigned(self, partitions: Partitions) -> Any:
         return self._step("assigned", partitions)

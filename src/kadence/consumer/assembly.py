@@ -55,13 +55,13 @@ def make(config: ConsumerConfig) -> tuple[Border, NetworkThread]:
 
 def _turn(config: ConsumerConfig, clock: SystemClock, client: NetworkClient, border: Border) -> Turn:
     subscription = Subscription()
-    reaper = Reaper(client.trouble)
+    commits: CommitManager | None = None
+    reaper = Reaper(lambda: client.trouble() or (None if commits is None else commits.trouble()))
     outlet = Outlet(border, subscription, reaper)
     jobs = JobThread(f"{config.client_id}-jobs", client.wakeup)
     metadata = MetadataManager(config, outlet)
     managers: list[RequestManager] = [metadata]
     membership: Membership | None = None
-    commits: CommitManager | None = None
     coordinator: CoordinatorManager | None = None
     if config.group_id is not None:
         coordinator = CoordinatorManager(config.group_id, config, outlet)

@@ -131,6 +131,11 @@ class CommitManager:
         """Commits whose result is not told yet."""
         return len(self._queue)
 
+    def trouble(self) -> str | None:
+        """Why a commit that waits has not succeeded yet; None when nothing is known."""
+        failure = next((pending.failure for pending in self._queue if pending.failure is not None), None)
+        return None if failure is None else str(failure)
+
     def commit(self, now: int, call: Commit) -> None:
         """Commit. With ``retry`` the answer is an `Answer`, repeated until the deadline; else a `CommitCompleted`."""
         del now
