@@ -189,6 +189,13 @@ class Processor:
                 now, reason="the consumer is closing", callbacks=bool(call.id), goodbye=call.leave
             )
 
+    def hurry(self, now: int) -> None:
+        """The time for closing is over: whatever the application still had to do, the group is told now."""
+        if self.closing is not None and self._subscription.by_group and self._membership is not None:
+            self._membership.leave(
+                now, reason="the consumer is closing", callbacks=False, goodbye=self.closing.leave
+            )
+
     def _answer(self, call: m.Imperative, error: Exception | None = None) -> None:
         if call.id:
             self._tell(m.Answer(call.id, None, error))

@@ -109,6 +109,9 @@ class Turn:
             self._tell_late(late)
         self._take_imperatives(now)
         self._jobs.deliver(now)
+        closing = self._processor.closing
+        if closing is not None and now >= closing.deadline:
+            self._processor.hurry(now)
         wake_at = self._reaper.next_deadline
         for manager in self._managers:
             poll = manager.poll(now)
@@ -117,9 +120,12 @@ class Turn:
             wake_at = min(wake_at, poll.wake_at)
         self._processor.settle(now)
         self._show()
-        closing = self._processor.closing
         if closing is not None:
-            if now >= closing.deadline or (self._processor.finished and not self._leave_pending()):
+            if now >= closing.deadline:
+                # What is ready gets its one attempt, as every call without any time does.
+                self._delegate.poll(0)
+                return False
+            if self._processor.finished and not self._leave_pending():
                 return False
             wake_at = min(wake_at, closing.deadline)
         self._border.lateness.due(now, wake_at)

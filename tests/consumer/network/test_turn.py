@@ -1,0 +1,162 @@
+"""One turn of the network thread under virtual time: what bounds its wait, and what happens after it (C2, B9).
+
+The network here is a clock that advances by as long as it was told to wait, or longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from kadence.clock import FOREVER
+from kadence.connection.request import Completed
+from kadence.consumer.border import messages as m
+from kadence.consumer.border.buffer import Border
+from kadence.consumer.managers.base import Poll
+from kadence.consumer.network.reaper import Reaper
+from kadence.consumer.network.thread import Outlet, Turn
+from kadence.consumer.state.subscription import Subscription
+from kadence.errors import KafkaTimeoutError
+from kadence.testing import FakeClock
+
+
+class SilentNetwork:
+    """Nobody ever answers. ``oversleeps``: how much longer than asked its waits take."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+        self.waits: list[int | None] = []
+        self.oversleeps = 0
+
+    def send(self, owner: object, requests: Iterable[object]) -> None: ...
+
+    def poll(self, wait_ms: int | None) -> list[Completed]:
+        self.waits.append(wait_ms)
+        self._clock.advance((10**6 if wait_ms is None else wait_ms) + self.oversleeps)
+        return []
+
+    def deliver(self, now: int, completed: object) -> None: ...
+
+
+class Nothing:
+    """A processor, jobs and a manager with nothing to say, but when to be asked again."""
+
+    closing: m.Close | None = None
+    finished = False
+
+    def __init__(self) -> None:
+        self.wake_at = FOREVER
+        self.hurried: list[int] = []
+
+    def process(self, now: int, call: object) -> None: ...
+
+    def settle(self, now: int) -> None: ...
+
+    def hurry(self, now: int) -> None:
+        self.hurried.append(now)
+
+    def poll(self, now: int) -> Poll:
+        return Poll(wake_at=self.wake_at)
+
+    def deliver(self, now: int) -> None: ...
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.border = Border(lambda: None)
+        self.network = SilentNetwork(self.clock)
+        self.nothing = Nothing()
+        reaper = Reaper(lambda: "broker 1 is silent")
+        parts: list[Any] = [self.network, self.nothing]
+        self.turn = Turn(
+            self.clock,
+            self.border,
+            parts[0],
+            parts[1],
+            reaper,
+            Outlet(self.border, Subscription(), reaper),
+            parts[1],
+            None,
+            (parts[1],),
+        )
+
+    def call(self, call_id: int, within_ms: int) -> None:
+        deadline = self.clock.now_ms() + within_ms
+        self.border.imperatives.append(m.ListOffsets(call_id, deadline, {}))
+
+    def ended(self) -> list[tuple[int, str]]:
+        return [(fact.id, str(fact.error)) for fact in self.border.facts if isinstance(fact, m.Answer)]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_c2_the_wait_is_bounded_by_the_nearest_deadline_and_the_call_fails_at_it(bench: Bench) -> None:
+    bench.call(1, 500)
+    bench.call(2, 150)
+    began = bench.clock.now_ms()
+    bench.turn.run_once()
+    assert bench.network.waits == [150]
+    assert bench.clock.now_ms() == began + 150
+    assert bench.ended() == [(2, "ListOffsets was not done in time; last trouble: broker 1 is silent")]
+    bench.turn.run_once()
+    assert bench.network.waits == [150, 350]
+    assert [call_id for call_id, _ in bench.ended()] == [2, 1]
+    bench.turn.run_once()
+    assert bench.network.waits[-1] is None, "nobody waits any more"
+
+
+def test_c2_a_manager_that_wants_its_turn_earlier_has_it(bench: Bench) -> None:
+    bench.call(1, 500)
+    bench.nothing.wake_at = bench.clock.now_ms() + 20
+    bench.turn.run_once()
+    assert bench.network.waits == [20]
+    assert bench.ended() == []
+
+
+def test_c2_a_call_without_any_time_gets_one_round_of_the_network(bench: Bench) -> None:
+    bench.call(1, 0)
+    bench.turn.run_once()
+    assert bench.network.waits == [0]
+    assert [call_id for call_id, _ in bench.ended()] == [1]
+    (fact,) = bench.border.facts
+    assert isinstance(fact, m.Answer)
+    assert isinstance(fact.error, KafkaTimeoutError)
+
+
+def test_c2_reaping_reads_the_clock_after_the_wait(bench: Bench) -> None:
+    """Trap T5: by the time before it, the call would wait for one turn more."""
+    bench.call(1, 100)
+    bench.nothing.wake_at = bench.clock.now_ms() + 90
+    bench.network.oversleeps = 30
+    bench.turn.run_once()
+    assert [call_id for call_id, _ in bench.ended()] == [1]
+
+
+def test_b9_a_turn_that_comes_late_is_seen_by_the_next(bench: Bench) -> None:
+    bench.nothing.wake_at = bench.clock.now_ms() + 100
+    bench.network.oversleeps = 2_000
+    bench.turn.run_once()
+    bench.turn.run_once()
+    assert bench.border.lateness.longest_ms == 2_000
+    assert bench.border.lateness.seen(bench.clock.now_ms()).longest == 2.0
+
+
+def test_b7_a_close_without_time_tells_the_group_and_gets_one_round_of_the_network(bench: Bench) -> None:
+    bench.nothing.closing = m.Close(1, bench.clock.now_ms(), leave=None)
+    assert not bench.turn.run_once()
+    assert bench.nothing.hurried == [bench.clock.now_ms()]
+    assert bench.network.waits == [0]
+
+
+def test_b7_a_close_that_nobody_answers_ends_at_its_deadline(bench: Bench) -> None:
+    began = bench.clock.now_ms()
+    bench.nothing.closing = m.Close(1, began + 300, leave=None)
+    while bench.turn.run_once():
+        pass
+    assert bench.clock.now_ms() == began + 300
