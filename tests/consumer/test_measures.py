@@ -90,8 +90,10 @@ def test_lag_and_lead_are_those_of_the_position_and_not_of_what_was_fetched() ->
     assert isnan(cell.lags.highest(0)), "there is no position yet"
     cell.origin = Origin(1, 40, None)
     fetches.heard(1_000, cell, 100, 10)
+    fetches.end(1_000)
     cell.position = Origin(1, 90, None)
     fetches.heard(2_000, cell, 120, 10)
+    fetches.end(2_000)
     assert (cell.lags.average(2_000), cell.lags.highest(2_000)) == (45, 60)
     assert (cell.leads.lowest(2_000), fetches.leads.lowest(2_000), fetches.lags.highest(2_000)) == (
         30,

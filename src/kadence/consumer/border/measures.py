@@ -117,7 +117,7 @@ class Fetches:
     """Of fetch responses. Network thread.
 
     Attributes:
-        lags, leads: of all partitions, as each response about one came.
+        lags, leads: the greatest lag and the least lead of any partition, of each response.
     """
 
     def __init__(self) -> None:
@@ -128,6 +128,8 @@ class Fetches:
         self.leads = Meter()
         self.topics: Mapping[str, TopicFetches] = MappingProxyType({})
         self._parts: dict[str, tuple[int, int]] = {}
+        # Of the response under way; -1: nothing yet.
+        self._lag = self._lead = -1
 
     def add(self, topic: str, size: int, records: int) -> None:
         """Records of one partition lie in the response."""
@@ -136,6 +138,12 @@ class Fetches:
 
     def end(self, now: int) -> None:
         """That was all of the response. An empty one is not counted: it says nothing about sizes."""
+        if self._lag >= 0:
+            self.lags.record(now, self._lag)
+            self._lag = -1
+        if self._lead >= 0:
+            self.leads.record(now, self._lead)
+            self._lead = -1
         if not self._parts:
             return
         for topic, (size, records) in self._parts.items():
@@ -154,12 +162,13 @@ class Fetches:
         at = cell.current()
         if at is None:
             return
-        lag, lead = max(end - at.offset, 0), max(at.offset - start, 0)
-        self.lags.record(now, lag)
+        lag = max(end - at.offset, 0)
         cell.lags.record(now, lag)
+        self._lag = max(self._lag, lag)
         if start >= 0:
-            self.leads.record(now, lead)
+            lead = max(at.offset - start, 0)
             cell.leads.record(now, lead)
+            self._lead = lead if self._lead < 0 else min(self._lead, lead)
 
 
 class Group:
