@@ -97,7 +97,7 @@ def state_machines() -> str:
         "## A member of a KIP-848 group, in the consumer",
         (
             "The network thread's view, `kadence.consumer.managers.consumer_states`, with Kafka's states. It is used "
-            "with `group.protocol=consumer`."
+            "with `group.protocol=consumer`, and with `auto` where the broker has it."
         ),
         diagram(consumer_states.TRANSITIONS),
         "\n".join(f"- `{state.name}`: {state.value}" for state in consumer_states.State),

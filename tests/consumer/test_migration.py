@@ -19,7 +19,7 @@ from tests.consumer.support import Cluster, numbers, poll_until, read
 
 from kadence import Consumer, Producer, RebalanceListener, Records, TopicPartition
 from kadence.admin import Admin
-from kadence.errors import CommitFailedError, RebalanceInProgressError
+from kadence.errors import BrokerError, CommitFailedError, KafkaError, RebalanceInProgressError
 from kadence.testing.kafka import Kafka
 
 PARTITIONS = 6
@@ -210,6 +210,8 @@ def test_c4_members_bounced_one_by_one_lose_nothing(
     if kinds[-1] == "consumer" or kinds[0] == "classic":
         # Kafka gives a group that goes back to classic the generation of its epoch: members behind that lose all.
         assert ledger.lost == set()
+    if kinds == ["consumer"] * 4:
+        assert ledger.uncommitted == set(), "a commit of an epoch that is over is sent again with the new one"
     assert ledger.repeated() <= ledger.uncommitted
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         committed = admin.group_offsets(group)
@@ -339,3 +341,60 @@ def test_c4_a_group_of_another_client_is_converted_by_an_explicit_member_and_bac
         assert ledger.repeated() == set()
     finally:
         classic.stop()
+
+
+# ---------------------------------------------------------------- brokers that do not convert, or have no KIP-848
+
+
+def on(settings: dict[str, str], kafka: Kafka) -> Iterator[Cluster]:
+    del kafka  # whose fixture says what is to happen where there is no Kafka
+    with Kafka(settings) as node:
+        running = Cluster("kafka", node.bootstrap_servers)
+        yield running
+        for consumer in running.consumers:
+            consumer.close(timeout=5)
+
+
+@pytest.fixture(scope="module")
+def unmoved(kafka: Kafka) -> Iterator[Cluster]:
+    """A broker that converts no group."""
+    yield from on({"group.consumer.migration.policy": "disabled"}, kafka)
+
+
+@pytest.fixture(scope="module")
+def older(kafka: Kafka) -> Iterator[Cluster]:
+    """A broker on which KIP-848 is switched off."""
+    yield from on({"group.coordinator.rebalance.protocols": "classic"}, kafka)
+
+
+def test_c4_a_group_that_may_not_be_converted_refuses_with_advice(unmoved: Cluster) -> None:
+    topic, group = unmoved.topic(2), unmoved.name("g")
+    classic = unmoved.consumer(group_id=group, **CLASSIC)
+    classic.subscribe(topic)
+    poll_until(classic, lambda: len(classic.assignment()) == 2)
+    explicit = unmoved.consumer(group_id=group, **KIP_848)
+    explicit.subscribe(topic)
+    with pytest.raises(BrokerError, match=r"group\.consumer\.migration\.policy"):
+        poll_until(explicit, lambda: False)
+    assert len(classic.assignment()) == 2
+    auto = unmoved.consumer(group_id=group, group_protocol="auto")
+    auto.subscribe(topic)
+
+    def both() -> bool:
+        auto.poll(0.02)
+        return len(auto.assignment()) == len(classic.assignment()) == 1
+
+    poll_until(classic, both)
+
+
+def test_c4_where_kip_848_is_switched_off_auto_is_classic_and_consumer_an_error(older: Cluster) -> None:
+    topic, group = older.topic(2), older.name("g")
+    older.produce(topic, 10, partitions=2)
+    auto = older.consumer(group_id=group, group_protocol="auto")
+    auto.subscribe(topic)
+    assert sorted(numbers(read(auto, 10))) == list(range(10))
+    assert kind_of(older, group) == "classic"
+    explicit = older.consumer(group_id=older.name("g"), **KIP_848)
+    explicit.subscribe(topic)
+    with pytest.raises(KafkaError, match=r"group\.protocol=classic"):
+        poll_until(explicit, lambda: False)
