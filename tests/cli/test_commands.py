@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -83,6 +84,18 @@ def test_lines_in_records_out(kadence: Run) -> None:
         "key": None,
     }
     assert kadence("consume", "t", "-n", "2", "--format", "values").out == "one\ntwo\n"
+
+
+def test_consume_shows_where_it_is_on_stderr(kadence: Run) -> None:
+    assert kadence("topics", "create", "a", "--partitions", "2").status == 0
+    assert kadence("produce", "a", stdin=b'{"value": "v"}\n' * 3).status == 0
+    ran = kadence("consume", "a", "-e", "--stats", "0.001")
+    assert len(ran.rows) == 3
+    assert "3 records, " in ran.err
+    assert " MiB buffered" in ran.err
+    assert re.search(r"a-[01]\W+\d+\W+0\W+yes", ran.err), ran.err
+    refused = kadence("consume", "a", "--stats", "0")
+    assert "--stats takes a number of seconds above 0, not 0" in refused.err
 
 
 def test_what_consume_prints_produce_reads(kadence: Run) -> None:

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from kadence.cli.common import CommandError, add_client_options, add_command, client_config, say, text_of
+from kadence.cli.glance import Glance
 
 if TYPE_CHECKING:
     from kadence import Consumer, Record, TopicPartition
@@ -29,7 +30,7 @@ _EXAMPLES = """\
   kadence consume flights -n 3 --from latest           the next three
   kadence consume flights -e --from 1700000000000      since a time (ms since 1970, UTC)
   kadence consume flights -e --format values | jq .dep_delay
-  kadence consume flights --group report -X max.poll.records=50"""
+  kadence consume flights --group report --stats 5 -X max.poll.records=50 >flights.jsonl"""
 
 
 def add(commands: Any) -> None:
@@ -52,6 +53,12 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--format", choices=("records", "json", "values"), default="records", help="default: %(default)s"
     )
+    parser.add_argument(
+        "--stats",
+        type=float,
+        metavar="SECONDS",
+        help="every so often show on stderr where each partition is, its lag, and why it is not fetched",
+    )
     add_client_options(parser)
     parser.set_defaults(run=run)
 
@@ -62,6 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.start not in ("earliest", "latest") and not arguments.start.isdigit():
         raise CommandError(f"--from takes earliest, latest or a time in ms, not {arguments.start!r}")
+    if arguments.stats is not None and not arguments.stats > 0:
+        raise CommandError(f"--stats takes a number of seconds above 0, not {arguments.stats:g}")
     if arguments.group and arguments.start.isdigit():
         raise CommandError("--from TIME needs no --group: a group starts where it committed")
     config = {
@@ -109,12 +118,15 @@ def _print_all(consumer: Consumer, arguments: argparse.Namespace, ends: dict[Top
     wait = 0.5 if arguments.timeout is None else min(0.5, arguments.timeout)
     count = 0
     idle = 0.0
+    glance = None if arguments.stats is None else Glance(consumer, arguments.stats)
     while arguments.max_records is None or count < arguments.max_records:
         left = -1 if arguments.max_records is None else arguments.max_records - count
         records = consumer.poll(wait, max_records=min(500, left) if left > 0 else None)
         for record in records:
             write(_line(record, arguments.format))
         count += len(records)
+        if glance is not None:
+            glance.look(count)
         if records:
             idle = 0.0
             continue

@@ -1,0 +1,71 @@
+"""``--stats`` of ``kadence consume``: how far each partition is, now and then, on stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from kadence.cli.common import print_table
+
+if TYPE_CHECKING:
+    from kadence import Consumer, NotFetched, TopicPartition
+
+__all__ = ["Glance"]
+
+_COLUMNS = ("partition", "position", "lag", "fetching")
+_MIB = 1 << 20
+
+
+class Glance:
+    """Prints a table each time that ``seconds`` have passed; asks no broker."""
+
+    def __init__(self, consumer: Consumer, seconds: float) -> None:
+        self._consumer = consumer
+        self._seconds = seconds
+        self._shown_at = time.monotonic()
+        self._count = 0
+
+    def look(self, count: int) -> None:
+        """Between two polls; ``count``: records so far."""
+        now = time.monotonic()
+        if now - self._shown_at >= self._seconds:
+            self._show(count, now)
+
+    def _show(self, count: int, now: float) -> None:
+        metrics = self._consumer.metrics()
+        buffered = next(value for name, value in metrics.items() if name.name == "buffer-held-bytes")
+        rate = (count - self._count) / (now - self._shown_at)
+        self._shown_at, self._count = now, count
+        title = f"{count:,} records, {rate:,.0f} per second, {buffered / _MIB:,.1f} MiB buffered"
+        print_table(self._rows(), _COLUMNS, sys.stderr, title=title)
+        sys.stderr.flush()
+
+    def _rows(self) -> list[dict[str, object]]:
+        consumer = self._consumer
+        held = consumer.not_fetched()
+        rows: list[dict[str, object]] = []
+        for partition in sorted(consumer.assignment()):
+            why = held.get(partition)
+            rows.append(
+                {
+                    "partition": str(partition),
+                    "position": self._position(partition),
+                    "lag": consumer.current_lag(partition),
+                    "fetching": "yes" if why is None else _briefly(why),
+                }
+            )
+        return rows
+
+    def _position(self, partition: TopicPartition) -> int | None:
+        from kadence.errors import KafkaTimeoutError
+
+        try:
+            return self._consumer.position(partition, timeout=0)
+        except KafkaTimeoutError:
+            return None
+
+
+def _briefly(why: NotFetched) -> str:
+    words = why.reason.name.lower().replace("_", " ")
+    return words if why.reason.is_expected else f"no: {words}, for {why.since:.0f} s"
