@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kadence.cluster import Cluster, apply
+from kadence.cluster import Cluster, apply, follow, forget_brokers
 from kadence.protocol import error_codes as ec
 from kadence.protocol.metadata import (
     MetadataResponse,
@@ -79,3 +79,40 @@ def test_passing_trouble_keeps_what_is_known_and_absence_does_not() -> None:
     gone = apply(cluster, told(0, 0, error=ec.UNKNOWN_TOPIC_OR_PARTITION), ["t"])
     assert gone.leader(PARTITION) is None
     assert gone.topics["t"].error_code == ec.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_kip951_a_leader_that_is_told_beside_an_error_is_followed_when_it_is_news() -> None:
+    cluster = apply(Cluster(), told(1, 5), ["t"])
+    moved = follow(cluster, PARTITION, 2, 6, {})
+    info = moved.partition(PARTITION)
+    assert info is not None
+    assert (info.leader, info.leader_epoch, info.replicas) == (2, 6, (1, 2))
+    assert cluster.leader(PARTITION) == 1, "a value"
+    new = follow(cluster, PARTITION, 3, 6, {3: Node(3, "c", 3)})
+    assert (new.leader(PARTITION), new.nodes[3]) == (3, Node(3, "c", 3))
+    elsewhere = follow(cluster, PARTITION, 2, 6, {2: Node(2, "moved", 9)})
+    assert elsewhere.nodes[2] == Node(2, "moved", 9)
+
+
+def test_kip951_what_is_no_news_or_leads_nowhere_is_not_followed() -> None:
+    cluster = apply(Cluster(), told(1, 5), ["t"])
+    for leader, epoch in ((2, 5), (2, 4), (2, -1), (-1, 6), (9, 6)):
+        assert follow(cluster, PARTITION, leader, epoch, {}) is cluster
+    assert follow(cluster, TopicPartition("absent", 0), 2, 6, {}) is cluster
+
+
+def test_kip1102_forgetting_the_brokers_keeps_the_topics_and_believes_who_answers_next() -> None:
+    cluster = forget_brokers(apply(Cluster(), told(2, 5), ["t"]))
+    assert (dict(cluster.nodes), cluster.leader(PARTITION), len(cluster.partitions_for("t"))) == ({}, None, 1)
+    restored = apply(cluster, told(1, 3), ["t"])
+    info = restored.partition(PARTITION)
+    assert info is not None
+    assert (info.leader, info.leader_epoch) == (1, 3)
+
+
+def test_an_answer_that_is_an_error_as_a_whole_says_nothing() -> None:
+    cluster = apply(Cluster(), told(2, 5), ["t"])
+    assert apply(cluster, MetadataResponse(error_code=ec.UNKNOWN_SERVER_ERROR), None) is cluster
+    assert apply(cluster, MetadataResponse(error_code=ec.REBOOTSTRAP_REQUIRED), None) == forget_brokers(
+        cluster
+    )

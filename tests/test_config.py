@@ -43,7 +43,7 @@ def test_b2_processing_timeout_is_the_larger_of_session_and_poll_interval() -> N
         ({"fetch.min.bytes": -1}, "fetch.min.bytes: -1 is not a whole number >= 0"),
         ({"auto.offset.reset": "first"}, "one of earliest, latest, none"),
         ({"heartbeat.interval.ms": 10_000}, "must be below session.timeout.ms"),
-        ({"max.poll.records": 0}, "at least 1, or -1"),
+        ({"max.poll.records": 0}, "not at least 1, -1 or auto"),
         ({"group.id": ""}, "group.id is empty"),
         ({"enable.auto.commit": True}, "needs group.id"),
         ({"group.instance.id": "i"}, "needs group.id"),
@@ -129,3 +129,35 @@ def test_every_row_of_the_table_is_documented_and_its_default_is_allowed() -> No
             assert row.default in (*row.choices, None)
         if isinstance(row.default, int) and row.low is not None:
             assert row.default >= row.low
+
+
+@pytest.mark.parametrize(
+    ("given", "kept", "duration_ms"),
+    [
+        ("earliest", "earliest", None),
+        ("LATEST", "latest", None),
+        ("by_duration:PT1H", "by_duration:PT1H", 3_600_000),
+        ("By_Duration: p1dt12h", "by_duration:P1DT12H", 129_600_000),
+        ("by_duration:PT1M1.5S", "by_duration:PT1M1.5S", 61_500),
+        ("by_duration:PT0S", "by_duration:PT0S", 0),
+    ],
+)
+def test_kip1106_reset_policies(given: str, kept: str, duration_ms: int | None) -> None:
+    config = ConsumerConfig.parse(BOOTSTRAP, auto_offset_reset=given)
+    assert (config.auto_offset_reset, config.reset_duration_ms) == (kept, duration_ms)
+
+
+@pytest.mark.parametrize(
+    "given", ["by_duration:1h", "by_duration:-PT1H", "by_duration:PT", "by_duration:P1W", "by_duration:"]
+)
+def test_kip1106_a_duration_that_is_none_says_how_they_are_written(given: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        ConsumerConfig.parse(BOOTSTRAP, auto_offset_reset=given)
+    assert "auto.offset.reset: " in str(error.value)
+    assert "by_duration:PT1H" in str(error.value)
+
+
+@pytest.mark.parametrize("given", ["by_duration", "earliest:PT1H", ""])
+def test_kip1106_what_is_no_policy_names_those_there_are(given: str) -> None:
+    with pytest.raises(ConfigError, match="one of earliest, latest, none, by_duration"):
+        ConsumerConfig.parse(BOOTSTRAP, auto_offset_reset=given)

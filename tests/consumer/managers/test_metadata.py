@@ -10,6 +10,7 @@ from kadence.consumer.border.messages import Answer, Failed, TopicMetadata
 from kadence.consumer.managers.metadata import MetadataManager
 from kadence.errors import AuthenticationError, InvalidTopicError
 from kadence.protocol import error_codes as ec
+from kadence.protocol.metadata import MetadataResponse
 from kadence.types import TopicPartition
 
 P0 = TopicPartition("t", 0)
@@ -119,3 +120,76 @@ def test_a_pattern_matches_whole_names_and_skips_internal_topics() -> None:
     assert manager.matching() == {"t"}
     manager.want_matching(None)
     assert manager.matching() == frozenset()
+
+
+# ------------------------------------------------------------ KIP-899, KIP-1102
+
+
+def failing(manager: MetadataManager, until: int) -> None:
+    """Nobody answers from 200 on: poll whenever the manager asks to be."""
+    now = 200
+    manager.request_update(now)
+    while now < until:
+        poll = manager.poll(now)
+        for request in poll.requests:
+            manager.on_response(now, lost(request, now))
+        now = max(poll.wake_at, now + 1) if not poll.requests else now + 1
+
+
+def test_kip1102_no_answer_for_the_trigger_time_begins_again_at_the_bootstrap_addresses() -> None:
+    manager = knowing({P0: 1}, Facts(), metadata_recovery_rebootstrap_trigger_ms=10_000)
+    begun: list[int] = []
+    manager.on_rebootstrap = begun.append
+    failing(manager, 10_201)
+    assert begun == [10_200]
+    assert manager.leader(P0) is None
+    assert manager.cluster.partition(P0) is not None, "nobody must take the topic for deleted"
+
+
+def test_kip1102_it_repeats_as_long_as_nobody_answers_and_ends_with_an_answer() -> None:
+    manager = knowing({P0: 1}, Facts(), metadata_recovery_rebootstrap_trigger_ms=1_000)
+    begun: list[int] = []
+    manager.on_rebootstrap = begun.append
+    failing(manager, 5_000)
+    assert 3 <= len(begun) <= 5
+    (request,) = manager.poll(9_000).requests
+    manager.on_response(9_000, answer(request, told({P0: 2}, epoch=0), 9_000))
+    assert manager.leader(P0) == 2
+    count = len(begun)
+    manager.poll(60_000)
+    assert len(begun) == count
+
+
+def test_kip899_strategy_none_never_does() -> None:
+    manager = knowing(
+        {P0: 1},
+        Facts(),
+        metadata_recovery_strategy="none",
+        metadata_recovery_rebootstrap_trigger_ms=1_000,
+    )
+    begun: list[int] = []
+    manager.on_rebootstrap = begun.append
+    failing(manager, 5_000)
+    assert (begun, manager.leader(P0)) == ([], 1)
+
+
+def test_kip1102_a_broker_that_says_so_is_believed_at_once() -> None:
+    manager = knowing({P0: 1}, Facts())
+    begun: list[int] = []
+    manager.on_rebootstrap = begun.append
+    manager.request_update(200)
+    (request,) = manager.poll(200).requests
+    response = MetadataResponse(error_code=ec.REBOOTSTRAP_REQUIRED)
+    manager.on_response(210, answer(request, response, 210))
+    assert begun == [210]
+    assert manager.poll(210).requests == [], "not in a loop, whoever answers so"
+    assert len(manager.poll(1_000).requests) == 1
+
+
+def test_an_answer_that_is_an_error_as_a_whole_is_repeated_and_changes_nothing() -> None:
+    manager = knowing({P0: 1}, Facts())
+    manager.request_update(200)
+    (request,) = manager.poll(200).requests
+    manager.on_response(210, answer(request, MetadataResponse(error_code=ec.UNKNOWN_SERVER_ERROR), 210))
+    assert (manager.leader(P0), manager.has_node(1)) == (1, True)
+    assert len(manager.poll(1_000).requests) == 1

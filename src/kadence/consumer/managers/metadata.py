@@ -170,7 +170,7 @@ class MetadataManager:
                 self._in_flight = self._request(now, topics)
                 requests.append(self._in_flight)
             else:
-                wake_at = due
+                wake_at = min(wake_at, due)
         if self._nameless and self._naming is None:
             if self._naming_backoff.ready(now):
                 requests.append(self._name(now))
