@@ -28,7 +28,7 @@ BY_OPCODE = ("consumer/core.py", "consumer/calls.py", "consumer/collector.py", "
 the result, and the interpreter looks for signals at calls only."""
 BY_LINE = ("consumer/consumer.py", "consumer/async_consumer.py", "consumer/shell.py")
 
-STEPS = ("poll", "poll_arrow", "_run", "run", "__next__", "__anext__")
+STEPS = ("poll", "poll_arrow", "_run", "run", "_next", "__next__", "__anext__")
 
 
 class Interruption:

@@ -265,7 +265,7 @@ _INSTEAD: Final[Mapping[str, str]] = {
     "enable.incremental.fetch.sessions": "fetch sessions are used where the broker has them; leave it out",
     "default.offset.commit.callback": "give commit_async() a callback, or interceptors=[...] one that sees all commits",
     "socket.options": _SOCKETS,
-    "consumer.timeout.ms": "iteration has no end by itself; poll(timeout) comes back empty after its seconds",
+    "consumer.timeout.ms": "iterate consumer.records(idle_timeout=seconds), which ends when nothing came for so long",
     "ssl.context": _PEM,
     "ssl.check.hostname": "ssl.endpoint.identification.algorithm='' leaves out the check of the host's name",
     "ssl.ciphers": _TLS,

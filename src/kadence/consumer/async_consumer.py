@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from kadence.clock import FOREVER, Seconds, SystemClock
+from kadence.clock import FOREVER, Seconds, SystemClock, add_ms, to_ms
 from kadence.config import ConsumerConfig, generated_client_id
 from kadence.consumer.arguments import Offsets
 from kadence.consumer.async_shell import AsyncShell
@@ -143,17 +143,33 @@ class AsyncConsumer:
         return self
 
     async def __anext__(self) -> Record:
+        while (record := await self._next(FOREVER)) is None:
+            pass
+        return record
+
+    async def records(self, *, idle_timeout: Seconds | None = None) -> AsyncIterator[Record]:
+        """Iterate as over the consumer, and end when nothing came for ``idle_timeout`` seconds (None: never)."""
+        ms = to_ms(idle_timeout)
+        clock = self._core.clock
+        while (record := await self._next(FOREVER if ms is None else add_ms(clock.now_ms(), ms))) is not None:
+            yield record
+
+    async def _next(self, deadline: int) -> Record | None:
+        """One record, or None at the deadline."""
         core = self._core
         while True:
             proofs = core.proofs
+            now = core.clock.now_ms()
             try:
-                for record in await self.poll(FOREVER / 1000, max_records=1):
+                for record in await self.poll(max(deadline - now, 0) / 1000, max_records=1):
                     return record
             except Exception:
                 raise
             except BaseException:
                 core.put_back(proofs)
                 raise
+            if core.clock.now_ms() >= deadline:
+                return None
 
     # ------------------------------------------------------------ positions
 

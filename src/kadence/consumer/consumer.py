@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from kadence.clock import FOREVER, Seconds, SystemClock
+from kadence.clock import FOREVER, Seconds, SystemClock, add_ms, to_ms
 from kadence.config import ConsumerConfig, generated_client_id
 from kadence.consumer.arguments import Offsets
 from kadence.consumer.border.buffer import Border
@@ -58,6 +58,9 @@ class Consumer:
 
     Raises:
         ConfigError: see `kadence.config`.
+
+    The methods are those of Kafka's Java client in snake_case. Only its clientInstanceId and
+    registerMetricForSubscription are not here: metrics are read by `metrics`, and never pushed to brokers (KIP-714).
 
     Delivery is at least once by default: auto-commit takes only what a later poll has proved processed.
     """
@@ -215,17 +218,33 @@ class Consumer:
         return self
 
     def __next__(self) -> Record:
+        while (record := self._next(FOREVER)) is None:
+            pass
+        return record
+
+    def records(self, *, idle_timeout: Seconds | None = None) -> Iterator[Record]:
+        """Iterate as over the consumer, and end when nothing came for ``idle_timeout`` seconds (None: never)."""
+        ms = to_ms(idle_timeout)
+        clock = self._core.clock
+        while (record := self._next(FOREVER if ms is None else add_ms(clock.now_ms(), ms))) is not None:
+            yield record
+
+    def _next(self, deadline: int) -> Record | None:
+        """One record, or None at the deadline."""
         core = self._core
         while True:
             proofs = core.proofs
+            now = core.clock.now_ms()
             try:
-                for record in self.poll(FOREVER / 1000, max_records=1):
+                for record in self.poll(max(deadline - now, 0) / 1000, max_records=1):
                     return record
             except Exception:
                 raise
             except BaseException:
                 core.put_back(proofs)
                 raise
+            if core.clock.now_ms() >= deadline:
+                return None
 
     # ------------------------------------------------------------ positions
 

@@ -1,0 +1,205 @@
+"""The two consumers offer the same, and it is what Kafka's own consumer offers (SYSTEM.md D, G1)."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+import struct
+import time
+import zipfile
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.consumer.support import partitions
+
+from kadence import AsyncConsumer, Broker, Consumer, Producer
+from kadence.testing.kafka import Kafka, kafka_jars
+
+JAVA = {
+    "assignment": "assignment",
+    "subscription": "subscription",
+    "subscribe": "subscribe",
+    "assign": "assign",
+    "unsubscribe": "unsubscribe",
+    "poll": "poll",
+    "commitSync": "commit",
+    "commitAsync": "commit_async",
+    "seek": "seek",
+    "seekToBeginning": "seek_to_beginning",
+    "seekToEnd": "seek_to_end",
+    "position": "position",
+    "committed": "committed",
+    "metrics": "metrics",
+    "partitionsFor": "partitions_for",
+    "listTopics": "list_topics",
+    "paused": "paused",
+    "pause": "pause",
+    "resume": "resume",
+    "offsetsForTimes": "offsets_for_times",
+    "beginningOffsets": "beginning_offsets",
+    "endOffsets": "end_offsets",
+    "currentLag": "current_lag",
+    "groupMetadata": "group_metadata",
+    "enforceRebalance": "enforce_rebalance",
+    "close": "close",
+    "wakeup": "wakeup",
+}
+"""Each method of Java's `Consumer`, and ours."""
+
+NOT_HERE = {"clientInstanceId", "registerMetricForSubscription", "unregisterMetricFromSubscription"}
+"""KIP-714: metrics are not pushed to brokers. The docstring of `Consumer` says so."""
+
+WAITS = {
+    "assign",
+    "beginning_offsets",
+    "close",
+    "commit",
+    "committed",
+    "end_offsets",
+    "incremental_assign",
+    "incremental_unassign",
+    "list_topics",
+    "offsets_for_times",
+    "partitions_for",
+    "poll",
+    "poll_arrow",
+    "position",
+    "seek",
+    "seek_to_beginning",
+    "seek_to_end",
+    "unsubscribe",
+}
+"""What can wait for the network: each has a ``timeout``."""
+
+
+def public(cls: type) -> dict[str, Callable[..., Any]]:
+    return {name: getattr(cls, name) for name in vars(cls) if not name.startswith("_")}
+
+
+def declared_methods(data: bytes) -> set[str]:
+    """Names of the methods of a Java class file (JVM specification, 4.1)."""
+    sizes = {
+        3: 4,
+        4: 4,
+        5: 8,
+        6: 8,
+        7: 2,
+        8: 2,
+        9: 4,
+        10: 4,
+        11: 4,
+        12: 4,
+        15: 3,
+        16: 2,
+        17: 4,
+        18: 4,
+        19: 2,
+        20: 2,
+    }
+    names: dict[int, str] = {}
+    (count,) = struct.unpack_from(">H", data, 8)
+    at, index = 10, 1
+    while index < count:
+        tag = data[at]
+        if tag == 1:
+            (length,) = struct.unpack_from(">H", data, at + 1)
+            names[index] = data[at + 3 : at + 3 + length].decode()
+            at += 3 + length
+        else:
+            at += 1 + sizes[tag]
+        index += 2 if tag in (5, 6) else 1
+    (interfaces,) = struct.unpack_from(">H", data, at + 6)
+    at += 8 + 2 * interfaces
+    found: set[str] = set()
+    for what in ("fields", "methods"):
+        (members,) = struct.unpack_from(">H", data, at)
+        at += 2
+        for _ in range(members):
+            _, name, _, attributes = struct.unpack_from(">4H", data, at)
+            at += 8
+            for _ in range(attributes):
+                at += 6 + struct.unpack_from(">I", data, at + 2)[0]
+            if what == "methods":
+                found.add(names[name])
+    return found
+
+
+def test_g1_both_consumers_have_the_same_calls_with_the_same_parameters() -> None:
+    sync, awaited = public(Consumer), public(AsyncConsumer)
+    assert sync.keys() == awaited.keys()
+    for name, method in sync.items():
+        ours, theirs = inspect.signature(method), inspect.signature(awaited[name])
+        assert list(ours.parameters.values()) == list(theirs.parameters.values()), name
+        returned = re.sub(r"^Async(?=Iterator)", "", str(theirs.return_annotation))
+        assert str(ours.return_annotation) == returned, name
+
+
+def test_g1_exactly_what_can_wait_is_awaited_and_takes_a_timeout() -> None:
+    awaited = {name for name, method in public(AsyncConsumer).items() if inspect.iscoroutinefunction(method)}
+    assert awaited == WAITS | {"subscribe"}
+    for cls in (Consumer, AsyncConsumer):
+        with_timeout = {
+            name for name, call in public(cls).items() if "timeout" in inspect.signature(call).parameters
+        }
+        assert with_timeout == WAITS
+
+
+def test_every_call_is_documented() -> None:
+    for cls in (Consumer, AsyncConsumer):
+        assert all(inspect.getdoc(method) for method in public(cls).values())
+    assert "KIP-714" in (Consumer.__doc__ or "")
+
+
+def test_each_method_of_javas_consumer_has_ours() -> None:
+    assert set(JAVA.values()) <= public(Consumer).keys()
+
+
+@pytest.mark.kafka
+def test_javas_consumer_has_no_method_that_is_not_answered_for(kafka: Kafka) -> None:
+    """Its interface, as the jar beside the broker has it."""
+    (jar,) = kafka_jars().glob("kafka-clients-*.jar")
+    with zipfile.ZipFile(jar) as classes:
+        methods = declared_methods(classes.read("org/apache/kafka/clients/consumer/Consumer.class"))
+    assert methods == JAVA.keys() | NOT_HERE
+
+
+@pytest.fixture
+def served(broker: Broker) -> Broker:
+    broker.create_topic("t", 1)
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for number in range(5):
+            producer.send("t", b"%d" % number)
+    return broker
+
+
+def test_iteration_with_an_idle_timeout_ends_when_nothing_comes_any_more(served: Broker) -> None:
+    with Consumer(
+        bootstrap_servers=served.bootstrap_servers,
+        group_id="g",
+        auto_offset_reset="earliest",
+        auto_commit_interval_ms=0,
+    ) as subject:
+        subject.assign(partitions("t", 1))
+        assert next(subject).offset == 0
+        assert [record.offset for record in subject.records(idle_timeout=0.5)] == [1, 2, 3, 4]
+        started = time.monotonic()
+        assert list(subject.records(idle_timeout=0.2)) == []
+        assert time.monotonic() - started >= 0.19
+        # The polls that came back empty proved the last record.
+        subject.commit({})
+        assert subject.committed(partitions("t", 1))[partitions("t", 1)[0]] is not None
+        assert subject.position(partitions("t", 1)[0]) == 5
+
+
+def test_async_iteration_with_an_idle_timeout_ends_too(served: Broker) -> None:
+    async def work() -> None:
+        async with AsyncConsumer(
+            bootstrap_servers=served.bootstrap_servers, auto_offset_reset="earliest"
+        ) as subject:
+            await subject.assign(partitions("t", 1))
+            assert (await anext(subject)).offset == 0
+            assert [record.offset async for record in subject.records(idle_timeout=0.5)] == [1, 2, 3, 4]
+
+    asyncio.run(asyncio.wait_for(work(), 30))
