@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from kadence.consumer.assignors import (
     RangeAssignor,
     RoundRobinAssignor,
     StickyAssignor,
+    Topics,
 )
 from kadence.errors import MissingDependencyError
 from kadence.java import find_java
@@ -33,6 +35,7 @@ class Jvm:
     """Kafka's assignors behind a gateway."""
 
     def __init__(self, gateway: Any) -> None:
+        self._gateway = gateway
         self._view = gateway.jvm
         self._kafka = gateway.jvm.org.apache.kafka
 
@@ -55,7 +58,7 @@ class Jvm:
             None if said.user_data is None else self._view.java.nio.ByteBuffer.wrap(said.user_data),
             self.list(self.partition(p) for p in said.owned),
             said.generation,
-            optional.empty(),
+            optional.ofNullable(said.rack),
         )
         made.setGroupInstanceId(optional.ofNullable(said.instance_id))
         return made
@@ -68,6 +71,23 @@ class Jvm:
             subscriptions.put(member, self.subscription(said))
         got = self.new(name).assign(topics, subscriptions)
         return {m: [TopicPartition(p.topic(), p.partition()) for p in got[m]] for m in members}
+
+    def assign_near(self, name: str, topics: Topics, members: Members) -> Assignment:
+        """The same, knowing where replicas are."""
+        infos, subscriptions = self._view.java.util.HashMap(), self._view.java.util.HashMap()
+        for topic, count in topics.items():
+            infos.put(topic, self.list(self._info(topics, TopicPartition(topic, n)) for n in range(count)))
+        for member, said in members.items():
+            subscriptions.put(member, self.subscription(said))
+        got = self.new(name).assignPartitions(infos, subscriptions)
+        return {m: [TopicPartition(p.topic(), p.partition()) for p in got[m]] for m in members}
+
+    def _info(self, topics: Topics, partition: TopicPartition) -> Any:
+        racks = sorted(topics.racks(partition))
+        nodes = self._gateway.new_array(self._kafka.common.Node, len(racks))
+        for number, rack in enumerate(racks):
+            nodes[number] = self._kafka.common.Node(number, "h", 1, rack)
+        return self._kafka.common.PartitionInfo(partition.topic, partition.partition, None, nodes, nodes)
 
     def sticky_user_data(self, last: LastAssignment) -> bytes:
         """What Kafka's sticky assignor says of what it was given last."""
@@ -113,6 +133,23 @@ def group(rng: random.Random, *, alike: bool = False) -> tuple[dict[str, int], M
     return counts, members
 
 
+def scattered(rng: random.Random) -> tuple[Topics, Members]:
+    """The same with racks: of replicas, and of most members."""
+    counts, members = group(rng, alike=rng.random() < 0.5)
+    if rng.random() < 0.5:
+        counts = dict.fromkeys(counts, rng.randint(1, 9))
+    racks = ["r1", "r2", "r3", "r4"][: rng.randint(1, 4)]
+    held = {
+        TopicPartition(topic, n): frozenset(rng.sample(racks, rng.randint(1, len(racks))))
+        for topic, count in counts.items()
+        for n in range(count)
+    }
+    places = [*racks, None, "far away"] if rng.random() < 0.5 else racks
+    return Topics(counts, held), {
+        name: dataclasses.replace(said, rack=rng.choice(places)) for name, said in members.items()
+    }
+
+
 def everything(counts: dict[str, int], members: Members) -> list[TopicPartition]:
     read = frozenset[str]().union(*(said.topics for said in members.values()))
     return sorted(TopicPartition(t, n) for t, count in counts.items() if t in read for n in range(count))
@@ -130,6 +167,13 @@ def test_range_and_roundrobin_are_kafkas(jvm: Jvm, ours: Any, theirs: str, seed:
     counts, members = group(random.Random(seed))
     expected = {m: sorted(given) for m, given in jvm.assign(theirs, counts, members).items()}
     assert {m: sorted(given) for m, given in ours.assign(counts, members).items()} == expected
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_kip_881_range_with_racks_is_kafkas(jvm: Jvm, seed: int) -> None:
+    topics, members = scattered(random.Random(seed))
+    expected = {m: sorted(given) for m, given in jvm.assign_near("RangeAssignor", topics, members).items()}
+    assert {m: sorted(given) for m, given in RangeAssignor().assign(topics, members).items()} == expected
 
 
 def with_history(members: Members, before: Assignment, *, cooperative: bool) -> Members:

@@ -10,6 +10,7 @@ from kadence.consumer.assignors.base import (
     LastAssignment,
     MemberSubscription,
     RebalanceProtocol,
+    Topics,
 )
 from kadence.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kadence.consumer.assignors.range import RangeAssignor
@@ -28,6 +29,7 @@ __all__ = [
     "RebalanceProtocol",
     "RoundRobinAssignor",
     "StickyAssignor",
+    "Topics",
     "chosen",
     "common_protocol",
 ]

@@ -13,7 +13,15 @@ from dataclasses import dataclass
 
 from kadence.types import TopicPartition
 
-__all__ = ["Assignment", "Assignor", "LastAssignment", "MemberSubscription", "RebalanceProtocol", "in_order"]
+__all__ = [
+    "Assignment",
+    "Assignor",
+    "LastAssignment",
+    "MemberSubscription",
+    "RebalanceProtocol",
+    "Topics",
+    "in_order",
+]
 
 Assignment = dict[str, list[TopicPartition]]
 """What each member gets, by member id. Every member is in it, with an empty list if it gets nothing."""
@@ -59,6 +67,20 @@ class LastAssignment:
     generation: int = -1
 
 
+class Topics(dict[str, int]):
+    """The topics that exist, each with its number of partitions; and where their replicas are (KIP-881)."""
+
+    def __init__(
+        self, counts: Mapping[str, int], racks: Mapping[TopicPartition, frozenset[str]] | None = None
+    ) -> None:
+        super().__init__(counts)
+        self._racks = dict(racks or {})
+
+    def racks(self, partition: TopicPartition) -> frozenset[str]:
+        """The racks of the brokers that have a replica of it, as far as they are known."""
+        return self._racks.get(partition, frozenset())
+
+
 class Assignor(abc.ABC):
     """Base of every assignor; a class of your own goes into ``partition.assignment.strategy`` as an object.
 
@@ -97,7 +119,7 @@ class Assignor(abc.ABC):
         """Distribute.
 
         Args:
-            partitions: partition counts of the topics that exist.
+            partitions: partition counts of the topics that exist; a `Topics`, which also knows racks.
             members: all members of the group by member id.
 
         Returns:

@@ -4,7 +4,8 @@ The result is as even as subscriptions permit, and partitions move only for that
 
 1. *Keep.* Each partition stays with the member that claims it; the claim of a higher generation wins, and of
    two claims of one generation neither does (KIP-792: one of them is a zombie, and nobody can tell which).
-2. *Fill.* Each free partition goes to the least loaded member that reads its topic.
+2. *Fill.* Each free partition goes to the least loaded member that reads its topic; which of a topic's partitions
+   to which of them is chosen by rack, where that matters (KIP-881).
 3. *Balance.* While a chain of moves leads from a member to one with at least two partitions less, follow the
    shortest. When no such chain is left the loads cannot be made more even: this is the optimal semi-matching
    of Harvey, Ladner, Lovász and Tamir (2003), whose cost-reducing paths these chains are. With equal
@@ -18,6 +19,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from kadence.consumer.assignors.base import Assignment, MemberSubscription
+from kadence.consumer.assignors.racks import Racks
 from kadence.types import TopicPartition
 
 __all__ = ["Claims", "Plan", "withhold"]
@@ -43,6 +45,7 @@ class Plan:
         # Per member and topic, in order, so that choosing what moves is deterministic.
         self._held: dict[str, dict[str, dict[TopicPartition, None]]] = {m: {} for m in sorted(members)}
         self._load: dict[str, int] = dict.fromkeys(sorted(members), 0)
+        self._racks = Racks(counts, members)
         self._claims = _claimed(counts, claims)
         self._owner: dict[TopicPartition, str] = {}
 
@@ -65,7 +68,10 @@ class Plan:
                 for p in (TopicPartition(topic, number) for number in range(self._counts[topic]))
                 if p not in self._owner
             ]
-            for member, partition in zip(self._least_loaded(readers, len(free)), free, strict=True):
+            takers = list(self._least_loaded(readers, len(free)))
+            if self._racks.matter(topic, readers):
+                free = self._racks.paired(free, takers)
+            for member, partition in zip(takers, free, strict=True):
                 self._give(partition, member)
 
     def _least_loaded(self, readers: tuple[str, ...], count: int) -> Iterable[str]:

@@ -1,18 +1,19 @@
 """The group leader's work between JoinGroup and SyncGroup: know the topics, run the assignor, encode.
 
 The assignor runs on the helper thread: a large group takes a while, a custom assignor may take any time, and
-heartbeats must go on meanwhile. The partition counts it was run with are kept, because when they change the
+heartbeats must go on meanwhile. The topics it was run with are kept, because when they change the
 leader asks for a new rebalance.
 """
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from kadence.clock import FOREVER, add_ms
-from kadence.consumer.assignors.base import Assignor, MemberSubscription, RebalanceProtocol
+from kadence.consumer.assignors.base import Assignor, MemberSubscription, RebalanceProtocol, Topics
 from kadence.consumer.assignors.cooperative_sticky import generation_of
 from kadence.consumer.assignors.embedded import decode_subscription, encode_assignment
 from kadence.consumer.assignors.plan import withhold
@@ -62,14 +63,14 @@ class Leader:
         self._members: dict[str, MemberSubscription] = {}
         self._topics: frozenset[str] = frozenset()
         self._wait_until = 0
-        self._counts: dict[str, int] | None = None
+        self._given: Topics | None = None
         self._seen: Cluster | None = None
 
     def stop(self) -> None:
         """A new rebalance: whatever is still being computed is for nobody."""
         self._attempt += 1
         self.result = self.error = None
-        self._assignor, self._members, self._counts, self._seen = None, {}, None, None
+        self._assignor, self._members, self._given, self._seen = None, {}, None, None
 
     def follow(self) -> None:
         """Not the leader (any more)."""
@@ -113,19 +114,19 @@ class Leader:
         """Run the assignor as soon as the topics are known. Returns when to be asked again."""
         if self._assignor is None:
             return FOREVER
-        counts = _counts(self._metadata.cluster, self._topics)
+        topics = _topics(self._metadata.cluster, self._topics)
         unknown = [topic for topic in self._topics if not _told(self._metadata.cluster, topic)]
         if unknown and now < self._wait_until:
             return self._wait_until
         assignor, members, attempt = self._assignor, self._members, self._attempt
-        self._assignor, self._counts, self._seen = None, counts, self._metadata.cluster
+        self._assignor, self._given, self._seen = None, topics, self._metadata.cluster
 
         def done(now: int, result: object, error: Exception | None) -> None:
             del now
             if attempt == self._attempt:
                 self._computed(result, error)
 
-        self._jobs.submit(lambda: _assign(assignor, counts, members), done)
+        self._jobs.submit(lambda: _assign(assignor, topics, members), done)
         return FOREVER
 
     def _computed(self, result: object, error: Exception | None) -> None:
@@ -137,40 +138,53 @@ class Leader:
     def topics_changed(self) -> list[str]:
         """Topics of the group whose partitions are no longer what they were at the assignment.
 
-        A topic that cannot be seen for a moment is not a change; one that the cluster says is gone is.
+        A topic that cannot be seen for a moment is not a change; one that the cluster says is gone is. So are other
+        racks of its replicas, if members say theirs (KIP-881) and all of these brokers can be seen before and after:
+        a broker that is restarted is no reason to rebalance.
         """
         cluster = self._metadata.cluster
         if not self._topics or cluster is self._seen:
             return []
-        counts = _counts(cluster, self._topics)
-        if self._counts is None:
+        topics = _topics(cluster, self._topics)
+        if self._given is None:
             # The assignment was skipped: what is seen first is what it was made for.
             if all(_told(cluster, topic) for topic in self._topics):
-                self._counts, self._seen = counts, cluster
+                self._given, self._seen = topics, cluster
             return []
         self._seen = cluster
         return sorted(
             topic
             for topic in self._topics
-            if _told(cluster, topic) and counts.get(topic) != self._counts.get(topic)
+            if _told(cluster, topic)
+            and (topics.get(topic) != self._given.get(topic) or self._moved(topic, self._given, topics))
+        )
+
+    def _moved(self, topic: str, before: Topics, now: Topics) -> bool:
+        if not any(said.rack for said in self._members.values()):
+            return False
+        return any(
+            before.racks(partition)
+            and now.racks(partition)
+            and before.racks(partition) != now.racks(partition)
+            for partition in (TopicPartition(topic, number) for number in range(now.get(topic, 0)))
         )
 
 
 def _assign(
     assignor: Assignor,
-    counts: Mapping[str, int],
+    topics: Topics,
     members: Mapping[str, MemberSubscription],
 ) -> dict[str, bytes]:
     try:
-        assignment = assignor.assign(dict(counts), dict(members))
+        assignment = assignor.assign(copy.copy(topics), dict(members))
     except Exception as error:
         raise AssignorError(f"the assignor {assignor.name!r} failed: {error!r}") from error
     if not is_built_in(assignor):
-        if wrong := _wrong(assignment, counts, members):
+        if wrong := _wrong(assignment, topics, members):
             raise AssignorError(f"the assignor {assignor.name!r} gave what is no assignment: {wrong}")
         if RebalanceProtocol.COOPERATIVE in assignor.protocols:
             claims = {name: (said.owned, generation_of(said)) for name, said in members.items()}
-            assignment = withhold(assignment, counts, claims)
+            assignment = withhold(assignment, topics, claims)
     return {member: encode_assignment(assignment.get(member, ())) for member in members}
 
 
@@ -206,13 +220,20 @@ def _wrong(
     return None
 
 
-def _counts(cluster: Cluster, topics: Iterable[str]) -> dict[str, int]:
+def _topics(cluster: Cluster, names: Iterable[str]) -> Topics:
+    """The topics that exist. Racks of a partition are told only where all its replicas' are known."""
     counts = {}
-    for name in topics:
+    racks = {}
+    for name in names:
         topic = cluster.topics.get(name)
-        if topic is not None and topic.partitions:
-            counts[name] = len(topic.partitions)
-    return counts
+        if topic is None or not topic.partitions:
+            continue
+        counts[name] = len(topic.partitions)
+        for info in topic.partitions:
+            places = {node.rack if (node := cluster.nodes.get(each)) else None for each in info.replicas}
+            if None not in places:
+                racks[TopicPartition(name, info.partition)] = frozenset(filter(None, places))
+    return Topics(counts, racks)
 
 
 def _told(cluster: Cluster, name: str) -> bool:
