@@ -101,6 +101,19 @@ def test_topics_are_named_by_their_ids_and_then_kept_known(bench: Bench) -> None
     assert bench.metadata.wanted == frozenset()
 
 
+def test_nothing_is_told_of_an_assignment_as_long_as_nothing_of_it_has_a_name(bench: Bench) -> None:
+    subscribe(bench, "t.*")
+    bench.answer(bench.beat(), 1, {})
+    bench.answer(bench.beat(), 1, {"t": [0]})
+    assert bench.serve() == [("AssignPartitions", [])], "of the first assignment, which was empty"
+    assert said(bench.beat()) == (None, None)
+    assert bench.state() is State.RECONCILING
+    bench.metadata.cluster = FakeMetadata({"t": 4}).cluster
+    bench.sent()
+    assert bench.serve() == [("AssignPartitions", partitions("t", 0))]
+    assert bench.causes == ["first join", "the coordinator assigned anew"]
+
+
 def test_a_topic_that_is_deleted_before_it_had_a_name_is_not_asked_for_any_more(bench: Bench) -> None:
     subscribe(bench, "t.*")
     bench.answer(bench.beat(), 1, {"gone": [0], "t": [0]})

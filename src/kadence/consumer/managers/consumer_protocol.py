@@ -122,6 +122,8 @@ class ConsumerMembership:
         self._cluster: object = None
         self._round = 0
         self._round_owed = False
+        self._acknowledged: frozenset[TopicPartition] | None = None
+        """What it told last that it owns; None before the first time."""
         self._telling = Telling(config, subscription)
         self._unanswered: Request | None = None
         self._echo_until = -1
@@ -426,11 +428,14 @@ class ConsumerMembership:
         target = frozenset(resolved)
         if not (self._round_owed or target - owned):
             return
+        if self._unresolved and target == owned == self._acknowledged:
+            return  # all that is new has no name yet: there is nothing to tell anybody of
         self._partitions.target = target
         self._partitions.reconcile(always=True)
         self._owned_ids = resolved
         self._round_owed = False
         self._round += 1
+        self._acknowledged = target
         self._chronicle.finish(now, self.group, target)
         self._go(State.ACKNOWLEDGING)
 
@@ -522,7 +527,7 @@ class ConsumerMembership:
 
     def _reset(self) -> None:
         self.group = self._nobody()
-        self._target = None
+        self._target = self._acknowledged = None
         self._owned_ids = {}
         self._unresolved = self._round_owed = False
         self._unanswered = None

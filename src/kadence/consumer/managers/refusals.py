@@ -66,7 +66,7 @@ def explain_heartbeat(
     Args:
         message: the broker's own words. regex: that of the subscription, if it is a `SubscriptionPattern`.
     """
-    told = f": {message}" if message else ""
+    told = f": {message.rstrip('.')}" if message else ""
     texts = {
         error_codes.UNSUPPORTED_VERSION: _no_kip_848(regex),
         error_codes.INVALID_REGULAR_EXPRESSION: (
