@@ -26,6 +26,7 @@ from kadence.errors import (
     KafkaError,
     KafkaTimeoutError,
     LocalError,
+    RecordDeserializationError,
     TransportError,
     WakeupError,
 )
@@ -75,6 +76,7 @@ __all__ = [
     "RebalanceListener",
     "RebalanceProtocol",
     "Record",
+    "RecordDeserializationError",
     "Records",
     "Seconds",
     "Stall",
