@@ -20,7 +20,7 @@ from kadence.protocol.metadata import (
 from kadence.types import Node, PartitionInfo, TopicPartition
 from kadence.wire import ZERO_UUID
 
-__all__ = ["Cluster", "Topic", "apply", "follow", "forget_brokers"]
+__all__ = ["Cluster", "Topic", "apply", "follow", "forget_brokers", "forget_epochs"]
 
 _PASSING = error_codes.RETRIABLE - {error_codes.UNKNOWN_TOPIC_OR_PARTITION, error_codes.UNKNOWN_TOPIC_ID}
 
@@ -105,14 +105,24 @@ def forget_brokers(cluster: Cluster) -> Cluster:
     Topics stay known, so that nobody takes them for deleted. Leaders and epochs go: who answers next may be another
     cluster, or the same one restored from a copy, and is believed.
     """
+    known = [(name, each.partition) for name, topic in cluster.topics.items() for each in topic.partitions]
+    return Cluster(topics=forget_epochs(cluster, known).topics, cluster_id=cluster.cluster_id)
+
+
+def forget_epochs(cluster: Cluster, partitions: Iterable[tuple[str, int]]) -> Cluster:
+    """The cluster without what is known of these partitions' leaders: who answers next is believed."""
+    gone = set(partitions)
     topics = {
         name: replace(
             topic,
-            partitions=tuple(replace(each, leader=None, leader_epoch=None) for each in topic.partitions),
+            partitions=tuple(
+                replace(each, leader=None, leader_epoch=None) if (name, each.partition) in gone else each
+                for each in topic.partitions
+            ),
         )
         for name, topic in cluster.topics.items()
     }
-    return Cluster(topics=MappingProxyType(topics), cluster_id=cluster.cluster_id)
+    return replace(cluster, topics=MappingProxyType(topics))
 
 
 def follow(

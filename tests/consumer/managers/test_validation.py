@@ -237,6 +237,49 @@ def test_kip320_older_metadata_changes_nothing() -> None:
     assert (world.status(), world.metadata.leader(P0)) == (Status.FETCHING, 2)
 
 
+def test_kip320_epochs_that_went_back_for_good_are_believed_in_the_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A cluster that was restored from a copy: whoever never gives in is stuck for ever."""
+    world = reading()
+    fetched_at = 0
+    while world.now < 60_000 and not fetched_at:
+        for request in world.turn(100):
+            if request.name == "Metadata":
+                world.answer(request, told({P0: 2}, epoch=2))
+            elif request.name == "OffsetForLeaderEpoch":
+                assert question(request) == {0: (2, 5)}
+                world.epoch_ends(request, -1, -1)
+            elif request.name == "ListOffsets":
+                world.listed(request, 4)
+            elif request.name == "Fetch" and request.node_id == 1:
+                world.fetched(request, code=ec.UNKNOWN_LEADER_EPOCH)
+            elif request.name == "Fetch":
+                (part,) = request.message.topics[0].partitions
+                assert (part.fetch_offset, part.current_leader_epoch) == (4, 2)
+                fetched_at = world.now
+    assert 10_000 <= fetched_at <= 20_000
+    assert "went back and stay there" in caplog.text
+
+
+def test_kip320_two_stale_answers_far_apart_are_not_believed() -> None:
+    world = reading()
+    for _ in range(2):
+        world.now += 300_000
+        world.tell_metadata(told({P0: 2}, epoch=2))
+    assert (world.metadata.leader(P0), world.metadata.leader_epoch(P0)) == (1, 5)
+
+
+def test_kip392_a_new_leader_says_anew_which_replica_to_read() -> None:
+    world = reading()
+    world.fetched(world.ask("Fetch"), replica=2)
+    world.turn()
+    assert world.state().preferred_replica == 2
+    world.tell_metadata(told({P0: 1}, epoch=6))
+    world.epoch_ends(world.ask("OffsetForLeaderEpoch"), 5, 10)
+    assert world.state().preferred_replica is None
+
+
 def test_kip320_an_epoch_ahead_of_metadata_waits_for_it_but_not_for_ever() -> None:
     world = World(P0, epoch=5)
     world.subscription.position(P0, 3, 9)

@@ -21,6 +21,7 @@ from kadence.config import ConsumerConfig
 from kadence.connection.request import ANY_NODE, Completed, Request
 from kadence.consumer.border.messages import Answer, Failed, TopicMetadata
 from kadence.consumer.managers.base import NOTHING, Backoff, Outbox, Poll
+from kadence.consumer.managers.setbacks import Setbacks
 from kadence.errors import AuthenticationError, KafkaError, for_code
 from kadence.protocol import error_codes as ec
 from kadence.protocol.metadata import (
@@ -71,6 +72,7 @@ class MetadataManager:
         self.on_moved: Callable[[Mapping[int, Node]], None] = lambda nodes: None
         self.on_rebootstrap: Callable[[int], None] = lambda now: None
         self._failing_since: int | None = None
+        self._setbacks = Setbacks()
 
     # ------------------------------------------------------------ what others ask
 
@@ -254,7 +256,7 @@ class MetadataManager:
             return
         self._failing_since = None
         before = self.cluster
-        self.cluster = apply(before, response, completed.request.tag)
+        self.cluster = apply(self._setbacks.consider(now, before, response), response, completed.request.tag)
         if self.cluster != before:
             self.version += 1
         if asks is None:

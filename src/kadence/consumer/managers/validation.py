@@ -102,7 +102,7 @@ class ValidationManager:
         if epoch is None or state.status is Status.AWAIT_VALIDATION or epoch == state.checked:
             return
         # A fetch of the old leader, which may be gone, stands in nobody's way; if it is answered, that is dropped.
-        state.in_flight = 0
+        state.in_flight, state.preferred_replica = 0, None
         if state.epoch is None or (state.epoch == epoch and not state.doubted):
             # Without an epoch there is nothing to compare; and a leader never truncates what it has appended itself.
             state.checked = epoch
