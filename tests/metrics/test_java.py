@@ -1,58 +1,22 @@
-"""Our metrics beside those of Kafka's own client: the same statistics, the same names."""
+"""Our metrics beside those of Kafka's own client in a JVM: the same statistics, the same names."""
 
 from __future__ import annotations
 
 import math
 import random
-import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from kadence import Consumer, Producer
 from kadence.admin import Admin
+from kadence.java import find_java
 from kadence.metrics.sensors import Meter
-from kadence.testing.kafka import Kafka
+from kadence.testing.kafka import Kafka, kafka_jars
 
-HERE = Path(__file__).parent
-
-
-def java(kafka: Kafka, program: str, *arguments: str, stdin: str = "") -> list[str]:
-    """What a Java program beside this file prints, with Kafka's jars at hand."""
-    command = kafka.tool_command("PROGRAM", *arguments)
-    command[command.index("PROGRAM")] = str(HERE / program)
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=90, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout.splitlines()
-
-
-def same(ours: float, theirs: float) -> bool:
-    return (math.isnan(ours) and math.isnan(theirs)) or math.isclose(ours, theirs, rel_tol=1e-9)
-
-
-def test_rates_averages_and_extremes_are_those_of_kafkas_sampled_statistics(kafka: Kafka) -> None:
-    rng = random.Random(4)
-    steps = (0, 1, 10, 500, 3_000, 9_000, 29_999, 30_000, 30_001, 59_999, 60_000, 61_000)
-    lines, ours = [], []
-    for _ in range(300):
-        now = rng.randrange(10_000)
-        words: list[int] = []
-        meter = Meter()
-        for _ in range(rng.randrange(1, 40)):
-            now += rng.choice(steps) if rng.random() < 0.3 else rng.randrange(4_000)
-            value = rng.randrange(1_000)
-            words += [now, value]
-            meter.record(now, value)
-        now += rng.choice(steps)
-        ours.append(
-            (meter.rate(now), meter.frequency(now), meter.average(now), meter.highest(now), meter.lowest(now))
-        )
-        lines.append(" ".join(map(str, [*words, now])))
-    said = java(kafka, "Stats.java", stdin="\n".join(lines) + "\n")
-    assert len(said) == len(ours)
-    for line, mine, answer in zip(lines, ours, said, strict=True):
-        theirs = [float(word) for word in answer.split()]
-        assert all(map(same, mine, theirs)), f"{line}: {mine} is not {theirs}"
-
-
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 NOT_OURS = {
     # Why: docs/metrics.md, "What Java has and Kadence has not".
     ("app-info", "commit-id"),
@@ -63,13 +27,88 @@ NOT_OURS = {
 }
 
 
+@pytest.fixture(scope="module")
+def jvm(kafka: Kafka) -> Iterator[Any]:
+    """Kafka's classes behind py4j's gateway, which PySpark brings."""
+    py4j = pytest.importorskip("py4j.java_gateway")
+    pyspark = pytest.importorskip("pyspark")
+    (gateway_jar,) = Path(pyspark.__file__).parent.glob("jars/py4j-*.jar")
+    port = py4j.launch_gateway(
+        jarpath=str(gateway_jar),
+        classpath=f"{kafka_jars()}/*",
+        java_path=str(find_java().executable),
+        die_on_exit=True,
+    )
+    gateway = py4j.JavaGateway(gateway_parameters=py4j.GatewayParameters(port=port, auto_convert=True))
+    yield gateway.jvm
+    gateway.shutdown()
+
+
+def same(ours: float, theirs: float) -> bool:
+    return (math.isnan(ours) and math.isnan(theirs)) or math.isclose(ours, theirs, rel_tol=1e-9)
+
+
+def test_rates_averages_and_extremes_are_those_of_kafkas_sampled_statistics(jvm: Any) -> None:
+    kinds, config = (
+        jvm.org.apache.kafka.common.metrics.stats,
+        jvm.org.apache.kafka.common.metrics.MetricConfig(),
+    )
+    rng = random.Random(4)
+    steps = (0, 1, 10, 500, 3_000, 9_000, 29_999, 30_000, 30_001, 59_999, 60_000, 61_000)
+    for _ in range(60):
+        stats = [kinds.Rate(), kinds.Rate(kinds.WindowedCount()), kinds.Avg(), kinds.Max(), kinds.Min()]
+        meter, now = Meter(), rng.randrange(10_000)
+        told = []
+        for _ in range(rng.randrange(1, 30)):
+            now += rng.choice(steps) if rng.random() < 0.3 else rng.randrange(4_000)
+            value = rng.randrange(1_000)
+            told.append((now, value))
+            meter.record(now, value)
+            for stat in stats:
+                stat.record(config, float(value), now)
+        now += rng.choice(steps)
+        ours = (
+            meter.rate(now),
+            meter.frequency(now),
+            meter.average(now),
+            meter.highest(now),
+            meter.lowest(now),
+        )
+        theirs = [stat.measure(config, now) for stat in stats]
+        assert all(map(same, ours, theirs)), f"{told} at {now}: {ours} is not {theirs}"
+
+
 Shape = tuple[str, str, str]
 """Group, name, tags."""
 
 
-def theirs(kafka: Kafka, protocol: str, topic: str) -> set[Shape]:
-    lines = java(kafka, "Names.java", kafka.bootstrap_servers, topic, protocol, "10")
-    return {(group, name, tags) for group, name, tags, _ in (line.split("\t") for line in lines)}
+def theirs(jvm: Any, kafka: Kafka, protocol: str, topic: str) -> set[Shape]:
+    """What Kafka's consumer measures once it has read 10 records and committed."""
+    reader = jvm.org.apache.kafka.common.serialization.ByteArrayDeserializer
+    settings = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "group.id": f"java-{protocol}",
+        "group.protocol": protocol,
+        "auto.offset.reset": "earliest",
+    }
+    properties = jvm.java.util.Properties()
+    for key, value in settings.items():
+        properties.put(key, value)
+    consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(properties, reader(), reader())
+    try:
+        consumer.subscribe([topic])
+        read = 0
+        while read < 10:
+            count = consumer.poll(jvm.java.time.Duration.ofSeconds(30)).count()
+            assert count
+            read += count
+        consumer.commitSync()
+        return {
+            (name.group(), name.name(), ",".join(sorted(name.tags().keySet())))
+            for name in consumer.metrics().keySet()
+        }
+    finally:
+        consumer.close()
 
 
 def ours(kafka: Kafka, protocol: str, topic: str) -> set[Shape]:
@@ -89,7 +128,7 @@ def ours(kafka: Kafka, protocol: str, topic: str) -> set[Shape]:
 
 
 def test_every_metric_of_kafkas_consumers_has_its_name_here_or_its_reason_in_the_document(
-    kafka: Kafka,
+    jvm: Any, kafka: Kafka
 ) -> None:
     topic = "names-of-metrics"
     with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
@@ -100,7 +139,7 @@ def test_every_metric_of_kafkas_consumers_has_its_name_here_or_its_reason_in_the
     all_theirs: set[Shape] = set()
     all_ours: set[Shape] = set()
     for protocol in ("classic", "consumer"):
-        java_has = theirs(kafka, protocol, topic)
+        java_has = theirs(jvm, kafka, protocol, topic)
         assert len(java_has) > 100
         we_have = ours(kafka, protocol, topic)
         missing = {row for row in java_has - we_have if row[:2] not in NOT_OURS}
@@ -108,6 +147,6 @@ def test_every_metric_of_kafkas_consumers_has_its_name_here_or_its_reason_in_the
         all_theirs |= java_has
         all_ours |= we_have
     assert {group for group, _, _ in all_ours - all_theirs} == {"kadence-consumer-metrics"}
-    document = (HERE.parents[1] / "docs" / "metrics.md").read_text()
+    document = DOCUMENT.read_text()
     for _, name in NOT_OURS:
         assert f"`{name}`" in document, f"docs/metrics.md does not say why {name} is missing"
