@@ -117,6 +117,12 @@ def test_the_refusal_says_what_to_do(name: str, message: str) -> None:
     assert message in refusal(name)
 
 
+@pytest.mark.parametrize(("word", "ours"), [("smallest", "earliest"), ("end", "latest"), ("error", "none")])
+def test_librdkafkas_words_for_a_reset_are_refused_with_ours(word: str, ours: str) -> None:
+    with pytest.raises(ConfigError, match=f"here it is '{ours}'"):
+        ConsumerConfig.parse({"bootstrap.servers": "localhost:9092", "auto.offset.reset": word})
+
+
 def test_what_is_advised_exists_and_what_exists_is_not_refused() -> None:
     known = OURS | {row.name for row in keys(ProducerConfig)}
     assert set(foreign._CALLED.values()) <= known

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kadence.config import foreign
 from kadence.config.client import ClientConfig
 from kadence.config.durations import duration_ms
 from kadence.config.table import AUTO, INT32_MAX, key
@@ -256,6 +257,8 @@ class ConsumerConfig(ClientConfig):
                     f"auto.offset.reset: {error}; write for instance by_duration:PT1H (an hour), PT30M, P7D or P1DT12H"
                 ) from None
         elif colon or word not in ("earliest", "latest", "none"):
+            if (called := foreign.reset(word)) is not None:
+                raise ConfigError(f"auto.offset.reset: {word!r} is librdkafka's word: here it is {called!r}")
             raise ConfigError(
                 f"auto.offset.reset: {self.auto_offset_reset!r} is not one of earliest, latest, none, "
                 "by_duration:<duration>, e.g. by_duration:PT1H"

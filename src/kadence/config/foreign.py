@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["advice"]
+__all__ = ["advice", "reset"]
 
 _OAUTH: Final = "sasl.oauthbearer.client.credentials.client"
 
@@ -311,6 +311,20 @@ _INSTEAD: Final[Mapping[str, str]] = {
     ),
 }
 """Nothing under any name; what to do."""
+
+
+_RESETS: Final[Mapping[str, str]] = {
+    "smallest": "earliest",
+    "beginning": "earliest",
+    "largest": "latest",
+    "end": "latest",
+    "error": "none",
+}
+
+
+def reset(word: str) -> str | None:
+    """Our word for another client's value of ``auto.offset.reset``; None when it is nobody's."""
+    return _RESETS.get(word)
 
 
 def advice(name: str) -> tuple[str | None, str | None]:
