@@ -11,10 +11,14 @@ from tests.consumer.support import Cluster, poll_until, read
 from kadence import Consumer
 from kadence.admin import Admin
 
-pytestmark = pytest.mark.needs("groups", "admin")
+pytestmark = pytest.mark.needs("groups")
 
 
 def create(cluster: Cluster, *names: str, partitions: int = 2) -> None:
+    if cluster.mock is not None:
+        for name in names:
+            cluster.mock.create_topic(name, partitions)
+        return
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         admin.create_topics(dict.fromkeys(names, partitions))
 
@@ -56,7 +60,7 @@ def test_t15_a_pattern_that_matches_nothing_yet_waits(cluster: Cluster) -> None:
     assert len(read(consumer, 4)) == 4
 
 
-@pytest.mark.needs("topic deletion")
+@pytest.mark.needs("admin", "topic deletion")
 def test_topics_come_and_go(cluster: Cluster) -> None:
     prefix = cluster.name("p")
     create(cluster, f"{prefix}-a")
@@ -74,6 +78,7 @@ def test_topics_come_and_go(cluster: Cluster) -> None:
     assert len(read(consumer, 4)) == 4
 
 
+@pytest.mark.needs("admin")
 def test_new_partitions_of_a_topic_are_assigned(cluster: Cluster) -> None:
     prefix = cluster.name("p")
     create(cluster, f"{prefix}-a")
@@ -101,9 +106,10 @@ def test_pain_3_refreshes_and_topics_that_do_not_match_cause_no_rebalance(cluste
 
 
 @pytest.mark.parametrize("exclude", [True, False])
+@pytest.mark.needs("admin")
 def test_internal_topics_are_matched_only_when_asked_for(cluster: Cluster, exclude: bool) -> None:
     if cluster.kind == "embedded":
-        pytest.skip("it keeps offsets in no topic")
+        pytest.skip("the embedded broker keeps offsets in no topic")
     name = cluster.name("p")
     create(cluster, name)
     consumer = member(cluster, exclude_internal_topics=exclude)

@@ -407,6 +407,21 @@ def test_assignor_of_ones_own_assigns_and_a_member_left_out_gets_nothing() -> No
     }
 
 
+def test_assignor_that_does_not_end_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    lead(bench, member_of("m-1", "t"))
+    first = bench.ship.poll(bench.now)  # the job waits, as if it ran
+    assert first.wake_at == bench.now + 10_000
+    for _ in range(3):
+        bench.now += 10_000
+        bench.ship.poll(bench.now)
+    told = [each.getMessage() for each in caplog.records if "has been running" in each.getMessage()]
+    assert told == [
+        "the assignor 'cooperative-sticky' has been running for 10 s: the whole group waits for it"
+    ]
+    bench.expect(SyncGroupRequest)
+
+
 def test_user_data_of_ones_own_assignor_is_made_on_the_helper_thread() -> None:
     bench = Bench(partition_assignment_strategy=(Custom(says=b"mine"),))
     assert bench.turn() == []

@@ -38,6 +38,9 @@ _PASSING = error_codes.RETRIABLE - {error_codes.UNKNOWN_TOPIC_OR_PARTITION}
 _NAMED = 5
 """So many members are named as what changed in a group."""
 
+_SLOW_MS = 10_000
+"""An assignor that runs for so long is told of, once."""
+
 _METADATA_PATIENCE_MS = 5_000
 """How long to wait for topics that no broker has told us of yet, before assigning without them."""
 
@@ -59,6 +62,8 @@ class Leader:
         self._metadata = metadata
         self._jobs = jobs
         self._attempt = 0
+        self._slow = ""
+        self._slow_at = FOREVER
         self._assignor: Assignor | None = None
         self._members: dict[str, MemberSubscription] = {}
         self._topics: frozenset[str] = frozenset()
@@ -69,6 +74,7 @@ class Leader:
     def stop(self) -> None:
         """A new rebalance: whatever is still being computed is for nobody."""
         self._attempt += 1
+        self._slow_at = FOREVER
         self.result = self.error = None
         self._assignor, self._members, self._given, self._seen = None, {}, None, None
 
@@ -113,13 +119,14 @@ class Leader:
     def poll(self, now: int) -> int:
         """Run the assignor as soon as the topics are known. Returns when to be asked again."""
         if self._assignor is None:
-            return FOREVER
+            return self._running(now)
         topics = _topics(self._metadata.cluster, self._topics)
         unknown = [topic for topic in self._topics if not _told(self._metadata.cluster, topic)]
         if unknown and now < self._wait_until:
             return self._wait_until
         assignor, members, attempt = self._assignor, self._members, self._attempt
         self._assignor, self._given, self._seen = None, topics, self._metadata.cluster
+        self._slow, self._slow_at = assignor.name, add_ms(now, _SLOW_MS)
 
         def done(now: int, result: object, error: Exception | None) -> None:
             del now
@@ -127,7 +134,18 @@ class Leader:
                 self._computed(result, error)
 
         self._jobs.submit(lambda: _assign(assignor, topics, members), done)
-        return FOREVER
+        return self._slow_at
+
+    def _running(self, now: int) -> int:
+        """The assignor was started. If it never ends, the broker drops this member after the rebalance timeout."""
+        if now >= self._slow_at:
+            self._slow_at = FOREVER
+            log.warning(
+                "the assignor %r has been running for %d s: the whole group waits for it",
+                self._slow,
+                _SLOW_MS // 1_000,
+            )
+        return self._slow_at
 
     def _computed(self, result: object, error: Exception | None) -> None:
         if error is None and isinstance(result, dict):

@@ -43,9 +43,14 @@ class JobThread:
     def _run(self) -> None:
         while (job := self._todo.get()) is not None:
             work, done = job
+            result: object = None
+            error: Exception | None = None
             try:
-                result, error = work(), None
+                result = work()
             except Exception as raised:  # noqa: BLE001 - it is the job's result
-                result, error = None, raised
+                error = raised
+            except BaseException as raised:  # noqa: BLE001 - sys.exit() in a job ends the job, not all that come after
+                error = RuntimeError(repr(raised))
+                error.__cause__ = raised
             self._finished.append((done, result, error))
             self._wake()
