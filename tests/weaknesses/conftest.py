@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -11,7 +12,14 @@ from tests.consumer.conftest import cluster
 
 from kadence import Broker, Consumer, Producer
 
-__all__ = ["Served", "cluster", "served"]
+__all__ = ["Served", "busy", "cluster", "served"]
+
+
+def busy(seconds: float) -> None:
+    """Compute, in Python, and let nobody else of this thread have a turn."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        sum(number * number for number in range(10_000))
 
 
 class Served:

@@ -9,6 +9,7 @@ import asyncio
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -22,9 +23,10 @@ import pytest
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from confluent_kafka.aio import AIOConsumer
-from tests.weaknesses.conftest import Served
+from tests.weaknesses.conftest import Served, busy
 
 import peers
+from kadence.protocol.heartbeat import HeartbeatRequest
 from kadence.protocol.join_group import JoinGroupRequest
 
 with warnings.catch_warnings(action="ignore"):
@@ -127,6 +129,67 @@ def test_two_assignors_of_aiokafka_join_once(served: Served) -> None:
 
     one, two = asyncio.run(asyncio.wait_for(work(), 60))
     assert two == one
+
+
+@weak("aiokafka")
+def test_heartbeats_of_aiokafka_go_on_while_a_coroutine_computes(served: Served) -> None:
+    async def work() -> int:
+        consumer = aiokafka.AIOKafkaConsumer(
+            "t", bootstrap_servers=served.broker.bootstrap_servers, group_id="g", heartbeat_interval_ms=100,
+        )  # fmt: skip
+        await consumer.start()
+        await consumer.getmany(timeout_ms=500)
+        with served.faults.observe(HeartbeatRequest) as beats:
+            busy(2)
+            count = len(beats)
+        await consumer.stop()
+        return count
+
+    assert asyncio.run(asyncio.wait_for(work(), 60)) >= 5
+
+
+@weak("kafka-python")
+def test_a_listener_of_kafka_python_may_commit(served: Served) -> None:
+    served.produce(1)
+    partition = kafka.TopicPartition("t", 0)
+    raised: list[RuntimeError] = []
+
+    class Committing(kafka.ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_revoked(self, revoked: list[Any]) -> None:
+            try:
+                consumer.commit({partition: kafka.OffsetAndMetadata(1, "", -1)})
+            except RuntimeError as error:
+                raised.append(error)
+
+        def on_partitions_assigned(self, assigned: list[Any]) -> None: ...
+
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=served.broker.bootstrap_servers, group_id="g", auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )  # fmt: skip
+    consumer.subscribe(["t"], listener=Committing())
+    end = time.monotonic() + 20
+    while not consumer.poll(timeout_ms=100) and time.monotonic() < end:
+        pass
+    consumer.unsubscribe()
+    consumer.close()
+    assert raised == []
+
+
+@weak("confluent-kafka")
+def test_a_second_thread_of_confluent_does_not_wait_for_the_poll_of_the_first(served: Served) -> None:
+    consumer = confluent_kafka.Consumer(confluent_settings(served, "g"))
+    partition = confluent_kafka.TopicPartition("t", 0, 0)
+    consumer.assign([partition])
+    inside = threading.Thread(target=lambda: consumer.poll(3))
+    inside.start()
+    time.sleep(0.3)
+    started = time.monotonic()
+    consumer.position([partition])
+    waited = time.monotonic() - started
+    inside.join()
+    consumer.close()
+    assert waited < 1
 
 
 CONFLUENT = """
