@@ -116,3 +116,25 @@ def test_peer_bug_4_after_a_cooperative_rebalance_they_go_on_where_they_are(clus
     kept = {partition.partition for partition in one.assignment()}
     cluster.produce(topic, 4, start=40)
     assert {int(number) % 4 for number in numbers(read(one, 2))} == kept
+
+
+def test_pain_17_a_pause_and_what_was_fetched_survive_a_cooperative_rebalance(cluster: Cluster) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 40)
+    settings: dict[str, Any] = {"heartbeat_interval_ms": 200, "enable_auto_commit": False}
+    one, two = member(cluster, group, **settings), member(cluster, group, **settings)
+    one.subscribe(topic)
+    read(one, 4, max_records=1)
+    one.pause(one.assignment())
+    before = {partition: one.position(partition) for partition in one.assignment()}
+    two.subscribe(topic)
+    assert share(one, two) == []
+    kept = one.assignment()
+    assert one.paused() == kept
+    assert {partition: one.position(partition) for partition in kept} == {p: before[p] for p in kept}
+    one.resume(kept)
+    rest = read(one, sum(10 - before[partition] for partition in kept))
+    offsets: dict[int, list[int]] = {}
+    for record in rest:
+        offsets.setdefault(record.partition, []).append(record.offset)
+    assert offsets == {p.partition: list(range(before[p], 10)) for p in kept}
