@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from math import isnan
 
 import pytest
-from tests.consumer.support import Cluster, partitions, poll_until, read
+from tests.consumer.support import Cluster, member_settings, partitions, poll_until, read
 
-from kadence import AsyncConsumer, MetricName, TopicPartition
-from kadence.consumer.metrics import CLIENT, COORDINATOR, FETCH, KADENCE
+from kadence import AsyncConsumer, MetricName, RebalanceListener, TopicPartition
+from kadence.consumer.metrics import CLIENT, COORDINATOR, FETCH, KADENCE, NODE
 
 pytestmark = pytest.mark.needs("reading")
 
@@ -143,3 +144,91 @@ def test_the_buffer_is_a_metric_beside_its_cap(cluster: Cluster) -> None:
     assert 20_000 < value(metrics, "buffer-held-bytes", KADENCE) <= 8 << 20
     read(consumer, 99)
     poll_until(consumer, lambda: value(consumer.metrics(), "buffer-held-bytes", KADENCE) == 0)
+
+
+@pytest.mark.needs("groups")
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_membership_is_measured_under_both_protocols(cluster: Cluster, protocol: str) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    settings = member_settings(protocol, group_id=group, heartbeat_interval_ms=100, session_timeout_ms=3_000)
+    consumer = cluster.consumer(**settings)
+    listener = Listener()
+    consumer.subscribe(topic, listener=listener)
+    assert value(consumer.metrics(), "last-heartbeat-seconds-ago", COORDINATOR) == -1
+    assert value(consumer.metrics(), "last-rebalance-seconds-ago", COORDINATOR) == -1
+
+    def heartbeats() -> float:
+        return value(consumer.metrics(), "heartbeat-total", COORDINATOR)
+
+    poll_until(consumer, lambda: len(consumer.assignment()) == 4 and heartbeats() >= 2)
+    metrics = consumer.metrics()
+    assert value(metrics, "last-heartbeat-seconds-ago", COORDINATOR) >= 0
+    assert value(metrics, "heartbeat-rate", COORDINATOR) > 0
+    assert value(metrics, "heartbeat-response-time-max", COORDINATOR) >= 0
+    assert value(metrics, "join-total", COORDINATOR) == (
+        0 if protocol == "consumer" else pytest.approx(1, abs=1)
+    )
+    assert value(metrics, "rebalance-total", COORDINATOR) >= 1
+    assert value(metrics, "rebalance-latency-max", COORDINATOR) >= 0
+    assert value(metrics, "partition-assigned-latency-max", COORDINATOR) >= listener.seconds * 1000
+    assert isnan(value(metrics, "partition-lost-latency-max", COORDINATOR))
+    consumer.unsubscribe()
+    assert value(consumer.metrics(), "partition-revoked-latency-max", COORDINATOR) >= listener.seconds * 1000
+    assert value(consumer.metrics(), "assigned-partitions", COORDINATOR) == 0
+    assert value(consumer.metrics(), "failed-rebalance-total", COORDINATOR) == 0
+
+
+class Listener(RebalanceListener):
+    """Takes its time."""
+
+    seconds = 0.02
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        time.sleep(self.seconds)
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        time.sleep(self.seconds)
+
+
+def test_a_broker_is_measured_by_its_number(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    consumer = cluster.consumer()
+    consumer.end_offsets(partitions(topic))
+    metrics = consumer.metrics()
+    nodes = {name.tags["node-id"] for name in metrics if "node-id" in name.tags}
+    assert any(node.removeprefix("node-").isdigit() for node in nodes), nodes
+    for node in nodes:
+        assert value(metrics, "request-total", NODE, **{"node-id": node}) >= 1
+        assert value(metrics, "request-latency-max", NODE, **{"node-id": node}) >= 0
+        assert value(metrics, "incoming-byte-total", NODE, **{"node-id": node}) > 0
+
+
+def test_metrics_can_be_read_after_the_consumer_is_closed(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    cluster.produce(topic, 8)
+    consumer = cluster.consumer()
+    consumer.assign(partitions(topic))
+    consumer.seek_to_beginning()
+    read(consumer, 8)
+    consumer.close()
+    metrics = consumer.metrics()
+    assert value(metrics, "records-consumed-total", FETCH) == 8
+    assert value(metrics, "connection-count", CLIENT) == 0
+    assert value(metrics, "buffer-held-bytes", KADENCE) == 0
+
+
+def test_bad_records_that_are_passed_over_are_counted(cluster: Cluster) -> None:
+    topic = cluster.topic(partitions=1)
+    cluster.produce(topic, 20, partitions=1)
+
+    def odd_only(data: bytes) -> int:
+        if int(data) % 2 == 0:
+            raise ValueError("even")
+        return int(data)
+
+    consumer = cluster.consumer(value_deserializer=odd_only, deserialization_errors="skip")
+    consumer.assign(partitions(topic, 1))
+    consumer.seek_to_beginning()
+    read(consumer, 10)
+    poll_until(consumer, lambda: value(consumer.metrics(), "records-skipped-total", KADENCE) == 10)
+    assert value(consumer.metrics(), "records-dead-lettered-total", KADENCE) == 0
