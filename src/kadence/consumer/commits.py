@@ -19,6 +19,7 @@ from kadence.consumer.border.cells import Cell
 from kadence.consumer.exchange import Exchange, Run, Waits
 from kadence.consumer.interceptors import Interceptors
 from kadence.errors import CommitFailedError, KafkaError, WakeupError
+from kadence.telling import Telling
 from kadence.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["CommitCallback", "Commits"]
@@ -51,6 +52,7 @@ class Commits:
         self._interceptors = interceptors
         self._callbacks: dict[int, CommitCallback | None] = {}
         self._own = 0
+        self._telling = Telling()
         self._parting: tuple[int, dict[TopicPartition, OffsetAndMetadata]] | None = None
         self._next_at = add_ms(clock.now_ms(), config.auto_commit_interval_ms)
         self._last: dict[TopicPartition, int] = {}
@@ -199,7 +201,9 @@ class Commits:
             if fact.error is not None:
                 self._next_at = add_ms(self._clock.now_ms(), self._config.retry_backoff_ms)
         self._remember(fact.offsets if fact.error is None else _but(fact.offsets, fact.error))
-        if fact.error is not None and callback is None:
+        if fact.error is None:
+            self._telling.over("commit")
+        elif callback is None and self._telling.news(self._clock.now_ms(), "commit", str(fact.error)):
             log.warning("commit of %d partitions failed: %s", len(fact.offsets), fact.error)
         if callback is not None:
             self.completed.append((callback, fact))

@@ -301,7 +301,9 @@ class Channel:
         connection = self._connection
         assert connection is not None
         self.known.succeeded(connection.ranges)
-        _log.debug("connected to %s (%s)", connection.address, self.lane.name)
+        login = self._logins.login
+        as_whom = f" as {login.who} by {login.mechanism}" if login is not None else ""
+        _log.debug("connected to %s (%s)%s", connection.address, self.lane.name, as_whom)
         self.pump(now)
 
     def _attempt_failed(self, cause: str, now: int) -> None:

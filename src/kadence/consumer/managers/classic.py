@@ -581,4 +581,4 @@ class ClassicMembership:
             return
         assert state in TRANSITIONS[self.state], f"{self.state.name} -> {state.name}"
         self.state = state
-        log.info("group %s: %s", self.group.group_id, self)
+        log.debug("group %s: %s", self.group.group_id, repr(self))

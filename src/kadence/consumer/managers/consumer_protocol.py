@@ -27,7 +27,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kadence.clock import add_ms
+from kadence.clock import FOREVER, add_ms
 from kadence.connection.request import Completed, Request
 from kadence.consumer.border.messages import Failed, IdentityChanged
 from kadence.consumer.managers.base import Backoff, Outbox, Poll
@@ -61,6 +61,8 @@ _REJOIN: Final = frozenset(
     }
 )
 _SILENT_INTERVALS: Final = 3
+_SOON_MS: Final = 1_000
+"""group.consumer.assignment.interval.ms (KIP-1263): how long the broker may think about who gets what."""
 _OUR_DOING: Final = "subscription changed"
 _ECHO_MS: Final = 5_000
 """For so long after a changed subscription was told, or three intervals, another assignment is put down to it.
@@ -127,6 +129,8 @@ class ConsumerMembership:
         self._telling = Telling(config, subscription)
         self._unanswered: Request | None = None
         self._echo_until = -1
+        self._listens = False
+        self._listen_at, self._listens_until = FOREVER, 0
         self._leave_reason = ""
         self._becomes_stale = False
         self._comes_back = False
@@ -164,7 +168,7 @@ class ConsumerMembership:
     def urgent(self) -> bool:
         if self.state is State.PREPARE_LEAVING:
             return self._telling.forgotten
-        return self._telling.owes(self._round, subscription=not self.needs_polled)
+        return self._listens or self._telling.owes(self._round, subscription=not self.needs_polled)
 
     @property
     def session_timeout_ms(self) -> int:
@@ -295,6 +299,9 @@ class ConsumerMembership:
 
     def poll(self, now: int) -> Poll:
         goodbyes = self._departures.poll(now)
+        if now >= self._listen_at:
+            self._listens, self._listen_at = True, FOREVER
+            return Poll(goodbyes.requests, now)
         if self._held_back:
             self._held_back = not self._refusals.ready(now)
             return Poll(goodbyes.requests, max(now, min(goodbyes.wake_at, self._refusals.until)))
@@ -307,7 +314,7 @@ class ConsumerMembership:
             self._reconcile(now)
             if self.state is State.ACKNOWLEDGING:
                 return Poll(goodbyes.requests, now)
-        return goodbyes
+        return Poll(goodbyes.requests, min(goodbyes.wake_at, self._listen_at))
 
     def on_response(self, now: int, completed: Completed) -> None:
         self._departures.on_response(now, completed)
@@ -324,6 +331,7 @@ class ConsumerMembership:
     def heartbeat(self, deadline: int) -> Request:
         if self._unanswered is not None:
             self._telling.forget()
+        self._listens, self._listen_at = False, FOREVER
         owned = {partition: self._owned_ids[partition] for partition in self._subscription.partitions}
         joins = self.state is State.JOINING
         message, changed = self._telling.message(self.group, self._round, owned, joins=joins)
@@ -391,6 +399,7 @@ class ConsumerMembership:
             self._outbox(IdentityChanged(group))
         if self.state is State.PREPARE_LEAVING:
             return
+        self._listen(now, request)
         if request.tag is not None:
             self._echo_until = add_ms(now, max(_ECHO_MS, _SILENT_INTERVALS * self.heartbeat_interval_ms))
         if answer.assignment is not None:
@@ -403,6 +412,19 @@ class ConsumerMembership:
                 self._assigned(now, target, _OUR_DOING if ours else "the coordinator assigned anew")
         if self.state is State.JOINING:
             self._go(State.STABLE)
+
+    def _listen(self, now: int, request: Request) -> None:
+        """Who has just said something that partitions may come of asks again soon, for as long as that may take.
+
+        An interval is five seconds, and the broker answers a join before it has assigned: a lone member that is
+        restarted would wait for all of it.
+        """
+        message = request.message
+        if message.topic_partitions is not None or message.subscribed_topic_names is not None:
+            self._listens_until = add_ms(now, self.heartbeat_interval_ms + 2 * _SOON_MS)
+        soon = add_ms(now, _SOON_MS)
+        regular = add_ms(now, self.heartbeat_interval_ms)
+        self._listen_at = soon if soon < min(self._listens_until, regular) else FOREVER
 
     # ------------------------------------------------------------ reconciliation
 
@@ -531,6 +553,7 @@ class ConsumerMembership:
         self._owned_ids = {}
         self._unresolved = self._round_owed = False
         self._unanswered = None
+        self._listens, self._listen_at, self._listens_until = False, FOREVER, 0
         self._telling.reset()
         self._echo_until = -1
         self._metadata.want(frozenset())
@@ -549,4 +572,4 @@ class ConsumerMembership:
             return
         assert state in TRANSITIONS[self.state], f"{self.state.name} -> {state.name}"
         self.state = state
-        log.info("group %s: %s", self.group.group_id, self)
+        log.debug("group %s: %s", self.group.group_id, repr(self))

@@ -26,6 +26,7 @@ from kadence.protocol import error_codes as ec
 from kadence.protocol.fetch import FetchResponse, PartitionData
 from kadence.records import scan
 from kadence.records.batch import ATTRIBUTES_AT, COMPRESSION
+from kadence.telling import Telling
 from kadence.types import TopicPartition
 
 __all__ = ["READ_COMMITTED", "FetchAnswers"]
@@ -80,6 +81,7 @@ class FetchAnswers:
         self._isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
         self.node_retry_at: dict[int, int] = {}
         self.stale_bytes = 0
+        self._telling = Telling()
 
     def failed(self, now: int, sent: Sent, error: Exception | None) -> None:
         """No answer. The client's own reconnect backoff comes on top of this one."""
@@ -105,7 +107,8 @@ class FetchAnswers:
                 else:
                     sent.session.failed()
             if code not in _SESSION_ERRORS:
-                log.warning("fetch from broker %d failed: %s", sent.node_id, ec.name(code))
+                if self._telling.news(now, sent.node_id, code):
+                    log.warning("fetch from broker %d failed: %s", sent.node_id, ec.name(code))
                 self.node_retry_at[sent.node_id] = now + self._config.retry_backoff_ms
             if code in _OF_TOPICS:
                 self._metadata.request_update(now)

@@ -13,6 +13,7 @@ from kadence.consumer.state.subscription import PartitionState, Subscription
 from kadence.errors import OffsetOutOfRangeError, for_code
 from kadence.protocol import error_codes as ec
 from kadence.protocol.fetch import FetchResponse, PartitionData
+from kadence.telling import Telling
 from kadence.types import Node, TopicPartition
 
 __all__ = ["FetchErrors"]
@@ -47,6 +48,7 @@ class FetchErrors:
         self._subscription = subscription
         self._metadata = metadata
         self._outbox = outbox
+        self._telling = Telling()
 
     def partition_failed(
         self, now: int, sent: Sent, state: PartitionState, data: PartitionData, response: FetchResponse
@@ -62,7 +64,8 @@ class FetchErrors:
         elif code in _UNKNOWN:
             state.preferred_replica = None
             self._metadata.request_update(now)
-            log.warning("fetch of %s: %s; asking for metadata again", partition, ec.name(code))
+            if self._telling.news(now, partition, code):
+                log.warning("fetch of %s: %s; asking for metadata again", partition, ec.name(code))
         elif code == ec.OFFSET_OUT_OF_RANGE:
             self._out_of_range(now, sent, state)
         elif code == ec.TOPIC_AUTHORIZATION_FAILED:
@@ -73,7 +76,7 @@ class FetchErrors:
             self._outbox(
                 Failed(for_code(code, f"the broker found {partition} damaged at offset {state.offset}"))
             )
-        else:
+        elif self._telling.news(now, partition, code):
             log.warning("fetch of %s failed: %s; trying again", partition, ec.name(code))
 
     def diverged(self, now: int, state: PartitionState, data: PartitionData) -> bool:

@@ -13,6 +13,7 @@ from kadence.consumer.managers.metadata import MetadataManager
 from kadence.consumer.managers.offsets import OffsetsManager
 from kadence.consumer.state.subscription import Subscription
 from kadence.errors import IllegalStateError, InvalidGroupIdError
+from kadence.telling import in_short
 
 __all__ = ["Processor"]
 
@@ -101,6 +102,10 @@ class Processor:
         if self._leaving:
             self._have_left()
         topics = call.topics if call.topics is not None else self._topics_of(call.pattern)
+        log.info(
+            "subscribes to %s",
+            ", ".join(sorted(call.topics or ())) or f"the pattern {call.pattern or call.regex!r}",
+        )
         subscription = self._subscription
         subscription.subscribe(topics, call.pattern, has_listener=call.has_listener, regex=call.regex)
         subscription.mark_revoking(subscription.deserted)
@@ -116,6 +121,7 @@ class Processor:
     def _unsubscribe(self, now: int, call: m.Unsubscribe) -> None:
         self._metadata.want_matching(None)
         self._leaving.append(call)
+        log.info("unsubscribes")
         if self._subscription.by_group and self._membership is not None:
             self._membership.leave(now, reason="unsubscribe() was called")
         self.settle(now)
@@ -126,6 +132,7 @@ class Processor:
             self._have_left()
         self._metadata.need("subscription", frozenset(p.topic for p in call.partitions))
         self._subscription.assign(call.partitions)
+        log.info("assigned by hand: %s", in_short(call.partitions))
         self._answer(call)
 
     def _polled(self, now: int, call: m.Polled) -> None:

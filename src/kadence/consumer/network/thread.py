@@ -24,8 +24,10 @@ from kadence.consumer.border.messages import (
     Answer,
     CallbackDone,
     Fact,
+    LosePartitions,
     RebalanceFailed,
     RebalanceFinished,
+    RevokePartitions,
     Stalled,
 )
 from kadence.consumer.managers.base import RequestManager
@@ -36,6 +38,7 @@ from kadence.consumer.network.processor import Processor
 from kadence.consumer.network.reaper import Reaper
 from kadence.consumer.state.subscription import Subscription
 from kadence.errors import ClosedError, FatalNetworkError
+from kadence.telling import in_short
 
 __all__ = ["NetworkThread", "Outlet", "Turn"]
 
@@ -67,6 +70,8 @@ class Outlet:
         self._border.tell(fact)
         if isinstance(fact, Stalled):
             self._border.on_stall(fact)
+        else:
+            _log(fact)
 
     def show_assignment(self) -> None:
         if self._border.assignment is not self._subscription.snapshot:
@@ -74,6 +79,28 @@ class Outlet:
         if self._moves != self._subscription.moves:
             self._moves = self._subscription.moves
             self._border.signal.set()
+
+
+def _log(fact: Fact) -> None:
+    """What moved: the states between are the membership's to tell."""
+    if isinstance(fact, RebalanceFinished):
+        rebalance = fact.rebalance
+        log.info(
+            "group %s: rebalanced in %.1f s (%s): generation %d, has %s; came %s, went %s",
+            fact.group.group_id,
+            rebalance.duration,
+            rebalance.cause,
+            rebalance.generation,
+            in_short(rebalance.assigned),
+            in_short(rebalance.added),
+            in_short(rebalance.removed),
+        )
+    elif isinstance(fact, RevokePartitions):
+        log.info("gives up %s", in_short(fact.partitions))
+    elif isinstance(fact, LosePartitions):
+        log.warning(
+            "lost %s: whatever is processed of them will be processed again", in_short(fact.partitions)
+        )
 
 
 class Turn:
