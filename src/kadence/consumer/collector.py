@@ -18,7 +18,7 @@ from kadence.consumer.border.buffer import Border, Fetched
 from kadence.consumer.border.cells import Cell, Origin
 from kadence.consumer.border.measures import TopicIntake
 from kadence.consumer.border.messages import Seek
-from kadence.records import Columns, FetchedRecords, Record
+from kadence.records import Columns, FetchedRecords, Record, release_idle
 from kadence.types import TopicPartition
 
 __all__ = ["Collector"]
@@ -112,7 +112,11 @@ class Collector:
     def take_columns(self, limit: int, *, headers: bool) -> list[tuple[TopicPartition, list[Columns]]]:
         """As `take_records`, as columns; ``headers`` adds theirs."""
         take = _with_headers if headers else FetchedRecords.take_columns
-        return self._take(limit, take, _rows)
+        taken = self._take(limit, take, _rows)
+        if not taken:
+            # Nothing to read for two polls: the memory of large columns goes back to the system.
+            release_idle()
+        return taken
 
     def in_hand(self) -> dict[TopicPartition, range]:
         """Offsets that were returned and that nothing has proved processed. Any thread."""
@@ -167,6 +171,7 @@ class Collector:
             while queue.fetches:
                 self._finish(queue)
         self._ring.clear()
+        release_idle(everything=True)
 
     def _take(
         self,

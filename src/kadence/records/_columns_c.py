@@ -9,6 +9,13 @@ interpreter's lock.
 import cython
 from cython.cimports.cpython.buffer import PyBuffer_FillInfo
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cython.cimports.cpython.pythread import (
+    NOWAIT_LOCK,
+    PyThread_acquire_lock,
+    PyThread_allocate_lock,
+    PyThread_release_lock,
+    PyThread_type_lock,
+)
 from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
 from cython.cimports.kadence.records._records_c import Cursor, Row
 from cython.cimports.libc.stdint import INT64_MAX, INT64_MIN
@@ -32,6 +39,107 @@ Pile = cython.struct(data=cython.p_uchar, size=cython.Py_ssize_t, room=cython.Py
 Strings = cython.struct(ends=Pile, data=Pile, nulls=Pile, null_count=cython.Py_ssize_t)
 
 
+# --- memory that was used before ----------------------------------------------------------------------------
+
+# A page of fresh memory costs a fault when it is first written, which for large columns is three quarters of all
+# their cost. So a few large blocks are kept when they are given up. The lock is only ever tried: whoever
+# does not get it goes without, so nobody waits, and a fork in a bad moment leaves no child hanging.
+
+SPARE_FROM = cython.declare(cython.Py_ssize_t, 786432)
+SPARE_BYTES = cython.declare(cython.Py_ssize_t, 67108864)
+SPARES = cython.declare(cython.int, 8)
+
+Spare = cython.struct(data=cython.p_uchar, room=cython.Py_ssize_t, is_idle=cython.bint)
+
+spares = cython.declare(Spare[8])
+spare_count = cython.declare(cython.int, 0)
+spare_bytes = cython.declare(cython.Py_ssize_t, 0)
+spare_lock = cython.declare(PyThread_type_lock, PyThread_allocate_lock())
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _drop_spare(place: cython.int) -> cython.p_uchar:
+    """Take a spare out of the list; the lock is held."""
+    global spare_count, spare_bytes
+    data: cython.p_uchar = spares[place].data
+    spare_bytes -= spares[place].room
+    spare_count -= 1
+    while place < spare_count:
+        spares[place] = spares[place + 1]
+        place += 1
+    return data
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _take_spare(room: cython.pointer(cython.Py_ssize_t)) -> cython.p_uchar:
+    """The smallest spare of at least this room, which becomes its own; NULL when none is fit for it."""
+    data: cython.p_uchar = cython.NULL
+    best: cython.int = -1
+    i: cython.int
+    if room[0] < SPARE_FROM or room[0] > SPARE_BYTES or spare_lock == cython.NULL:
+        return cython.NULL
+    if not PyThread_acquire_lock(spare_lock, NOWAIT_LOCK):
+        return cython.NULL
+    for i in range(spare_count):
+        if room[0] <= spares[i].room <= room[0] + room[0] // 2 and (
+            best < 0 or spares[i].room < spares[best].room
+        ):
+            best = i
+    if best >= 0:
+        room[0] = spares[best].room
+        data = _drop_spare(best)
+    PyThread_release_lock(spare_lock)
+    return data
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _give_up(data: cython.p_uchar, room: cython.Py_ssize_t) -> cython.void:
+    """Free memory, or keep it for the next column in place of what was given up first."""
+    global spare_count, spare_bytes
+    if (
+        data == cython.NULL
+        or room < SPARE_FROM
+        or room > SPARE_BYTES // 2
+        or spare_lock == cython.NULL
+        or not PyThread_acquire_lock(spare_lock, NOWAIT_LOCK)
+    ):
+        free(data)
+        return
+    while spare_count == SPARES or spare_bytes + room > SPARE_BYTES:
+        free(_drop_spare(0))
+    spares[spare_count].data = data
+    spares[spare_count].room = room
+    spares[spare_count].is_idle = False
+    spare_count += 1
+    spare_bytes += room
+    PyThread_release_lock(spare_lock)
+
+
+def spare_memory() -> int:
+    """Bytes kept for the next columns."""
+    return spare_bytes
+
+
+def release_idle(everything: bool = False) -> None:
+    """Free the kept memory that nobody used since the last such call; all of it if ``everything``."""
+    i: cython.int = 0
+    if spare_lock == cython.NULL or not PyThread_acquire_lock(spare_lock, NOWAIT_LOCK):
+        return
+    while i < spare_count:
+        if everything or spares[i].is_idle:
+            free(_drop_spare(i))
+        else:
+            spares[i].is_idle = True
+            i += 1
+    PyThread_release_lock(spare_lock)
+
+
 # --- memory that grows --------------------------------------------------------------------------------------
 
 
@@ -47,7 +155,13 @@ def _room(pile: cython.pointer(Pile), more: cython.Py_ssize_t) -> cython.bint:
         room = pile.room + pile.room // 2
     if room < 64:
         room = 64
-    data: cython.p_uchar = cython.cast(cython.p_uchar, realloc(pile.data, room))
+    data: cython.p_uchar = _take_spare(cython.address(room))
+    if data != cython.NULL:
+        if pile.size:
+            memcpy(data, pile.data, pile.size)
+        _give_up(pile.data, pile.room)
+    else:
+        data = cython.cast(cython.p_uchar, realloc(pile.data, room))
     if data == cython.NULL:
         return False
     pile.data = data
@@ -108,10 +222,11 @@ class Block:
 
     data: cython.p_uchar
     size: cython.Py_ssize_t
+    room: cython.Py_ssize_t
     is_writable: cython.bint
 
     def __dealloc__(self):
-        free(self.data)
+        _give_up(self.data, self.room)
 
     def __getbuffer__(self, view: cython.pointer(Py_buffer), flags: cython.int):
         PyBuffer_FillInfo(view, self, self.data, self.size, not self.is_writable, flags)
@@ -125,8 +240,12 @@ def scratch(size: cython.Py_ssize_t) -> Block:
     block: Block = Block.__new__(Block)
     if size < 0:
         raise ValueError("a size below zero")
-    block.data = cython.cast(cython.p_uchar, malloc(size or 1))
+    block.room = size or 1
+    block.data = _take_spare(cython.address(block.room))
     if block.data == cython.NULL:
+        block.data = cython.cast(cython.p_uchar, malloc(block.room))
+    if block.data == cython.NULL:
+        block.room = 0
         raise MemoryError
     block.size = size
     block.is_writable = True
@@ -141,11 +260,22 @@ def _block(pile: cython.pointer(Pile)) -> Block:
     if pile.data == cython.NULL and not _room(pile, 1):
         raise MemoryError
     if pile.room - pile.size > 4096 and pile.room - pile.size > pile.size >> 3:
-        data = cython.cast(cython.p_uchar, realloc(pile.data, pile.size or 1))
-        if data != cython.NULL:
-            pile.data = data
+        if pile.size < SPARE_FROM and pile.room >= SPARE_FROM:
+            # A column that turned out small must not hold memory that a large one could have used before.
+            data = cython.cast(cython.p_uchar, malloc(pile.size or 1))
+            if data != cython.NULL:
+                memcpy(data, pile.data, pile.size)
+                _give_up(pile.data, pile.room)
+                pile.data = data
+                pile.room = pile.size or 1
+        elif pile.room > pile.size + pile.size // 2 or pile.room < SPARE_FROM:
+            data = cython.cast(cython.p_uchar, realloc(pile.data, pile.size or 1))
+            if data != cython.NULL:
+                pile.data = data
+                pile.room = pile.size or 1
     block.data = pile.data
     block.size = pile.size
+    block.room = pile.room
     pile.data = cython.NULL
     pile.size = pile.room = 0
     return block
@@ -181,9 +311,9 @@ def _column(strings: cython.pointer(Strings), rows: cython.Py_ssize_t) -> object
 @cython.nogil
 @cython.exceptval(check=False)
 def _free_strings(strings: cython.pointer(Strings)) -> cython.void:
-    free(strings.ends.data)
-    free(strings.data.data)
-    free(strings.nulls.data)
+    _give_up(strings.ends.data, strings.ends.room)
+    _give_up(strings.data.data, strings.data.room)
+    _give_up(strings.nulls.data, strings.nulls.room)
 
 
 @cython.final
@@ -213,9 +343,9 @@ class ColumnsBuilder:
         self.with_headers = headers
 
     def __dealloc__(self):
-        free(self.offsets.data)
-        free(self.timestamps.data)
-        free(self.types.data)
+        _give_up(self.offsets.data, self.offsets.room)
+        _give_up(self.timestamps.data, self.timestamps.room)
+        _give_up(self.types.data, self.types.room)
         free(self.header_ends.data)
         free(self.header_nulls.data)
         _free_strings(cython.address(self.key))

@@ -13,11 +13,21 @@ from kadence.records.columns import BinaryColumn, Columns, HeaderColumn
 if TYPE_CHECKING:
     from kadence.records._records_py import Cursor, Headers
 
-__all__ = ["ColumnsBuilder", "scratch"]
+__all__ = ["ColumnsBuilder", "release_idle", "scratch", "spare_memory"]
 
 _INT64_MAX: Final = 2**63 - 1
 _INT64_MIN: Final = -(2**63)
 _MICROS_MAX: Final = _INT64_MAX // 1000
+
+
+def spare_memory() -> int:
+    """Bytes kept for the next columns: none here."""
+    return 0
+
+
+def release_idle(everything: bool = False) -> None:
+    """Free kept memory that nobody used since the last such call."""
+    del everything
 
 
 def scratch(size: int) -> bytearray:

@@ -18,8 +18,10 @@ __all__ = [
     "RecordEncoder",
     "crc32c",
     "crc32c_kernel",
+    "release_idle",
     "scan",
     "scratch",
+    "spare_memory",
 ]
 
 _MODES: Final = ("auto", "require", "off")
@@ -53,9 +55,9 @@ IMPLEMENTATION: Final = _load()
 
 if TYPE_CHECKING or IMPLEMENTATION == "python":
     from kadence.records._builder_py import RecordEncoder
-    from kadence.records._columns_py import ColumnsBuilder, scratch
+    from kadence.records._columns_py import ColumnsBuilder, release_idle, scratch, spare_memory
     from kadence.records._records_py import Cursor, Record, crc32c, crc32c_kernel, scan
 else:
     from kadence.records._builder_c import RecordEncoder
-    from kadence.records._columns_c import ColumnsBuilder, scratch
+    from kadence.records._columns_c import ColumnsBuilder, release_idle, scratch, spare_memory
     from kadence.records._records_c import Cursor, Record, crc32c, crc32c_kernel, scan
