@@ -157,6 +157,28 @@ def test_skip_goes_on_where_a_whole_poll_is_bad(broker: Broker) -> None:
         assert values(subject.poll(20)) == [30]
 
 
+@pytest.mark.parametrize("policy", ["raise", "skip"])
+def test_no_memory_is_no_bad_record(served: Broker, policy: str) -> None:
+    failures = [MemoryError()]
+
+    def tight(data: bytes) -> bytes:
+        if data == b"9" and failures:
+            raise failures.pop()
+        return data
+
+    with Consumer(
+        bootstrap_servers=served.bootstrap_servers,
+        auto_offset_reset="earliest",
+        value_deserializer=tight,
+        deserialization_errors=policy,
+    ) as subject:
+        subject.assign([PARTITION])
+        with pytest.raises(MemoryError):
+            read(subject, 20)
+        assert subject.position(PARTITION) == 0
+        assert len(read(subject, 20)) == 20
+
+
 @pytest.mark.needs("reading")
 def test_dead_letters_carry_the_record_and_where_it_comes_from(cluster: Cluster) -> None:
     topic, bad = cluster.topic(1), cluster.topic(1)

@@ -23,12 +23,18 @@ STRIDE = 7
 
 T = TypeVar("T")
 
-BY_OPCODE = ("consumer/core.py", "consumer/calls.py", "consumer/collector.py", "consumer/records.py")
+BY_OPCODE = (
+    "consumer/core.py",
+    "consumer/calls.py",
+    "consumer/collector.py",
+    "consumer/decoding.py",
+    "consumer/records.py",
+)
 """Where the signal is tried at each instruction. In the shells it is at each line: their last instruction hands over
 the result, and the interpreter looks for signals at calls only."""
 BY_LINE = ("consumer/consumer.py", "consumer/async_consumer.py", "consumer/shell.py")
 
-STEPS = ("poll", "poll_arrow", "_run", "run", "_next", "__next__", "__anext__")
+STEPS = ("poll", "poll_arrow", "_run", "run", "_next")
 
 
 class Interruption:

@@ -170,6 +170,10 @@ class Decoding:
                 field = "value"
                 if value is not None and self._read_value is not None:
                     value = self._read_value(record, value)
+            except MemoryError:
+                # Nobody's fault, and no reason to pass over a record.
+                self._hold(kept)
+                raise
             except Exception as error:
                 if self._raises:
                     if not good:
