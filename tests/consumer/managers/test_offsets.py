@@ -10,7 +10,7 @@ from kadence.connection.request import Request
 from kadence.consumer.border.messages import Answer, Failed, ListOffsets
 from kadence.consumer.managers.offsets import OffsetsManager
 from kadence.consumer.state.subscription import Status, Subscription
-from kadence.errors import NoOffsetForPartitionError, UnknownTopicOrPartitionError
+from kadence.errors import NoOffsetForPartitionError, TopicAuthorizationError, UnknownTopicOrPartitionError
 from kadence.protocol import error_codes as ec
 from kadence.protocol.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -199,3 +199,50 @@ def test_a_leader_that_metadata_just_named_is_asked_at_once() -> None:
     (request,) = world.metadata.poll(200).requests
     world.metadata.on_response(201, answer(request, told({later: 1}), 201))
     assert len(world.manager.poll(201).requests) == 1
+
+
+def test_topics_of_a_call_are_known_for_as_long_as_the_call_lasts() -> None:
+    world = World(group=False)
+    world.manager.list_offsets(ListOffsets(7, 1_000, {TopicPartition("once", 0): -1}))
+    (request,) = world.metadata.poll(200).requests
+    assert [topic.name for topic in request.message.topics] == ["once", "t"]
+    world.metadata.on_response(200, answer(request, told({P0: 1, TopicPartition("once", 0): 2}), 200))
+    (asked,) = world.manager.poll(200).requests
+    world.manager.on_response(201, answer(asked, offsets_told(asked, 3), 201))
+    world.metadata.request_update(400)
+    (request,) = world.metadata.poll(400).requests
+    assert [topic.name for topic in request.message.topics] == ["t"]
+
+
+def test_a_call_that_is_over_is_forgotten_and_a_late_answer_is_nobody_s() -> None:
+    world = World(group=False)
+    world.manager.list_offsets(ListOffsets(7, 1_000, {P0: -1}))
+    (request,) = world.manager.poll(0).requests
+    assert world.manager.poll(1_000).requests == []
+    world.manager.on_response(1_001, answer(request, offsets_told(request, 3), 1_001))
+    assert world.facts == [], "the reaper has answered it"
+
+
+def test_a_broker_that_hangs_keeps_no_other_waiting() -> None:
+    world = World(group=False)
+    world.manager.list_offsets(ListOffsets(7, 60_000, {P0: -1, P1: -1}))
+    hanging, failing = world.manager.poll(0).requests
+    world.manager.on_response(1, lost(failing, 1))
+    (again,) = world.manager.poll(101).requests
+    assert again.node_id == failing.node_id
+    world.manager.on_response(102, answer(again, offsets_told(again, 3), 102))
+    assert world.manager.poll(103).requests == [], "the one that hangs is still being waited for"
+    world.manager.on_response(30_000, lost(hanging, 30_000))
+    assert len(world.manager.poll(30_100).requests) == 1
+
+
+def test_one_partition_that_is_refused_for_good_is_the_call_s_error() -> None:
+    world = World(group=False)
+    world.manager.list_offsets(ListOffsets(7, 1_000, {P0: -1, P1: -1}))
+    first, second = world.manager.poll(0).requests
+    response = offsets_told(first, -1, ec.TOPIC_AUTHORIZATION_FAILED)
+    world.manager.on_response(1, answer(first, response, 1))
+    world.manager.on_response(2, answer(second, offsets_told(second, 3), 2))
+    (done,) = world.facts
+    assert isinstance(done, Answer)
+    assert isinstance(done.error, TopicAuthorizationError)

@@ -39,6 +39,7 @@ log = logging.getLogger("kadence.consumer.offsets")
 
 _EARLIEST: Final = -2
 _LATEST: Final = -1
+_NAMES: Final = {_EARLIEST: "the beginning", _LATEST: "the end"}
 _UNKNOWN_PATIENCE_MS: Final = 5_000
 """How long a partition given by assign() may be unknown before it is an error: a new topic takes a moment to spread."""
 
@@ -274,7 +275,7 @@ class OffsetsManager:
                     "%s starts at offset %d (%s)",
                     partition,
                     at.offset,
-                    _name(state.reset_timestamp),
+                    _NAMES.get(state.reset_timestamp or 0, self._policy),
                 )
                 self._subscription.position(partition, at.offset, None)
                 continue
@@ -403,12 +404,6 @@ class OffsetsManager:
                         epoch = part.leader_epoch if part.leader_epoch >= 0 else None
                         found[partition] = OffsetAndTimestamp(part.offset, part.timestamp, epoch)
         return found, failed
-
-
-def _name(timestamp: int | None) -> str:
-    return {_EARLIEST: "the beginning", _LATEST: "the end"}.get(
-        timestamp or 0, f"the first since {timestamp} ms"
-    )
 
 
 def _unknown(partition: TopicPartition, config: ConsumerConfig) -> UnknownTopicOrPartitionError:
