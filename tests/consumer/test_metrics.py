@@ -142,6 +142,8 @@ def test_the_buffer_is_a_metric_beside_its_cap(cluster: Cluster) -> None:
     metrics = consumer.metrics()
     assert value(metrics, "buffer-memory-bytes", KADENCE) == 8 << 20
     assert 20_000 < value(metrics, "buffer-held-bytes", KADENCE) <= 8 << 20
+    assert 20_000 < value(metrics, "buffer-held-bytes-max", KADENCE) <= 8 << 20
+    assert value(metrics, "buffer-exceeded-total", KADENCE) == 0
     read(consumer, 99)
     poll_until(consumer, lambda: value(consumer.metrics(), "buffer-held-bytes", KADENCE) == 0)
 

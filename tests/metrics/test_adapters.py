@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kadence import Broker, Consumer, MetricName, Producer
-from kadence.metrics.otel import ConsumerInstruments, otel_name
+from kadence.metrics.otel import ConsumerInstruments, _unit, otel_name
 from kadence.metrics.prometheus import ConsumerCollector, prometheus_name
 
 FETCH = "consumer-fetch-manager-metrics"
@@ -204,3 +204,26 @@ def test_the_catalogue_has_every_name_and_no_other(consumer: Consumer) -> None:
         return name.group, name.name, frozenset(name.tags)
 
     assert {shape(name) for name in consumer.metrics()} == {shape(name) for name in Consumer.metric_names()}
+
+
+def test_otel_units() -> None:
+    units = {name.name: _unit(name.name) for name in Consumer.metric_names()}
+    expected = {
+        "last-poll-seconds-ago": "s",
+        "commit-sync-time-ns-total": "ns",
+        "incoming-byte-rate": "By/s",
+        "incoming-byte-total": "By",
+        "fetch-size-max": "By",
+        "buffer-held-bytes": "By",
+        "fetch-latency-avg": "ms",
+        "rebalance-latency-total": "ms",
+        "time-between-poll-max": "ms",
+        "network-thread-lateness": "ms",
+        "poll-idle-ratio-avg": "1",
+        "unsent-requests-queue-size": "{item}",
+        "records-lag": "",
+        "heartbeat-rate": "",
+        "heartbeat-total": "",
+        "records-consumed-total": "",
+    }
+    assert {name: units[name] for name in expected} == expected

@@ -76,6 +76,7 @@ def _turn(config: ConsumerConfig, clock: SystemClock, client: NetworkClient, bor
     validation = ValidationManager(config, subscription, metadata, outlet)
     offsets = OffsetsManager(config, subscription, metadata, commits, outlet, wall_ms)
     fetch = FetchManager(config, subscription, metadata, border, client.arenas, outlet)
+    border.measures.books = fetch.memory
     # In this order: what validation finds lost is looked up, and only what is good is fetched, in the same turn.
     managers += [validation, offsets, fetch]
     processor = Processor(subscription, metadata, offsets, membership, commits, outlet)

@@ -350,7 +350,22 @@ def own(border: Border, buffer_memory: int, skipped: Read, dead_lettered: Read) 
     yield Row(
         "buffer-held-bytes",
         "Memory that fetched and decompressed records take, of what buffer.memory allows",
-        lambda now: measures.held_bytes() + border.decompressed_bytes,
+        lambda now: measures.held_bytes() + border.decompressed_bytes + border.copied_bytes,
+    )
+    yield Row(
+        "buffer-held-bytes-max",
+        "The most memory that was held at once, ever, in bytes",
+        lambda now: measures.books.most_held,
+    )
+    yield Row(
+        "buffer-exceeded-total",
+        "How often buffer.memory was exceeded: by one batch that is larger than all of it",
+        lambda now: measures.books.exceeded,
+    )
+    yield Row(
+        "buffer-oversized-total",
+        "Answers of brokers that brought more than was asked for: records above the limits",
+        lambda now: measures.books.oversized,
     )
     yield Row("buffer-memory-bytes", "buffer.memory, the cap", lambda now: buffer_memory)
     yield Row(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kadence.consumer.border.messages import CallbackNeeded, LosePartitions, Rebalance, RevokePartitions
 from kadence.metrics.network import NetworkMeters
@@ -18,7 +18,7 @@ from kadence.metrics.sensors import WINDOW_MS, Meter, Tally
 if TYPE_CHECKING:
     from kadence.consumer.border.cells import Cell
 
-__all__ = ["Fetches", "Group", "Intake", "Measures", "Queue", "TopicFetches", "TopicIntake"]
+__all__ = ["Books", "Fetches", "Group", "Intake", "Measures", "Queue", "TopicFetches", "TopicIntake"]
 
 _MAX_CAUSES: Final = 32
 """Different causes of rebalances that are told apart; the rest is one."""
@@ -219,6 +219,25 @@ class Queue:
         self.works.record(now, done_at - now)
 
 
+class Books(Protocol):
+    """Of buffer.memory. Network thread.
+
+    Attributes:
+        most_held: the most bytes that were held at once. exceeded: how often more than the cap.
+        oversized: answers that brought more than was reserved for them.
+    """
+
+    most_held: int
+    exceeded: int
+    oversized: int
+
+
+class _NoBooks:
+    """Nothing has been fetched."""
+
+    most_held = exceeded = oversized = 0
+
+
 class Measures:
     """All of one consumer.
 
@@ -227,6 +246,7 @@ class Measures:
         imperatives, facts: the two directions of the border.
         turns: ms between the beginnings of two turns of the network thread. turned_at: when the present one began.
         expired: calls that were not done in time. held_bytes: reads what fetched bytes take, on any thread.
+        books: of buffer.memory.
     """
 
     def __init__(self) -> None:
@@ -240,6 +260,7 @@ class Measures:
         self.turns = Meter()
         self.expired = 0
         self.held_bytes: Callable[[], int] = lambda: 0
+        self.books: Books = _NoBooks()
         self.turned_at = -1
 
     def turned(self, now: int) -> None:
