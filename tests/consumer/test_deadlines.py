@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
+import signal
 import socket
 import statistics
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,7 +24,7 @@ from tests.consumer.blackhole import path_to
 from tests.consumer.support import poll_until, read
 
 from kadence import AsyncConsumer, Broker, Consumer, Producer, RebalanceListener, TopicPartition
-from kadence.errors import KafkaTimeoutError
+from kadence.errors import ClosedError, KafkaTimeoutError, WakeupError
 from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kadence.protocol.find_coordinator import FindCoordinatorRequest
 from kadence.protocol.heartbeat import HeartbeatRequest
@@ -45,6 +48,8 @@ Call = Callable[[Any], Any]
 
 CALLS: dict[str, Call] = {
     "assign": lambda c: c.assign([PARTITION, OTHER], timeout=TIMEOUT),
+    "incremental_assign": lambda c: c.incremental_assign([("t", 2)], timeout=TIMEOUT),
+    "incremental_unassign": lambda c: c.incremental_unassign([("t", 2)], timeout=TIMEOUT),
     "poll": lambda c: c.poll(TIMEOUT),
     "poll_arrow": lambda c: c.poll_arrow(TIMEOUT),
     "seek": lambda c: c.seek(PARTITION, 5, timeout=TIMEOUT),
@@ -340,3 +345,112 @@ def test_c2_an_unsubscribe_that_ran_out_of_time_does_not_undo_the_next_subscript
         consumer.list_topics()
         assert consumer.subscription() == {"t"}
         assert consumer.assignment() == {PARTITION}
+
+
+WAITING = (*sorted(NEEDS_AN_ANSWER), "poll", "poll_arrow", "position")
+
+
+def patient(name: str) -> Call:
+    """The call with half a minute of time: something else must end it."""
+
+    def call(consumer: Any) -> Any:
+        method = getattr(consumer, name)
+        arguments: dict[str, tuple[Any, ...]] = {
+            "commit": ({PARTITION: 5},),
+            "offsets_for_times": ({PARTITION: 5},),
+            "partitions_for": ("other",),
+            "position": (PARTITION,),
+            "committed": ([PARTITION],),
+            "beginning_offsets": ([PARTITION],),
+            "end_offsets": ([PARTITION],),
+        }
+        return method(*arguments.get(name, ()), timeout=30)
+
+    return call
+
+
+def ends_within(
+    shell: Shell, consumer: Any, end: Callable[[], None], error: type[BaseException]
+) -> list[float]:
+    """How long after ``end`` each call that waits raised ``error`` (s)."""
+    took = []
+    for name in WAITING:
+        at: list[float] = []
+
+        def interrupt(at: list[float] = at) -> None:
+            at.append(time.monotonic())
+            end()
+
+        timer = threading.Timer(0.1, interrupt)
+        timer.start()
+        with pytest.raises(error):
+            shell.do(lambda name=name: patient(name)(consumer))  # type: ignore[misc]
+        took.append(time.monotonic() - at[0])
+        timer.join()
+    return took
+
+
+def test_c7_wakeup_ends_every_call_that_waits_within_50_ms(shell: Shell) -> None:
+    with mute() as (address, _):
+        consumer = shell.make(bootstrap_servers=address, group_id="g", group_protocol="classic", **NEVER)
+        shell.do(lambda: consumer.assign([PARTITION]))
+        took = ends_within(shell, consumer, consumer.wakeup, WakeupError)
+        assert statistics.median(took) < 0.05, took
+        assert max(took) < HANG
+        shell.do(lambda: consumer.close(timeout=TIMEOUT))
+
+
+def test_c7_ctrl_c_ends_every_call_that_waits_within_50_ms() -> None:
+    shell = Shell("threads")
+    with mute() as (address, _):
+        consumer = shell.make(bootstrap_servers=address, group_id="g", group_protocol="classic", **NEVER)
+        consumer.assign([PARTITION])
+        took = ends_within(shell, consumer, lambda: os.kill(os.getpid(), signal.SIGINT), KeyboardInterrupt)
+        assert statistics.median(took) < 0.05, took
+        assert max(took) < HANG
+        consumer.close(timeout=TIMEOUT)
+
+
+def test_c7_a_cancelled_await_ends_every_call_that_waits_within_50_ms() -> None:
+    async def main(address: str) -> list[float]:
+        took = []
+        consumer = AsyncConsumer(bootstrap_servers=address, group_id="g", group_protocol="classic", **NEVER)
+        await consumer.assign([PARTITION])
+        for name in WAITING:
+            task = asyncio.ensure_future(patient(name)(consumer))
+            await asyncio.sleep(0.05)
+            began = time.monotonic()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            took.append(time.monotonic() - began)
+        await consumer.close(timeout=TIMEOUT)
+        return took
+
+    with mute() as (address, _):
+        took = asyncio.run(main(address))
+    assert statistics.median(took) < 0.05, took
+
+
+def test_c7_close_from_another_thread_ends_every_call_that_waits_within_50_ms() -> None:
+    took = []
+    with mute() as (address, _):
+        for name in WAITING:
+            consumer = Consumer(bootstrap_servers=address, group_id="g", group_protocol="classic", **NEVER)
+            consumer.assign([PARTITION])
+            ended: list[float] = []
+
+            def wait(consumer: Consumer = consumer, name: str = name, ended: list[float] = ended) -> None:
+                with pytest.raises((WakeupError, ClosedError)):
+                    patient(name)(consumer)
+                ended.append(time.monotonic())
+
+            waiter = threading.Thread(target=wait)
+            waiter.start()
+            time.sleep(0.05)
+            began = time.monotonic()
+            consumer.close(timeout=0.3)
+            waiter.join(HANG)
+            took.append(ended[0] - began)
+    assert statistics.median(took) < 0.05, took
+    assert max(took) < HANG

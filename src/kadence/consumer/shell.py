@@ -90,12 +90,14 @@ class Shell:
         Returns:
             Whether the consumer is this thread's now; False when it was closed as said.
         """
-        while not self._lock.acquire(timeout=0.05):
+        acquired = self._lock.acquire(blocking=False)
+        while not acquired:
             if self._clock.now_ms() >= deadline:
                 log.warning("closed while user code runs inside another thread's call: nothing is committed")
                 self._core.abandon(add_ms(self._clock.now_ms(), _FAREWELL_MS))
                 return False
             self._core.wakeup()
+            acquired = self._lock.acquire(timeout=0.05)
         return True
 
     def release(self) -> None:
