@@ -106,6 +106,7 @@ class Decoding:
     # ------------------------------------------------------------ what is kept
 
     def _keep(self, partition: TopicPartition, records: list[Record]) -> None:
+        """Take them over from the collector. Until they are returned the position is that of the first of them."""
         cell = self._border.assignment.get(partition)
         end = None if cell is None else cell.position
         if cell is None or end is None:
@@ -115,9 +116,10 @@ class Decoding:
             # Paused when it was looked at and resumed since: in order behind what is kept.
             kept.records = kept.records + records
             kept.end = end
-            self._hold(kept)
         else:
-            self._kept[partition] = _Kept(cell, end, records)
+            kept = self._kept[partition] = _Kept(cell, end, records)
+        first = kept.records[0]
+        self._collector.move(cell, Origin(kept.lease, first.offset, first.leader_epoch))
 
     def _serve(self, given: Chunks, limit: int) -> bool:
         """Return what can be returned of what is kept. True: something waits for the dead letter topic."""
@@ -128,7 +130,6 @@ class Decoding:
                 del self._kept[partition]
                 continue
             if cell.paused or cell.revoking or cell.held or limit <= 0:
-                self._hold(kept)
                 continue
             try:
                 records = self._decode(kept, limit)
@@ -144,13 +145,6 @@ class Decoding:
             if not kept.records:
                 del self._kept[partition]
         return waiting
-
-    def _hold(self, kept: _Kept) -> None:
-        """The position is that of the first record that is kept."""
-        first = kept.records[0]
-        at = kept.cell.position
-        if at is None or at.lease != kept.lease or at.offset != first.offset:
-            self._collector.move(kept.cell, Origin(kept.lease, first.offset, first.leader_epoch))
 
     # ------------------------------------------------------------ bytes to objects
 
@@ -172,12 +166,10 @@ class Decoding:
                     value = self._read_value(record, value)
             except MemoryError:
                 # Nobody's fault, and no reason to pass over a record.
-                self._hold(kept)
                 raise
             except Exception as error:
                 if self._raises:
                     if not good:
-                        self._hold(kept)
                         raise _bad(record, field, error) from error
                     break
                 bad.append(BadRecord(record, field, error))
@@ -196,7 +188,6 @@ class Decoding:
                 )
             )
         if bad and not self._pass_over(kept, bad):
-            self._hold(kept)
             return None
         self._advance(kept, len(good) + len(bad))
         return good
@@ -204,8 +195,7 @@ class Decoding:
     def _advance(self, kept: _Kept, count: int) -> None:
         if count == len(kept.records):
             kept.records = []
-            if kept.cell.position != kept.end:
-                self._collector.move(kept.cell, kept.end)
+            self._collector.move(kept.cell, kept.end)
             return
         last = kept.records[count - 1]
         kept.records = kept.records[count:]
@@ -222,7 +212,6 @@ class Decoding:
         if delivery is not None:
             if delivery.error is not None:
                 # The next poll sends them again: nothing is lost, and nothing goes on.
-                self._hold(kept)
                 first = delivery.bad[0].record
                 raise DeadLetterError(
                     f"{len(delivery.bad)} bad records of {first.topic}-{first.partition}, from offset "
