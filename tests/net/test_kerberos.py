@@ -86,6 +86,24 @@ def test_a_connection_that_finds_another_one_has_taken_its_context_gets_a_new_on
     login.close()
 
 
+def test_connections_that_come_again_and_again_pile_up_no_work(centre: Centre) -> None:
+    """A centre that does not answer: each attempt to connect times out, and the next one asks again."""
+    login = centre.login
+    for now in range(100):
+        assert login.begin(now, "a") is None
+    for _ in range(4):
+        centre.make()
+    assert login.deliver(100)
+    assert len(centre.asked) == 4
+    got = [login.begin(100, "a") for _ in range(5)]
+    assert [one is not None for one in got] == [True] * 4 + [False]
+    login.settle()
+    centre.make()
+    assert login.deliver(101)
+    assert login.begin(101, "a") is not None
+    login.close()
+
+
 def test_what_nobody_took_in_time_is_not_used(centre: Centre) -> None:
     login = centre.login
     assert login.begin(0, "a") is None

@@ -25,6 +25,10 @@ __all__ = ["KerberosLogin", "contexts"]
 _FRESH_MS: Final = 60_000
 """A broker takes a ticket's authenticator for five minutes, by clocks that may differ by as much as four of them."""
 
+_AT_ONCE: Final = 4
+"""Contexts with one host that are begun at once, a lane's each: connections that give up on a centre that does not
+answer, and come again, must not pile up work for it."""
+
 _UNREACHABLE: Final = frozenset({2529639066, 2529639068})
 """KRB5_REALM_CANT_RESOLVE and KRB5_KDC_UNREACH as the library's minor codes: trying again may help."""
 
@@ -64,7 +68,7 @@ class KerberosLogin:
             return found
         if self._is_serving:
             self._empty_handed[host] += 1
-        else:
+        elif self._under_way[host] < _AT_ONCE:
             self._ask(host)
         return None
 
