@@ -260,8 +260,9 @@ class Collector:
                 if retained != queue.retained:
                     self._border.decompressed_bytes += retained - queue.retained
                     queue.retained = retained
-                border = self._border
-                border.largest_batch = max(border.largest_batch, reader.largest_batch)
+                if reader.largest_batch:
+                    border = self._border
+                    border.largest_batch = max(border.largest_batch, reader.largest_batch)
             if reader.exhausted:
                 queue.intake.bytes.total += len(fetched.data)
                 self._finish(queue)
