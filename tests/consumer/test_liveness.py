@@ -7,6 +7,7 @@ import ctypes
 import logging
 import queue
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from tests.consumer.blackhole import path_to
 from tests.consumer.support import Cluster, poll_until, read
 
 from kadence import AsyncConsumer, Broker, Consumer, RebalanceListener, Stall, TopicPartition
+from kadence.protocol import error_codes
+from kadence.protocol.find_coordinator import FindCoordinatorRequest
 from kadence.protocol.heartbeat import HeartbeatRequest
 
 LOG = "kadence.consumer"
@@ -294,3 +297,68 @@ def test_a_network_that_is_gone_for_a_while_costs_no_membership(broker: Broker) 
             poll_until(consumer, lambda: len(beats) >= 12, seconds=40)
         assert consumer.group_metadata() == before
         assert len(consumer.rebalances()) == 1
+
+
+def test_b4_holds_while_nobody_coordinates(broker: Broker) -> None:
+    """Partitions are given up in time here, whether or not there is anybody to tell (Java's client waits for one)."""
+    cluster = Cluster("embedded", broker.bootstrap_servers)
+    topic = cluster.topic(1)
+    reports = Reports()
+    times = {"max_poll_interval_ms": 2_000, "session_timeout_ms": 2_000, "heartbeat_interval_ms": 100}
+    with cluster.consumer(
+        group_id="g", group_protocol="classic", stall_report_callback=reports.put, **times
+    ) as consumer:
+        consumer.subscribe(topic)
+        poll_until(consumer, lambda: bool(consumer.assignment()))
+        with (
+            broker.faults.error(HeartbeatRequest, error_codes.NOT_COORDINATOR),
+            broker.faults.error(FindCoordinatorRequest, error_codes.COORDINATOR_NOT_AVAILABLE),
+        ):
+            assert not reports.next().left_group
+            assert reports.next().left_group
+            assert consumer.assignment() == frozenset()
+        poll_until(consumer, lambda: bool(consumer.assignment()))
+
+
+@pytest.mark.parametrize("shell", ["poll", "poll_arrow", "asyncio"])
+def test_a5_records_that_become_dearer_never_take_a_round_beyond_its_share(
+    broker: Broker, shell: str
+) -> None:
+    """Real time, small figures: 0.1 ms for each record, 5 ms from the middle on, and a second for a round."""
+    cluster = Cluster("embedded", broker.bootstrap_servers)
+    topic = cluster.topic(1)
+    cluster.produce(topic, 1_500, partitions=1)
+    chosen: dict[str, Any] = {
+        "bootstrap_servers": broker.bootstrap_servers,
+        "auto_offset_reset": "earliest",
+        "max_poll_records": "auto",
+        "max_poll_interval_ms": 10_000,
+        "max_poll_records_share": 0.1,
+    }
+    rounds: list[tuple[int, float]] = []
+    done = 0
+
+    def work(count: int) -> None:
+        """Sleeps at once for all records of a round, so that the machine's own delays count once."""
+        nonlocal done
+        began = time.monotonic()
+        dear = max(0, min(count, done + count - 1_200))
+        time.sleep((count - dear) * 0.0001 + dear * 0.005)
+        done += count
+        rounds.append((count, time.monotonic() - began))
+
+    async def main() -> None:
+        async with AsyncConsumer(**chosen) as consumer:
+            await consumer.assign([(topic, 0)])
+            while done < 1_500:
+                work(len(await consumer.poll(5)))
+
+    if shell == "asyncio":
+        asyncio.run(main())
+    else:
+        with Consumer(**chosen) as consumer:
+            consumer.assign([(topic, 0)])
+            while done < 1_500:
+                work(len(consumer.poll(5)) if shell == "poll" else consumer.poll_arrow(5).num_rows)
+    assert max(count for count, _ in rounds) >= 16, "it grew"
+    assert max(seconds for _, seconds in rounds) <= 1.0, rounds

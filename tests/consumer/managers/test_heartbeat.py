@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.consumer.managers import heartbeats
 
 from kadence.clock import FOREVER
 from kadence.config import ConsumerConfig
@@ -375,3 +376,22 @@ def keep_alive(bench: Bench, start: int, end: int) -> None:
         if not bench.member.active:
             return
         now = max(bench.manager.poll(now).wake_at, now + 1)
+
+
+def test_b4_holds_for_a_kip_848_member_too_while_the_coordinator_is_unknown() -> None:
+    member = heartbeats.Bench(max_poll_interval_ms=60_000)
+    member.settle(0, 1)
+    member.progress.leave_poll(member.now)
+    member.coordinator.mark_unknown(member.now, "test")
+    since = member.now
+    member.now = since + 59_999
+    assert member.sent() == []
+    assert len(member.owned) == 2
+    member.now = since + 60_000
+    assert member.sent() == [], "nobody is there to be told"
+    assert member.owned == []
+    assert [name for name, _ in member.serve()] == ["LosePartitions"]
+    member.now += 1_000
+    member.find()
+    (goodbye,) = member.sent()
+    assert goodbye.message.member_epoch == -1
