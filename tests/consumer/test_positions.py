@@ -228,11 +228,16 @@ def test_kip516_a_topic_made_again_while_we_read_is_read_from_its_own_start(clus
 
 
 @pytest.mark.needs("groups", "topic deletion")
-def test_kip516_a_group_goes_on_with_a_topic_made_again(cluster: Cluster) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_kip516_a_group_goes_on_with_a_topic_made_again(cluster: Cluster, protocol: str) -> None:
     topic = cluster.topic(1)
     cluster.produce(topic, 10, partitions=1)
     consumer = cluster.consumer(
-        group_id=cluster.name("g"), retry_backoff_ms=50, metadata_max_age_ms=500, auto_commit_interval_ms=100
+        group_id=cluster.name("g"),
+        group_protocol=protocol,
+        retry_backoff_ms=50,
+        metadata_max_age_ms=500,
+        auto_commit_interval_ms=100,
     )
     consumer.subscribe(topic)
     assert numbers(read(consumer, 10)) == list(range(10))
@@ -370,6 +375,29 @@ def test_kip899_a_consumer_finds_brokers_that_were_all_replaced(group: str | Non
             assert numbers(read(consumer, 2)) == [2, 3]
     finally:
         old.close()
+
+
+def test_kip899_a_consumer_finds_other_brokers_when_its_own_swallow_everything() -> None:
+    with (
+        Broker(topics={"t": 1}) as old,
+        Broker(topics={"t": 1}) as new,
+        door(old) as entrance,
+        closing(
+            Consumer(
+                bootstrap_servers=entrance.address,
+                auto_offset_reset="earliest",
+                request_timeout_ms=400,
+                retry_backoff_ms=20,
+            )
+        ) as consumer,
+    ):
+        consumer.assign([("t", 0)])
+        _send(old, b"1")
+        assert numbers(read(consumer, 1)) == [1]
+        entrance.target = new.bootstrap_servers
+        with old.faults.drop(None):
+            _send(new, b"2", b"3")
+            assert numbers(read(consumer, 2)) == [2, 3]
 
 
 def test_kip899_with_strategy_none_only_the_known_brokers_are_tried() -> None:

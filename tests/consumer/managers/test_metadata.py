@@ -160,6 +160,17 @@ def test_kip1102_it_repeats_as_long_as_nobody_answers_and_ends_with_an_answer() 
     assert len(begun) == count
 
 
+def test_kip1102_the_time_counts_from_the_first_request_that_was_not_answered() -> None:
+    manager = knowing({P0: 1}, Facts(), metadata_recovery_rebootstrap_trigger_ms=20_000)
+    begun: list[int] = []
+    manager.on_rebootstrap = begun.append
+    manager.request_update(200)
+    (request,) = manager.poll(200).requests
+    manager.on_response(30_200, lost(request, 30_200))
+    manager.poll(30_201)
+    assert begun == [30_201], "it was swallowed, and only now is that known"
+
+
 def test_kip899_strategy_none_never_does() -> None:
     manager = knowing(
         {P0: 1},

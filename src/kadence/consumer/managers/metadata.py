@@ -246,10 +246,10 @@ class MetadataManager:
             self._in_flight = None
         response = completed.response
         if not isinstance(response, MetadataResponse):
-            self._failed(now, asks, completed.error)
+            self._failed(now, asks, completed.request, completed.error)
             return
         if response.error_code:
-            self._failed(now, asks, for_code(response.error_code))
+            self._failed(now, asks, completed.request, for_code(response.error_code))
             recovers = self._config.metadata_recovery_strategy == "rebootstrap"
             if response.error_code == ec.REBOOTSTRAP_REQUIRED and recovers:
                 self._rebootstrap(now, "a broker said so")
@@ -266,9 +266,12 @@ class MetadataManager:
             self._answer(asks)
         self.on_change(now)
 
-    def _failed(self, now: int, asks: list[TopicMetadata] | None, error: KafkaError | None) -> None:
+    def _failed(
+        self, now: int, asks: list[TopicMetadata] | None, request: Request, error: KafkaError | None
+    ) -> None:
         if self._failing_since is None:
-            self._failing_since = now
+            # From when it was sent: a broker that swallows requests has been silent for all that time.
+            self._failing_since = request.deadline - self._config.request_timeout_ms
         if asks is None:
             self._needs_update = True
             self._backoff.failed(now)
