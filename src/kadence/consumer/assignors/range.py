@@ -90,12 +90,15 @@ def _take_what_is_near(shares: list[_Shares], racks: Racks) -> None:
 
 def _take_in_all(topics: list[_Shares], readers: tuple[str, ...], count: int, racks: Racks) -> None:
     """Each number to the first reader that has room in all of these topics and is near to it in all of them."""
+    hungry = dict.fromkeys(readers)
     for number in range(count):
-        for reader in readers:
+        for reader in hungry:
             if all(
                 each.room(reader) and racks.near(reader, TopicPartition(each.topic, number))
                 for each in topics
             ):
                 for each in topics:
                     each.give(reader, [TopicPartition(each.topic, number)])
+                if not any(each.room(reader) for each in topics):
+                    del hungry[reader]
                 break
