@@ -69,6 +69,8 @@ class GroupOf848:
     def __init__(self, topics: dict[str, int]) -> None:
         self.members: dict[str, Known] = {}
         self.epoch = 0
+        self.thinks_until = 0
+        """Before that it has no new target (KIP-1263)."""
         self._topics = topics
         self._target_epoch = 0
         self._target: dict[str, Partitions] = {}
@@ -101,7 +103,8 @@ class GroupOf848:
             topics = frozenset(request.subscribed_topic_names)
             self.epoch += topics != known.topics
             known.topics = topics
-        self._assign()
+        if now >= self.thinks_until:
+            self._assign()
         shown = known.assigned
         self._reconcile(now, known, _owned(request))
         whole = request.member_epoch == 0 or request.topic_partitions is not None
