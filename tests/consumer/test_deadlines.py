@@ -36,7 +36,7 @@ from kadence.protocol.sync_group import SyncGroupRequest
 
 PARTITION = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
-TIMEOUT = 0.15
+TIMEOUT = 0.1
 
 HANG = 3.0
 """Seconds after which a call hangs, however busy the machine is."""

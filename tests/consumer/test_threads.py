@@ -545,3 +545,21 @@ def test_b7_close_without_any_time_still_leaves(broker: Broker, topic: str) -> N
     with broker.faults.observe(LeaveGroupRequest) as left:
         subject.close(timeout=0)
         left.wait()
+
+
+def test_b7_asyncio_a_consumer_that_is_collected_unclosed_warns_and_leaves(
+    broker: Broker, topic: str
+) -> None:
+    async def main() -> None:
+        subject = AsyncConsumer(
+            bootstrap_servers=broker.bootstrap_servers, group_id="g", auto_offset_reset="earliest"
+        )
+        await subject.subscribe(topic)
+        while not await subject.poll(1):
+            pass
+        with pytest.warns(ResourceWarning, match="was not closed"):
+            subject = None  # type: ignore[assignment]
+
+    asyncio.run(main())
+    gc.collect()
+    assert "Empty" in broker.describe_groups()["g"]

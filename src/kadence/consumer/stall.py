@@ -2,8 +2,9 @@
 
 The network thread notices, for nobody else is free to; it tells so by a fact and by `Border.on_stall`. A helper
 thread of this side then looks where the thread is that should poll, and says so: once when it is noticed, once
-when the group is left because of it, once when the application polls again. Keys and values of records are never
-part of it.
+when the group is left because of it, once when the application polls again. There is one share and no list of them:
+a stall that is still on says nothing new, and the next line that matters is that the group was left. Keys and
+values of records are never part of it.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ class Stalls:
         if not fact.left:
             log.warning(
                 "group %s: nothing was polled for %.1f s; in another %.1f s (max.poll.interval.ms) the group is left. "
-                "Last poll: %d records%s. %s",
+                "Records of the last poll: %d%s. %s",
                 self._group_id,
                 (fact.at - fact.since) / 1000,
                 (fact.since + fact.timeout_ms - fact.at) / 1000,
