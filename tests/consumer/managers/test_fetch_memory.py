@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from tests.consumer.managers.drive import config
+from tests.consumer.managers.drive import Facts, config, knowing
 from tests.consumer.managers.fetch_world import P0, P2, World, batch
 
 from kadence.consumer.border.buffer import Border
 from kadence.consumer.managers.fetch_memory import Memory
+from kadence.types import TopicPartition
 
 MIB = 1 << 20
 
@@ -116,3 +119,33 @@ def test_paused_bytes_in_the_way_of_others_press_on_the_application() -> None:
     world.state(P0).cell.paused = False
     world.poll(7)
     assert not world.border.pressed, "what is not paused will be read: nothing to do but wait"
+
+
+def spread(brokers: int, partitions: int, **settings: Any) -> World:
+    """So many partitions at each of so many brokers."""
+    leaders = {TopicPartition("t", n): n % brokers for n in range(brokers * partitions)}
+    return World(*leaders, metadata=knowing(leaders, Facts()), **settings)
+
+
+def test_a3_a_long_poll_of_many_partitions_does_not_keep_other_brokers_waiting_for_memory() -> None:
+    """Four brokers with sixty partitions each would like four times 50 MiB of 128."""
+    world = spread(4, 60)
+    requests = world.poll(0)
+    assert [request.node_id for request in requests] == [0, 1, 2, 3]
+    assert sum(request.message.max_bytes for request in requests) <= 96 * MIB
+    assert all(request.message.max_bytes > 20 * MIB for request in requests)
+    assert spread(1, 60).poll(0)[0].message.max_bytes == 52_428_800
+
+
+def test_a3_with_more_brokers_than_memory_has_room_for_each_gets_its_turn() -> None:
+    world = spread(40, 1, buffer_memory=8 * MIB)
+    served: set[int] = set()
+    now = 0
+    for _ in range(10):
+        requests = world.poll(now)
+        assert requests
+        served.update(request.node_id for request in requests)
+        now += 500
+        for request in requests:
+            world.reply(request, now)
+    assert served == set(range(40))

@@ -70,6 +70,7 @@ class FetchManager:
         self._outbox = outbox
         self._sessions: dict[int, FetchSession] = {}
         self._in_flight: dict[tuple[int, Lane], Sent] = {}
+        self._served_at: dict[int, int] = {}
         self._per_partition = config.max_partition_fetch_bytes
         self._isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
         self.requests = 0
@@ -113,8 +114,11 @@ class FetchManager:
             else:
                 ready.setdefault(node_id, []).append(state)
         requests: list[Request] = []
-        for node_id, states in ready.items():
-            request, reason = self._fetch_from(now, node_id, states, buffered[node_id])
+        share = self.memory.share(len(buffered))
+        # Whose turn is longest ago first: where memory is scarce, the same brokers would always be served.
+        for node_id in sorted(ready, key=lambda each: self._served_at.get(each, -1)):
+            states = ready[node_id]
+            request, reason = self._fetch_from(now, node_id, states, buffered[node_id], share)
             starved = starved or reason in _OF_THE_BUFFER
             is_pressed = is_pressed or reason is NotFetchedReason.MEMORY
             if request is not None:
@@ -132,7 +136,7 @@ class FetchManager:
         return Poll(requests, wake_at) if requests or wake_at != FOREVER else NOTHING
 
     def _fetch_from(
-        self, now: int, node_id: int, states: list[PartitionState], buffered: list[int]
+        self, now: int, node_id: int, states: list[PartitionState], buffered: list[int], share: int
     ) -> tuple[Request | None, NotFetchedReason]:
         """The next request to one broker, if it is time for one; and what stands against it for those it leaves out."""
         parked = self._in_flight.get((node_id, Lane.FETCH))
@@ -141,7 +145,9 @@ class FetchManager:
                 return None, NotFetchedReason.AWAITING_TURN
         elif self._prefetch.broker_has_enough(buffered):
             return None, NotFetchedReason.BUFFERED
-        wanted_bytes = min(self._config.fetch_max_bytes, self._per_partition * len(states))
+        wanted_bytes = min(
+            self._config.fetch_max_bytes, self._per_partition * len(states), max(share, self._per_partition)
+        )
         max_bytes = self.memory.admit(wanted_bytes, min(wanted_bytes, self._per_partition))
         if not max_bytes:
             return None, NotFetchedReason.MEMORY
@@ -196,6 +202,7 @@ class FetchManager:
         asked = {s.partition: Asked(s.cell.lease, s.offset, wanted[s.partition].leader_epoch) for s in states}
         sent = Sent(node_id, asked, names, self.memory.reserve(max_bytes), session, now + wait_ms)
         self._in_flight[node_id, lane] = sent
+        self._served_at[node_id] = now
         deadline = now + wait_ms + self._config.request_timeout_ms
         cap = None if with_ids else _LAST_VERSION_WITH_NAMES
         return Request(message, node_id, deadline, lane, tag=sent, max_version=cap)

@@ -75,6 +75,10 @@ class Memory:
             self.exceeded += self._is_over
         self._arenas.slack = max(self._free(), 0)
 
+    def share(self, brokers: int) -> int:
+        """What a fetch may ask for so that one from each of so many brokers can be on its way at once."""
+        return _fits((self._cap - self._unpack_bytes) // max(brokers, 1))
+
     def admit(self, wanted: int, least: int) -> int:
         """How many bytes a fetch may ask for, 0 when it has to wait.
 
