@@ -112,6 +112,11 @@ def test_kip320_without_a_policy_truncation_is_raised_once_and_a_seek_resolves_i
     assert isinstance(error, LogTruncationError)
     assert isinstance(error, OffsetOutOfRangeError)
     assert (error.partition, error.position, error.diverging_offset, error.leader_epoch) == (P0, 10, 7, 5)
+    current = world.state().cell.current()
+    assert current is not None
+    assert (current.offset, current.leader_epoch) == (10, 5), (
+        "what a commit would say: found out again after a restart"
+    )
     world.subscription.position(P0, 7, None)
     assert "Fetch" in world.names()
 

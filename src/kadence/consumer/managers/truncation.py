@@ -50,7 +50,9 @@ class Truncation:
     def _truncated(self, state: PartitionState, diverging: int | None, epoch: int | None) -> None:
         partition = state.partition
         given = state.cell.current()
-        position = state.offset if given is None else given.offset
+        position, given_epoch = (
+            (state.offset, state.epoch) if given is None else (given.offset, given.leader_epoch)
+        )
         if diverging is not None and position <= diverging:
             log.warning(
                 "%s: the log was truncated to offset %d; what was fetched beyond it is dropped and read again from %d",
@@ -58,11 +60,13 @@ class Truncation:
                 diverging,
                 position,
             )
-            self._move(state, position, None if given is None else given.leader_epoch)
+            self._move(state, position, given_epoch)
             return
         log.warning("%s", _lost(state, position, diverging))
         if not self._has_policy:
-            self._raise(state, position, diverging, epoch)
+            # With its epoch: should it be committed now, whoever starts from it is told again.
+            self._move(state, position, given_epoch)
+            self._raise(state, _error(state, position, diverging, epoch))
         elif diverging is not None:
             self._move(state, diverging, epoch)
         else:
@@ -73,10 +77,8 @@ class Truncation:
         self._subscription.position(state.partition, offset, epoch)
         state.topic_id = topic_id
 
-    def _raise(self, state: PartitionState, position: int, diverging: int | None, epoch: int | None) -> None:
-        """Wait for a seek, and hand out nothing that was fetched before."""
-        error = _error(state, position, diverging, epoch)
-        self._move(state, position, None)
+    def _raise(self, state: PartitionState, error: LogTruncationError) -> None:
+        """Wait for a seek; nothing that was fetched before is handed out."""
         state.status = Status.AWAIT_RESET
         self._outbox(Failed(error, partition=state.partition, lease=state.cell.lease))
 
