@@ -271,6 +271,30 @@ def test_dead_letters_with_asyncio_keep_the_loop_turning(served: Broker) -> None
     asyncio.run(asyncio.wait_for(work(), 60))
 
 
+def test_c7_a_poll_that_is_cancelled_while_dead_letters_are_under_way_loses_nothing(served: Broker) -> None:
+    async def work() -> None:
+        async with AsyncConsumer(
+            bootstrap_servers=served.bootstrap_servers,
+            auto_offset_reset="earliest",
+            value_deserializer=number,
+            deserialization_errors="dead-letter",
+            dead_letter_topic="bad",
+        ) as subject:
+            await subject.assign([PARTITION])
+            with served.faults.delay(ProduceRequest, 0.5) as fault:
+                reading = asyncio.create_task(subject.poll(20))
+                await asyncio.to_thread(fault.wait)
+                reading.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await reading
+                assert await subject.position(PARTITION) == 0
+                assert values(await subject.poll(20)) == [n for n in range(20) if n not in (5, 6)]
+            # The first delivery was waited for, not made again.
+            assert fault.hits == 1
+
+    asyncio.run(asyncio.wait_for(work(), 60))
+
+
 def test_poll_arrow_gives_bytes_and_loses_nothing_that_a_poll_kept(served: Broker) -> None:
     pytest.importorskip("pyarrow")
     with consumer(served) as subject:

@@ -28,7 +28,7 @@ PARTITIONS = 3
 
 
 class Arena:
-    size = 0
+    size = holds = 0
 
     def retain(self) -> None: ...
 

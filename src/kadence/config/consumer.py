@@ -179,8 +179,9 @@ class ConsumerConfig(ClientConfig):
     dead_letter_topic: str | None = key(
         "string",
         None,
-        "Where bad records go, with headers that tell where they come from; a record counts as processed once its "
-        "letter is acknowledged.",
+        "Where bad records go, as they are and with headers that tell where they come from: kadence.error.topic, "
+        ".partition, .offset, .field, .class, .message and .group. A record counts as processed once its letter is "
+        "acknowledged.",
     )
     interceptors: tuple[Any, ...] = key(
         "objects",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import weakref
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
@@ -40,6 +41,11 @@ if TYPE_CHECKING:
 __all__ = ["AsyncConsumer"]
 
 T = TypeVar("T")
+
+_AT_A_WAIT = (Exception, asyncio.CancelledError)
+"""What ends a poll before it has taken anything: a cancelled task notices at an await, and between taking and returning
+there is none. Anything else (Ctrl-C on a bare loop) may come anywhere.
+"""
 
 
 class AsyncConsumer:
@@ -115,7 +121,7 @@ class AsyncConsumer:
                 if records is None:
                     records = await self._shell.run(self._calls.poll(timeout, max_records))
             return records
-        except Exception:
+        except _AT_A_WAIT:
             raise
         except BaseException:
             core.put_back(proofs)
@@ -132,7 +138,7 @@ class AsyncConsumer:
         try:
             with self._shell.polling():
                 return await self._shell.run(self._calls.poll_arrow(timeout, max_records, headers))
-        except Exception:
+        except _AT_A_WAIT:
             raise
         except BaseException:
             core.put_back(proofs)
@@ -163,7 +169,7 @@ class AsyncConsumer:
             try:
                 for record in await self.poll(max(deadline - now, 0) / 1000, max_records=1):
                     return record
-            except Exception:
+            except _AT_A_WAIT:
                 raise
             except BaseException:
                 core.put_back(proofs)

@@ -168,7 +168,9 @@ class Consumer:
 
         Raises:
             WakeupError: `wakeup` was called. CorruptRecordError: the next batch cannot be read; the
-                position stays there. NoOffsetForPartitionError, OffsetOutOfRangeError: no reset policy.
+                position stays there. RecordDeserializationError: a deserialiser refused the next record, as above.
+                DeadLetterError: it could not be written away. NoOffsetForPartitionError, OffsetOutOfRangeError: no
+                reset policy.
             KafkaError: whatever the network thread could not mend by itself (B6), or a callback raised.
 
         Source: KIP-41 (the cap), KIP-62 (polling is the sign of progress).
