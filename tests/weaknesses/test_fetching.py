@@ -100,12 +100,12 @@ def test_checking_the_checksum_costs_little_as_installed() -> None:
     def best(check: bool) -> float:
         times = []
         for _ in range(7):
-            started = time.perf_counter()
+            started = time.thread_time()
             assert len(FetchedRecords(batch, "t", 0, 0, check_crcs=check).take(2_000)) == 2_000
-            times.append(time.perf_counter() - started)
+            times.append(time.thread_time() - started)
         return min(times)
 
-    # Seventeenfold with kafka-python. The two are measured by turns on the same machine.
+    # Seventeenfold with kafka-python. Time of the processor, so that other work on the machine does not count.
     assert best(check=True) < 4 * best(check=False)
 
 
