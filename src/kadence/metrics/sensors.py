@@ -140,8 +140,10 @@ class Meter(Tally):
         self.last = now
         self.count += 1
         self.total += value
-        self.high = max(self.high, value)
-        self.low = min(self.low, value)
+        if value > self.high:  # noqa: PLR1730 - max() and min() would cost more than all the rest
+            self.high = value
+        if value < self.low:  # noqa: PLR1730
+            self.low = value
 
 
 def rate_of(tallies: Iterable[Tally], now: int, per_ms: int = 1_000) -> float:

@@ -39,7 +39,7 @@ class Intake:
 
     Attributes:
         polls: count of polls; high: the longest time (ms) between the beginnings of two.
-        last_at: when the latest poll began; -1 before the first. gap: how long (ms) after the one before it.
+        gap: how long (ms) after the one before it the latest poll began.
         idle: of each poll, the share of the time since the one before that was spent inside poll.
         ends_at: when the present samples are complete.
         commit_sync_ms, committed_ms: time spent waiting in those calls.
@@ -49,7 +49,6 @@ class Intake:
     def __init__(self) -> None:
         self.polls = Tally(0)
         self.idle = Tally(0, self.polls)
-        self.last_at = -1
         self.gap = 0
         self.ends_at = 0
         self.topics: Mapping[str, TopicIntake] = MappingProxyType({})
@@ -59,10 +58,15 @@ class Intake:
         self.revoked = Meter()
         self.lost = Meter()
 
+    @property
+    def last_at(self) -> int:
+        """When the latest poll began; -1 before the first."""
+        return self.polls.last if self.polls.count else -1
+
     def topic(self, name: str) -> TopicIntake:
         found = self.topics.get(name)
         if found is None:
-            found = TopicIntake(max(self.last_at, 0), self.polls)
+            found = TopicIntake(self.polls.last, self.polls)
             self.topics = MappingProxyType({**self.topics, name: found})
         return found
 
@@ -71,16 +75,16 @@ class Intake:
         if now >= self.ends_at:
             self._mark(now)
         polls = self.polls
-        gap = now - self.last_at if polls.count else 0
-        polls.high = max(polls.high, gap)
-        self.gap = gap
+        self.gap = gap = now - polls.last
+        if gap > polls.high:  # noqa: PLR1730 - a call would double what a poll pays here
+            polls.high = gap
         polls.count += 1
         polls.total += gap
-        polls.last = self.last_at = now
+        polls.last = now
 
     def waited(self, now: int) -> None:
         """The poll that began last could wait, and is over. One that cannot wait is not idle at all."""
-        inside = now - self.last_at
+        inside = now - self.polls.last
         if inside:
             self.idle.total += inside / (inside + self.gap)
 
@@ -99,6 +103,9 @@ class Intake:
         for topic in self.topics.values():
             topic.records.mark(now)
             topic.bytes.mark(now)
+        if not self.polls.count:
+            # The first poll is not late.
+            self.polls.last = now
         self.polls.mark(now)
         self.ends_at = now + WINDOW_MS
 
