@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from tests.consumer.managers.drive import Facts, answer, config, lost, told
+from tests.consumer.managers.drive import Facts, answer, config, knowing, lost, told
 from tests.consumer.managers.fetch_world import P0, P1, P2, World, batch
 
 from kadence.clock import FOREVER
@@ -267,3 +267,21 @@ def test_what_waits_for_the_application_is_told_but_is_no_warning(caplog: pytest
     world.poll(0)
     world.poll(TELL_AFTER_MS)
     assert [record.levelno for record in caplog.records] == [logging.INFO]
+
+
+def test_a_thousand_partitions_of_a_broker_that_is_away_are_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "kadence.consumer.fetch")
+    many = [TopicPartition("t", number) for number in range(1_000)]
+    world = World(*many, metadata=knowing(dict.fromkeys(many, 1), Facts()))
+    (request,) = world.poll(0)
+    world.manager.on_response(10, lost(request, 10))
+    world.poll(10)
+    (request,) = world.poll(10 + TELL_AFTER_MS)
+    (line,) = caplog.messages
+    assert line.startswith("1000 partitions (t-0, t-1, t-2, …) have not been fetched for 30 s: no connection")
+    assert line.endswith("(broker 1: gone)")
+    world.reply(request, 40_000)
+    world.poll(40_000)
+    assert caplog.messages[1:] == ["1000 partitions (t-0, t-1, t-2, …) are fetched again, after 39 s"]

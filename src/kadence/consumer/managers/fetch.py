@@ -132,6 +132,7 @@ class FetchManager:
             self._border.starved = False
         if is_pressed and holds_idle:
             self._border.press()
+        reasons.end()
         wake_at = min(wake_at, reasons.due)
         return Poll(requests, wake_at) if requests or wake_at != FOREVER else NOTHING
 

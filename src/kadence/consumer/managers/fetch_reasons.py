@@ -15,6 +15,7 @@ from kadence.consumer.border.reasons import NotFetchedReason, Unfetched
 from kadence.consumer.managers.metadata import MetadataManager
 from kadence.consumer.state.subscription import PartitionState, Status
 from kadence.protocol import error_codes as ec
+from kadence.types import TopicPartition
 
 __all__ = ["TELL_AFTER_MS", "Reasons", "trouble_of"]
 
@@ -22,6 +23,9 @@ log = logging.getLogger("kadence.consumer.fetch")
 
 TELL_AFTER_MS: Final = 30_000
 """A partition that is not fetched for so long for a reason that is not expected gets a log line."""
+
+_NAMED: Final = 3
+"""Partitions that a line about many names."""
 
 _UNKNOWN: Final = frozenset({ec.UNKNOWN_TOPIC_OR_PARTITION, ec.UNKNOWN_TOPIC_ID, ec.INCONSISTENT_TOPIC_ID})
 _STATUS: Final = {
@@ -52,11 +56,31 @@ class Reasons:
     def __init__(self, config: ConsumerConfig, metadata: MetadataManager) -> None:
         self._has_policy = config.auto_offset_reset != "none"
         self._metadata = metadata
+        self._lasting: dict[tuple[NotFetchedReason, str], list[tuple[int, TopicPartition]]] = {}
+        self._back: list[tuple[int, TopicPartition]] = []
         self.due = FOREVER
 
     def begin(self) -> None:
         """A pass over all partitions starts."""
         self.due = FOREVER
+
+    def end(self) -> None:
+        """The pass is over: one line for all that are not fetched for the same reason, a broker that is away, say."""
+        for (reason, detail), found in self._lasting.items():
+            log.log(
+                logging.INFO if reason.is_up_to_the_application else logging.WARNING,
+                "%s not been fetched for %d s: %s%s",
+                _named(found, "has", "have"),
+                max(found)[0] // 1000,
+                reason.value,
+                f" ({detail})" if detail else "",
+            )
+        self._lasting.clear()
+        if self._back:
+            log.info(
+                "%s fetched again, after %d s", _named(self._back, "is", "are"), max(self._back)[0] // 1000
+            )
+            self._back.clear()
 
     def not_ready(self, now: int, state: PartitionState) -> None:
         """What keeps a partition from being fetched whatever its broker does."""
@@ -87,7 +111,7 @@ class Reasons:
         elif (unfetched := state.cell.unfetched) is not None:
             if state.is_told:
                 state.is_told = False
-                log.info("%s is fetched again, after %d s", state.partition, (now - unfetched.since) // 1000)
+                self._back.append((now - unfetched.since, state.partition))
             state.cell.unfetched = None
 
     def waits(self, now: int, state: PartitionState) -> None:
@@ -109,11 +133,13 @@ class Reasons:
             self.due = min(self.due, due)
             return
         state.is_told = True
-        log.log(
-            logging.INFO if reason.is_up_to_the_application else logging.WARNING,
-            "%s has not been fetched for %d s: %s%s",
-            state.partition,
-            (now - unfetched.since) // 1000,
-            reason.value,
-            f" ({detail})" if detail else "",
-        )
+        self._lasting.setdefault((reason, detail), []).append((now - unfetched.since, state.partition))
+
+
+def _named(found: list[tuple[int, TopicPartition]], one: str, many: str) -> str:
+    """Either ``t-0 has`` or ``9 partitions (t-0, t-1, t-2, …) have``."""
+    names = [str(partition) for _, partition in found[:_NAMED]]
+    if len(found) == 1:
+        return f"{names[0]} {one}"
+    more = ", …" if len(found) > _NAMED else ""
+    return f"{len(found)} partitions ({', '.join(names)}{more}) {many}"
