@@ -39,7 +39,9 @@ class Story:
         self.group = Group({"t": rng.randint(1, 9), "u": rng.randint(1, 4)})
         slowest = rng.choice([0, 1, 20, 300])
         self.group.delay = lambda: rng.randint(0, slowest)
-        if rng.random() < 0.3:
+        self.names = rng.random() < 0.4
+        """Whether some members are static, which JoinGroup knows from version 5 on."""
+        if not self.names and rng.random() < 0.3:
             self.group.versions = {
                 key: rng.randint(0, top) for key, top in {11: 9, 14: 5, 12: 4, 13: 5}.items()
             }
@@ -68,7 +70,18 @@ class Story:
                 partition_assignment_strategy=self.strategy_of_a_member(),
                 has_listener=self.rng.random() < 0.5,
                 max_poll_interval_ms=30_000,
+                group_instance_id=self.name_of_a_member(),
+                client_rack=self.rng.choice(["", "r1"]),
             )
+
+    def name_of_a_member(self) -> str | None:
+        """A new one, or that of a process that died."""
+        if not self.names or self.rng.random() < 0.5:
+            return None
+        taken = {member.config.group_instance_id for member in self.living}
+        free = sorted({str(member.config.group_instance_id) for member in self.group.members if member.dead})
+        free = [name for name in free if name != "None" and name not in taken]
+        return self.rng.choice(free) if free and self.rng.random() < 0.7 else f"i{len(self.group.members)}"
 
     def strategy_of_a_member(self) -> tuple[str, ...]:
         """In the middle of a rolling upgrade some members have both names, some the new one or the old one alone."""
