@@ -95,7 +95,8 @@ class Collector:
         """The application polls again, so what it was given is processed: at least once (SYSTEM.md D)."""
         if self._unproved:
             for cell in self._unproved:
-                cell.proved = cell.position
+                # The lease may have changed since without a jump: what was given before it is processed, too.
+                cell.proved = cell.current()
             self._unproved.clear()
         # Last: only what is taken after this may be put back.
         self.proofs += 1

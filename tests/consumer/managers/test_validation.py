@@ -135,6 +135,24 @@ def test_kip320_records_that_were_only_buffered_are_read_again_and_nothing_is_lo
     assert world.errors() == []
 
 
+def test_kip320_a_truncation_proves_nothing_about_what_the_application_has_in_hand() -> None:
+    """Leaving `with` by an exception commits what was proved: a lease that began by itself must not count for that."""
+    world = reading()
+    world.state().cell.prove(4, 5)
+    world.fetched(world.ask("Fetch"), batch(10, 10, epoch=5))
+    world.tell_metadata(told({P0: 2}, epoch=6))
+    world.epoch_ends(world.ask("OffsetForLeaderEpoch"), 5, 8)
+    cell = world.state().cell
+    current, proved = cell.current(), cell.proved_position()
+    assert current is not None
+    assert proved is not None
+    assert (current.offset, proved.offset, proved.leader_epoch) == (8, 4, 5)
+    cell.prove(8, 5)
+    proved = cell.proved_position()
+    assert proved is not None
+    assert proved.offset == 8
+
+
 def test_kip320_a_leader_that_never_knew_the_epoch_resets_by_policy() -> None:
     world = reading(auto_offset_reset="latest")
     world.tell_metadata(told({P0: 2}, epoch=6))

@@ -24,6 +24,8 @@ class Origin(NamedTuple):
     lease: int
     offset: int
     leader_epoch: int | None
+    proved: tuple[int, int | None] | None = None
+    """Offset and epoch that were proved processed when a lease began in the midst of reading, if that is less."""
 
 
 class Cell:
@@ -101,4 +103,6 @@ class Cell:
         origin, proved = self.origin, self.proved
         if origin is None:
             return None
-        return proved if proved is not None and proved.lease == origin.lease else origin
+        if proved is not None and proved.lease == origin.lease:
+            return proved
+        return origin if origin.proved is None else Origin(origin.lease, *origin.proved)

@@ -73,8 +73,10 @@ class Truncation:
             self._subscription.lose(partition, _error(state, position, diverging, epoch))
 
     def _move(self, state: PartitionState, offset: int, epoch: int | None) -> None:
-        topic_id = state.topic_id
-        self._subscription.position(state.partition, offset, epoch)
+        """A new lease in the midst of reading: the application never asked for it, so nothing is proved by it."""
+        topic_id, proved = state.topic_id, state.cell.proved_position()
+        kept = None if proved is None or proved.offset >= offset else (proved.offset, proved.leader_epoch)
+        self._subscription.position(state.partition, offset, epoch, kept)
         state.topic_id = topic_id
 
     def _raise(self, state: PartitionState, error: LogTruncationError) -> None:

@@ -207,8 +207,17 @@ class Subscription:
             if (state := self.partitions.get(partition)) is not None:
                 state.cell.revoking = True
 
-    def position(self, partition: TopicPartition, offset: int, epoch: int | None) -> None:
-        """Start a new lease at ``offset``: data fetched before is dropped when it would be handed out."""
+    def position(
+        self,
+        partition: TopicPartition,
+        offset: int,
+        epoch: int | None,
+        proved: tuple[int, int | None] | None = None,
+    ) -> None:
+        """Start a new lease at ``offset``: data fetched before is dropped when it would be handed out.
+
+        ``proved``: what may be committed until a later poll proves more; None: ``offset`` itself.
+        """
         state = self.partitions[partition]
         cell = state.cell
         cell.lease = self.next_lease()
@@ -216,7 +225,7 @@ class Subscription:
         state.offset, state.epoch = offset, epoch
         state.epoch_starts, state.checked, state.topic_id, state.doubted = [], None, ZERO_UUID, False
         state.status, state.reset_timestamp, state.lost = Status.FETCHING, None, None
-        cell.origin = Origin(cell.lease, offset, epoch)
+        cell.origin = Origin(cell.lease, offset, epoch, proved)
         self.moves += 1
 
     def await_reset(self, partition: TopicPartition, timestamp: int) -> None:
