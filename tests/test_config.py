@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kadence.config import ConsumerConfig, ProducerConfig, Secret, keys
+from kadence.consumer.assignors import RangeAssignor
 from kadence.errors import ConfigError
 
 BOOTSTRAP = {"bootstrap.servers": "localhost:9092"}
@@ -28,6 +29,21 @@ def test_defaults_are_those_of_the_kips() -> None:
     )
 
 
+def test_assignors_are_named_as_in_kafka_and_in_java_or_given_as_objects() -> None:
+    mine = RangeAssignor()
+    java = "org.apache.kafka.clients.consumer."
+    for given, meant in (
+        ("range, roundrobin", ("range", "roundrobin")),
+        ([f"{java}StickyAssignor", "range"], ("sticky", "range")),
+        (f"{java}CooperativeStickyAssignor,{java}RoundRobinAssignor", ("cooperative-sticky", "roundrobin")),
+        (mine, (mine,)),
+        ([mine, "sticky"], (mine, "sticky")),
+    ):
+        config = ConsumerConfig.parse(BOOTSTRAP, partition_assignment_strategy=given)
+        assert config.partition_assignment_strategy == meant
+        assert config.group_protocol == "classic"
+
+
 def test_b2_processing_timeout_is_the_larger_of_session_and_poll_interval() -> None:
     short = ConsumerConfig.parse(BOOTSTRAP, max_poll_interval_ms=4_000, session_timeout_ms=10_000)
     assert short.processing_timeout_ms == 10_000
@@ -47,6 +63,18 @@ def test_b2_processing_timeout_is_the_larger_of_session_and_poll_interval() -> N
         ({"group.id": ""}, "group.id is empty"),
         ({"enable.auto.commit": True}, "needs group.id"),
         ({"group.instance.id": "i"}, "needs group.id"),
+        ({"group.id": "g", "group.instance.id": ""}, "1 to 249"),
+        ({"group.id": "g", "group.instance.id": ".."}, "'..' is no name"),
+        ({"group.id": "g", "group.instance.id": "a b"}, "'a b' is no name"),
+        ({"group.id": "g", "group.instance.id": "x" * 250}, "1 to 249"),
+        ({"partition.assignment.strategy": ""}, "at least one"),
+        ({"partition.assignment.strategy": "range,range"}, "'range' is given twice"),
+        ({"partition.assignment.strategy": [object()]}, "no assignor"),
+        ({"partition.assignment.strategy": RangeAssignor}, "RangeAssignor()"),
+        (
+            {"partition.assignment.strategy": "org.apache.kafka.clients.consumer.MyAssignor"},
+            "see kadence.Assignor",
+        ),
         ({"partition.assignment.strategy": "lucky"}, "'lucky' is none of"),
         (
             {"group.protocol": "consumer", "partition.assignment.strategy": "range"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -241,6 +242,12 @@ class ConsumerConfig(ClientConfig):
             raise ConfigError("enable.auto.commit needs group.id: offsets are committed for a group")
         if self.group_instance_id is not None and self.group_id is None:
             raise ConfigError("group.instance.id needs group.id")
+        name = self.group_instance_id
+        if name is not None and (name in (".", "..") or not _INSTANCE.fullmatch(name)):
+            raise ConfigError(
+                f"group.instance.id: {name!r} is no name that brokers take: 1 to 249 letters (a-z, A-Z), digits, dots, "
+                "underscores and hyphens, and not '.' or '..'"
+            )
         self._check_deserializers(given)
         if self.max_partition_fetch_bytes > self.buffer_memory:
             raise ConfigError(
@@ -296,6 +303,7 @@ class ConsumerConfig(ClientConfig):
             )
 
 
+_INSTANCE: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _BY_DURATION: Final = "by_duration"
 _CLASSIC_ONLY: Final[Mapping[str, str]] = {
     "session.timeout.ms": "leave it out (group.consumer.session.timeout.ms on the broker)",
