@@ -14,6 +14,7 @@ from kadence import Consumer, RebalanceListener, TopicPartition
 from kadence.admin import Admin
 from kadence.admin.calls import Ask
 from kadence.errors import UnreleasedInstanceIdError, UnsupportedAssignorError, WakeupError
+from kadence.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
 from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 pytestmark = pytest.mark.needs("kip-848")
@@ -299,7 +300,17 @@ def test_an_assignor_that_the_broker_has_not_is_said(cluster: Cluster) -> None:
         poll_until(consumer, lambda: False)
 
 
-def test_the_client_rack_is_told(cluster: Cluster) -> None:
+@pytest.mark.needs("admin", "reconciliation")
+def test_the_broker_knows_what_the_member_says(cluster: Cluster) -> None:
     topic, group = cluster.topic(), cluster.name("g")
-    consumer = member(cluster, group, topic, client_rack="r1")
+    consumer = member(cluster, group, topic, client_rack="r1", client_id="me", max_poll_interval_ms=60_000)
     poll_until(consumer, lambda: len(consumer.assignment()) == 4)
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        calls = admin._calls
+        answer = calls.ask(Ask(ConsumerGroupDescribeRequest(group_ids=[group])), calls.deadline(10))
+    (described,) = answer.groups
+    (known,) = described.members
+    identity = consumer.group_metadata()
+    assert (known.member_id, known.member_epoch) == (identity.member_id, identity.generation_id)
+    assert (known.rack_id, known.client_id, known.subscribed_topic_names) == ("r1", "me", [topic])
+    assert sorted(n for each in known.assignment.topic_partitions for n in each.partitions) == [0, 1, 2, 3]
