@@ -143,6 +143,9 @@ def test_positions_and_commits_work_while_partitions_are_taken_away(served: Serv
             given.append({partition: one.position(partition) for partition in partitions})
             one.commit(given[-1])
 
+        def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+            """A machine that stood still for a session: nothing to commit any more."""
+
     one.subscribe("t", listener=Committing())
     read(one, 40)
     two = served.consumer(**settings)
