@@ -362,3 +362,25 @@ def test_a5_records_that_become_dearer_never_take_a_round_beyond_its_share(
                 work(len(consumer.poll(5)) if shell == "poll" else consumer.poll_arrow(5).num_rows)
     assert max(count for count, _ in rounds) >= 16, "it grew"
     assert max(seconds for _, seconds in rounds) <= 1.0, rounds
+
+
+def test_b4_a_hook_that_takes_its_time_delays_no_poll(broker: Broker) -> None:
+    cluster = Cluster("embedded", broker.bootstrap_servers)
+    topic = cluster.topic(1)
+    told, release = threading.Event(), threading.Event()
+
+    def hook(stall: Stall) -> None:
+        told.set()
+        release.wait(30)
+
+    with cluster.consumer(
+        group_id="g", **(settings(Reports()) | {"stall_report_callback": hook})
+    ) as consumer:
+        consumer.subscribe(topic)
+        poll_until(consumer, lambda: bool(consumer.assignment()))
+        assert told.wait(20)
+        began = time.monotonic()
+        consumer.poll(0)
+        assert time.monotonic() - began < 0.9, "not even the second that a report may take"
+        assert consumer.stalls()[0].ended_at is not None
+        release.set()

@@ -97,7 +97,7 @@ class Stalls:
         self._lock = threading.Lock()
         self._history: list[Stall] = []
         self.count = 0
-        self._reporter: threading.Thread | None = None
+        self._recorded = threading.Event()
 
     def history(self) -> tuple[Stall, ...]:
         """The last hundred, oldest first. Any thread."""
@@ -106,16 +106,12 @@ class Stalls:
 
     def noticed(self, fact: Stalled) -> None:
         """On the network thread: leave it to a helper, whatever it takes."""
-        self._reporter = threading.Thread(
-            target=self._report, args=(fact,), name="kadence-stall-report", daemon=True
-        )
-        self._reporter.start()
+        self._recorded.clear()
+        _aside(self._report, fact)
 
     def over(self, now: int, fact: Stalled) -> None:
         """On the application's thread: it polls again."""
-        reporter = self._reporter
-        if reporter is not None:
-            reporter.join(_PATIENCE_S)
+        self._recorded.wait(_PATIENCE_S)
         stall = self._change(fact, ended_at=now)
         if stall is None:
             return
@@ -126,14 +122,13 @@ class Stalls:
             ", and joins anew" if stall.left_group else "",
         )
         if self._callback is not None:
-            threading.Thread(
-                target=self._tell, args=(stall,), name="kadence-stall-report", daemon=True
-            ).start()
+            _aside(self._tell, stall)
 
     # ------------------------------------------------------------ on a helper thread
 
     def _report(self, fact: Stalled) -> None:
         if fact.left and (known := self._change(fact, left_group=True)) is not None:
+            self._recorded.set()
             self._tell(known)
             return
         records, in_hand = self._look()
@@ -153,6 +148,7 @@ class Stalls:
             self._history.append(stall)
             self.count += 1
             del self._history[:-_HISTORY]
+        self._recorded.set()
         if not fact.left:
             log.warning(
                 "group %s: nothing was polled for %.1f s; in another %.1f s (max.poll.interval.ms) the group is left. "
@@ -196,6 +192,14 @@ class Stalls:
         if task is None:
             return name, text
         return name, f"{text}\n{_whereabouts_of(task)}"
+
+
+def _aside(work: Callable[[Any], None], subject: Any) -> None:
+    """On a thread of its own: what is called there may take its time. None can be had when the interpreter ends."""
+    try:
+        threading.Thread(target=work, args=(subject,), name="kadence-stall-report", daemon=True).start()
+    except RuntimeError as error:
+        log.warning("a stall cannot be reported: %s", error)
 
 
 def _whereabouts_of(task: asyncio.Task[object]) -> str:
