@@ -24,7 +24,7 @@ class Held:
     """
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.most = 0
+        self.most = self.most_mapped = 0
         self.pool: ArenaPool | None = None
         self.border: Border | None = None
         lease, decompress, make = ArenaPool.lease, codecs.decompress, Border.__init__
@@ -33,6 +33,7 @@ class Held:
             arena = lease(pool, length)
             self.pool = pool
             self.look()
+            self.most_mapped = max(self.most_mapped, pool.in_use + pool.spare)
             return arena
 
         def decompressed(codec: int, data: memoryview, limit: int) -> Any:
@@ -104,6 +105,7 @@ def test_a3_a_gibibyte_goes_through_32_mebibytes(broker: Broker, held: Held) -> 
                 next_offsets[record.partition] += 1
     assert next_offsets == [2 * KIB] * 8
     assert 4 * MIB < held.most <= 32 * MIB
+    assert held.most_mapped <= 32 * MIB, "what is kept for the next fetches is of the same memory"
 
 
 @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])

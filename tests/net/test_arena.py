@@ -67,6 +67,32 @@ def test_spare_memory_is_bounded() -> None:
     assert pool.spare == 2 * leased[0].size
 
 
+def test_spare_memory_gives_way_to_what_is_leased() -> None:
+    pool = ArenaPool(1 << 30)
+    leased = [pool.lease(100_000) for _ in range(4)]
+    size = leased[0].size
+    for arena in leased[:3]:
+        arena.release()
+    pool.limit = 4 * size
+    assert (pool.in_use, pool.spare) == (size, 3 * size)
+    larger = pool.lease(2 * 100_000)
+    assert pool.in_use == size + larger.size
+    assert pool.in_use + pool.spare <= 4 * size
+    pool.limit = size
+    assert pool.spare == 0
+
+
+def test_slack_bounds_what_a_spare_may_be_larger_than_needed() -> None:
+    pool = ArenaPool(1 << 30)
+    pool.lease(300_000).release()
+    pool.slack = 10_000
+    assert pool.lease(150_000).size < 170_000
+    pool.slack = 1_000_000
+    large = pool.lease(150_000).size
+    assert large > 290_000
+    assert pool.slack < 1_000_000 - 100_000
+
+
 def test_holders_on_many_threads_give_it_back_once() -> None:
     pool = ArenaPool(1 << 30)
     for _ in range(50):

@@ -79,16 +79,17 @@ class ArenaPool:
 
     Attributes:
         slack: how many bytes arenas leased from now on may be larger in all than fresh ones would be.
+        limit: unused memory is kept only as far as it makes no more than this together with what is leased.
     """
 
-    __slots__ = ("_leased_bytes", "_returned", "_spare", "_spare_bytes", "slack")
+    __slots__ = ("_leased_bytes", "_returned", "_spare", "_spare_bytes", "limit", "slack")
 
     def __init__(self, spare_bytes: int) -> None:
         self._spare_bytes = spare_bytes
         self._spare: list[Memory] = []
         self._returned: deque[Memory] = deque()
         self._leased_bytes = 0
-        self.slack = 1 << 62
+        self.slack = self.limit = 1 << 62
 
     @property
     def in_use(self) -> int:
@@ -112,6 +113,7 @@ class ArenaPool:
         capacity = _capacity(length)
         memory = self._fitting(length, capacity) or _fresh(capacity)
         self._leased_bytes += len(memory)
+        self._trim()
         self.slack -= max(len(memory) - capacity, 0)
         return Arena(memory, length, self._returned)
 
@@ -129,8 +131,12 @@ class ArenaPool:
             memory = self._returned.popleft()
             self._leased_bytes -= len(memory)
             self._spare.append(memory)
+        self._trim()
+
+    def _trim(self) -> None:
         kept = sum(map(len, self._spare))
-        while kept > self._spare_bytes:
+        most = min(self._spare_bytes, self.limit - self._leased_bytes)
+        while kept > most and self._spare:
             kept -= len(self._spare.pop(0))
 
     def __repr__(self) -> str:

@@ -40,7 +40,7 @@ class World:
         self.subscription = Subscription()
         self.metadata = metadata or knowing({P0: 1, P1: 1, P2: 2}, self.facts)
         self.border = Border(lambda: None)
-        self.in_use = self.slack = 0
+        self.in_use = self.slack = self.limit = 0
         self.manager = FetchManager(
             config(**settings), self.subscription, self.metadata, self.border, self, self.facts
         )

@@ -18,6 +18,7 @@ MIB = 1 << 20
 class Arenas:
     in_use = 0
     slack = 0
+    limit = 0
 
 
 class Books:
@@ -53,6 +54,8 @@ def test_everything_held_counts(held: str) -> None:
     books = Books(4 * MIB)
     setattr(books.arenas if held == "in_use" else books.border, held, 3 * MIB)
     assert books.memory.held() == 3 * MIB
+    books.memory.look()
+    assert books.arenas.limit == (4 * MIB if held == "in_use" else MIB), "of the same memory"
     assert books.memory.admit(MIB, MIB) == 0
 
 

@@ -31,9 +31,11 @@ class Arenas(Protocol):
 
     Attributes:
         slack: how many bytes the arenas leased from now on may be larger than a fresh one would be.
+        limit: how many bytes they may take together with what is kept for the next ones.
     """
 
     slack: int
+    limit: int
 
     @property
     def in_use(self) -> int:
@@ -67,13 +69,15 @@ class Memory:
         return self._arenas.in_use + border.decompressed_bytes + border.copied_bytes
 
     def look(self) -> None:
-        """Once a turn: keep the statistics, and tell the arenas what they may waste."""
+        """Once a turn: keep the statistics, and tell the arenas what they may waste and keep."""
+        border = self._border
         held = self.held()
         self.most_held = max(self.most_held, held)
         if (held > self._cap) is not self._is_over:
             self._is_over = not self._is_over
             self.exceeded += self._is_over
         self._arenas.slack = max(self._free(), 0)
+        self._arenas.limit = self._cap - border.decompressed_bytes - border.copied_bytes
 
     def share(self, brokers: int) -> int:
         """What a fetch may ask for so that one from each of so many brokers can be on its way at once."""
