@@ -49,6 +49,10 @@ def works(settings: dict[str, Any]) -> bool:
         return bool(admin.describe_cluster(timeout=20).cluster_id)
 
 
+def measured(consumer: Consumer, metric: str) -> float:
+    return next(value for name, value in consumer.metrics().items() if name.name == metric)
+
+
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("listener", ["SASL", "SECURE"])
 def test_passwords(secured: Kafka, certificates: Certificates, mechanism: str, listener: str) -> None:
@@ -120,6 +124,8 @@ def test_b6_a_wrong_password_is_raised_by_poll_and_the_next_poll_tries_again(
             assert secured.addresses["SASL"] in text
             assert f"refused SASL {mechanism} of user 'alice': Authentication failed" in text
         assert WRONG not in repr(consumer)
+        assert measured(consumer, "failed-authentication-total") >= 2
+        assert measured(consumer, "successful-authentication-total") == 0
     whole = "".join(traceback.format_exception(error.value))
     assert WRONG not in whole
     assert WRONG not in caplog.text
@@ -193,6 +199,8 @@ def test_sessions_are_renewed_without_losing_the_connection(
             seen += len(consumer.poll(timeout=0.2))
         while seen < sent:
             seen += len(consumer.poll(timeout=1))
+        assert measured(consumer, "successful-reauthentication-total") >= 2
+        assert measured(consumer, "reauthentication-latency-max") >= 0
     assert seen == sent
     opened = [record.getMessage() for record in caplog.records if "connect" in record.getMessage()]
     assert opened == []
