@@ -234,18 +234,20 @@ class Consumer:
     def _next(self, deadline: int) -> Record | None:
         """One record, or None at the deadline."""
         core = self._core
+        left = deadline
         while True:
             proofs = core.proofs
-            now = core.clock.now_ms()
+            if deadline != FOREVER:
+                left = max(deadline - core.clock.now_ms(), 0)
             try:
-                for record in self.poll(max(deadline - now, 0) / 1000, max_records=1):
+                for record in self.poll(left / 1000, max_records=1):
                     return record
             except Exception:
                 raise
             except BaseException:
                 core.put_back(proofs)
                 raise
-            if core.clock.now_ms() >= deadline:
+            if left == 0:
                 return None
 
     # ------------------------------------------------------------ positions

@@ -30,7 +30,8 @@ __all__ = ["Chunks", "Decoding"]
 log = logging.getLogger("kadence.consumer")
 
 Chunks = list[tuple[TopicPartition, list[Record]]]
-_Read = Callable[[Record, bytes], Any]
+_Simple = Callable[[bytes], Any] | None
+_Full = Callable[[str, Any, bytes], Any] | None
 
 
 class _Kept:
@@ -66,8 +67,8 @@ class Decoding:
         self._collector = collector
         self._dead_letters = dead_letters
         self._raises = config.deserialization_errors == "raise"
-        self._read_key = _reader(config.key_deserializer)
-        self._read_value = _reader(config.value_deserializer)
+        self._key, self._key_in_full = _readers(config.key_deserializer)
+        self._value, self._value_in_full = _readers(config.value_deserializer)
         self._kept: dict[TopicPartition, _Kept] = {}
 
     def take(self, limit: int) -> Chunks:
@@ -155,15 +156,27 @@ class Decoding:
         raw = kept.records if len(kept.records) <= limit else kept.records[:limit]
         good: list[Record] = []
         bad: list[BadRecord] = []
+        key_of, key_in_full, value_of, value_in_full = (
+            self._key,
+            self._key_in_full,
+            self._value,
+            self._value_in_full,
+        )
         for record in raw:
             field = "key"
             try:
                 key, value = record.key, record.value
-                if key is not None and self._read_key is not None:
-                    key = self._read_key(record, key)
+                if key is not None:
+                    if key_of is not None:
+                        key = key_of(key)
+                    elif key_in_full is not None:
+                        key = key_in_full(record.topic, record.headers, key)
                 field = "value"
-                if value is not None and self._read_value is not None:
-                    value = self._read_value(record, value)
+                if value is not None:
+                    if value_of is not None:
+                        value = value_of(value)
+                    elif value_in_full is not None:
+                        value = value_in_full(record.topic, record.headers, value)
             except MemoryError:
                 # Nobody's fault, and no reason to pass over a record.
                 raise
@@ -230,14 +243,10 @@ class Decoding:
         return not unsettled
 
 
-def _reader(deserializer: Any) -> _Read | None:
-    """One way to call both kinds; None leaves the bytes."""
-    if deserializer is None:
-        return None
-    method = getattr(deserializer, "deserialize", None)
-    if method is not None:
-        return lambda record, data: method(record.topic, record.headers, data)
-    return lambda record, data: deserializer(data)
+def _readers(deserializer: Any) -> tuple[_Simple, _Full]:
+    """The one of the two kinds that it is; neither leaves the bytes."""
+    full: _Full = getattr(deserializer, "deserialize", None)
+    return (deserializer, None) if full is None else (None, full)
 
 
 def _said_of(record: Record, field: str, error: Exception) -> str:
