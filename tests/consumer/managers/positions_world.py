@@ -56,6 +56,7 @@ class NoArenas:
     """Nothing is ever held."""
 
     slack = 0
+    limit = 0
     in_use = 0
 
     def __call__(self) -> int:
