@@ -475,6 +475,46 @@ def fetching(side: Side) -> Any:
     ]
 
 
+def diverging(side: Side) -> Any:
+    """A reader that tells the epoch of its last record hears where its log parted from the broker's (KIP-320)."""
+    for _ in range(3):
+        side.produce(2)
+    seen: list[Any] = []
+
+    def ask(offset: int, last_epoch: int, session_id: int = 0, epoch: int = -1, **options: Any) -> int:
+        request = fetch(
+            side.topic,
+            at(offset, last_fetched_epoch=last_epoch, **options),
+            session_id=session_id,
+            session_epoch=epoch,
+            max_wait_ms=10,
+        )
+        answer = side.wire.call(request, 12)
+        seen.append(name_of(answer))
+        seen.extend(
+            (name_of(each), each.high_watermark, each.diverging_epoch.epoch, each.diverging_epoch.end_offset,
+             len(each.records or b""))
+            for topic in answer.responses
+            for each in topic.partitions
+        )  # fmt: skip
+        return int(answer.session_id)
+
+    ask(2, 0)
+    ask(6, 0)
+    ask(7, 0)
+    ask(1_000, 0)
+    ask(2, 3)
+    ask(1_000, 3)
+    ask(-1, 0)
+    ask(7, 0, current_leader_epoch=0)
+    ask(7, 0, current_leader_epoch=4)
+    opened = ask(6, -1, 0, 0)
+    ask(6, 0, opened, 1)
+    ask(7, 0, opened, 2)
+    ask(6, 0, opened, 3)
+    return seen
+
+
 def fetch_sessions(side: Side) -> Any:
     side.produce(2)
     seen: list[Any] = []
@@ -583,7 +623,7 @@ def administered_topics(side: Side) -> Any:
     "scenario",
     [
         joining, joining_in_old_versions, syncing, beating, leaving, static_members, committing, committed,
-        administered_groups, producing, idempotent_producing, fetching, fetch_sessions, listing_offsets,
+        administered_groups, producing, idempotent_producing, fetching, diverging, fetch_sessions, listing_offsets,
         administered_topics,
     ],
     ids=lambda scenario: scenario.__name__,

@@ -221,7 +221,7 @@ class MetadataManager:
 
     def _named(self, now: int, completed: Completed) -> None:
         self._naming = None
-        if isinstance(completed.response, MetadataResponse):
+        if isinstance(completed.response, MetadataResponse) and not completed.response.error_code:
             before = self.cluster
             self.cluster = apply(before, completed.response, ())
             self.version += self.cluster != before
