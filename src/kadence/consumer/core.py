@@ -212,6 +212,8 @@ class Core:
         """The poll that began after ``proofs`` was read did not return: what it took comes with the next one (C7)."""
         if self._collector.proofs != proofs:
             put_back = self._collector.put_back()
+            if self.pace is not None:
+                self.pace.returns(self.clock.now_ms(), 0)
             if self.decoding is not None:
                 self.decoding.drop(put_back)
 

@@ -229,6 +229,30 @@ def test_a_path_that_swallows_heartbeats_is_left_in_time_for_two_more_in_the_ses
     assert set(hung_up) == {7}
 
 
+def test_a_coordinator_that_is_slow_and_alive_is_hung_up_on_no_more_than_twice(bench: Bench) -> None:
+    hung_up = swallow(bench)
+    bench.manager.poll(NOW)
+    now, in_flight, answer_at = NOW, None, FOREVER
+    while now < NOW + 60_000:
+        bench.coordinator.poll(now)
+        if now >= answer_at and in_flight is not None:
+            answer_at = FOREVER
+            bench.answer(now, in_flight)
+        calls = len(hung_up)
+        poll = bench.manager.poll(now)
+        if len(hung_up) > calls:
+            assert in_flight is not None
+            bench.member.verdict, answer_at = Verdict.RETRY, FOREVER
+            bench.manager.on_response(now, Completed(in_flight, None, DisconnectedError("given up"), -1, now))
+        elif poll.requests:
+            (in_flight,) = poll.requests
+            answer_at = now + 2_900
+        now = max(now + 1, min(answer_at, poll.wake_at, bench.manager.poll(now).wake_at))
+    assert len(hung_up) == 2
+    assert bench.coordinator.node_id == 7
+    assert bench.manager.heartbeats_sent >= 15
+
+
 def test_a_real_loss_of_the_connection_still_gives_the_coordinator_up(bench: Bench) -> None:
     swallow(bench)
     bench.coordinator.hang_up(NOW, "test")

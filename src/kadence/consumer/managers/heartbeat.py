@@ -80,6 +80,8 @@ class HeartbeatManager:
         self._session_ends = FOREVER
         self._in_flight: Request | None = None
         self._answer_by = FOREVER
+        self._hung_up = 0
+        self._answered_in_ms = 0
         self._stalled_since: int | None = None
 
     def poll(self, now: int) -> Poll:
@@ -105,8 +107,10 @@ class HeartbeatManager:
         if self._in_flight is not None:
             if now >= self._answer_by:
                 self._answer_by = FOREVER
+                waited = now - self._sent_at
+                self._hung_up += 1
                 self._coordinator.hang_up(
-                    now, f"no answer to a heartbeat for {self._patience_ms} ms, trying another connection"
+                    now, f"no answer to a heartbeat for {waited} ms, trying another connection"
                 )
             return Poll(wake_at=min(wake_at, self._answer_by))
         due = max(min(self._due, now) if member.urgent else self._due, self._backoff.until)
@@ -123,8 +127,10 @@ class HeartbeatManager:
             self._in_flight = None
         if verdict is Verdict.ALIVE:
             self._backoff.succeeded()
+            self._hung_up = 0
             self._session_ends = add_ms(now, self._membership.session_timeout_ms)
             if present:
+                self._answered_in_ms = now - self._sent_at
                 # The answer may have brought another interval.
                 self._due = add_ms(self._sent_at, self._membership.heartbeat_interval_ms)
         elif verdict is Verdict.RETRY:
@@ -172,10 +178,15 @@ class HeartbeatManager:
 
     @property
     def _patience_ms(self) -> int:
-        """How long the answer to a heartbeat may take before the path counts as dead."""
+        """How long the answer to a heartbeat may take before the path counts as dead.
+
+        A coordinator may be slow for a while and alive: who took long the last time is given longer, and so is one
+        that answers on no connection, once the tries that a session has room for are over.
+        """
         session = self._membership.session_timeout_ms
         margin = session - self._membership.heartbeat_interval_ms
-        return max(margin // _TRIES, session // _LEAST_PATIENCE)
+        least = max(margin // _TRIES, session // _LEAST_PATIENCE)
+        return min(max(least << max(self._hung_up - 1, 0), 2 * self._answered_in_ms), session)
 
     def _watch_polls(self, now: int) -> int:
         """Tell of a stall, once, when its share of the processing timeout is over (B4).
