@@ -1,0 +1,73 @@
+"""`rebalances()` of a classic member on real sockets: why, for how long, and what came and went."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from tests.consumer.support import Cluster, partitions, poll_until
+
+from kadence import Consumer
+from kadence.admin import Admin
+
+pytestmark = pytest.mark.needs("groups", "classic rebalances", "admin")
+
+
+def member(cluster: Cluster, group: str, **settings: Any) -> Consumer:
+    return cluster.consumer(
+        group_id=group, group_protocol="classic", **{"heartbeat_interval_ms": 100, **settings}
+    )
+
+
+def test_each_rebalance_has_its_cause_duration_and_moves(cluster: Cluster) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    everything = tuple(partitions(topic))
+    one = member(cluster, group, client_id="one", metadata_max_age_ms=200)
+    two = member(cluster, group, client_id="two")
+    one.subscribe(topic)
+    poll_until(one, lambda: len(one.assignment()) == 4)
+    two.subscribe(topic)
+    poll_until(one, lambda: not two.poll(0) and len(one.assignment()) == len(two.assignment()) == 2)
+    first, joined, *_ = one.rebalances()
+    assert (first.cause, first.added, first.removed) == ("first join", everything, ())
+    assert joined.cause.startswith("the coordinator asked (heartbeat); joined: two-")
+    assert len(joined.removed) == 2
+    assert "partitions revoked, second round (KIP-429)" in [each.cause for each in one.rebalances()]
+
+    moved = two.assignment()
+    two.close()
+    poll_until(one, lambda: len(one.assignment()) == 4)
+    left = one.rebalances()[-1]
+    assert left.cause.startswith("the coordinator asked (heartbeat); left: two-")
+    assert (frozenset(left.added), left.assigned) == (moved, everything)
+
+    one.enforce_rebalance("the cache is cold")
+    poll_until(one, lambda: "enforced" in one.rebalances()[-1].cause)
+    assert one.rebalances()[-1].cause == "enforced: the cache is cold"
+
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.create_partitions({topic: 5})
+    poll_until(one, lambda: len(one.assignment()) == 5)
+    changed = one.rebalances()[-1]
+    assert changed.cause == f"metadata of subscribed topics changed: {topic}"
+    assert changed.added == tuple(partitions(topic, 5)[4:])
+
+    generations = [each.generation for each in one.rebalances()]
+    assert generations == sorted(generations)
+    assert all(0 <= each.duration == (each.ended_at - each.started_at) / 1_000 for each in one.rebalances())
+
+
+def test_b4_what_was_lost_by_a_poll_timeout_is_told_with_what_came_back(cluster: Cluster) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    one = member(cluster, group, session_timeout_ms=1_000, max_poll_interval_ms=1_000)
+    one.subscribe(topic)
+    poll_until(one, lambda: len(one.assignment()) == 4)
+    end = time.monotonic() + 20
+    while one.assignment():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    poll_until(one, lambda: len(one.assignment()) == 4)
+    last = one.rebalances()[-1]
+    assert last.cause == "poll interval exceeded"
+    assert last.removed == last.added == tuple(partitions(topic))
