@@ -154,13 +154,8 @@ def unmet(names: Sequence[str], broker: str, protocol: str | None = None) -> str
         if capability.only_classic and protocol == "consumer":
             continue
         if broker in capability.lacks:
-            return f"{BROKERS[broker]} is without {name!r}: it {_why(capability, broker)}"
+            return f"{BROKERS[broker]} is without {name!r}: {capability.lacks[broker]}"
     return None
-
-
-def _why(capability: Capability, broker: str) -> str:
-    reason = capability.lacks[broker]
-    return reason if not reason.startswith("the fixture") else f"does not: {reason}"
 
 
 def mark(items: Sequence[pytest.Item]) -> Counter[str]:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 
 import pytest
 from tests.consumer.capabilities import BROKERS, CAPABILITIES, NO_REQUEST, by_name, declared, mark, unmet
-from tests.consumer.support import Cluster
+from tests.consumer.support import Cluster, read
+
+from kadence import TopicPartition
+from kadence.protocol import error_codes
+from kadence.protocol.fetch import FetchRequest
 
 API_VERSIONS = 18
 
@@ -84,3 +89,29 @@ def test_a_broker_without_what_is_needed_is_skipped_with_the_reason() -> None:
     assert skipped["embedded"] == skipped["kafka"] == []
     assert "makes every topic" in skipped["mock"][0].kwargs["reason"]
     assert items[1].iter_markers("kafka")
+
+
+@pytest.mark.needs("reading", "several brokers", "leader moves")
+def test_several_brokers_are_three_with_the_leaders_spread_and_movable(cluster: Cluster) -> None:
+    topic = cluster.topic(6)
+    consumer = cluster.consumer(metadata_max_age_ms=50)
+    leaders = [info.leader for info in consumer.partitions_for(topic)]
+    assert len(set(leaders)) == 3
+    elsewhere = next(node for node in set(leaders) if node is not None and node != leaders[0])
+    cluster.move_leader(TopicPartition(topic, 0), elsewhere)
+    end = time.monotonic() + 20
+    while consumer.partitions_for(topic)[0].leader != elsewhere:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.mark.needs("reading", "faults")
+def test_faults_are_of_the_broker_that_has_them(cluster: Cluster) -> None:
+    assert cluster.broker is not None
+    topic = cluster.topic(1)
+    cluster.produce(topic, 1, partitions=1)
+    consumer = cluster.consumer()
+    consumer.assign([TopicPartition(topic, 0)])
+    with cluster.broker.faults.error(FetchRequest, error_codes.UNKNOWN_SERVER_ERROR, times=1) as refused:
+        assert len(read(consumer, 1)) == 1
+    assert refused.hits == 1
