@@ -314,6 +314,8 @@ class ConsumerMembership:
             self._reconcile(now)
             if self.state is State.ACKNOWLEDGING:
                 return Poll(goodbyes.requests, now)
+        if self._listen_at == FOREVER:
+            return goodbyes
         return Poll(goodbyes.requests, min(goodbyes.wake_at, self._listen_at))
 
     def on_response(self, now: int, completed: Completed) -> None:
