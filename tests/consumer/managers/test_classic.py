@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.consumer.managers.driver import NODE, START, Group, Member, cluster_of, partitions
+from tests.consumer.managers.classic_bench import NOW, Bench
+from tests.consumer.managers.driver import NODE, Group, partitions
 
-from kadence.connection.request import Completed, Lane, Request
-from kadence.consumer.assignors import Assignor, LastAssignment, RebalanceProtocol
-from kadence.consumer.assignors.embedded import decode_subscription, encode_assignment
+from kadence.connection.request import Completed, Lane
+from kadence.consumer.assignors import RebalanceProtocol
+from kadence.consumer.assignors.embedded import decode_subscription
 from kadence.consumer.border import messages as m
 from kadence.consumer.managers.membership import Verdict
 from kadence.consumer.managers.states import TRANSITIONS, State
 from kadence.errors import (
-    AssignorError,
     AuthenticationError,
     BrokerError,
     ConfigError,
@@ -23,84 +23,15 @@ from kadence.errors import (
     GroupAuthorizationError,
     InconsistentGroupProtocolError,
     InvalidSessionTimeoutError,
-    KafkaError,
     MalformedMessageError,
     UnsupportedVersionError,
 )
 from kadence.protocol import error_codes as ec
 from kadence.protocol.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kadence.protocol.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from kadence.protocol.join_group import JoinGroupRequest, JoinGroupResponse
 from kadence.protocol.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
-from kadence.types import GroupMetadata, Node, TopicPartition
-
-NOW = START
-
-
-class Bench:
-    """One member whose requests are answered by hand; its coordinator is known."""
-
-    def __init__(self, topics: tuple[str, ...] = ("t",), **kwargs: Any) -> None:
-        self.member = Member("m", {"t": 4, "u": 2}, subscribe=topics, **kwargs)
-        self.ship = self.member.membership
-        self.now = NOW
-        self.find(NODE)
-        self.member.poll(NOW)
-
-    def find(self, node_id: int) -> None:
-        self.member.coordinator.node = Node(node_id, "b", 9092)
-        self.member.coordinator.found_at = self.now
-
-    def turn(self, after_ms: int = 0) -> list[Request]:
-        self.now += after_ms
-        self.member.serve(self.now)
-        requests, _ = self.member.turn(self.now)
-        return requests
-
-    def expect(self, kind: type[Any], after_ms: int = 0) -> Request:
-        requests = [r for r in self.turn(after_ms) if isinstance(r.message, kind)]
-        assert len(requests) == 1, f"expected one {kind.__name__}, got {requests}; {self.ship}"
-        return requests[0]
-
-    def answer(self, request: Request, response: Any = None, error: KafkaError | None = None) -> None:
-        self.member.complete(self.now, Completed(request, response, error, 9 if response else -1, self.now))
-
-    def joined(self, request: Request, generation: int = 1, *, leader: str = "boss", **kwargs: Any) -> None:
-        response = {
-            "protocol_name": "cooperative-sticky",
-            "protocol_type": "consumer",
-            "member_id": "m-1",
-            **kwargs,
-        }
-        self.answer(request, JoinGroupResponse(generation_id=generation, leader=leader, **response))
-
-    def synced(self, request: Request, *numbers: int, topic: str = "t") -> None:
-        self.answer(request, SyncGroupResponse(assignment=encode_assignment(partitions(topic, *numbers))))
-
-    def stable(self, *numbers: int, generation: int = 1) -> None:
-        """Join as a follower and get these partitions."""
-        self.joined(self.expect(JoinGroupRequest), generation)
-        self.synced(self.expect(SyncGroupRequest), *numbers)
-        assert self.ship.state is State.STABLE
-
-    def heartbeat(self, code: int, group: GroupMetadata | None = None) -> Verdict:
-        sent = group or self.ship.group
-        message = HeartbeatRequest("g", sent.generation_id, sent.member_id)
-        completed = Completed(
-            Request(message, NODE, 0), HeartbeatResponse(error_code=code), None, 4, self.now
-        )
-        return self.ship.on_heartbeat(self.now, completed)
-
-    @property
-    def failed(self) -> KafkaError:
-        (fact,) = self.member.of(m.Failed)
-        assert isinstance(fact.error, KafkaError)
-        return fact.error
-
-    @property
-    def callbacks(self) -> list[str]:
-        return [type(fact).__name__ for fact in self.member.of(m.CallbackNeeded)]
+from kadence.types import GroupMetadata, TopicPartition
 
 
 @pytest.fixture
@@ -277,211 +208,6 @@ def test_coordinator_that_moves_during_a_join_is_followed(bench: Bench) -> None:
     assert second.node_id == 8
     bench.joined(first, member_id="stale")
     assert bench.ship.group.member_id == "", "T2: the answer to a join that was given up"
-
-
-# ------------------------------------------------------------ leading
-
-
-def member_of(name: str, *topics: str) -> JoinGroupResponseMember:
-    from kadence.consumer.assignors import MemberSubscription
-    from kadence.consumer.assignors.embedded import encode_subscription
-
-    return JoinGroupResponseMember(
-        member_id=name, metadata=encode_subscription(MemberSubscription(frozenset(topics)))
-    )
-
-
-def lead(bench: Bench, *members: JoinGroupResponseMember, **kwargs: Any) -> None:
-    bench.joined(bench.expect(JoinGroupRequest), leader="m-1", members=list(members), **kwargs)
-
-
-def test_leader_assigns_all_members_and_asks_for_all_their_topics(bench: Bench) -> None:
-    lead(bench, member_of("m-1", "t"), member_of("m-2", "t", "u"))
-    assert bench.member.metadata.wanted == frozenset("tu")
-    assert bench.turn() == [], "the assignor runs on the helper thread"
-    assignments = {a.member_id: a.assignment for a in bench.expect(SyncGroupRequest).message.assignments}
-    assert set(assignments) == {"m-1", "m-2"}
-    assert assignments["m-1"] == encode_assignment(partitions("t", 0, 1, 2)) or assignments["m-1"]
-
-
-def test_leader_waits_for_topics_it_does_not_know_but_not_for_ever(bench: Bench) -> None:
-    lead(bench, member_of("m-1", "t"), member_of("m-2", "new"))
-    assert bench.turn() == []
-    assert [request.name for request in bench.turn(4_999)] == ["Heartbeat"]
-    bench.turn(1)
-    bench.expect(SyncGroupRequest)
-
-
-def test_leader_goes_on_as_soon_as_the_topics_are_known(bench: Bench) -> None:
-    lead(bench, member_of("m-1", "t"), member_of("m-2", "new"))
-    bench.turn()
-    bench.member.metadata.cluster = cluster_of({"t": 1, "new": 1})
-    bench.turn(10)
-    bench.expect(SyncGroupRequest)
-
-
-def test_leader_cannot_read_a_member(bench: Bench) -> None:
-    lead(bench, member_of("m-1", "t"), JoinGroupResponseMember(member_id="odd", metadata=b"\0"))
-    bench.turn()
-    assert isinstance(bench.failed, MalformedMessageError)
-    assert "odd" in str(bench.failed)
-
-
-class Custom(Assignor):
-    """An assignor of somebody's own, which gives what the test says."""
-
-    name = "custom"
-
-    def __init__(self, gives: Any = None, says: Any = None) -> None:
-        self._gives, self._says = gives, says
-
-    def user_data(self, last: LastAssignment) -> bytes | None:
-        data: bytes | None = _said(self._says)
-        return data
-
-    def assign(self, partitions: Any, members: Any) -> Any:
-        return _said(self._gives)
-
-
-def _said(value: Any) -> Any:
-    if isinstance(value, Exception):
-        raise value
-    return value
-
-
-def custom(bench: Bench) -> SyncGroupRequest | None:
-    """Lead with one's own assignor; what is sent after the helper thread ran it."""
-    bench.turn()
-    lead(bench, member_of("m-1", "t"), member_of("m-2", "u"), protocol_name="custom")
-    bench.turn()
-    syncs = [r.message for r in bench.turn() if isinstance(r.message, SyncGroupRequest)]
-    return syncs[0] if syncs else None
-
-
-@pytest.mark.parametrize(
-    ("gives", "words"),
-    [
-        (ZeroDivisionError("my bug"), "failed: ZeroDivisionError"),
-        (None, "None is no dict"),
-        ({"stranger": []}, "no member 'stranger'"),
-        ({"m-1": [("t", 0)]}, "no TopicPartition"),
-        ({"m-1": TopicPartition("t", 0)}, "no TopicPartition"),
-        ({"m-1": 5}, "no TopicPartition"),
-        ({"m-1": [TopicPartition("t", 4)]}, "does not exist"),
-        ({"m-1": [TopicPartition("u", 0)]}, "does not read 'u'"),
-    ],
-)
-def test_assignor_that_fails_is_told_with_its_cause_and_leaves_the_group_to_others(
-    gives: Any, words: str
-) -> None:
-    bench = Bench(partition_assignment_strategy=(Custom(gives),))
-    assert custom(bench) is None
-    assert isinstance(bench.failed, AssignorError)
-    assert words in str(bench.failed)
-    assert "'custom'" in str(bench.failed)
-    assert bench.failed.__cause__ is (gives if isinstance(gives, Exception) else None)
-    (left,) = bench.turn()
-    assert left.message.members[0].member_id == "m-1"
-    assert bench.turn() == [], "each attempt is a rebalance for all: not at once"
-    bench.turn(130)
-    bench.expect(JoinGroupRequest)
-
-
-def test_assignor_that_gives_a_partition_twice() -> None:
-    one = TopicPartition("t", 0)
-    bench = Bench(partition_assignment_strategy=(Custom({"m-1": [one], "m-2": [one]}),))
-    bench.turn()
-    lead(bench, member_of("m-1", "t"), member_of("m-2", "t"), protocol_name="custom")
-    bench.turn()
-    bench.turn()
-    assert "t-0 is given to m-1 and to m-2" in str(bench.failed)
-
-
-def test_assignor_of_ones_own_assigns_and_a_member_left_out_gets_nothing() -> None:
-    bench = Bench(partition_assignment_strategy=(Custom({"m-1": [TopicPartition("t", 2)]}),))
-    sync = custom(bench)
-    assert sync is not None
-    assert {a.member_id: a.assignment for a in sync.assignments} == {
-        "m-1": encode_assignment(partitions("t", 2)),
-        "m-2": encode_assignment(()),
-    }
-
-
-def test_assignor_that_does_not_end_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
-    bench = Bench()
-    lead(bench, member_of("m-1", "t"))
-    first = bench.ship.poll(bench.now)  # the job waits, as if it ran
-    assert first.wake_at == bench.now + 10_000
-    for _ in range(3):
-        bench.now += 10_000
-        bench.ship.poll(bench.now)
-    told = [each.getMessage() for each in caplog.records if "has been running" in each.getMessage()]
-    assert told == [
-        "the assignor 'cooperative-sticky' has been running for 10 s: the whole group waits for it"
-    ]
-    bench.expect(SyncGroupRequest)
-
-
-def test_user_data_of_ones_own_assignor_is_made_on_the_helper_thread() -> None:
-    bench = Bench(partition_assignment_strategy=(Custom(says=b"mine"),))
-    assert bench.turn() == []
-    message = bench.expect(JoinGroupRequest).message
-    assert decode_subscription(message.protocols[0].metadata).user_data == b"mine"
-
-
-@pytest.mark.parametrize(("says", "words"), [(KeyError("x"), "user_data"), ("text", "no bytes")])
-def test_user_data_that_fails_is_told(says: Any, words: str) -> None:
-    bench = Bench(partition_assignment_strategy=(Custom(says=says),))
-    bench.turn()
-    bench.turn()
-    assert isinstance(bench.failed, AssignorError)
-    assert words in str(bench.failed)
-
-
-class Swapping(Assignor):
-    """Cooperative, and gives each partition to another member each time."""
-
-    name = "swapping"
-    protocols = frozenset(RebalanceProtocol)
-
-    def __init__(self) -> None:
-        self.turn = 0
-
-    def assign(self, partitions: Any, members: Any) -> Any:
-        self.turn += 1
-        chosen = sorted(members)[self.turn % len(members)]
-        return {chosen: [TopicPartition(t, n) for t, count in partitions.items() for n in range(count)]}
-
-
-def test_kip_429_cooperative_assignor_of_ones_own_never_makes_two_owners() -> None:
-    """`Group` asserts it at every step."""
-    group = Group({"t": 4})
-    a, b = (group.member(name, partition_assignment_strategy=(Swapping(),)) for name in "ab")
-    group.settle()
-    for _ in range(4):
-        a.membership.rebalance(group.now, "again")
-        group.advance(20_000)
-    assert sorted([*a.owned, *b.owned]) == partitions("t", 0, 1, 2, 3)
-    assert "partitions revoked, second round (KIP-429)" in a.causes + b.causes
-
-
-def test_skip_assignment_keeps_what_the_group_has(bench: Bench) -> None:
-    lead(bench, member_of("m-1", "t"), skip_assignment=True)
-    request = bench.expect(SyncGroupRequest)
-    assert request.message.assignments == []
-    bench.synced(request, 0, 1)
-    bench.turn()
-    bench.member.metadata.cluster = cluster_of({"t": 9})
-    assert bench.expect(JoinGroupRequest).message.reason == "metadata of subscribed topics changed: t"
-
-
-def test_assignment_computed_for_an_abandoned_rebalance_is_dropped(bench: Bench) -> None:
-    lead(bench, member_of("m-1", "t"))
-    bench.ship.poll(bench.now)  # the job waits
-    assert bench.heartbeat(ec.REBALANCE_IN_PROGRESS) is Verdict.ALIVE
-    bench.expect(JoinGroupRequest)
-    assert bench.turn() == []
-    assert bench.ship.state is State.PREPARING_REBALANCE
 
 
 # ------------------------------------------------------------ sync
@@ -832,7 +558,6 @@ def test_assignors_that_share_no_protocol_are_refused() -> None:
     from kadence.consumer.assignors import (
         CooperativeStickyAssignor,
         RangeAssignor,
-        RebalanceProtocol,
         common_protocol,
     )
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from tests.consumer.managers.classic_bench import Bench, lead
 from tests.consumer.managers.driver import NODE, cluster_of
-from tests.consumer.managers.test_classic import Bench, lead
 
 from kadence.cluster import Cluster
 from kadence.connection.request import Request

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import pytest
+from tests.consumer.managers.classic_bench import Bench
 from tests.consumer.managers.driver import NODE, partitions
-from tests.consumer.managers.test_classic import Bench
 
 from kadence.connection.request import Request
 from kadence.consumer.border import messages as m
