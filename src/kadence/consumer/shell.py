@@ -145,7 +145,8 @@ class Shell:
         if self._core.closed:
             raise ClosedError("this consumer is closed")
         raise ConcurrentAccessError(
-            "another thread is inside this consumer; only wakeup, pause, resume and close may be called then (C7)"
+            "another thread is inside this consumer; only wakeup, pause, resume, close and what tells of its state "
+            "(metrics, not_fetched, …) may be called then (C7)"
         )
 
 
