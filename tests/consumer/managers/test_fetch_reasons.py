@@ -123,6 +123,16 @@ def test_what_metadata_says_of_a_topic(code: int, reason: Reason) -> None:
     assert ec.name(code) in str(world.state(P0).cell.unfetched)
 
 
+def test_an_unknown_topic_is_the_reason_and_not_the_offset_that_nobody_can_be_asked_for() -> None:
+    metadata = MetadataManager(config(), Facts())
+    metadata.need("test", frozenset(["t"]))
+    learn(metadata, 0, {}, {"t": ec.UNKNOWN_TOPIC_OR_PARTITION})
+    world = World(P0, metadata=metadata)
+    world.subscription.await_reset(P0, -2)
+    world.poll(5)
+    assert why(world) == (Reason.UNKNOWN_TOPIC, 5)
+
+
 def test_a_partition_beyond_the_last_is_unknown() -> None:
     beyond = TopicPartition("t", 99)
     world = World(beyond)

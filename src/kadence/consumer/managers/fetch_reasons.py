@@ -93,6 +93,8 @@ class Reasons:
             self.note(now, state, NotFetchedReason.PAUSED)
         elif state.status is Status.AWAIT_RESET and state.reset_timestamp is None and not self._has_policy:
             self.note(now, state, NotFetchedReason.NO_POSITION)
+        elif state.status is not Status.INITIALIZING and (code := self._metadata.error_of(state.partition)):
+            self.note(now, state, *trouble_of(code))  # there is nobody to ask for an offset
         else:
             self.note(now, state, _STATUS[state.status])
 
