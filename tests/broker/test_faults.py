@@ -142,3 +142,16 @@ def test_every_api_can_be_refused_in_every_version(broker: Broker, wire: Wire, a
             answer = wire.call(message, version)
             if request is ApiVersionsRequest:
                 assert answer.error_code == codes.REQUEST_TIMED_OUT
+
+
+def test_versions_are_limited_while_the_block_runs(broker: Broker, wire: Wire) -> None:
+    def offered() -> dict[int, int]:
+        answer = wire.call(ApiVersionsRequest(client_software_name="x", client_software_version="1"))
+        return {each.api_key: each.max_version for each in answer.api_keys}
+
+    before = offered()
+    with broker.faults.limit(HeartbeatRequest, 1), broker.faults.limit(FetchRequest, 99):
+        with broker.faults.limit(MetadataRequest, 0):
+            assert offered() == {**before, HeartbeatRequest.API_KEY: 1, MetadataRequest.API_KEY: 0}
+        assert offered() == {**before, HeartbeatRequest.API_KEY: 1}
+    assert offered() == before

@@ -9,29 +9,32 @@ import pytest
 from tests.consumer.support import Cluster, numbers, partitions, poll_until, read
 
 from kadence import Broker, Consumer
-from kadence.broker.handlers import HANDLERS, offer
-from kadence.broker.service import Call
 from kadence.errors import UnsupportedVersionError
-from kadence.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kadence.protocol.find_coordinator import FindCoordinatorRequest
+from kadence.protocol.heartbeat import HeartbeatRequest
 from kadence.protocol.join_group import JoinGroupRequest
+from kadence.protocol.leave_group import LeaveGroupRequest
+from kadence.protocol.offset_commit import OffsetCommitRequest
+from kadence.protocol.offset_fetch import OffsetFetchRequest
+from kadence.protocol.sync_group import SyncGroupRequest
 
-OLD = {8: 2, 9: 1, 10: 0, 11: 0, 12: 0, 13: 0, 14: 0}
+OLD: dict[type[Any], int] = {
+    OffsetCommitRequest: 2,
+    OffsetFetchRequest: 1,
+    FindCoordinatorRequest: 0,
+    JoinGroupRequest: 0,
+    HeartbeatRequest: 0,
+    LeaveGroupRequest: 0,
+    SyncGroupRequest: 0,
+}
 """Highest versions of the group's requests in Kafka 0.9."""
-
-
-def old_offer(call: Call) -> ApiVersionsResponse:
-    del call
-    response = offer(HANDLERS.values())
-    response.api_keys = [each for each in response.api_keys if each.api_key != 15]
-    for each in response.api_keys:
-        each.max_version = min(each.max_version, OLD.get(each.api_key, each.max_version))
-    return response
 
 
 @pytest.fixture
 def cluster(broker: Broker) -> Iterator[Cluster]:
     """The embedded broker, old where groups are concerned."""
-    broker.faults.respond(ApiVersionsRequest, old_offer)
+    for request, version in OLD.items():
+        broker.faults.limit(request, version)
     old = Cluster("embedded", broker.bootstrap_servers, broker=broker)
     yield old
     for consumer in old.consumers:

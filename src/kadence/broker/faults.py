@@ -1,7 +1,8 @@
-"""Faults on purpose: delay, refuse, drop or disconnect chosen requests, or only watch them.
+"""Faults on purpose: delay, refuse, drop or disconnect chosen requests, be an older broker, or only watch.
 
     with broker.faults.error(HeartbeatRequest, error_codes.NOT_COORDINATOR, times=1): ...
     with broker.faults.delay(FetchRequest, 0.2): ...
+    with broker.faults.limit(JoinGroupRequest, 0): ...
     with broker.faults.observe(JoinGroupRequest) as joins: ...; assert len(joins) == 2
 
 A fault is in force while its ``with`` block runs, or until `Injected.remove`. It takes the requests of one
@@ -18,6 +19,8 @@ from typing import Any, Self
 from kadence.broker.loop import Loop
 from kadence.broker.service import Call
 from kadence.clock import Seconds, add_ms, to_ms
+from kadence.protocol import error_codes
+from kadence.protocol.api_versions import ApiVersionsRequest
 
 __all__ = ["Faults", "Injected", "Observed"]
 
@@ -104,6 +107,15 @@ class Observed(Injected):
         self.calls.append(call)
 
 
+class Limited(Injected):
+    """An API that is offered up to one version only."""
+
+    def __init__(self, faults: Faults, request: type[Any], version: int, action: _Action) -> None:
+        super().__init__(faults, ApiVersionsRequest, action, None, None)
+        self.api_key = int(request.API_KEY)
+        self.version = version
+
+
 class Faults:
     """The faults of one broker. Thread-safe: tests add and remove, the broker's thread asks."""
 
@@ -179,6 +191,23 @@ class Faults:
             call.reply(make(call))
 
         return self._add(Injected(self, request, action, where, times))
+
+    def limit(self, request: type[Any], version: int) -> Injected:
+        """Offer the API up to ``version`` only, as an older broker does, to connections made from now on.
+
+        Several limits hold together. A client that asks for more all the same is served.
+        """
+
+        def action(_loop: Loop, call: Call, _handle: Callable[[Call], None]) -> None:
+            response = call.handler.refuse(call, error_codes.NONE)  # the plain offer
+            limits = {each.api_key: each.version for each in self._injected if isinstance(each, Limited)}
+            for offered in response.api_keys:
+                offered.max_version = min(
+                    offered.max_version, limits.get(offered.api_key, offered.max_version)
+                )
+            call.reply(response)
+
+        return self._add(Limited(self, request, version, action))
 
     def observe(self, request: type[Any] | None = None, *, where: Where | None = None) -> Observed:
         """Remember the requests, and let them pass."""
