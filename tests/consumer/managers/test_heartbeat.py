@@ -419,3 +419,25 @@ def test_b4_holds_for_a_kip_848_member_too_while_the_coordinator_is_unknown() ->
     member.find()
     (goodbye,) = member.sent()
     assert goodbye.message.member_epoch == -1
+
+
+def test_a_kip_848_member_says_all_again_after_hanging_up() -> None:
+    """What the dead path swallowed may have been an acknowledgement."""
+    member = heartbeats.Bench()
+    member.settle(0, 1)
+    request = member.beat()
+    assert heartbeats.said(request) == {}
+    hung_up: list[int] = []
+    member.coordinator.on_hang_up = hung_up.append
+    for _ in range(10):
+        member.coordinator.poll(member.now)
+        assert member.sent() == []
+        if hung_up:
+            break
+        member.now = member.heartbeat.poll(member.now).wake_at
+    assert hung_up == [7]
+    member.fail(request, DisconnectedError("given up"))
+    assert member.coordinator.node_id == 7
+    again = heartbeats.said(member.beat())
+    assert again["topics"] == ["t"]
+    assert again["owned"] == heartbeats.own(0, 1)
