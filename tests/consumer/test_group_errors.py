@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.consumer.support import Cluster, partitions, poll_until, read
 
-from kadence import Consumer, RebalanceListener, TopicPartition
+from kadence import Broker, Consumer, RebalanceListener, TopicPartition
 from kadence.errors import BrokerError, GroupAuthorizationError
 from kadence.protocol import error_codes as ec
 from kadence.protocol.heartbeat import HeartbeatRequest
@@ -95,3 +95,22 @@ def test_a_lost_session_is_told_by_the_lost_callback_and_the_member_comes_back(
     last = consumer.rebalances()[-1]
     assert last.cause == f"session lost: {ec.name(code)}"
     assert last.removed == last.added == tuple(partitions(topic))
+
+
+def test_a_full_group_is_said_and_the_one_that_waits_gets_in_when_there_is_room() -> None:
+    config = {"group.max.size": 1, "group.min.session.timeout.ms": 500}
+    with Broker(config=config, topics={"t": 4}) as broker:
+        cluster = Cluster("embedded", broker.bootstrap_servers, broker=broker)
+        one, two = (
+            cluster.consumer(group_id="g", group_protocol="classic", heartbeat_interval_ms=100)
+            for _ in range(2)
+        )
+        with one, two:
+            one.subscribe("t")
+            poll_until(one, lambda: len(one.assignment()) == 4)
+            two.subscribe("t")
+            with pytest.raises(BrokerError, match=r"group\.max\.size"):
+                poll_until(two, lambda: False)
+            assert len(one.rebalances()) == 1
+            one.close()
+            poll_until(two, lambda: len(two.assignment()) == 4)
