@@ -22,7 +22,7 @@ def member(cluster: Cluster, group: str, instance: str, **settings: Any) -> Cons
         **{
             "group_protocol": "classic",
             "heartbeat_interval_ms": 200,
-            "session_timeout_ms": 10_000,
+            "session_timeout_ms": 60_000,
             **settings,
         },
     )

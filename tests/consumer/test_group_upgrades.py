@@ -37,7 +37,7 @@ class Team:
             group_id=self.group,
             partition_assignment_strategy=strategy,
             heartbeat_interval_ms=100,
-            session_timeout_ms=10_000,
+            session_timeout_ms=30_000,
         )
         member.subscribe(self.topic, listener=Ownership(self, member))
         self.members.append(member)
