@@ -369,6 +369,7 @@ class ClassicMembership:
             self._chronicle.found(self._leader.changes)
         else:
             self._leader.follow()
+            self._chronicle.found("")
         self._go(State.COMPLETING_REBALANCE)
 
     # ------------------------------------------------------------ sync
