@@ -141,6 +141,8 @@ WEAKNESSES: Final = (
         "Ctrl-C, `wakeup()` and `close()` from another thread end it, and no record is lost",
         (
             (_WAITING, "test_ctrl_c_ends_every_way_of_waiting"),
+            ("tests/consumer/test_deadlines.py", "test_c7_ctrl_c_ends_every_call_that_waits_within_50_ms"),
+            ("tests/consumer/test_interrupted.py", "test_c7_ctrl_c_anywhere_in_a_poll_loses_no_record"),
             ("tests/consumer/test_threads.py", "test_c7_wakeup_ends_a_poll_and_the_next_one_works"),
             ("tests/consumer/test_threads.py", "test_c7_close_from_another_thread_ends_a_poll"),
         ),
@@ -173,13 +175,22 @@ WEAKNESSES: Final = (
                 "tests/consumer/test_group.py",
                 "test_c5_partitions_that_stay_keep_flowing_while_another_member_joins",
             ),
+            (
+                "tests/consumer/test_group_busy.py",
+                "test_c5_a_stuck_member_delays_no_join_by_more_than_a_heartbeat_and_a_second",
+            ),
         ),
     ),
     Weakness(
         "after an eager rebalance kept partitions go on from memory",
         "kafka-python",
         "they restart where the group committed, as Java's do",
-        ((_DELIVERY, "test_kept_partitions_of_an_eager_group_restart_where_the_group_committed"),),
+        (
+            (
+                "tests/consumer/test_group_busy.py",
+                "test_peer_bug_4_after_an_eager_rebalance_kept_partitions_restart_at_the_committed_offset",
+            ),
+        ),
     ),
     Weakness(
         "after a fork poll() hangs, or returns nothing for ever",
@@ -204,7 +215,10 @@ WEAKNESSES: Final = (
         "CK #120 #371, KP #872",
         "pauses and buffers stay",
         (
-            (_DELIVERY, "test_a_paused_partition_stays_paused_when_another_member_joins"),
+            (
+                "tests/consumer/test_group_busy.py",
+                "test_pain_17_a_pause_and_what_was_fetched_survive_a_cooperative_rebalance",
+            ),
             (_DELIVERY, "test_pausing_keeps_what_is_buffered_and_fetches_it_once"),
         ),
     ),

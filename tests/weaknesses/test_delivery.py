@@ -154,33 +154,6 @@ def test_a_record_above_the_limit_is_read_and_not_skipped(served: Served) -> Non
     assert [record.offset for record in read(consumer, 3)] == [0, 1, 2]
 
 
-@pytest.mark.needs("groups", "classic rebalances")
-def test_kept_partitions_of_an_eager_group_restart_where_the_group_committed(cluster: Cluster) -> None:
-    """With kafka-python they go on from memory: what was thrown away on revocation is never read again."""
-    topic, group = cluster.topic(), cluster.name("g")
-    cluster.produce(topic, 40)
-    settings = {
-        "group_id": group, "group_protocol": "classic", "partition_assignment_strategy": "range",
-        "heartbeat_interval_ms": 200, "enable_auto_commit": False,
-    }  # fmt: skip
-    one, two = cluster.consumer(**settings), cluster.consumer(**settings)
-    one.subscribe(topic)
-    assert len(read(one, 40)) == 40
-    two.subscribe(topic)
-    again: list[object] = []
-    taken: list[object] = []
-
-    def shared() -> bool:
-        taken.extend(two.poll(0))
-        return len(one.assignment()) == len(two.assignment()) == 2
-
-    again.extend(poll_until(one, shared))
-    while len(again) < 20:
-        again.extend(read(one, 1))
-    kept = {(record.partition, record.offset) for record in again}  # type: ignore[attr-defined]
-    assert kept == {(each.partition, offset) for each in one.assignment() for offset in range(10)}
-
-
 def test_pausing_keeps_what_is_buffered_and_fetches_it_once(served: Served) -> None:
     """Confluent purges a paused partition's queue and aiokafka drops its buffer: every byte is fetched again."""
     served.produce(100)
@@ -201,29 +174,6 @@ def test_pausing_keeps_what_is_buffered_and_fetches_it_once(served: Served) -> N
         each.fetch_offset for call in fetches.messages for topic in call.topics for each in topic.partitions
     ][len(asked) :]
     assert set(later) <= {100}
-
-
-@pytest.mark.parametrize("served", [(4, 1)], indirect=True)
-def test_a_paused_partition_stays_paused_when_another_member_joins(served: Served) -> None:
-    """Confluent and faststream users lose their pauses in a rebalance (CK #120, #371, faststream #2143, KP #872)."""
-    served.produce(400, partitions=4)
-    settings = {"group_id": "g", "group_protocol": "classic", "heartbeat_interval_ms": 100}
-    one, two = served.consumer(max_poll_records=4, **settings), served.consumer(**settings)
-    one.subscribe("t")
-    read(one, 4)
-    one.pause(one.assignment())
-    two.subscribe("t")
-    got: list[object] = []
-
-    def shared() -> bool:
-        two.poll(0.01)
-        return len(one.assignment()) == len(two.assignment()) == 2
-
-    got.extend(poll_until(one, shared))
-    assert got == []
-    assert one.paused() == one.assignment()
-    one.resume(one.assignment())
-    assert {record.partition for record in read(one, 150)} == {each.partition for each in one.assignment()}
 
 
 @pytest.mark.parametrize("policy", ["raise", "skip", "dead-letter"])
