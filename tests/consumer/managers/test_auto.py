@@ -13,7 +13,7 @@ from kadence.consumer.border import messages as m
 from kadence.consumer.border.progress import Progress
 from kadence.consumer.managers.auto import AutoMembership
 from kadence.consumer.managers.classic import ClassicMembership
-from kadence.consumer.managers.consumer_protocol import ConsumerMembership
+from kadence.consumer.managers.consumer_protocol import STUMBLES, ConsumerMembership
 from kadence.consumer.managers.coordinator import CoordinatorManager
 from kadence.consumer.managers.heartbeat import HeartbeatManager
 from kadence.consumer.state.subscription import Subscription
@@ -287,3 +287,28 @@ def test_c4_a_classic_member_that_came_after_the_question_where_nothing_is_conve
     bench.answer(bench.one(), heartbeat(error_codes.GROUP_ID_NOT_FOUND))
     assert bench.one().name == "JoinGroup"
     assert failures(bench) == []
+
+
+def test_c4_a_join_that_stumbles_over_a_classic_group_in_its_first_rebalance_asks_again(bench: Bench) -> None:
+    """Kafka 4.3 answers UNKNOWN_SERVER_ERROR where it should convert."""
+    bench.described()
+    bench.answer(bench.one(), heartbeat(error_codes.UNKNOWN_SERVER_ERROR))
+    assert bench.sent() == [], "after a backoff"
+    bench.now = bench.member.poll(bench.now).wake_at
+    bench.described("somebody")
+    assert bench.one().name == "JoinGroup"
+    assert failures(bench) == []
+
+
+def test_c4_a_broker_that_always_fails_is_told_of_in_the_end(bench: Bench) -> None:
+    for _ in range(6 * STUMBLES):
+        if bench.coordinator.node is None:  # it was given up: no answer of it was one
+            bench.coordinator.node, bench.coordinator.found_at = Node(7, "b7", 9092), bench.now
+        for request in bench.sent():
+            if request.name == "DescribeGroups":
+                bench.answer(request, DescribeGroupsResponse(groups=[DescribedGroup(members=[])]))
+            else:
+                bench.answer(request, heartbeat(error_codes.UNKNOWN_SERVER_ERROR))
+        bench.now += 1_500
+    assert failures(bench)
+    assert all("UNKNOWN_SERVER_ERROR" in error for error in failures(bench))

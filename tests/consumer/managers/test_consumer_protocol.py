@@ -11,7 +11,7 @@ from tests.consumer.managers.heartbeats import INTERVAL, Bench, own, said
 
 from kadence.clock import FOREVER
 from kadence.consumer.border import messages as m
-from kadence.consumer.managers.consumer_protocol import new_member_id
+from kadence.consumer.managers.consumer_protocol import STUMBLES, new_member_id
 from kadence.consumer.managers.consumer_states import TRANSITIONS, State
 from kadence.errors import DisconnectedError, KafkaError, TopicAuthorizationError, UnsupportedVersionError
 from kadence.protocol import error_codes
@@ -326,7 +326,6 @@ def test_fenced_again_and_again_does_not_spin(bench: Bench) -> None:
         ("UNRELEASED_INSTANCE_ID", r"group\.instance\.id"),
         ("UNSUPPORTED_VERSION", r"group\.protocol=classic"),
         ("GROUP_ID_NOT_FOUND", r"group\.protocol=classic"),
-        ("UNKNOWN_SERVER_ERROR", "UNKNOWN_SERVER_ERROR"),
     ],
 )
 def test_b6_a_refusal_for_good_is_told_and_the_next_poll_tries_again(
@@ -342,6 +341,20 @@ def test_b6_a_refusal_for_good_is_told_and_the_next_poll_tries_again(
     assert (bench.state(), bench.member.left) == (State.FATAL, True)
     bench.member.polled(bench.now)
     assert bench.beat().message.member_epoch == 0
+
+
+def test_a_join_that_the_broker_failed_to_serve_is_repeated_for_a_while(bench: Bench) -> None:
+    """Kafka 4.3 fails so when it should convert a classic group in its first rebalance."""
+    bench.subscribe("t")
+    start = bench.now
+    for _ in range(STUMBLES):
+        bench.answer(bench.beat(), code=error_codes.UNKNOWN_SERVER_ERROR)
+        bench.find()
+    assert bench.of(m.Failed) == []
+    assert bench.now - start >= 3_000, "a first rebalance is over by then"
+    bench.answer(bench.beat(), code=error_codes.UNKNOWN_SERVER_ERROR)
+    (failed,) = bench.of(m.Failed)
+    assert "UNKNOWN_SERVER_ERROR" in str(failed.error)
 
 
 def test_a_topic_that_may_not_be_read_is_told_and_the_membership_goes_on(bench: Bench) -> None:

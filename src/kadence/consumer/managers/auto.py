@@ -25,7 +25,7 @@ from kadence.connection.request import Completed, Request
 from kadence.consumer.managers import consumer_states, states
 from kadence.consumer.managers.base import Backoff, Poll
 from kadence.consumer.managers.classic import ClassicMembership
-from kadence.consumer.managers.consumer_protocol import ConsumerMembership
+from kadence.consumer.managers.consumer_protocol import STUMBLES, ConsumerMembership
 from kadence.consumer.managers.coordinator import CoordinatorManager
 from kadence.consumer.managers.forms import ConsumerGroupHeartbeatRequest
 from kadence.consumer.managers.membership import GroupConfig, Verdict
@@ -68,6 +68,8 @@ class AutoMembership:
         """Classic members are left because the subscription is one for KIP-848 only."""
         self._question: Request | None = None
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._stumbling = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._stumbles = 0
         coordinator.on_failed.append(self._coordinator_failed)
 
     # ------------------------------------------------------------ what others ask
@@ -138,7 +140,8 @@ class AutoMembership:
         if not self.needs_polled:
             return
         if self.managed and self._outside:
-            self._asking, self._switching = True, False
+            self._asking, self._switching, self._stumbles = True, False, 0
+            self._stumbling.succeeded()
         else:
             self._member.polled(now)
 
@@ -173,8 +176,9 @@ class AutoMembership:
         node_id = self._coordinator.node_id
         if node_id is None:
             return self._coordinator.require(now)
-        if not self._backoff.ready(now):
-            return self._backoff.until
+        ready_at = max(self._backoff.until, self._stumbling.until)
+        if now < ready_at:
+            return ready_at
         message = DescribeGroupsRequest(groups=[self._config.group_id or ""])
         self._question = Request(message, node_id, add_ms(now, self._config.request_timeout_ms))
         requests.append(self._question)
@@ -253,6 +257,13 @@ class AutoMembership:
             return self._classic.on_heartbeat(now, completed)
         joining = self._consumer.state is consumer_states.State.JOINING
         may_give_way = joining and self._member is self._consumer and not self._consumer.needs_kip_848
+        if may_give_way and _stumbled(completed) and self._stumbles < STUMBLES:
+            # It found a classic group in its first rebalance, which the question was too early to see.
+            self._stumbles += 1
+            self._stumbling.failed(now)
+            self._consumer.give_way(now)
+            self._asking = True
+            return Verdict.LOST
         if may_give_way and _not_here(completed):
             self._consumer.give_way(now)
             self._join(now, self._classic, "the broker does not offer KIP-848 to it")
@@ -264,6 +275,11 @@ class AutoMembership:
 
     def commit_refused(self, now: int, sent: GroupMetadata, code: int) -> bool:
         return self._member.commit_refused(now, sent, code)
+
+
+def _stumbled(completed: Completed) -> bool:
+    answer: Any = completed.response
+    return completed.error is None and answer.error_code == error_codes.UNKNOWN_SERVER_ERROR
 
 
 def _not_here(completed: Completed) -> bool:

@@ -48,7 +48,7 @@ from kadence.errors import FencedInstanceIdError, KafkaError
 from kadence.protocol import error_codes
 from kadence.types import GroupMetadata, TopicPartition
 
-__all__ = ["ConsumerMembership", "new_member_id"]
+__all__ = ["STUMBLES", "ConsumerMembership", "new_member_id"]
 
 log = logging.getLogger("kadence.consumer")
 
@@ -60,6 +60,12 @@ _REJOIN: Final = frozenset(
         error_codes.GROUP_ID_NOT_FOUND,
     }
 )
+STUMBLES: Final = 8
+"""How often a join is repeated that the broker failed to serve, some five seconds in all.
+
+Kafka 4.3 fails so (UNKNOWN_SERVER_ERROR) at a classic group that it should convert while that is in its first
+rebalance, which takes three seconds (group.initial.rebalance.delay.ms).
+"""
 _SILENT_INTERVALS: Final = 3
 _SOON_MS: Final = 1_000
 """group.consumer.assignment.interval.ms (KIP-1263): how long the broker may think about who gets what."""
@@ -136,6 +142,7 @@ class ConsumerMembership:
         self._comes_back = False
         self._refusals = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._held_back = False
+        self._stumbles = 0
         coordinator.on_failed.append(self._coordinator_failed)
 
     # ------------------------------------------------------------ what others ask
@@ -378,6 +385,9 @@ class ConsumerMembership:
             self._outbox(Failed(self._explained(code, answer.error_message)))
             return Verdict.RETRY
         joined = completed.request.message.member_epoch > 0
+        if code == error_codes.UNKNOWN_SERVER_ERROR and not joined and self._stumbles < STUMBLES:
+            self._stumbles += 1
+            return Verdict.RETRY
         if code in _REJOIN and (joined or code != error_codes.GROUP_ID_NOT_FOUND):
             self._fenced(now, code)
             return Verdict.RETRY
@@ -391,6 +401,7 @@ class ConsumerMembership:
             # Heard, but no part of the group yet (librdkafka's mock answers so): join again an interval later.
             return
         self._refusals.succeeded()
+        self._stumbles = 0
         group = dataclasses.replace(
             self.group,
             member_id=answer.member_id or self.group.member_id,
@@ -521,6 +532,7 @@ class ConsumerMembership:
         """Give up until the application polls again; it is told why (B6)."""
         fenced = isinstance(error, FencedInstanceIdError)
         self._refusals.failed(now)
+        self._stumbles = 0
         log.error("group %s: %s", self.group.group_id, error)
         leaving = self.state is State.PREPARE_LEAVING
         if not fenced and self.group.generation_id >= 0:
