@@ -187,6 +187,24 @@ def test_kip320_an_epoch_that_is_gone_is_a_truncation_even_if_the_log_is_longer(
     assert (part.fetch_offset, part.last_fetched_epoch) == (10, 5)
 
 
+def test_kip279_where_the_leader_had_another_epoch_the_question_goes_on_with_our_own() -> None:
+    """One answer is not enough when logs parted twice: what was read below it may be of an epoch that is gone, too."""
+    world = World(P0, epoch=5)
+    world.subscription.position(P0, 0, None)
+    world.fetched(world.ask("Fetch"), batch(0, 5, epoch=3) + batch(5, 5, epoch=5))
+    world.hand_out(10, epoch=5)
+    world.tell_metadata(told({P0: 2}, epoch=7))
+    first = world.ask("OffsetForLeaderEpoch")
+    assert question(first) == {0: (7, 5)}
+    world.epoch_ends(first, 4, 8)
+    assert world.state().offset == 5, "where our epoch 5 began"
+    second = world.ask("OffsetForLeaderEpoch")
+    assert question(second) == {0: (7, 3)}
+    world.epoch_ends(second, 3, 2)
+    (part,) = world.ask("Fetch").message.topics[0].partitions
+    assert (part.fetch_offset, part.last_fetched_epoch) == (2, 3)
+
+
 def test_kip320_a_fetch_tells_of_the_divergence_by_itself() -> None:
     world = reading()
     world.fetched(world.ask("Fetch"), diverging=(5, 7))

@@ -73,11 +73,16 @@ class Truncation:
             self._subscription.lose(partition, _error(state, position, diverging, epoch))
 
     def _move(self, state: PartitionState, offset: int, epoch: int | None) -> None:
-        """A new lease in the midst of reading: the application never asked for it, so nothing is proved by it."""
+        """A new lease in the midst of reading: the application never asked for it, so nothing is proved by it.
+
+        What was read before the offset stays known, and the position gets the epoch of *that*: where the leader has
+        another one there, the logs parted earlier still, and the next question finds out (as followers do, KIP-279).
+        """
         topic_id, proved = state.topic_id, state.cell.proved_position()
         kept = None if proved is None or proved.offset >= offset else (proved.offset, proved.leader_epoch)
-        self._subscription.position(state.partition, offset, epoch, kept)
-        state.topic_id = topic_id
+        starts = [entry for entry in state.epoch_starts if entry[1] < offset]
+        self._subscription.position(state.partition, offset, starts[-1][0] if starts else epoch, kept)
+        state.topic_id, state.epoch_starts = topic_id, starts
 
     def _raise(self, state: PartitionState, error: LogTruncationError) -> None:
         """Wait for a seek; nothing that was fetched before is handed out."""

@@ -258,7 +258,8 @@ class ValidationManager:
             self._settle(state, asked.leader_epoch)
         else:
             self._forget(state)
-            state.checked = asked.leader_epoch
+            # At another epoch of ours than the leader named it is to be asked again.
+            state.checked = asked.leader_epoch if state.epoch == answer.leader_epoch else None
 
     def _settle(self, state: PartitionState, leader_epoch: int | None) -> None:
         """Nothing speaks against the position, or nobody can be asked."""
