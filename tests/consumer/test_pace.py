@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -119,8 +120,9 @@ def test_a5_a_consumer_begins_with_one_record_for_poll_and_poll_arrow(broker: Br
     cluster.produce(topic, 2_000, partitions=1)
     with cluster.consumer(max_poll_records="auto") as consumer:
         consumer.assign([(topic, 0)])
-        sizes = [len(consumer.poll(10)), consumer.poll_arrow(10).num_rows, len(consumer.poll(10))]
+        # The first Arrow table of a process waits for the import of pyarrow, and that counts as processing.
+        sizes = [len(consumer.poll(10)), *(consumer.poll_arrow(10).num_rows for _ in range(6))]
         assert sizes[0] == 1
-        assert sizes[0] <= sizes[1] <= 4 * sizes[0]
-        assert sizes[1] <= sizes[2] <= 4 * sizes[1]
+        assert all(after <= 4 * before for before, after in pairwise(sizes))
+        assert max(sizes) > 4, "and grows"
         assert len(consumer.poll(10, max_records=20)) == 20, "a cap of one call is that call's"
