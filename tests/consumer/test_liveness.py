@@ -324,7 +324,7 @@ def test_b4_holds_while_nobody_coordinates(broker: Broker) -> None:
 def test_a5_records_that_become_dearer_never_take_a_round_beyond_its_share(
     broker: Broker, shell: str
 ) -> None:
-    """Real time, small figures: 0.1 ms for each record, 5 ms from the middle on, and a second for a round."""
+    """Real time, small figures: 0.1 ms for each record, 5 ms from the middle on, and three seconds for a round."""
     cluster = Cluster("embedded", broker.bootstrap_servers)
     topic = cluster.topic(1)
     cluster.produce(topic, 1_500, partitions=1)
@@ -332,7 +332,7 @@ def test_a5_records_that_become_dearer_never_take_a_round_beyond_its_share(
         "bootstrap_servers": broker.bootstrap_servers,
         "auto_offset_reset": "earliest",
         "max_poll_records": "auto",
-        "max_poll_interval_ms": 10_000,
+        "max_poll_interval_ms": 30_000,
         "max_poll_records_share": 0.1,
     }
     rounds: list[tuple[int, float]] = []
@@ -361,7 +361,7 @@ def test_a5_records_that_become_dearer_never_take_a_round_beyond_its_share(
             while done < 1_500:
                 work(len(consumer.poll(5)) if shell == "poll" else consumer.poll_arrow(5).num_rows)
     assert max(count for count, _ in rounds) >= 16, "it grew"
-    assert max(seconds for _, seconds in rounds) <= 1.0, rounds
+    assert max(seconds for _, seconds in rounds) <= 3.0, rounds
 
 
 def test_b4_a_hook_that_takes_its_time_delays_no_poll(broker: Broker) -> None:
