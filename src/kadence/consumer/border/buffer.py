@@ -7,6 +7,7 @@ and each wakes the other only when it could do something new.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -48,22 +49,25 @@ class Signal:
 
     ``waiting`` keeps the setter's cost at one attribute read while nobody waits. The waiter must look
     at what it waits for again after `prepare`, else an append just before it could be missed.
+
+    One bare lock, held while the flag is down. `threading.Event` will not do: it takes two locks in Python code, and a
+    signal handler that raises in between (Ctrl-C) leaves one of them taken, for the network thread to hang on.
     """
 
-    __slots__ = ("_event", "on_set", "waiting")
+    __slots__ = ("_down", "on_set", "waiting")
 
     def __init__(self) -> None:
-        self._event = threading.Event()
+        self._down = threading.Lock()
         self.waiting = False
         self.on_set: Callable[[], None] | None = None
-        """Called instead of setting the event by shells that do not block a thread (asyncio)."""
+        """Called instead of raising the flag by shells that do not block a thread (asyncio)."""
 
     def prepare(self) -> None:
-        self._event.clear()
+        self._down.acquire(blocking=False)
         self.waiting = True
 
     def wait(self, seconds: float | None) -> None:
-        self._event.wait(seconds)
+        self._down.acquire(timeout=-1 if seconds is None else seconds)
         self.waiting = False
 
     def cancel(self) -> None:
@@ -74,7 +78,9 @@ class Signal:
             if self.on_set is not None:
                 self.on_set()
             else:
-                self._event.set()
+                # Up already: somebody else was first.
+                with contextlib.suppress(RuntimeError):
+                    self._down.release()
 
 
 class Border:
