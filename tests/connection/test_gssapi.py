@@ -36,7 +36,9 @@ class Peer:
 
 
 def exchange(*steps: bytes | None) -> Gssapi:
-    return Gssapi(Peer(*steps), b"ticket", lambda error: str(error) if isinstance(error, BrokenError) else None)
+    return Gssapi(
+        Peer(*steps), b"ticket", lambda error: str(error) if isinstance(error, BrokenError) else None
+    )
 
 
 def test_mutual_authentication_then_no_layer() -> None:

@@ -267,4 +267,6 @@ def test_a3_records_are_counted_where_the_heuristic_asks_for_it_and_a_wake_is_se
         wakes.append(shared.wakes)
     assert drained == [3, 6, 9, 10, 13, 16, 19]
     assert shared.drained_records == 19
-    assert wakes == [0, 0, 0, 1, 1, 2, 3], "when a fetch is done with, and from the mark on while it is waited for"
+    assert wakes == [0, 0, 0, 1, 1, 2, 3], (
+        "when a fetch is done with, and from the mark on while it is waited for"
+    )

@@ -126,7 +126,9 @@ class ClientConfig:
         "string", None, "Who we are; left out, whoever the keytab or the ticket cache is of (GSSAPI)."
     )
     sasl_kerberos_keytab: str | None = key(
-        "string", None, "A file with our key; left out, tickets come from the cache that kinit fills (GSSAPI)."
+        "string",
+        None,
+        "A file with our key; left out, tickets come from the cache that kinit fills (GSSAPI).",
     )
     sasl_login_callback_handler_class: str | None = key(
         "string", None, "Accepted where it names Java's OAuthBearerLoginCallbackHandler, which is built in."

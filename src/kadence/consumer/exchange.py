@@ -192,7 +192,7 @@ class Exchange:
             self._raise_dead()
 
     def raise_fatal(self) -> None:
-        """What the group refused this member for, for good: each call of the group says it, until subscribe()."""
+        """What the group refused this member for, for good: raised by each call that needs the group, until subscribe()."""
         if self.fatal is not None:
             raise copy.copy(self.fatal) from self.fatal
 
