@@ -192,7 +192,7 @@ class Exchange:
             self._raise_dead()
 
     def raise_fatal(self) -> None:
-        """What the group refused this member for, for good: raised by each call that needs the group, until subscribe()."""
+        """What the group refused this member for, for good: calls that need the group raise it, until subscribe()."""
         if self.fatal is not None:
             raise copy.copy(self.fatal) from self.fatal
 
