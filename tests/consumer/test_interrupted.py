@@ -40,8 +40,9 @@ STEPS = ("poll", "poll_arrow", "_run", "run", "_next")
 class Interruption:
     """Delivers one SIGINT, at the ``at``-th traced step of the block. ``happened`` says that there was such a step."""
 
-    def __init__(self, at: int) -> None:
+    def __init__(self, at: int, by_opcode: tuple[str, ...] = BY_OPCODE) -> None:
         self._left = at
+        self._by_opcode = by_opcode
         self.happened = False
         self.where = ""
 
@@ -54,7 +55,7 @@ class Interruption:
 
     def _trace(self, frame: FrameType, event: str, _arg: Any) -> Callable[..., Any] | None:
         path = frame.f_code.co_filename
-        if path.endswith(BY_OPCODE):
+        if path.endswith(self._by_opcode):
             frame.f_trace_opcodes = True
             if event == "opcode":
                 self._step(frame)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Any
 
 from kadence.clock import Clock, add_ms
@@ -92,8 +91,13 @@ class Commits:
 
     def run_callbacks(self) -> Waits[None]:
         while self.completed:
-            callback, fact = self.completed.pop(0)
-            yield Run(partial(callback, fact.offsets, fact.error))
+            yield Run(self._run_first)
+
+    def _run_first(self) -> Any:
+        callback, fact = self.completed[0]
+        # Only now: an interruption before the callback loses none, and one within runs none twice.
+        del self.completed[0]
+        return callback(fact.offsets, fact.error)
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The position of every assigned partition that has one: what commit() without offsets means."""
@@ -195,7 +199,7 @@ class Commits:
             _warn(offsets, error)
 
     def _on_completed(self, fact: m.CommitCompleted) -> None:
-        callback = self._callbacks.pop(fact.id, None)
+        callback = self._callbacks.get(fact.id)
         if fact.id == self._own:
             self._own = 0
             if fact.error is not None:
@@ -205,8 +209,9 @@ class Commits:
             self._telling.over("commit")
         elif callback is None and self._telling.news(self._clock.now_ms(), "commit", str(fact.error)):
             log.warning("commit of %d partitions failed: %s", len(fact.offsets), fact.error)
-        if callback is not None:
+        if callback is not None and not any(known is fact for _, known in self.completed):
             self.completed.append((callback, fact))
+        self._callbacks.pop(fact.id, None)
 
     def _changed(
         self, offsets: dict[TopicPartition, OffsetAndMetadata]

@@ -6,8 +6,10 @@ waited for or run, and its shell (threads: `shell.py`) does so and resumes it.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
+from inspect import GEN_CLOSED, getgeneratorstate
 from threading import current_thread
 from typing import Any, Protocol, TypeVar
 
@@ -94,6 +96,8 @@ class Core:
         if config.max_poll_records == AUTO:
             self.pace = Pace(int(config.max_poll_interval_ms * config.max_poll_records_share))
         self._closing = False
+        self._steps: dict[int, weakref.ref[Waits[None]]] = {}
+        """By the number of its callback each call that runs one, until its end is told."""
         self._intake = border.measures.intake
         self._is_counted = False
         """The poll under way was counted on the fast path, which had nothing for it."""
@@ -310,27 +314,44 @@ class Core:
         """
         yield from self._commits.run_callbacks()
         error: BaseException | None = None
-        callbacks = self._exchange.callbacks
-        while callbacks:
-            if isinstance(callbacks[0], m.RevokePartitions) and not self._closing:
-                while not self._commits.settled(callbacks[0].partitions):
-                    if until is None:
-                        if error is not None:
-                            raise error
-                        return
-                    if self.clock.now_ms() >= until:
-                        self._commits.give_up_parting()
-                        break
+        while (fact := self._next_callback()) is not None:
+            if (
+                isinstance(fact, m.RevokePartitions)
+                and not self._closing
+                and not self._commits.settled(fact.partitions)
+            ):
+                if until is None:
+                    break
+                if self.clock.now_ms() < until:
                     yield until
                     self._exchange.take_facts()
-            fact = callbacks.pop(0)
+                    continue
+                self._commits.give_up_parting()
+            step = self._run_callback(fact)
+            self._steps[fact.id] = weakref.ref(step)
             try:
-                yield from self._run_callback(fact)
+                yield from step
             except Exception as raised:  # noqa: BLE001 - raised below, after the other callbacks
                 error = error or raised
             self._exchange.take_facts()
         if error is not None:
             raise error
+
+    def _next_callback(self) -> m.CallbackNeeded | None:
+        """The first one that has not begun. Of those that ended untold (Ctrl-C in the telling) the end is told now."""
+        for fact in tuple(self._exchange.callbacks):
+            known = self._steps.get(fact.id)
+            if known is None:
+                return fact
+            if (step := known()) is None or getgeneratorstate(step) == GEN_CLOSED:
+                self._tell_done(fact, "interrupted")
+        return None
+
+    def _tell_done(self, fact: m.CallbackNeeded, text: str | None) -> None:
+        """Said twice does no harm; it stays to be said until it was (trap T17)."""
+        self._border.send(m.CallbackDone(fact.id, 0, text))
+        self._exchange.callbacks.remove(fact)
+        del self._steps[fact.id]
 
     def _run_callback(self, fact: m.CallbackNeeded) -> Waits[None]:
         """One step of a rebalance. Its end is always told, whatever the callback raised (trap T17)."""
@@ -346,7 +367,7 @@ class Core:
             text = repr(raised)
             raise
         finally:
-            self._border.send(m.CallbackDone(fact.id, 0, text))
+            self._tell_done(fact, text)
 
     def _timed_callback(self, listener: RebalanceListener, fact: m.CallbackNeeded) -> Waits[None]:
         began = self.clock.now_ms()

@@ -50,7 +50,7 @@ class Exchange:
 
     Attributes:
         group: this member's identity, as last told. rebalances: the last of them.
-        callbacks: steps of a rebalance that the application must take (C5).
+        callbacks: steps of a rebalance that the application must take (C5), each until its end was told.
         failures: errors that no call caused, for the next poll (B6). fatal: one that every call raises.
         woken: `wakeup` was called and nothing has raised it yet.
         on_commit: takes the end of an asynchronous commit.
@@ -152,25 +152,29 @@ class Exchange:
             return
         began = self._clock.now_ms()
         while facts:
-            fact = facts.popleft()
+            # Taken out last, and what is done with it may be done again: an interruption loses no fact (trap T17).
+            fact = facts[0]
             if isinstance(fact, m.Answer):
                 # An answer nobody waits for belongs to a call that was ended by a wakeup or Ctrl-C.
                 if fact.id in self._expected:
                     self._answers[fact.id] = fact
             elif isinstance(fact, m.CallbackNeeded):
-                self.callbacks.append(fact)
+                if not self.callbacks or self.callbacks[-1] is not fact:
+                    self.callbacks.append(fact)
             elif isinstance(fact, m.CommitCompleted):
                 self.on_commit(fact)
             elif isinstance(fact, m.IdentityChanged):
                 self.group = fact.group
             elif isinstance(fact, m.RebalanceFinished):
                 self.group = fact.group
-                self.rebalances.append(fact.rebalance)
+                if not self.rebalances or self.rebalances[-1] is not fact.rebalance:
+                    self.rebalances.append(fact.rebalance)
                 del self.rebalances[:-_HISTORY]
             elif isinstance(fact, m.Failed):
                 self._failed(fact)
             elif isinstance(fact, m.Stalled):
                 self.stalled = fact
+            facts.popleft()
         self._border.measures.facts.taken(began, self._clock.now_ms())
 
     def _failed(self, fact: m.Failed) -> None:

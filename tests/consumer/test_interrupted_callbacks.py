@@ -1,0 +1,136 @@
+"""Ctrl-C at any point of a poll, or another task, loses no step of a rebalance and no end of a commit (trap T17)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+
+from tests.consumer.test_interrupted import Interruption
+
+from kadence import RebalanceListener, TopicPartition
+from kadence.clock import FOREVER, SystemClock
+from kadence.config import ConsumerConfig
+from kadence.consumer.border import messages as m
+from kadence.consumer.border.buffer import Border
+from kadence.consumer.border.cells import Cell, Origin
+from kadence.consumer.core import Core
+from kadence.consumer.shell import Shell
+from kadence.types import OffsetAndMetadata
+
+PARTITION = TopicPartition("t", 0)
+AT = {PARTITION: OffsetAndMetadata(1)}
+
+PARTS = ("core.py", "exchange.py", "commits.py", "shell.py", "border/buffer.py")
+
+
+class Nobody:
+    """A network side that does nothing."""
+
+    def start(self) -> None: ...
+
+    def join(self, seconds: float) -> None: ...
+
+    def is_alive(self) -> bool:
+        return True
+
+
+class Listener(RebalanceListener):
+    def __init__(self) -> None:
+        self.count = 0
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        self.count += 1
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        self.count += 1
+
+
+class Subject:
+    """The application side alone; what it says to the network side is looked at."""
+
+    def __init__(self) -> None:
+        self.border = Border(lambda: None)
+        config = ConsumerConfig.parse({"group.id": "g", "bootstrap.servers": "nowhere:1"})
+        clock = SystemClock()
+        self.core = Core(config, self.border, Nobody(), clock, lambda config: NotImplemented)
+        self.shell = Shell(self.core, self.border, clock)
+        self.listener = self.core.listener = Listener()
+        self.core.subscribed = frozenset(("t",))
+
+    def poll(self) -> None:
+        """As `Consumer.poll` does it."""
+        with self.shell:
+            if self.core.poll_buffered(10) is None:
+                self.shell.run(self.core.poll(0, 10))
+
+    def interrupted_poll(self, at: int) -> Interruption:
+        interruption = Interruption(at, PARTS)
+        with contextlib.suppress(KeyboardInterrupt), interruption:
+            self.poll()
+        return interruption
+
+    def done(self) -> list[int]:
+        return [call.id for call in self.border.imperatives if isinstance(call, m.CallbackDone)]
+
+
+def steps() -> Iterable[int]:
+    at = 0
+    while True:
+        at += 1
+        yield at
+
+
+def test_t17_ctrl_c_anywhere_in_a_poll_never_loses_the_end_of_a_callback() -> None:
+    for at in steps():
+        subject = Subject()
+        subject.border.tell(m.RevokePartitions(1, (PARTITION,)))
+        subject.border.tell(m.AssignPartitions(2, (PARTITION,)))
+        interruption = subject.interrupted_poll(at)
+        subject.poll()
+        assert set(subject.done()) == {1, 2}, interruption.where
+        assert subject.listener.count <= 2, f"a callback ran twice: {interruption.where}"
+        assert subject.listener.count >= 1 + (not interruption.happened), interruption.where
+        said = len(subject.border.imperatives)
+        subject.poll()
+        assert len(subject.border.imperatives) == said
+        if not interruption.happened:
+            break
+    assert at > 300
+
+
+def test_ctrl_c_anywhere_in_a_poll_never_loses_the_end_of_a_commit() -> None:
+    ends: list[int] = []
+    for at in steps():
+        subject = Subject()
+        ends.clear()
+        subject.core.commit_async(AT, lambda offsets, error: ends.append(len(offsets)))
+        [commit] = subject.border.imperatives
+        subject.border.tell(m.CommitCompleted(commit.id, AT, None))
+        interruption = subject.interrupted_poll(at)
+        subject.poll()
+        assert len(ends) == 1 or (not ends and "_run_first" in interruption.where), interruption.where
+        if not interruption.happened:
+            break
+    assert at > 100
+
+
+def test_c5_a_task_that_waits_before_a_revocation_finds_it_done_by_another() -> None:
+    """Under asyncio: unsubscribe() waits for the commit of what goes, and meanwhile the poll beside it goes on."""
+    subject = Subject()
+    cell = Cell(PARTITION, 1)
+    cell.origin = Origin(1, 5, None)
+    subject.border.assignment = {PARTITION: cell}
+    subject.border.tell(m.RevokePartitions(1, (PARTITION,)))
+    leaving = subject.core.unsubscribe(FOREVER)
+    next(leaving)
+    [unsubscribe, commit] = subject.border.imperatives
+    assert isinstance(commit, m.Commit)
+    subject.border.tell(m.Answer(commit.id))
+    subject.poll()
+    assert subject.done() == [1]
+    leaving.send(None)
+    subject.border.tell(m.Answer(unsubscribe.id))
+    with contextlib.suppress(StopIteration):
+        leaving.send(None)
+    assert subject.listener.count == 1
+    assert subject.done() == [1]
