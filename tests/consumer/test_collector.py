@@ -270,3 +270,28 @@ def test_a3_records_are_counted_where_the_heuristic_asks_for_it_and_a_wake_is_se
     assert wakes == [0, 0, 0, 1, 1, 2, 3], (
         "when a fetch is done with, and from the mark on while it is waited for"
     )
+
+
+@pytest.mark.parametrize("read_before", [0, 4])
+def test_c7_what_a_poll_took_comes_again_though_a_truncation_moved_the_lease_meanwhile(read_before: int) -> None:
+    shared, one = border(), cell(0)
+    shared.assignment = {one.partition: one}
+    put(shared, one, 10)
+    subject = collector(shared)
+    if read_before:
+        taken(subject, read_before)
+    subject.prove()
+    taken(subject, 5)
+    # The network thread: the log was cut behind what was read, and reading goes on under another lease.
+    at, proved = one.current(), one.proved_position()
+    assert at is not None
+    assert proved is not None
+    one.lease = 2
+    one.origin = Origin(2, at.offset, at.leader_epoch, (proved.offset, proved.leader_epoch))
+    subject.put_back()
+    now = one.current()
+    assert now is not None
+    assert now.offset == read_before
+    [seek] = shared.imperatives
+    assert isinstance(seek, Seek)
+    assert seek.offset == read_before

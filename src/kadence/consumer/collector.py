@@ -138,13 +138,13 @@ class Collector:
     def put_back(self) -> list[TopicPartition]:
         """What this poll has taken never reached the caller (Ctrl-C, a cancelled task): it will be fetched again.
 
-        A poll begins by proving all that was returned before, so the proved positions are where it began.
+        A poll begins by proving all that was returned before, so the proved positions are where it began, even where a
+        truncation has begun another lease since.
         """
         cells = dict.fromkeys(self._unproved)
         self._unproved.clear()
         for cell in cells:
-            proved = cell.proved
-            cell.position = proved if proved is not None and proved.lease == cell.lease else None
+            cell.position = cell.proved_position()
             self.refetch(cell)
         return [cell.partition for cell in cells]
 
