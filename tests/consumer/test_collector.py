@@ -273,7 +273,9 @@ def test_a3_records_are_counted_where_the_heuristic_asks_for_it_and_a_wake_is_se
 
 
 @pytest.mark.parametrize("read_before", [0, 4])
-def test_c7_what_a_poll_took_comes_again_though_a_truncation_moved_the_lease_meanwhile(read_before: int) -> None:
+def test_c7_what_a_poll_took_comes_again_though_a_truncation_moved_the_lease_meanwhile(
+    read_before: int,
+) -> None:
     shared, one = border(), cell(0)
     shared.assignment = {one.partition: one}
     put(shared, one, 10)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from kadence.consumer.border.buffer import Border, Fetched
 from kadence.consumer.border.cells import Cell, Origin
@@ -24,6 +24,8 @@ from kadence.types import TopicPartition
 __all__ = ["Collector"]
 
 T = TypeVar("T")
+
+_NOTHING: Final = memoryview(b"")
 
 
 class _Queue:
@@ -348,8 +350,11 @@ class Collector:
             del self._ring[queue.cell.partition]
 
     def _finish(self, queue: _Queue) -> None:
-        """The first fetch of the queue is done with: give its bytes back, and say so if that is waited for."""
-        fetched = queue.fetches.popleft()
+        """The first fetch of the queue is done with: give its bytes back, and say so if that is waited for.
+
+        Taken out last, and what comes before may be done again: an interruption leaves the books right.
+        """
+        fetched = queue.fetches[0]
         if queue.reader is not None:
             queue.reader.close()
             queue.reader = None
@@ -358,10 +363,11 @@ class Collector:
             # It fades, so that one large batch does not cost memory for good.
             self._border.largest_batch -= self._border.largest_batch >> 6
         queue.cell.drained_bytes += len(fetched.data)
+        fetched.data = _NOTHING
         if self._counts:
             self._drained(queue.cell, fetched.records - queue.given)
             queue.given = 0
-        fetched.data = memoryview(b"")
+        del queue.fetches[0]
         fetched.arena.release()
         border = self._border
         if border.starved:
@@ -376,8 +382,9 @@ class Collector:
             item = fetched[0]
             partition = item.cell.partition
             if self._void and self._is_void(item):
-                fetched.popleft()
-                self._drop(item)
+                self._count_out(item)
+                del fetched[0]
+                item.arena.release()
                 continue
             queue = ring.get(partition)
             if queue is not None and queue.cell is not item.cell:
@@ -403,12 +410,11 @@ class Collector:
             return False
         return True
 
-    def _drop(self, item: Fetched) -> None:
+    def _count_out(self, item: Fetched) -> None:
         item.cell.drained_bytes += len(item.data)
+        item.data = _NOTHING
         if self._counts:
             self._drained(item.cell, item.records)
-        item.data = memoryview(b"")
-        item.arena.release()
 
 
 def _with_headers(reader: FetchedRecords, limit: int) -> list[Columns]:
