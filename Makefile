@@ -2,6 +2,8 @@
 # A compiler makes records several times faster and is optional (KADENCE_EXTENSION=auto, require or off).
 
 BROKER ?= embedded
+# The tests wait for clocks and brokers more than for processors.
+WORKERS ?= 3
 PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$each" && break; done)
 VENV := .venv
@@ -14,7 +16,7 @@ BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '_*_c.py' -o -na
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
-	@echo "make test            every test (ARGS='-m \"not kafka\"' and the like reach pytest)"
+	@echo "make test            every test (ARGS='-m \"not kafka\"' and the like reach pytest; WORKERS=0 for one process)"
 	@echo "make lint            ruff, mypy --strict, the directions between rooms, generated code up to date"
 	@echo "make bench           Kadence beside the other clients on one real Kafka topic (ARGS='--help' for more)"
 	@echo "make bench-decode    decoding alone; bench-gil: what the interpreter costs the network thread"
@@ -26,7 +28,7 @@ demo: $(VENV)/.has-demo
 	@$(RUN) -m kadence demo --broker $(BROKER) $(ARGS)
 
 test: $(VENV)/.has-test
-	@$(RUN) -m pytest $(ARGS)
+	@$(RUN) -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 coverage: $(VENV)/.has-test
 	@$(RUN) -m pytest --cov --cov-report=term-missing:skip-covered $(ARGS)

@@ -7,6 +7,7 @@ its absence fails the tests that need it; elsewhere they are skipped, and the en
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,9 @@ _NEEDS = pytest.StashKey[Counter[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A run that was put into the background by a script ignores SIGINT, and so would all that it starts: these tests
+    # press Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line(
         "markers", "needs(*names): what a test asks of its broker: tests/consumer/capabilities.py"
     )
@@ -40,6 +44,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "kafka" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.kafka)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of pytest-xdist hands over what the end of the run says."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["needs"] = dict(session.config.stash.get(_NEEDS, {}))
+        output["missing"] = session.config.stash.get(_MISSING, None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Each worker has collected every test, so one's table is all of it."""
+    output = getattr(node, "workeroutput", {})
+    if output.get("needs"):
+        node.config.stash[_NEEDS] = Counter(output["needs"])
+    if output.get("missing"):
+        node.config.stash[_MISSING] = output["missing"]
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
