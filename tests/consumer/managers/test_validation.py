@@ -15,6 +15,7 @@ from kadence.errors import (
     UnsupportedVersionError,
 )
 from kadence.protocol import error_codes as ec
+from kadence.protocol.metadata import MetadataResponse
 from kadence.types import TopicPartition
 
 
@@ -397,6 +398,19 @@ def test_kip320_a_partition_that_was_given_up_meanwhile_is_nobody_s() -> None:
     world.subscription.assign([])
     world.epoch_ends(request, 5, 1)
     assert world.names() == []
+
+
+def test_kip1102_a_question_that_ended_while_no_broker_was_known_is_asked_again() -> None:
+    world = reading()
+    world.tell_metadata(told({P0: 2}, epoch=6))
+    request = world.ask("OffsetForLeaderEpoch")
+    world.tell_metadata(MetadataResponse(error_code=ec.REBOOTSTRAP_REQUIRED, brokers=[], topics=[]))
+    world.turn()
+    world.lose(request)  # its connection went with all the others
+    world.tell_metadata(told({P0: 2}, epoch=6))
+    again = world.ask("OffsetForLeaderEpoch", 1_000)
+    world.epoch_ends(again, 5, 10)
+    assert world.status() is Status.FETCHING
 
 
 def test_kip320_partitions_of_one_leader_are_asked_about_in_one_request() -> None:

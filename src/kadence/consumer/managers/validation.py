@@ -209,7 +209,11 @@ class ValidationManager:
             self._outbox(Failed(completed.error))
         for partition, asked in group.items():
             state = asked.state
-            if self._latest.get(state) != asked or not self._stands(asked):
+            if self._latest.get(state) != asked:
+                continue
+            if not self._stands(asked):
+                # Nor does it stand for one on its way: the same may have to be asked again (KIP-1102).
+                del self._latest[state]
                 continue
             if isinstance(completed.error, UnsupportedVersionError):
                 # A broker before Kafka 2.3, or one that is not Kafka: it cannot be asked, so it is believed.
