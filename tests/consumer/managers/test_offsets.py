@@ -79,6 +79,14 @@ def test_a_committed_offset_is_where_it_starts() -> None:
     assert world.manager.poll(6).requests == []
 
 
+def test_what_is_to_be_looked_up_is_asked_in_the_next_turn_which_is_at_once() -> None:
+    """The manager of commits had its turn already: it must have another, or nothing is asked until something comes."""
+    world = World()
+    world.subscription.assign([P0])
+    assert world.manager.poll(7).wake_at == 7
+    assert world.manager.poll(7).wake_at > 7, "not in a spin"
+
+
 def test_without_one_the_policy_says() -> None:
     world = World()
     world.subscription.assign([P0, P1])
@@ -164,6 +172,22 @@ def test_a_partition_that_does_not_exist_is_told_after_a_while() -> None:
     assert "t-9 does not exist" in str(failed.error)
 
 
+def test_a_partition_that_is_unknown_for_a_moment_now_and_then_is_no_error() -> None:
+    world = World(group=False)
+    world.subscription.assign([P0])
+    world.subscription.position(P0, 5, None)
+    for now in (0, 3_600_000):
+        for at, news in (
+            (now, told({}, errors={"t": ec.UNKNOWN_TOPIC_OR_PARTITION})),
+            (now + 500, told({P0: 1})),
+        ):
+            world.metadata.request_update(at)
+            (request,) = world.metadata.poll(at + 300).requests
+            world.metadata.on_response(at + 300, answer(request, news, at + 300))
+            world.manager.poll(at + 300)
+    assert world.facts == []
+
+
 def test_offsets_by_time_fan_out_and_are_answered_together() -> None:
     world = World(group=False)
     world.manager.list_offsets(ListOffsets(7, 1_000, {P0: 5, P1: 6}))
@@ -199,6 +223,28 @@ def test_a_leader_that_metadata_just_named_is_asked_at_once() -> None:
     (request,) = world.metadata.poll(200).requests
     world.metadata.on_response(201, answer(request, told({later: 1}), 201))
     assert len(world.manager.poll(201).requests) == 1
+
+
+def test_a_call_for_a_topic_that_was_made_since_the_last_call_waits_for_news_of_it() -> None:
+    world = World(group=False)
+    later = TopicPartition("later", 0)
+
+    def ask(call: int, now: int) -> None:
+        world.manager.list_offsets(ListOffsets(call, now + 60_000, {later: -1}))
+
+    ask(7, 0)
+    (request,) = world.metadata.poll(200).requests
+    unknown = told({P0: 1}, errors={"later": ec.UNKNOWN_TOPIC_OR_PARTITION})
+    world.metadata.on_response(200, answer(request, unknown, 200))
+    for now in range(200, 6_000, 100):
+        world.manager.poll(now)
+    assert isinstance(world.facts.pop(), Answer), "told that it does not exist"
+    ask(8, 90_000)
+    assert world.manager.poll(90_000).requests == []
+    assert world.facts == [], "what was heard a minute ago is no answer"
+    (request,) = world.metadata.poll(90_100).requests
+    world.metadata.on_response(90_101, answer(request, told({P0: 1, later: 2}), 90_101))
+    assert len(world.manager.poll(90_101).requests) == 1
 
 
 def test_topics_of_a_call_are_known_for_as_long_as_the_call_lasts() -> None:

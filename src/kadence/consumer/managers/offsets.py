@@ -108,8 +108,8 @@ class OffsetsManager:
         requests: list[Request] = []
         wake_at = FOREVER
         if self._subscription.partitions:
-            self._initialise(now)
-            wake_at = self._reset(now, requests)
+            wake_at = self._initialise(now)
+            wake_at = min(wake_at, self._reset(now, requests))
         if self._lookups:
             for lookup in [each for each in self._lookups if each.deadline <= now]:
                 self._end(lookup)
@@ -128,18 +128,19 @@ class OffsetsManager:
 
     # ------------------------------------------------------------ committed offsets
 
-    def _initialise(self, now: int) -> None:
+    def _initialise(self, now: int) -> int:
+        """Have committed offsets looked up. Returns when to poll again: who sends the look-up had its turn already."""
         waiting = [
             state
             for state in self._subscription.partitions.values()
             if state.status is Status.INITIALIZING and state not in self._looking_up
         ]
         if not waiting:
-            return
+            return FOREVER
         if self._committed is None:
             for state in waiting:
                 self._reset_by_policy(state)
-            return
+            return FOREVER
         self._looking_up.update(waiting)
         partitions = frozenset(state.partition for state in waiting)
         self._committed.lookup(
@@ -147,6 +148,7 @@ class OffsetsManager:
             partitions,
             lambda when, result: self._on_committed(when, waiting, result),
         )
+        return now
 
     def _on_committed(
         self,
@@ -214,8 +216,11 @@ class OffsetsManager:
             if self._lease(p) == lease
         }
         for partition, state in self._subscription.partitions.items():
-            if state.status is Status.FETCHING and not by_group and self._metadata.leader(partition) is None:
-                self._no_leader(now, state)
+            if state.status is Status.FETCHING and not by_group:
+                if self._metadata.leader(partition) is None:
+                    self._no_leader(now, state)
+                elif partition in self._unknown_since:
+                    self._is_known(partition)
             if state.status is not Status.AWAIT_RESET:
                 continue
             if state.lost is not None:
@@ -231,8 +236,7 @@ class OffsetsManager:
                 self._no_leader(now, state)
                 wake_at = min(wake_at, add_ms(now, self._config.retry_backoff_ms))
                 continue
-            self._unknown_since.pop(partition, None)
-            self._told_unknown.discard(partition)
+            self._is_known(partition)
             by_leader.setdefault(leader, {})[partition] = (
                 state.cell.lease,
                 state.reset_timestamp,
@@ -253,6 +257,11 @@ class OffsetsManager:
         if now - since >= _UNKNOWN_PATIENCE_MS and partition not in self._told_unknown:
             self._told_unknown.add(partition)
             self._outbox(Failed(_unknown(partition, self._config)))
+
+    def _is_known(self, partition: TopicPartition) -> None:
+        """Should it be unknown again some day, that counts from then."""
+        self._unknown_since.pop(partition, None)
+        self._told_unknown.discard(partition)
 
     def _lease(self, partition: TopicPartition) -> int:
         state = self._subscription.partitions.get(partition)
@@ -321,6 +330,10 @@ class OffsetsManager:
     def _end(self, lookup: _Lookup, answer: Answer | None = None) -> None:
         """Nobody waits for it any more; None: its deadline has answered it."""
         self._lookups.remove(lookup)
+        for partition in lookup.todo:
+            if partition not in self._subscription.partitions:
+                # Nobody asks for its metadata any more: the next call is to wait for news of it.
+                self._unknown_since.pop(partition, None)
         self._need_topics()
         if answer is not None:
             self._outbox(answer)
