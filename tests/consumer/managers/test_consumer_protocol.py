@@ -525,6 +525,22 @@ def test_a_static_member_joins_again_once_its_own_goodbye_was_heard() -> None:
     assert bench.beat().message.member_epoch == 0
 
 
+def test_a_static_member_joins_again_as_soon_as_its_goodbye_can_matter_no_more() -> None:
+    bench = Bench(group_instance_id="i")
+    bench.settle(0)
+    bench.member.leave(bench.now, reason="test", callbacks=False)
+    (goodbye,) = bench.sent()
+    bench.subscribe("t")
+    bench.now += bench.config.session_timeout_ms
+    bench.fail(goodbye, DisconnectedError("gone"))
+    for manager in (bench.heartbeat, bench.member):
+        poll = manager.poll(bench.now)
+        assert poll.requests == []
+    assert poll.wake_at <= bench.now, "heartbeats had their turn already, and know nothing of it"
+    bench.find()
+    assert bench.beat().message.member_epoch == 0
+
+
 # ---------------------------------------------------------------- commits
 
 

@@ -108,9 +108,11 @@ class Departures:
     def poll(self, now: int) -> Poll:
         if not self._waiting:
             return NOTHING
+        before = len(self._waiting)
         self._waiting = [departure for departure in self._waiting if now < departure.ends_at]
         requests: list[Request] = []
-        wake_at = FOREVER
+        # Who waits for the end of one, a static member's join, may have had its turn already.
+        wake_at = now if len(self._waiting) < before else FOREVER
         for departure in self._waiting:
             wake_at = min(wake_at, departure.ends_at)
             if departure.joining is not None or departure.sent is not None:
