@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import dis
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 
+import pytest
 from tests.consumer.test_collector import border, cell, put
 from tests.consumer.test_interrupted import Interruption
 
@@ -19,6 +21,7 @@ from kadence.consumer.border.cells import Cell, Origin
 from kadence.consumer.collector import Collector
 from kadence.consumer.core import Core
 from kadence.consumer.shell import Shell
+from kadence.errors import ConcurrentAccessError
 from kadence.types import OffsetAndMetadata
 
 PARTITION = TopicPartition("t", 0)
@@ -178,3 +181,29 @@ def test_c7_ctrl_c_where_a_fetch_is_done_with_keeps_the_books_of_what_is_buffere
         if not interruption.happened:
             break
     assert at > 30
+
+
+@pytest.mark.parametrize("entry", ["call", "close"])
+def test_c7_ctrl_c_in_the_doors_of_a_call_leaves_the_consumer_to_others(entry: str) -> None:
+    def enter(shell: Shell) -> None:
+        if entry == "call":
+            with shell:
+                pass
+        elif shell.claim(FOREVER):
+            shell.release()
+
+    def free() -> bool:
+        with contextlib.suppress(ConcurrentAccessError), subject.shell:
+            return True
+        return False
+
+    for at in steps():
+        subject = Subject()
+        interruption = AtCalls(at, ("consumer/shell.py",))
+        with contextlib.suppress(KeyboardInterrupt), interruption:
+            enter(subject.shell)
+        with ThreadPoolExecutor(1) as other:
+            assert other.submit(free).result(), interruption.where
+        if not interruption.happened:
+            break
+    assert at > 2

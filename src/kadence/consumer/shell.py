@@ -6,13 +6,14 @@ after fork (C8), waits on the border's signal, user code run with the poll timer
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
 import threading
 import warnings
 from types import TracebackType
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from kadence.clock import Clock, SystemClock, add_ms, wait_seconds
 from kadence.consumer.border.buffer import Border
@@ -48,13 +49,22 @@ def forks() -> int:
 class Shell:
     """Entered with ``with`` by each call: gives the core to this thread, or says at once why not."""
 
-    __slots__ = ("_border", "_clock", "_core", "_fork", "_lock")
+    __slots__ = ("__exit__", "_border", "_clock", "_core", "_fork", "_lock", "release")
+
+    if TYPE_CHECKING:
+
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+        ) -> None: ...
 
     def __init__(self, core: Core, border: Border, clock: Clock) -> None:
         self._core = core
         self._border = border
         self._clock = clock
         self._lock = threading.RLock()
+        # The lock's own: functions of ours could be interrupted by Ctrl-C before they have let go.
+        self.__exit__ = self._lock.__exit__  # type: ignore[method-assign]
+        self.release = self._lock.release
         self._fork = _forks
 
     @property
@@ -68,17 +78,17 @@ class Shell:
         Raises:
             ConcurrentAccessError: another thread is inside. ClosedError. ForkedError.
         """
-        if not self._lock.acquire(blocking=False):
+        try:
+            acquired = self._lock.acquire(blocking=False)
+        except KeyboardInterrupt:
+            self._let_go()
+            raise
+        if not acquired:
             self._refuse()
         if self._core.closed or self._fork != _forks:
             self._lock.release()
             self._refuse()
         return self._core
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self._lock.release()
 
     def claim(self, deadline: int) -> bool:
         """Enter whatever the state, to close; a thread that is inside is made to leave by a wakeup.
@@ -90,18 +100,26 @@ class Shell:
         Returns:
             Whether the consumer is this thread's now; False when it was closed as said.
         """
-        acquired = self._lock.acquire(blocking=False)
-        while not acquired:
-            if self._clock.now_ms() >= deadline:
-                log.warning("closed while user code runs inside another thread's call: nothing is committed")
-                self._core.abandon(add_ms(self._clock.now_ms(), _FAREWELL_MS))
-                return False
-            self._core.wakeup()
-            acquired = self._lock.acquire(timeout=0.05)
+        try:
+            acquired = self._lock.acquire(blocking=False)
+            while not acquired:
+                if self._clock.now_ms() >= deadline:
+                    log.warning(
+                        "closed while user code runs inside another thread's call: nothing is committed"
+                    )
+                    self._core.abandon(add_ms(self._clock.now_ms(), _FAREWELL_MS))
+                    return False
+                self._core.wakeup()
+                acquired = self._lock.acquire(timeout=0.05)
+        except KeyboardInterrupt:
+            self._let_go()
+            raise
         return True
 
-    def release(self) -> None:
-        self._lock.release()
+    def _let_go(self) -> None:
+        """Ctrl-C came while the lock was asked for, and may have come just after it was had."""
+        with contextlib.suppress(RuntimeError):
+            self._lock.release()
 
     def run(self, call: Waits[T]) -> T:
         """Carry a call on this thread until it returns.
