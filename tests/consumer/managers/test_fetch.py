@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from tests.consumer.managers.drive import lost
+from tests.consumer.managers.drive import Facts, answer, config, lost, told
 from tests.consumer.managers.fetch_world import P0, P1, P2, World, asked, batch
 
 from kadence.connection.request import Completed, Lane
 from kadence.consumer.border.messages import Failed
+from kadence.consumer.managers.metadata import MetadataManager
 from kadence.consumer.state.subscription import Status
 from kadence.errors import AuthenticationError, CorruptRecordError, OffsetOutOfRangeError
 from kadence.protocol import error_codes as ec
@@ -153,6 +154,19 @@ def test_a_moved_leader_asks_for_metadata_and_follows_it() -> None:
     assert len(world.metadata.poll(200).requests) == 1
     assert world.poll(250) == []
     assert len(world.poll(300)) == 1
+
+
+def test_a_pattern_s_partition_without_a_leader_has_its_metadata_asked_for_after_the_backoff() -> None:
+    """Names in a subscription are asked for until they are led; what a pattern matched is not among those names."""
+    metadata = MetadataManager(config(), Facts())
+    metadata.want_matching("t")
+    (request,) = metadata.poll(0).requests
+    metadata.on_response(5, answer(request, told({P0: -1}), 5))
+    world = World(P0, metadata=metadata)
+    assert metadata.poll(5).wake_at > 1_000
+    wake_at = world.manager.poll(5).wake_at
+    assert 5 < wake_at <= 105
+    assert len(metadata.poll(wake_at).requests) == 1
 
 
 def test_out_of_range_loses_the_position_and_the_policy_is_another_manager_s() -> None:

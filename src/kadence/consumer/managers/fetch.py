@@ -99,6 +99,8 @@ class FetchManager:
             node_id = self._node_for(state, now)
             if node_id is None:
                 reasons.leaderless(now, state)
+                # Metadata had its turn already, and of what a pattern matched it does not look for leaders by itself.
+                wake_at = min(wake_at, now + self._config.retry_backoff_ms)
                 continue
             buffered.setdefault(node_id, []).append(state.buffered_bytes)
             if state.awaits_fetch:
