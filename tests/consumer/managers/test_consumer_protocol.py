@@ -261,6 +261,17 @@ def test_unknown_topic_ids_are_asked_for_and_the_rest_goes_on(bench: Bench) -> N
     assert bench.state() is State.STABLE
 
 
+def test_a_topic_id_that_news_did_not_name_is_asked_for_again_at_once(bench: Bench) -> None:
+    """Metadata had its turn before: it must have another, or it is asked for with the next heartbeat only."""
+    bench.subscribe("t", "u")
+    bench.answer(bench.beat(), 1, {"t": [0], "u": [0]})
+    bench.answer(bench.beat(), 1)
+    bench.metadata.cluster = FakeMetadata({"t": 4}).cluster
+    assert bench.member.poll(bench.now).wake_at == bench.now
+    assert bench.metadata.updates == 2
+    assert bench.member.poll(bench.now).wake_at > bench.now, "not in a spin"
+
+
 def test_a_topic_made_anew_is_given_up_and_then_read_from_its_start(bench: Bench) -> None:
     bench.settle(0)
     before = bench.subscription.partitions[TopicPartition("t", 0)]

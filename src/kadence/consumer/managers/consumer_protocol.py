@@ -319,7 +319,8 @@ class ConsumerMembership:
                 return Poll(goodbyes.requests, now)
         if self._unresolved and self._cluster is not self._metadata.cluster:
             self._reconcile(now)
-            if self.state is State.ACKNOWLEDGING:
+            if self._cluster is self._metadata.cluster:
+                # It was looked at: heartbeats, and metadata if it is asked for again, had their turn already.
                 return Poll(goodbyes.requests, now)
         if self._listen_at == FOREVER:
             return goodbyes
