@@ -80,7 +80,7 @@ class Shell:
         """
         try:
             acquired = self._lock.acquire(blocking=False)
-        except KeyboardInterrupt:
+        except BaseException:
             self._let_go()
             raise
         if not acquired:
@@ -111,13 +111,13 @@ class Shell:
                     return False
                 self._core.wakeup()
                 acquired = self._lock.acquire(timeout=0.05)
-        except KeyboardInterrupt:
+        except BaseException:
             self._let_go()
             raise
         return True
 
     def _let_go(self) -> None:
-        """Ctrl-C came while the lock was asked for, and may have come just after it was had."""
+        """Ctrl-C, or what another signal's handler raises, came as the lock was asked for, maybe once it was had."""
         with contextlib.suppress(RuntimeError):
             self._lock.release()
 

@@ -18,6 +18,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -78,7 +79,6 @@ class Stalls:
     Attributes:
         thread: the thread that polled last (application). Not its ident: those are used again at once.
         task: the task that polled last, under asyncio (application).
-        count: stalls ever.
         count: stalls noticed, ever.
     """
 
@@ -96,8 +96,9 @@ class Stalls:
         self._callback = callback
         self._lock = threading.Lock()
         self._history: list[Stall] = []
-        self.count = 0
-        self._recorded = threading.Event()
+        # Held until the latest report is made. Not an Event: Ctrl-C within its wait() can leave a lock of it taken, and
+        # the network thread would hang on that; each report has one of its own for the same reason.
+        self._recorded = threading.Lock()
 
     def history(self) -> tuple[Stall, ...]:
         """The last hundred, oldest first. Any thread."""
@@ -106,12 +107,15 @@ class Stalls:
 
     def noticed(self, fact: Stalled) -> None:
         """On the network thread: leave it to a helper, whatever it takes."""
-        self._recorded.clear()
-        _aside(self._report, fact)
+        recorded = self._recorded = threading.Lock()
+        recorded.acquire()
+        _aside(partial(self._report, recorded), fact)
 
     def over(self, now: int, fact: Stalled) -> None:
         """On the application's thread: it polls again."""
-        self._recorded.wait(_PATIENCE_S)
+        recorded = self._recorded
+        if recorded.acquire(timeout=_PATIENCE_S):
+            recorded.release()
         stall = self._change(fact, ended_at=now)
         if stall is None:
             return
@@ -126,9 +130,9 @@ class Stalls:
 
     # ------------------------------------------------------------ on a helper thread
 
-    def _report(self, fact: Stalled) -> None:
+    def _report(self, recorded: threading.Lock, fact: Stalled) -> None:
         if fact.left and (known := self._change(fact, left_group=True)) is not None:
-            self._recorded.set()
+            recorded.release()
             self._tell(known)
             return
         records, in_hand = self._look()
@@ -144,11 +148,10 @@ class Stalls:
             left_group=fact.left,
         )
         with self._lock:
-            self.count += 1
             self._history.append(stall)
             self.count += 1
             del self._history[:-_HISTORY]
-        self._recorded.set()
+        recorded.release()
         if not fact.left:
             log.warning(
                 "group %s: nothing was polled for %.1f s; in another %.1f s (max.poll.interval.ms) the group is left. "
