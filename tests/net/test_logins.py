@@ -262,6 +262,39 @@ def test_a_renewal_is_no_use_of_an_idle_connection(connect: Connect) -> None:
         assert renewed.is_set()
 
 
+def test_a_request_that_waits_for_a_renewal_is_waited_for_and_not_spun_for(connect: Connect) -> None:
+    """A renewal stands behind a parked JoinGroup for minutes, and what is queued behind it as long."""
+    renews, may_go_on = threading.Event(), threading.Event()
+
+    def behaviour(listener: socket.socket) -> None:
+        with accept(listener) as peer:
+            peer.greet()
+            for round_ in range(2):
+                header, _ = peer.read()
+                if round_:
+                    renews.set()
+                    assert may_go_on.wait(20)
+                peer.answer(header, SaslHandshakeResponse())
+                header, _ = peer.read()
+                peer.answer(header, SaslAuthenticateResponse(session_lifetime_ms=1))
+                header, _ = peer.read()
+                peer.answer(header, HeartbeatResponse())
+
+    with serve(behaviour) as (host, port):
+        driver = connect((host, port), credentials=PLAIN)
+        driver.client.set_nodes([Node(1, host, port)])
+        assert driver.ask(HEARTBEAT, node_id=1).error is None
+        driver.until(renews.is_set)
+        request = driver.send(HEARTBEAT, node_id=1)
+        for _ in range(3):
+            driver.client.poll(0)
+        now = driver.clock.now_ms()
+        assert driver.client.next_deadline(now) > now
+        may_go_on.set()
+        (ended,) = driver.complete()
+        assert (ended.request, ended.error) == (request, None)
+
+
 @pytest.mark.parametrize(
     ("credentials", "host", "expected"),
     [

@@ -156,7 +156,9 @@ class Channel:
             return min(deadline, dial.attempt_until)
         deadline = min(deadline, connection.next_deadline())
         if self.queue:
-            deadline = min(deadline, connection.held_until)
+            # Unless it is another authentication that holds it: the answer to that is no matter of time.
+            if connection.can_send(connection.held_until):
+                deadline = min(deadline, connection.held_until)
         elif connection.idle and self._config.connections_max_idle_ms >= 0:
             deadline = min(deadline, self._used_at + self._config.connections_max_idle_ms)
         return deadline
