@@ -400,6 +400,16 @@ def test_kip320_a_partition_that_was_given_up_meanwhile_is_nobody_s() -> None:
     assert world.names() == []
 
 
+def test_kip320_a_leader_without_an_epoch_after_one_with_is_read_from() -> None:
+    """Brokers of which some are too old to tell epochs, or another kind of broker behind the same names."""
+    world = reading()
+    parked = world.ask("Fetch")
+    world.tell_metadata(told({P0: 2}, epoch=-1))
+    world.lose(parked)
+    world.fetched(world.ask("Fetch"), batch(10, 5, epoch=5))
+    assert world.state().offset == 15
+
+
 def test_kip1102_a_question_that_ended_while_no_broker_was_known_is_asked_again() -> None:
     world = reading()
     world.tell_metadata(told({P0: 2}, epoch=6))

@@ -99,6 +99,9 @@ class ValidationManager:
             return
         info = self._metadata.cluster.partition(state.partition)
         epoch = None if info is None else info.leader_epoch
+        if epoch is None and info is not None and info.leader is not None:
+            # Fetches say no epoch from now on; what comes is not measured by the one before.
+            state.checked = None
         if epoch is None or state.status is Status.AWAIT_VALIDATION or epoch == state.checked:
             return
         # A fetch of the old leader, which may be gone, stands in nobody's way; if it is answered, that is dropped.
