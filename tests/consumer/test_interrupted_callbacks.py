@@ -19,9 +19,9 @@ from kadence.consumer.border import messages as m
 from kadence.consumer.border.buffer import Border
 from kadence.consumer.border.cells import Cell, Origin
 from kadence.consumer.collector import Collector
-from kadence.consumer.core import Core
+from kadence.consumer.core import Core, Run
 from kadence.consumer.shell import Shell
-from kadence.errors import ConcurrentAccessError
+from kadence.errors import ConcurrentAccessError, WakeupError
 from kadence.types import OffsetAndMetadata
 
 PARTITION = TopicPartition("t", 0)
@@ -69,9 +69,9 @@ class Listener(RebalanceListener):
 class Subject:
     """The application side alone; what it says to the network side is looked at."""
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: object) -> None:
         self.border = Border(lambda: None)
-        config = ConsumerConfig.parse({"group.id": "g", "bootstrap.servers": "nowhere:1"})
+        config = ConsumerConfig.parse({"group.id": "g", "bootstrap.servers": "nowhere:1"}, **settings)
         clock = SystemClock()
         self.core = Core(config, self.border, Nobody(), clock, lambda config: NotImplemented)
         self.shell = Shell(self.core, self.border, clock)
@@ -207,3 +207,55 @@ def test_c7_ctrl_c_in_the_doors_of_a_call_leaves_the_consumer_to_others(entry: s
         if not interruption.happened:
             break
     assert at > 2
+
+
+def test_c7_close_may_be_called_again_after_ctrl_c_in_the_last_of_it() -> None:
+    def interrupted(offsets: object, error: Exception | None) -> None:
+        raise KeyboardInterrupt
+
+    subject = Subject()
+    subject.core.commit_async(AT, interrupted)
+    [commit] = subject.border.imperatives
+    subject.border.ended = True
+    subject.border.tell(m.CommitCompleted(commit.id, AT, None))
+    with pytest.raises(KeyboardInterrupt):
+        subject.shell.run(subject.core.close(FOREVER, proved_only=True, leave=None))
+    subject.shell.run(subject.core.close(FOREVER, proved_only=True, leave=None))
+    assert subject.core.closed
+
+
+def test_unsubscribe_is_done_though_a_callback_raised() -> None:
+    def revoked(partitions: object) -> None:
+        raise ZeroDivisionError
+
+    subject = Subject()
+    subject.listener.on_partitions_revoked = revoked  # type: ignore[method-assign]
+    subject.border.tell(m.RevokePartitions(1, (PARTITION,)))
+    leaving = subject.core.unsubscribe(FOREVER)
+    step = next(leaving)
+    assert isinstance(step, Run)
+    with contextlib.suppress(ZeroDivisionError):
+        step.work()
+    leaving.throw(ZeroDivisionError())
+    [unsubscribe, done] = subject.border.imperatives
+    assert done == m.CallbackDone(1, 0, "ZeroDivisionError()")
+    subject.border.tell(m.Answer(unsubscribe.id))
+    with pytest.raises(ZeroDivisionError):
+        leaving.send(None)
+    assert subject.core.subscribed is None
+    assert subject.core.listener is None
+
+
+def test_a5_a_poll_that_raised_before_it_took_anything_says_nothing_of_a_round() -> None:
+    subject = Subject(max_poll_records="auto")
+    pace = subject.core.pace
+    assert pace is not None
+    one = cell(0)
+    subject.border.assignment = {one.partition: one}
+    put(subject.border, one, 10)
+    subject.poll()
+    assert pace.polls(subject.core.clock.now_ms() + 1_000_000) == 1, "ten records took very long"
+    subject.core.wakeup()
+    with pytest.raises(WakeupError):
+        subject.poll()
+    assert pace.polls(subject.core.clock.now_ms()) == 1

@@ -117,7 +117,7 @@ def test_a5_the_setting() -> None:
 def test_a5_a_consumer_begins_with_one_record_for_poll_and_poll_arrow(broker: Broker) -> None:
     cluster = Cluster("embedded", broker.bootstrap_servers)
     topic = cluster.topic(1)
-    cluster.produce(topic, 2_000, partitions=1)
+    cluster.produce(topic, 6_000, partitions=1)  # more than seven polls can take
     with cluster.consumer(max_poll_records="auto") as consumer:
         consumer.assign([(topic, 0)])
         # The first Arrow table of a process waits for the import of pyarrow, and that counts as processing.

@@ -171,6 +171,7 @@ class Core:
             self._intake.polled(now)
         self._is_counted = False
         self.stalls.thread = current_thread()
+        returned = 0
         try:
             self._collector.prove()
             while True:
@@ -186,6 +187,7 @@ class Core:
                 exchange.raise_failure()
                 exchange.raise_wakeup()
                 chunks = take()
+                returned = self._collector.returned
                 if chunks or self._collector.advanced:
                     return chunks
                 if self.clock.now_ms() >= deadline:
@@ -196,7 +198,7 @@ class Core:
             border.progress.leave_poll(now)
             self._intake.waited(now)
             if self.pace is not None:
-                self.pace.returns(now, self._collector.returned)
+                self.pace.returns(now, returned)
 
     def _take_decoded(self, limit: int) -> list[tuple[TopicPartition, list[Record]]]:
         """Deserialisers are user code: one that hangs is processing that hangs (B4), though it runs inside poll()."""
@@ -248,9 +250,15 @@ class Core:
 
     def unsubscribe(self, deadline: int) -> Waits[None]:
         """Leave, serving revocation callbacks; what the group answers is not waited for beyond the deadline."""
-        yield from self._exchange.leave(m.Unsubscribe, deadline, self._serving_until(deadline))
+        error: Exception | None = None
+        try:
+            yield from self._exchange.leave(m.Unsubscribe, deadline, self._serving_until(deadline))
+        except Exception as raised:  # noqa: BLE001 - raised below: whatever a callback raised, the group is left
+            error = raised
         self.subscribed = self.pattern = self.listener = None
         self.manual = False
+        if error is not None:
+            raise error
 
     def close(self, deadline: int, *, proved_only: bool, leave: bool | None) -> Waits[None]:
         """Commit, leave, stop: each within the deadline, none of them able to hang (B7)."""
@@ -260,25 +268,28 @@ class Core:
         self._exchange.woken = False
         error: Exception | None = None
         try:
-            if not self._border.ended:
-                yield from self.auto_commit_now(self._half_way(deadline), proved_only=proved_only)
-                yield from self._exchange.leave(m.Close, deadline, self._serving_until(deadline), leave=leave)
-        except Exception as raised:  # noqa: BLE001 - raised below, once everything is stopped
-            error = raised
+            try:
+                if not self._border.ended:
+                    yield from self.auto_commit_now(self._half_way(deadline), proved_only=proved_only)
+                    yield from self._exchange.leave(
+                        m.Close, deadline, self._serving_until(deadline), leave=leave
+                    )
+            except Exception as raised:  # noqa: BLE001 - raised below, once everything is stopped
+                error = raised
+            self._exchange.take_facts()
+            try:
+                yield from self._commits.run_callbacks()
+            except Exception as raised:  # noqa: BLE001 - as above
+                error = error or raised
+            if self._dead_letters is not None:
+                closing = self._dead_letters.close(max(deadline - self.clock.now_ms(), 100) / 1000)
+                while not closing.done and self.clock.now_ms() < deadline:
+                    yield deadline
+            self._engine.join(max(deadline - self.clock.now_ms(), 100) / 1000)
         except BaseException:
             # Ctrl-C, or a task that was cancelled: not closed, so close() may be called again.
             self._closing = False
             raise
-        self._exchange.take_facts()
-        try:
-            yield from self._commits.run_callbacks()
-        except Exception as raised:  # noqa: BLE001 - as above
-            error = error or raised
-        if self._dead_letters is not None:
-            closing = self._dead_letters.close(max(deadline - self.clock.now_ms(), 100) / 1000)
-            while not closing.done and self.clock.now_ms() < deadline:
-                yield deadline
-        self._engine.join(max(deadline - self.clock.now_ms(), 100) / 1000)
         self.closed = True
         self._border.assignment = {}
         self._collector.drop_all()

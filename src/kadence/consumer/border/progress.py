@@ -18,12 +18,14 @@ class Progress:
             something blocks makes no progress, though a task waits in poll().
     """
 
-    __slots__ = ("_depth", "_in_callback", "_since", "by_turns")
+    __slots__ = ("_callbacks", "_depth", "_since", "by_turns")
 
     def __init__(self) -> None:
         self._since: int | None = None
         self._depth = 0
-        self._in_callback = False
+        # Those under way: one may run inside another, or in another task. A poll begins to count anew, so one that
+        # Ctrl-C ended untold is not believed to run for ever.
+        self._callbacks = 0
         self.by_turns = False
 
     # -- application thread
@@ -34,6 +36,7 @@ class Progress:
 
     def enter_poll(self, now: int) -> None:
         self._depth += 1
+        self._callbacks = 0
         self._since = now if self.by_turns else None
 
     def leave_poll(self, now: int) -> None:
@@ -41,17 +44,17 @@ class Progress:
         self._since = now
 
     def enter_callback(self, now: int) -> None:
-        self._in_callback = True
+        self._callbacks += 1
         self._since = now
 
     def leave_callback(self, now: int) -> None:
-        """The callback returned; if it ran inside poll(), the application waits there again."""
-        self._in_callback = False
-        self._since = None if self._depth and not self.by_turns else now
+        """The callback returned; if it ran inside poll() and no other callback, the application waits there again."""
+        self._callbacks = max(self._callbacks - 1, 0)
+        self._since = None if self._depth and not self._callbacks and not self.by_turns else now
 
     def turned(self, now: int) -> None:
         """The event loop turns; if a task waits in poll(), that is progress."""
-        if self._depth and not self._in_callback:
+        if self._depth and not self._callbacks:
             self._since = now
 
     # -- network thread
