@@ -189,6 +189,21 @@ def test_bytes_without_a_whole_batch_are_told() -> None:
     assert arena.holds == 0
 
 
+def test_bytes_that_lead_no_further_are_not_asked_for_again_in_a_spin() -> None:
+    """A batch of an older format, say: the application is told by who reads it, and has to seek past it."""
+    world = World(P0)
+    (request,) = world.poll(0)
+    raw = bytearray(batch(2))
+    raw[16] = 1
+    arena = world.reply(request, 5, {P0: bytes(raw)})
+    assert arena.holds == 1, "handed out, for the error"
+    assert world.poll(5) == []
+    assert world.poll(1_004) == []
+    (request,) = world.poll(1_005)
+    assert world.reply(request, 1_010, {P0: bytes(raw)}).holds == 0, "once is enough"
+    assert len(world.border.fetched) == 1
+
+
 def test_an_unknown_error_code_is_repeated_not_fatal() -> None:
     world = World(P0)
     (request,) = world.poll(0)

@@ -183,6 +183,12 @@ class FetchAnswers:
             state.retry_at = now + self._config.retry_backoff_max_ms
             state.trouble = trouble_of(ec.CORRUPT_MESSAGE)
             return
+        if next_offset == asked.offset:
+            # A batch of an older format, or damaged: its reader tells. Not in a spin, and not beside what lies there.
+            state.retry_at = now + self._config.retry_backoff_max_ms
+            state.trouble = trouble_of(ec.CORRUPT_MESSAGE)
+            if state.buffered_bytes:
+                return
         arena.retain()
         self._memory.saw(compressed=bool(records[ATTRIBUTES_AT] & COMPRESSION))
         aborted = None
