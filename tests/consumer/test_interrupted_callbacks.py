@@ -12,7 +12,7 @@ import pytest
 from tests.consumer.test_collector import border, cell, put
 from tests.consumer.test_interrupted import Interruption
 
-from kadence import RebalanceListener, TopicPartition
+from kadence import RebalanceListener, Record, TopicPartition
 from kadence.clock import FOREVER, SystemClock
 from kadence.config import ConsumerConfig
 from kadence.consumer.border import messages as m
@@ -259,3 +259,28 @@ def test_a5_a_poll_that_raised_before_it_took_anything_says_nothing_of_a_round()
     with pytest.raises(WakeupError):
         subject.poll()
     assert pace.polls(subject.core.clock.now_ms()) == 1
+
+
+def test_a4_a_truncation_in_the_instant_in_which_records_are_taken_loses_none_that_wait_to_be_decoded() -> (
+    None
+):
+    subject = Subject(value_deserializer=bytes)
+    core, one = subject.core, cell(0)
+    subject.border.assignment = {one.partition: one}
+    put(subject.border, one, 10)
+    take = core._collector.take_records
+
+    def then_the_network_thread_has_its_turn(limit: int) -> list[tuple[TopicPartition, list[Record]]]:
+        taken = take(limit)
+        at = one.current()
+        if taken and at is not None:
+            one.lease = 2
+            one.origin = Origin(2, at.offset, None, (0, None))
+        return taken
+
+    core._collector.take_records = then_the_network_thread_has_its_turn  # type: ignore[method-assign]
+    subject.poll()
+    now = one.current()
+    assert now is not None
+    assert now.offset == 0, "nothing was returned"
+    assert [call.offset for call in subject.border.imperatives if isinstance(call, m.Seek)] == [0]

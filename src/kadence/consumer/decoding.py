@@ -129,6 +129,7 @@ class Decoding:
             cell = kept.cell
             if cell.lease != kept.lease or self._border.assignment.get(partition) is not cell:
                 del self._kept[partition]
+                self._give_back(kept)
                 continue
             if cell.paused or cell.revoking or cell.held or limit <= 0:
                 continue
@@ -146,6 +147,19 @@ class Decoding:
             if not kept.records:
                 del self._kept[partition]
         return waiting
+
+    def _give_back(self, kept: _Kept) -> None:
+        """Of an old lease. A truncation may have begun the new one before `_keep` moved the position back: behind these.
+
+        They are read again then. A seek says by itself where to go on, and is behind nothing.
+        """
+        if not kept.records:
+            return
+        cell, first = kept.cell, kept.records[0]
+        at = cell.current()
+        if at is not None and at is cell.origin and at.proved is not None and first.offset < at.offset:
+            self._collector.move(cell, Origin(at.lease, first.offset, first.leader_epoch))
+            self._collector.refetch(cell)
 
     # ------------------------------------------------------------ bytes to objects
 
