@@ -197,6 +197,19 @@ def test_kip1102_a_broker_that_says_so_is_believed_at_once() -> None:
     assert len(manager.poll(1_000).requests) == 1
 
 
+def test_a_broker_that_knows_of_no_broker_yet_is_not_believed() -> None:
+    """One that has just been started. Believed, it would cost every connection, the one of heartbeats too."""
+    manager = knowing({P0: 1}, Facts())
+    manager.request_update(200)
+    (request,) = manager.poll(200).requests
+    response = told({}, errors={"t": ec.UNKNOWN_TOPIC_OR_PARTITION})
+    response.brokers = []
+    manager.on_response(210, answer(request, response, 210))
+    assert (manager.leader(P0), manager.has_node(1)) == (1, True)
+    assert manager.poll(210).requests == []
+    assert len(manager.poll(1_000).requests) == 1
+
+
 def test_an_answer_that_is_an_error_as_a_whole_is_repeated_and_changes_nothing() -> None:
     manager = knowing({P0: 1}, Facts())
     manager.request_update(200)

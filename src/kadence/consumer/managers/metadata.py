@@ -254,6 +254,10 @@ class MetadataManager:
             if response.error_code == ec.REBOOTSTRAP_REQUIRED and recovers:
                 self._rebootstrap(now, "a broker said so")
             return
+        if not response.brokers:
+            # It was just started, and knows nothing of its cluster yet.
+            self._failed(now, asks, completed.request, None)
+            return
         self._failing_since = None
         before = self.cluster
         self.cluster = apply(self._setbacks.consider(now, before, response), response, completed.request.tag)
