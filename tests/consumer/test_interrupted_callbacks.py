@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dis
+import traceback
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
@@ -39,8 +40,9 @@ class AtCalls(Interruption):
 
     def _step(self, frame: FrameType) -> None:
         before = self._before.get(frame, "CALL")
-        self._before[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
-        if before.startswith(("CALL", "JUMP_BACKWARD")):
+        now = self._before[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+        # A call that raised goes to its handler without a look.
+        if before.startswith(("CALL", "JUMP_BACKWARD")) and now != "PUSH_EXC_INFO":
             super()._step(frame)
 
 
@@ -84,8 +86,7 @@ class Subject:
             if self.core.poll_buffered(10) is None:
                 self.shell.run(self.core.poll(0, 10))
 
-    def interrupted_poll(self, at: int) -> Interruption:
-        interruption = Interruption(at, PARTS)
+    def interrupted_poll(self, interruption: Interruption) -> Interruption:
         with contextlib.suppress(KeyboardInterrupt), interruption:
             self.poll()
         return interruption
@@ -106,7 +107,7 @@ def test_t17_ctrl_c_anywhere_in_a_poll_never_loses_the_end_of_a_callback() -> No
         subject = Subject()
         subject.border.tell(m.RevokePartitions(1, (PARTITION,)))
         subject.border.tell(m.AssignPartitions(2, (PARTITION,)))
-        interruption = subject.interrupted_poll(at)
+        interruption = subject.interrupted_poll(Interruption(at, PARTS))
         subject.poll()
         assert set(subject.done()) == {1, 2}, interruption.where
         assert subject.listener.count <= 2, f"a callback ran twice: {interruption.where}"
@@ -127,7 +128,7 @@ def test_ctrl_c_anywhere_in_a_poll_never_loses_the_end_of_a_commit() -> None:
         subject.core.commit_async(AT, lambda offsets, error: ends.append(len(offsets)))
         [commit] = subject.border.imperatives
         subject.border.tell(m.CommitCompleted(commit.id, AT, None))
-        interruption = subject.interrupted_poll(at)
+        interruption = subject.interrupted_poll(Interruption(at, PARTS))
         subject.poll()
         assert len(ends) == 1 or (not ends and "_run_first" in interruption.where), interruption.where
         if not interruption.happened:
@@ -284,3 +285,24 @@ def test_a4_a_truncation_in_the_instant_in_which_records_are_taken_loses_none_th
     assert now is not None
     assert now.offset == 0, "nothing was returned"
     assert [call.offset for call in subject.border.imperatives if isinstance(call, m.Seek)] == [0]
+
+
+def test_b6_ctrl_c_anywhere_in_a_poll_never_loses_an_error_of_the_background() -> None:
+    for at in steps():
+        subject = Subject()
+        subject.border.tell(m.Failed(ZeroDivisionError("told once")))
+        interruption = AtCalls(at, PARTS)
+        told = False
+        for around in (interruption, contextlib.nullcontext()):
+            try:
+                with around:
+                    subject.poll()
+            except ZeroDivisionError:
+                told = True
+            except KeyboardInterrupt as error:
+                # It came when the other one was on its way already, and is told as what happened during that.
+                told = "told once" in "".join(traceback.format_exception(error))
+        assert told, interruption.where
+        if not interruption.happened:
+            break
+    assert at > 10

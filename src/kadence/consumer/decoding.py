@@ -149,7 +149,7 @@ class Decoding:
         return waiting
 
     def _give_back(self, kept: _Kept) -> None:
-        """Of an old lease. A truncation may have begun the new one before `_keep` moved the position back: behind these.
+        """Of an old lease. A truncation may have begun the new one before `_keep` put the position back: behind these.
 
         They are read again then. A seek says by itself where to go on, and is behind nothing.
         """

@@ -188,8 +188,11 @@ class Exchange:
 
     def raise_failure(self) -> None:
         while self.failures:
-            failure = self.failures.pop(0)
-            if self._stands(failure):
+            failure = self.failures[0]
+            stands = self._stands(failure)
+            # With nothing in between: Ctrl-C may not stand in for an error that is told once.
+            del self.failures[0]
+            if stands:
                 raise failure.error
         self.raise_fatal()
         if self._border.ended:
