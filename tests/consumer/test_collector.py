@@ -272,6 +272,25 @@ def test_a3_records_are_counted_where_the_heuristic_asks_for_it_and_a_wake_is_se
     )
 
 
+def test_a3_what_is_void_before_it_was_looked_at_wakes_who_waits_for_room_too() -> None:
+    wakes = []
+    shared, one = Border(lambda: wakes.append(1)), cell(0)
+    shared.assignment = {one.partition: one}
+    put(shared, one, 10)
+    subject = collector(shared)
+    subject.prove()
+    taken(subject, 5)
+    arena = put(shared, one, 10, offset=10)
+    subject.put_back()
+    # The network thread goes back, and finds no room for what it would fetch.
+    shared.imperatives.clear()
+    shared.starved = True
+    wakes.clear()
+    assert taken(subject, 5) == []
+    assert arena.holds == 0
+    assert (shared.starved, len(wakes)) == (False, 1)
+
+
 @pytest.mark.parametrize("read_before", [0, 4])
 def test_c7_what_a_poll_took_comes_again_though_a_truncation_moved_the_lease_meanwhile(
     read_before: int,

@@ -385,6 +385,9 @@ class Collector:
                 self._count_out(item)
                 del fetched[0]
                 item.arena.release()
+                if self._border.starved:
+                    self._border.starved = False
+                    self._border.wake()
                 continue
             queue = ring.get(partition)
             if queue is not None and queue.cell is not item.cell:
