@@ -72,6 +72,8 @@ def test_kip_345_a_static_member_that_stays_away_is_replaced_when_its_session_en
     topic, group = cluster.topic(), cluster.name("g")
     stays = member(cluster, group, "stays", session_timeout_ms=1_500)
     goes = member(cluster, group, "goes", session_timeout_ms=1_500)
+    stays.subscribe(topic)
+    poll_until(stays, lambda: len(stays.assignment()) == 4)  # so it leads, and knows who leaves
     share(stays, goes, topic)
     goes.close()
     poll_until(stays, lambda: len(stays.assignment()) == 4)

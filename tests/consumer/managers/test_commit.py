@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.consumer.managers.driver import NODE, START, Group, Member, partitions
+from tests.consumer.managers.driver import NODE, START, Group, Member, id_of, partitions
 
 from kadence.cluster import Cluster, Topic
 from kadence.connection.request import Completed, Request
@@ -619,3 +619,33 @@ def test_commit_of_a_topic_that_was_deleted_does_not_wait_for_it(
     answer = member.answer_to(call)
     assert answer is not None
     assert isinstance(answer.error, UnknownTopicOrPartitionError)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "made again"])
+def test_kip516_a_position_is_committed_to_the_topic_it_was_read_from(
+    group: Group, member: Member, again: bool
+) -> None:
+    """By its name it would become the position in a topic that was made anew, whose first records nobody would read."""
+    state = member.subscription.partitions[T0]
+    state.topic_id = old = id_of("t")
+    topics = {"t": Topic("t", b"new".ljust(16))} if again else {}
+    member.metadata.cluster = Cluster(topics=topics)
+    sent: list[Request] = []
+
+    def refuse(_: Member, request: Request) -> Any:
+        if not isinstance(request.message, OffsetCommitRequest):
+            return None
+        sent.append(request)
+        return codes(request.message, ec.UNKNOWN_TOPIC_ID)
+
+    group.refuse = refuse
+    call = member.commit(group.now, {T0: 5})
+    state.topic_id = b"new".ljust(16)
+    group.advance(5_000)
+    answer = member.answer_to(call)
+    assert answer is not None
+    assert isinstance(answer.error, BrokerError)
+    assert answer.error.code == ec.UNKNOWN_TOPIC_ID
+    (request,) = sent
+    assert request.max_version is None
+    assert [topic.topic_id for topic in request.message.topics] == [old]

@@ -29,6 +29,7 @@ from kadence.consumer.managers.consumer_protocol import STUMBLES, ConsumerMember
 from kadence.consumer.managers.coordinator import CoordinatorManager
 from kadence.consumer.managers.forms import ConsumerGroupHeartbeatRequest
 from kadence.consumer.managers.membership import GroupConfig, Verdict
+from kadence.consumer.state.subscription import PartitionState
 from kadence.errors import UnsupportedVersionError
 from kadence.protocol import error_codes
 from kadence.protocol.describe_groups import DescribeGroupsRequest
@@ -270,7 +271,7 @@ class AutoMembership:
             return Verdict.LOST
         return self._consumer.on_heartbeat(now, completed)
 
-    def tenure(self, partition: TopicPartition) -> object | None:
+    def tenure(self, partition: TopicPartition) -> PartitionState | None:
         return self._member.tenure(partition)
 
     def commit_refused(self, now: int, sent: GroupMetadata, code: int) -> bool:

@@ -42,7 +42,7 @@ from kadence.consumer.managers.membership import ClusterView, GroupConfig, Verdi
 from kadence.consumer.managers.refusals import explain, explain_transport
 from kadence.consumer.managers.states import OUT, TRANSITIONS, Chronicle, State
 from kadence.consumer.managers.user_data import UserData
-from kadence.consumer.state.subscription import Subscription
+from kadence.consumer.state.subscription import PartitionState, Subscription
 from kadence.errors import FencedInstanceIdError, KafkaError
 from kadence.protocol import error_codes
 from kadence.protocol.join_group import JoinGroupRequest
@@ -484,7 +484,7 @@ class ClassicMembership:
 
     # ------------------------------------------------------------ commits
 
-    def tenure(self, partition: TopicPartition) -> object | None:
+    def tenure(self, partition: TopicPartition) -> PartitionState | None:
         return self._subscription.partitions.get(partition)
 
     def commit_refused(self, now: int, sent: GroupMetadata, code: int) -> bool:

@@ -29,6 +29,7 @@ from kadence.consumer.managers.committed import CommittedOffsets, Done, topic_id
 from kadence.consumer.managers.coordinator import CoordinatorManager
 from kadence.consumer.managers.forms import by_topic
 from kadence.consumer.managers.membership import ClusterView, GroupConfig, Membership
+from kadence.consumer.state.subscription import PartitionState
 from kadence.errors import CommitFailedError, KafkaError, KafkaTimeoutError
 from kadence.protocol import error_codes
 from kadence.protocol.offset_commit import (
@@ -63,8 +64,10 @@ class _Pending:
     """One commit until its result is told."""
 
     call: Commit
-    tenure: dict[TopicPartition, object | None]
+    tenure: dict[TopicPartition, PartitionState | None]
     """What proves that a partition was the member's since the commit was given."""
+    topic_ids: dict[str, bytes]
+    """Of the topics that were read when the commit was given: one made anew since is another topic (KIP-516)."""
     sent: bool = False
     done: bool = False
     told: bool = False
@@ -140,7 +143,9 @@ class CommitManager:
         """Commit. With ``retry`` the answer is an `Answer`, repeated until the deadline; else a `CommitCompleted`."""
         del now
         tenure = {partition: self._membership.tenure(partition) for partition in call.offsets}
-        self._queue.append(_Pending(call, tenure))
+        read = {p.topic: held.topic_id for p, held in tenure.items() if held is not None}
+        topic_ids = {topic: topic_id for topic, topic_id in read.items() if topic_id != ZERO_UUID}
+        self._queue.append(_Pending(call, tenure, topic_ids))
 
     def fetch_committed(self, now: int, call: FetchCommitted) -> None:
         """Answer with dict[TopicPartition, OffsetAndMetadata | None]."""
@@ -233,6 +238,8 @@ class CommitManager:
             offsets.update(pending.offsets)
         topics = by_topic(offsets)
         ids = topic_ids(self._metadata, topics)
+        for pending in batch:
+            ids.update({name: known for name, known in pending.topic_ids.items() if name in ids})
         group = self._membership.group if managed else GroupMetadata(self._config.group_id or "")
         message = OffsetCommitRequest(
             group_id=group.group_id,
@@ -324,6 +331,8 @@ class CommitManager:
         topic = self._metadata.cluster.topics.get(partition.topic)
         if topic is None:
             return pending.tenure.get(partition) is not None
+        if pending.topic_ids.get(partition.topic, topic.topic_id) != topic.topic_id:
+            return True
         return topic.error_code == error_codes.UNKNOWN_TOPIC_OR_PARTITION
 
     def _identity_refused(self, now: int, attempt: _Attempt, code: int) -> None:

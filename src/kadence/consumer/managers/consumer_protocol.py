@@ -43,7 +43,7 @@ from kadence.consumer.managers.refusals import (
 )
 from kadence.consumer.managers.states import Chronicle
 from kadence.consumer.managers.telling import WITH_REGEX, Telling
-from kadence.consumer.state.subscription import Subscription
+from kadence.consumer.state.subscription import PartitionState, Subscription
 from kadence.errors import FencedInstanceIdError, KafkaError
 from kadence.protocol import error_codes
 from kadence.types import GroupMetadata, TopicPartition
@@ -495,7 +495,7 @@ class ConsumerMembership:
 
     # ------------------------------------------------------------ commits
 
-    def tenure(self, partition: TopicPartition) -> object | None:
+    def tenure(self, partition: TopicPartition) -> PartitionState | None:
         return self._subscription.partitions.get(partition)
 
     def commit_refused(self, now: int, sent: GroupMetadata, code: int) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from kadence.connection.request import Completed, Request
 from kadence.consumer.assignors.base import Assignor
 from kadence.consumer.managers.base import Poll
+from kadence.consumer.state.subscription import PartitionState
 from kadence.types import GroupMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ class Membership(Protocol):
 
     def on_heartbeat(self, now: int, completed: Completed) -> Verdict: ...
 
-    def tenure(self, partition: TopicPartition) -> object | None:
+    def tenure(self, partition: TopicPartition) -> PartitionState | None:
         """One and the same object as long as the partition stays this member's without a break; None: not its."""
         ...
 
