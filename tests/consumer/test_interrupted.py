@@ -112,7 +112,7 @@ def interrupt_everywhere(
         note(places(poll()))  # fills the buffer, so that the next poll is served from there
         interruption = Interruption(at)
         got: T | None = None
-        with contextlib.suppress(KeyboardInterrupt), interruption:
+        with contextlib.suppress(KeyboardInterrupt, TimeoutError), interruption:
             got = poll()
         was_interrupted, where = interruption.happened or got is None, interruption.where
         if got is not None:
@@ -131,6 +131,26 @@ def test_c7_ctrl_c_anywhere_in_a_poll_loses_no_record(served: Broker, settings: 
     with consumer(served, **settings) as subject:
         subject.assign([PARTITION, OTHER])
         interrupt_everywhere(lambda: subject.poll(5, max_records=3), places, lambda: subject.poll(5))
+
+
+@pytest.mark.parametrize("iterates", [False, True], ids=["poll", "iteration"])
+def test_c7_a_handler_that_raises_any_error_loses_no_record(served: Broker, iterates: bool) -> None:
+    """As those do that bound a block of code by an alarm."""
+
+    def too_late(*_: Any) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGINT, too_late)
+    try:
+        with consumer(served) as subject:
+            subject.assign([PARTITION, OTHER])
+
+            def poll() -> Iterable[Record]:
+                return [next(subject)] if iterates else subject.poll(5, max_records=3)
+
+            interrupt_everywhere(poll, places, lambda: subject.poll(5))
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_c7_ctrl_c_anywhere_in_an_iteration_loses_no_record(served: Broker) -> None:

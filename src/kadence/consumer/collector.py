@@ -18,6 +18,7 @@ from kadence.consumer.border.buffer import Border, Fetched
 from kadence.consumer.border.cells import Cell, Origin
 from kadence.consumer.border.measures import TopicIntake
 from kadence.consumer.border.messages import Seek
+from kadence.errors import KafkaError
 from kadence.records import Columns, FetchedRecords, Record, release_idle
 from kadence.types import TopicPartition
 
@@ -200,7 +201,7 @@ class Collector:
             try:
                 items = self._take_from(queue, limit, take)
                 count = size(items)
-            except Exception:
+            except KafkaError:
                 # To the end of the ring: one bad partition must not starve the others of their turn.
                 self._ring.move_to_end(partition)
                 if taken:

@@ -23,6 +23,7 @@ from kadence.consumer.metrics import catalogue
 from kadence.consumer.records import Records
 from kadence.consumer.shell import Shell, abandoned
 from kadence.consumer.stall import Stall
+from kadence.errors import KafkaError
 from kadence.metrics import MetricName
 from kadence.records import Record
 from kadence.types import (
@@ -184,7 +185,8 @@ class Consumer:
                     records = self._shell.run(self._calls.poll(timeout, max_records))
             # From here to the caller nothing can come between: the interpreter looks for signals at calls only.
             return records
-        except Exception:
+        except KafkaError:
+            # What a poll says by itself it says before it has taken anything.
             raise
         except BaseException:
             core.put_back(proofs)
@@ -209,7 +211,7 @@ class Consumer:
         proofs = core.proofs
         try:
             return self._run(self._calls.poll_arrow(timeout, max_records, headers))
-        except Exception:
+        except KafkaError:
             raise
         except BaseException:
             core.put_back(proofs)
@@ -242,7 +244,7 @@ class Consumer:
             try:
                 for record in self.poll(left / 1000, max_records=1):
                     return record
-            except Exception:
+            except KafkaError:
                 raise
             except BaseException:
                 core.put_back(proofs)

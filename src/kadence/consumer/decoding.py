@@ -21,7 +21,7 @@ from kadence.consumer.border.buffer import Border
 from kadence.consumer.border.cells import Cell, Origin
 from kadence.consumer.collector import Collector
 from kadence.consumer.dead_letters import BadRecord, DeadLetters, Delivery
-from kadence.errors import DeadLetterError, RecordDeserializationError
+from kadence.errors import DeadLetterError, KafkaError, RecordDeserializationError
 from kadence.records import Record
 from kadence.types import TopicPartition
 
@@ -135,7 +135,7 @@ class Decoding:
                 continue
             try:
                 records = self._decode(kept, limit)
-            except Exception:
+            except KafkaError:
                 if given:
                     break
                 raise
