@@ -198,6 +198,24 @@ def test_out_of_range_without_a_reason_is_raised_as_it_is() -> None:
         read(Confused({T0: log(*range(20))}), OffsetRange("t", 0, 3, 9))
 
 
+class MadeAnew(MemoryRecords):
+    """Its metadata was of the topic before this one; it says so once."""
+
+    told = False
+
+    def poll(self, max_records: int, timeout: float) -> pa.Table:
+        if not self.told:
+            self.told = True
+            raise OffsetOutOfRangeError
+        return super().poll(max_records, timeout)
+
+
+def test_a_topic_made_anew_is_read_at_the_same_positions() -> None:
+    client = MadeAnew({T0: log(*range(20))})
+    assert sum(batch.num_rows for batch in batches(client, OffsetRange("t", 0, 3, 9))) == 6
+    assert client.told
+
+
 def test_a_poll_asks_for_about_one_batch() -> None:
     client = MemoryRecords({T0: log(*range(10_000), size=1000)}, at_once=10_000)
     batches(client, OffsetRange("t", 0, 0, 10_000), max_bytes=2_000_000)
