@@ -18,7 +18,8 @@ from typing import TypeVar
 import peers
 from kadence import Consumer, config
 from kadence.broker.settings import Settings
-from kadence.consumer.managers import consumer_states, states
+from kadence.consumer.managers.group.classic import states
+from kadence.consumer.managers.group.kip848 import states as kip848_states
 from kadence.coordinator import group
 from kadence.spark import options as spark_options
 from kadence.spark import schema as spark_schema
@@ -89,18 +90,18 @@ def state_machines() -> str:
         NOTE,
         "## A member of a classic group, in the consumer",
         (
-            "The network thread's view, `kadence.consumer.managers.states`. A member that is out of the group and "
-            "polled joins; one that stops polling for `max.poll.interval.ms` becomes STALE."
+            "The network thread's view, `kadence.consumer.managers.group.classic.states`. A member that is out of the "
+            "group and polled joins; one that stops polling for `max.poll.interval.ms` becomes STALE."
         ),
         diagram(states.TRANSITIONS),
         "\n".join(f"- `{state.name}`: {state.value}" for state in states.State),
         "## A member of a KIP-848 group, in the consumer",
         (
-            "The network thread's view, `kadence.consumer.managers.consumer_states`, with Kafka's states. It is used "
-            "with `group.protocol=consumer`, and with `auto` where the broker has it."
+            "The network thread's view, `kadence.consumer.managers.group.kip848.states`, with Kafka's states. It is "
+            "used with `group.protocol=consumer`, and with `auto` where the broker has it."
         ),
-        diagram(consumer_states.TRANSITIONS),
-        "\n".join(f"- `{state.name}`: {state.value}" for state in consumer_states.State),
+        diagram(kip848_states.TRANSITIONS),
+        "\n".join(f"- `{state.name}`: {state.value}" for state in kip848_states.State),
         "## A classic group, in the coordinator",
         "The broker's view, `kadence.coordinator.group`, with Kafka's five states.",
         diagram(group.NEXT),
@@ -118,6 +119,8 @@ SPARK_DIFFERENCES = """\
   into the checkpoint, so that a failure before the first record cannot lose any.
 - In the checkpoint `#topic` beside `topic` holds the offsets at which partitions began that a batch was the first
   to read.
+- A task asks the broker for its ranges and little more: fetches are sized by what is left of each. A worker that reads
+  a partition in one micro-batch and again in the next goes on with what it has buffered of it.
 - `maxBytesPerTrigger` bounds a batch in bytes of keys, values and headers, as estimated from samples.
 - Patterns are Python's regular expressions, not Java's.
 - All actions on one `load()` read the same offsets; load again to see newer records."""

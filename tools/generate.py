@@ -1,4 +1,4 @@
-"""Turns schema/*.txt into src/kadence/protocol/.
+"""Turns schema/*.txt into src/kadence/protocol/, and the text of `Consumer` into that of `AsyncConsumer`.
 
     python tools/generate.py           writes what has changed
     python tools/generate.py --check   writes nothing; fails when something would change (for CI)
@@ -14,22 +14,29 @@ import sys
 import tempfile
 from pathlib import Path
 
+from async_text import RuleError, async_source
 from python_modules import errors_source, module_source, tables_source
 from schema_text import SchemaError, parse_errors, parse_module
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = ROOT / "schema"
 TARGET = ROOT / "src" / "kadence" / "protocol"
-WRITTEN_BY_HAND = frozenset({"__init__.py", "registry.py", "message.py"})
+CONSUMER = ROOT / "src" / "kadence" / "consumer"
+WRITTEN_BY_HAND = frozenset({"__init__.py", "client_frames.py", "registry.py", "message.py"})
 
 
 def sources() -> dict[str, str]:
-    """All generated files by name, as they come out of the generator."""
+    """All files of `TARGET` by name, as they come out of the generator."""
     modules = [parse_module(path) for path in sorted(SCHEMA.glob("*.txt")) if path.name != "errors.txt"]
     files = {f"{module.python_name}.py": module_source(module) for module in modules}
     files["error_codes.py"] = errors_source(parse_errors(SCHEMA / "errors.txt"))
     files["tables.py"] = tables_source(modules)
     return files
+
+
+def async_files() -> dict[str, str]:
+    """The asyncio consumer, as it comes out of the generator."""
+    return {"async_consumer.py": async_source((CONSUMER / "consumer.py").read_text())}
 
 
 def formatted(files: dict[str, str]) -> dict[str, str]:
@@ -55,12 +62,12 @@ def main() -> int:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="fail when the tree differs from the schema",
+        help="fail when the tree differs from what it is made of",
     )
     check: bool = parser.parse_args().check
     try:
-        wanted = formatted(sources())
-    except SchemaError as error:
+        wanted, twin = formatted(sources()), formatted(async_files())
+    except (SchemaError, RuleError) as error:
         print(error, file=sys.stderr)
         return 2
     present = {
@@ -68,15 +75,20 @@ def main() -> int:
     }
     changed = sorted(name for name, text in wanted.items() if present.get(name) != text)
     stale = sorted(present.keys() - wanted.keys())
-    for name in changed:
-        print(f"{'differs' if check else 'written'}: {name}")
+    targets = {TARGET / name: wanted[name] for name in changed}
+    for name, text in twin.items():
+        path = CONSUMER / name
+        if not path.exists() or path.read_text() != text:
+            targets[path] = text
+    for path, text in targets.items():
+        print(f"{'differs' if check else 'written'}: {path.name}")
         if not check:
-            (TARGET / name).write_text(wanted[name])
+            path.write_text(text)
     for name in stale:
         print(f"{'no schema for' if check else 'removed'}: {name}")
         if not check:
             (TARGET / name).unlink()
-    return 1 if check and (changed or stale) else 0
+    return 1 if check and (targets or stale) else 0
 
 
 if __name__ == "__main__":

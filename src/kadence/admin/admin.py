@@ -1,4 +1,4 @@
-"""The public `Admin`: every call of it, one line of work each."""
+"""The public `Admin`: it checks what it is given, and hands the work to the file of the subject."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ class Admin:
 
 
 def _not_text(names: Iterable[K]) -> list[K]:
-    """A list, but not one made of the letters of a single name."""
+    """A list of names; one name alone is a list of one, not a list of its letters."""
     if isinstance(names, str):
         raise TypeError(f"give a list of names, e.g. [{names!r}], not a string")
     return list(names)

@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from kadence.admin.values import Outcomes
-from kadence.backoff import Backoff
 from kadence.clock import Clock, Seconds, add_ms, to_ms
 from kadence.config import AdminConfig
+from kadence.connection.backoff import Backoff
 from kadence.connection.request import ANY_NODE, Request
 from kadence.errors import (
     BrokerError,
@@ -117,13 +117,13 @@ class Calls:
             while len(answers) < len(requests):
                 now = self._clock.now_ms()
                 if now >= deadline and answers.keys() != set(requests):
-                    # What was sent may still be answered; nobody will look.
+                    # Answers that still come belong to nobody.
                     for request in requests:
                         answers.setdefault(request, self._too_late(request))
                     break
                 for completed in self._client.poll(max(0, deadline - now)):
-                    if completed.lease is not None:
-                        completed.lease.release()
+                    if completed.loan is not None:
+                        completed.loan.release()
                     answers[completed.request] = (
                         completed.response if completed.error is None else completed.error
                     )

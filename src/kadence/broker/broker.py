@@ -300,7 +300,7 @@ def _listen_all(host: str, port: int, nodes: int) -> list[socket.socket]:
 
 def _listen(host: str, port: int) -> socket.socket:
     if not 0 <= port <= 65_535:
-        # The system would silently take the rest of a division.
+        # The system would take it modulo 65536 without a word.
         raise ConfigError(f"a port is 0 to 65535 (0: any free one), not {port}")
     try:
         family, _, _, _, address = socket.getaddrinfo(

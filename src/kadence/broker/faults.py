@@ -61,7 +61,7 @@ class Injected:
         """Let requests pass again. What has been delayed or dropped stays so."""
         self._faults._remove(self)
 
-    def wait(self, hits: int = 1, timeout: float = 10.0) -> None:
+    def wait(self, hits: int = 1, timeout: float = 60.0) -> None:
         """Wait until it has had ``hits`` requests; for tests, in place of a sleep.
 
         Raises:
@@ -152,7 +152,7 @@ class Faults:
     def drop(
         self, request: type[Any] | None, *, where: Where | None = None, times: int | None = None
     ) -> Injected:
-        """Never answer; the connection stays, and stays busy. The client's own timeout must help it."""
+        """Never answer; the connection stays, and stays busy. Only the client's own timeout ends its wait."""
 
         def action(_loop: Loop, _call: Call, _handle: Callable[[Call], None]) -> None:
             return None

@@ -11,7 +11,7 @@ __all__ = ["coordinator_error"]
 def coordinator_error(services: Services, call: Call, group_id: str) -> int:
     """NONE if the node that was asked coordinates ``group_id``, else NOT_COORDINATOR.
 
-    An empty group id belongs nowhere; whoever is asked may say what is wrong with it.
+    No node coordinates an empty group id; the node that is asked lets the coordinator refuse it.
     """
     if not group_id or services.cluster.coordinator_of(group_id).node_id == call.node_id:
         return codes.NONE

@@ -57,7 +57,7 @@ def add(commands: Any) -> None:
         "--stats",
         type=float,
         metavar="SECONDS",
-        help="every so often show on stderr where each partition is, its lag, and why it is not fetched",
+        help="now and then, and at the end, show on stderr where each partition is, its lag, why it is not fetched",
     )
     add_client_options(parser)
     parser.set_defaults(run=run)
@@ -102,6 +102,11 @@ def _begin(consumer: Consumer, arguments: argparse.Namespace) -> dict[TopicParti
     if arguments.group:
         consumer.subscribe(arguments.topics)
         return ends
+    if arguments.exit_at_end:
+        starts = _starts(consumer, arguments.start, ends)
+        # A record may have come since the ends were looked up, and be what a time leads to.
+        consumer.assign({tp: (min(starts[tp], end), end) for tp, end in ends.items()})
+        return ends
     consumer.assign(partitions)
     if arguments.start.isdigit():
         found = consumer.offsets_for_times(dict.fromkeys(partitions, int(arguments.start)))
@@ -111,6 +116,16 @@ def _begin(consumer: Consumer, arguments: argparse.Namespace) -> dict[TopicParti
             else:
                 consumer.seek(tp, at.offset)
     return ends
+
+
+def _starts(consumer: Consumer, where: str, ends: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """What --from means in each partition."""
+    if where == "latest":
+        return ends
+    if where == "earliest":
+        return consumer.beginning_offsets(ends)
+    found = consumer.offsets_for_times(dict.fromkeys(ends, int(where)))
+    return {tp: ends[tp] if at is None else at.offset for tp, at in found.items()}
 
 
 def _print_all(consumer: Consumer, arguments: argparse.Namespace, ends: dict[TopicPartition, int]) -> int:
@@ -138,12 +153,16 @@ def _print_all(consumer: Consumer, arguments: argparse.Namespace, ends: dict[Top
         if arguments.timeout is not None and idle >= arguments.timeout:
             break
     sys.stdout.buffer.flush()
+    if glance is not None:
+        glance.end(count)
     return count
 
 
 def _is_at_end(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
+    """Whether all ranges are done, or this member of a group has nothing left before the ends."""
     assigned = consumer.assignment()
-    return bool(assigned) and all(consumer.position(tp) >= ends.get(tp, 0) for tp in assigned)
+    done = consumer.finished()
+    return bool(assigned) and all(tp in done or consumer.position(tp) >= ends.get(tp, 0) for tp in assigned)
 
 
 def _line(record: Record, form: str) -> bytes:

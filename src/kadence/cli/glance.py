@@ -18,7 +18,7 @@ _MIB = 1 << 20
 
 
 class Glance:
-    """Prints a table each time that ``seconds`` have passed; asks no broker."""
+    """Prints a table each time that ``seconds`` have passed, and one at the end; asks no broker."""
 
     def __init__(self, consumer: Consumer, seconds: float) -> None:
         self._consumer = consumer
@@ -32,10 +32,14 @@ class Glance:
         if now - self._shown_at >= self._seconds:
             self._show(count, now)
 
+    def end(self, count: int) -> None:
+        """After the last poll: a short reading has a table, too."""
+        self._show(count, time.monotonic())
+
     def _show(self, count: int, now: float) -> None:
         metrics = self._consumer.metrics()
         buffered = next(value for name, value in metrics.items() if name.name == "buffer-held-bytes")
-        rate = (count - self._count) / (now - self._shown_at)
+        rate = (count - self._count) / max(now - self._shown_at, 0.001)
         self._shown_at, self._count = now, count
         title = f"{count:,} records, {rate:,.0f} per second, {buffered / _MIB:,.1f} MiB buffered"
         print_table(self._rows(), _COLUMNS, sys.stderr, title=title)

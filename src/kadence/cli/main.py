@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
         status: int = arguments.run(arguments)
-        # What is still buffered may be what finds that the reader has gone.
+        # Flush here: the write may fail, since whoever read our output may have gone.
         sys.stdout.flush()
     except KeyboardInterrupt:
         return 130

@@ -10,7 +10,7 @@ from kadence.config.client import AdminConfig, ClientConfig, generated_client_id
 from kadence.config.consumer import ConsumerConfig
 from kadence.config.producer import ProducerConfig
 from kadence.config.table import Key, keys
-from kadence.secret import Secret
+from kadence.security.secret import Secret
 
 __all__ = [
     "AdminConfig",

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from kadence import security, stores
 from kadence.config.table import INT32_MAX, key, keys, read, unknown
 from kadence.errors import ConfigError
-from kadence.secret import Secret
+from kadence.security import login, stores
+from kadence.security.secret import Secret
 
 if TYPE_CHECKING:
-    from kadence.security import Token
+    from kadence.security.credentials import Token
 
 __all__ = ["AdminConfig", "ClientConfig", "generated_client_id"]
 
@@ -109,7 +109,7 @@ class ClientConfig:
         "choice",
         None,
         "How to authenticate with SASL_PLAINTEXT and SASL_SSL.",
-        choices=security.MECHANISMS,
+        choices=login.MECHANISMS,
     )
     sasl_username: str | None = key("string", None, "User of PLAIN and SCRAM.")
     sasl_password: Secret | None = key("password", None, "Password of PLAIN and SCRAM.")
@@ -197,6 +197,12 @@ class ClientConfig:
         """
         rows = {row.name: row for row in keys(cls)}
         given: dict[str, Any] = {}
+        whatever: object = config or {}
+        if not isinstance(whatever, Mapping):
+            kind = type(whatever).__name__  # Not the value: it may hold a password.
+            raise ConfigError(
+                f"settings are a mapping such as {{'bootstrap.servers': 'localhost:9092'}}, or keywords, not a {kind}"
+            )
         for name, value in (config or {}).items():
             if not isinstance(name, str):
                 raise ConfigError(f"configuration keys are strings such as 'bootstrap.servers', not {name!r}")
@@ -225,7 +231,7 @@ class ClientConfig:
         if self.retry_backoff_ms > self.retry_backoff_max_ms and "retry.backoff.max.ms" in given:
             raise ConfigError("retry.backoff.ms is above retry.backoff.max.ms")
         stores.check(self)
-        security.check(self, given)
+        login.check(self, given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

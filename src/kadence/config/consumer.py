@@ -15,6 +15,8 @@ from kadence.errors import ConfigError
 
 __all__ = ["ConsumerConfig"]
 
+_MAX_POLL_RECORDS: Final = 500
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig(ClientConfig):
@@ -49,7 +51,7 @@ class ConsumerConfig(ClientConfig):
     session_timeout_ms: int = key(
         "int",
         10_000,
-        "A process that sends no heartbeat for so long is dead (B1). Of the classic protocol; with KIP-848, which auto "
+        "A process that sends no heartbeat for so long is dead. Of the classic protocol; with KIP-848, which auto "
         "takes where it can, the broker decides: 45 s (group.consumer.session.timeout.ms).",
         low=1,
         high=INT32_MAX,
@@ -67,7 +69,7 @@ class ConsumerConfig(ClientConfig):
     max_poll_interval_ms: int = key(
         "int",
         300_000,
-        "A process that does not poll for so long makes no progress (B1); it leaves the group.",
+        "A process that does not poll for so long makes no progress; it leaves the group.",
         low=1,
         high=INT32_MAX,
         since="KIP-62",
@@ -75,7 +77,7 @@ class ConsumerConfig(ClientConfig):
     stall_report_share: float = key(
         "float",
         0.5,
-        "At which part of the processing timeout (max.poll.interval.ms) a stall is reported (B4): how long, which "
+        "At which part of the processing timeout (max.poll.interval.ms) a stall is reported: how long, which "
         "records are in hand, where the thread is that should poll. Once for each stall; 0 = never.",
         low=0,
         high=1,
@@ -88,10 +90,18 @@ class ConsumerConfig(ClientConfig):
     )
     max_poll_records: int = key(
         "count",
-        500,
-        "Most records one poll() returns; -1 = no cap (A1); auto = as many as their measured cost allows (A5).",
+        _MAX_POLL_RECORDS,
+        "Most records one poll() returns; -1 = no cap; auto = as many as their measured cost allows.",
         low=-1,
         since="KIP-41",
+    )
+    max_poll_arrow_bytes: int = key(
+        "int",
+        1_048_576,
+        "Most bytes of keys and values that one poll_arrow() returns, not counting its last record. The default is "
+        "about what a processor's cache holds. Where max.poll.records is not its default it bounds the rows, too.",
+        low=1,
+        high=INT32_MAX,
     )
     max_poll_records_share: float = key(
         "float",
@@ -144,14 +154,14 @@ class ConsumerConfig(ClientConfig):
     buffer_memory: int = key(
         "int",
         134_217_728,
-        "Hard cap on bytes held: fetched, decompressed and retained (A3).",
+        "Hard cap on bytes held: fetched, decompressed and retained.",
         low=1_048_576,
         since="KIP-81",
     )
     prefetch_heuristic: str = key(
         "choice",
         "bytes",
-        "When enough is buffered (A3). bytes: a partition has more than max.partition.fetch.bytes; total and share are "
+        "When enough is buffered. bytes: a partition has more than max.partition.fetch.bytes; total and share are "
         "KIP-41's: all have max.poll.records, or each its share of them.",
         choices=("bytes", "total", "share"),
         since="KIP-41",
@@ -208,6 +218,16 @@ class ConsumerConfig(ClientConfig):
     def unpack_bytes(self) -> int:
         """What of ``buffer.memory`` is kept for decompressed batches."""
         return self.buffer_memory // 4
+
+    @property
+    def arrow_rows(self) -> int:
+        """The most rows of one poll_arrow(), as max.poll.records: records that are worked on one by one are few."""
+        return -1 if self.max_poll_records == _MAX_POLL_RECORDS else self.max_poll_records
+
+    @property
+    def hand_bytes(self) -> int:
+        """What of ``buffer.memory`` is kept for records decoded ahead of small polls."""
+        return min(self.buffer_memory // 64, 1 << 20)
 
     @property
     def auto_commit(self) -> bool:

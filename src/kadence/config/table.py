@@ -13,7 +13,7 @@ from kadence import deserializers
 from kadence.config import foreign
 from kadence.config.assignors import read_assignors
 from kadence.errors import ConfigError
-from kadence.secret import Secret
+from kadence.security.secret import Secret
 
 __all__ = ["AUTO", "INT32_MAX", "Key", "key", "keys", "read", "unknown"]
 

@@ -22,6 +22,10 @@ SaslMessage = SaslHandshakeRequest | SaslAuthenticateRequest
 _HANDSHAKE_VERSION: Final = 1
 """In version 0 what follows are bare bytes without any request; no broker since 1.0 needs that."""
 
+_SESSION_SHARE: Final = 0.85
+_SHORTEST_SESSION_MS: Final = 1_001
+"""A broker refuses to authenticate a connection twice within a second."""
+
 
 class Authentication:
     """See the top of the file.
@@ -42,6 +46,11 @@ class Authentication:
         self._ranges = ranges
         self._satisfied = False
         self.lifetime_ms = 0
+
+    @property
+    def renew_after_ms(self) -> int:
+        """How long after this one the next is due, where the broker's session ends."""
+        return max(_SHORTEST_SESSION_MS, int(self.lifetime_ms * _SESSION_SHARE))
 
     def start(self) -> SaslHandshakeRequest:
         """The first message.

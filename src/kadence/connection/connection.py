@@ -20,6 +20,7 @@ The shell owns the bytes: it writes `outgoing`, cuts the incoming stream into fr
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any, Final
 
@@ -27,8 +28,9 @@ from kadence.clock import FOREVER, add_ms
 from kadence.connection import versions
 from kadence.connection.authentication import Authentication, SaslMessage
 from kadence.connection.frames import LENGTH_BYTES
-from kadence.connection.request import Completed, Lease, Request
+from kadence.connection.request import Completed, Loan, Request
 from kadence.connection.sasl.exchange import Login
+from kadence.connection.sent import Sent
 from kadence.errors import (
     ConnectError,
     DisconnectedError,
@@ -38,19 +40,19 @@ from kadence.errors import (
     UnsupportedVersionError,
     for_code,
 )
-from kadence.protocol import error_codes, registry
+from kadence.protocol import error_codes
 from kadence.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kadence.protocol.client_frames import encode_request
 from kadence.protocol.fetch import FetchRequest
 from kadence.protocol.produce import ProduceRequest
-from kadence.protocol.response_header import ResponseHeader
-from kadence.wire import Reader, VersionError, WireError
+from kadence.wire import VersionError, WireError
 
 __all__ = ["BrokerConnection", "Phase"]
 
 _MAX_CORRELATION_ID: Final = 2**31 - 1
-_SESSION_SHARE: Final = 0.85
-_SHORTEST_SESSION_MS: Final = 1_001
-"""A broker refuses to authenticate a connection twice within a second."""
+_FIRST_OF_PULSE: Final = -2
+_LAST_OF_PULSE: Final = -(2**31)
+"""Correlation ids of the pulse: downwards, so that they never meet the others."""
 
 
 class Phase(Enum):
@@ -60,32 +62,6 @@ class Phase(Enum):
     AUTHENTICATING = "authenticating"
     READY = "ready"
     CLOSED = "closed"
-
-
-class _Sent:
-    """A request in flight. ``request`` is None for the connection's own ApiVersions and SASL."""
-
-    __slots__ = ("correlation_id", "deadline", "message", "request", "sent_at", "version")
-
-    def __init__(
-        self,
-        request: Request | None,
-        message: Any,
-        version: int,
-        correlation_id: int,
-        deadline: int,
-        sent_at: int,
-    ) -> None:
-        self.request = request
-        self.message = message
-        self.version = version
-        self.correlation_id = correlation_id
-        self.deadline = deadline
-        self.sent_at = sent_at
-
-    @property
-    def name(self) -> str:
-        return type(self.message).__name__.removesuffix("Request")
 
 
 class BrokerConnection:
@@ -106,6 +82,7 @@ class BrokerConnection:
         "_login",
         "_login_began",
         "_out",
+        "_pulse_id",
         "_renew_at",
         "_request_timeout_ms",
         "_software",
@@ -146,7 +123,8 @@ class BrokerConnection:
         self._wants_login = False
         self._renew_at = FOREVER
         self._correlation_id = -1
-        self._in_flight: deque[_Sent] = deque()
+        self._pulse_id = _FIRST_OF_PULSE
+        self._in_flight: deque[Sent] = deque()
         # Bytes with the request that ends once they are written (acks=0 has no answer), in order.
         self._out: deque[tuple[memoryview, Request | None, int]] = deque()
 
@@ -173,6 +151,26 @@ class BrokerConnection:
             return Completed(request, None, malformed, version, now)
         return None
 
+    def frame(self, request: Request) -> tuple[bytes, int]:
+        """A request as bytes for the pulse, and its version. The pulse puts the correlation ids in.
+
+        Raises:
+            UnsupportedVersionError: the broker does not take it.
+        """
+        version = versions.choose(request, self.ranges, self.address)
+        body = encode_request(request.message, version, _FIRST_OF_PULSE, self._client_id)
+        return b"".join((len(body).to_bytes(LENGTH_BYTES), body)), version
+
+    def stood_in(self, requests: Sequence[Request], version: int, now: int) -> None:
+        """The pulse has sent these: before what is not written yet, and after everything else."""
+        unwritten = sum(unanswered is None for _, unanswered, _ in self._out)
+        place = len(self._in_flight) - unwritten
+        deadline = add_ms(now, self._request_timeout_ms)
+        for number, request in enumerate(requests):
+            sent = Sent(request, request.message, version, self._pulse_id, deadline, now)
+            self._in_flight.insert(place + number, sent)
+            self._pulse_id = self._pulse_id - 1 if self._pulse_id > _LAST_OF_PULSE else _FIRST_OF_PULSE
+
     def outgoing(self) -> memoryview | None:
         """The next bytes to write, None when there are none."""
         return self._out[0][0] if self._out else None
@@ -190,7 +188,7 @@ class BrokerConnection:
 
     # -- receiving
 
-    def expects_lease(self) -> bool:
+    def expects_loan(self) -> bool:
         """Whether the frame that begins to arrive is a Fetch response, which is to lie in an arena.
 
         Raises:
@@ -198,7 +196,7 @@ class BrokerConnection:
         """
         return isinstance(self._head().message, FetchRequest)
 
-    def receive(self, frame: Any, lease: Lease | None, now: int) -> Completed | None:
+    def receive(self, frame: Any, loan: Loan | None, now: int) -> Completed | None:
         """One whole frame without its length. Returns the answer, None for the connection's own exchange.
 
         Raises:
@@ -218,12 +216,12 @@ class BrokerConnection:
             else:
                 self._sasl_answered(frame, head, now)
             return None
-        response = self._decode(head, head.version, frame)
+        response = head.decode(head.version, frame, self.address)
         self._in_flight.popleft()
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self.held_until = max(self.held_until, now + throttle_ms)
-        return Completed(head.request, response, None, head.version, now, lease, head.sent_at)
+        return Completed(head.request, response, None, head.version, now, loan, head.sent_at)
 
     # -- authenticating
 
@@ -291,11 +289,20 @@ class BrokerConnection:
 
     def can_send(self, now: int) -> bool:
         """Ready, not throttled, and not in the middle of another authentication."""
-        return self.phase is Phase.READY and self._authentication is None and now >= self.held_until
+        return self.is_steady and now >= self.held_until
+
+    @property
+    def is_steady(self) -> bool:
+        """Ready, and not in the middle of another authentication."""
+        return self.phase is Phase.READY and self._authentication is None
 
     def next_deadline(self) -> int:
         """When the first request in flight is overdue, or the session nears its end."""
-        return min([self._renew_at, *(sent.deadline for sent in self._in_flight)])
+        deadline = self._renew_at
+        for sent in self._in_flight:
+            if sent.deadline < deadline:  # noqa: PLR1730 - min() costs more, in each turn
+                deadline = sent.deadline
+        return deadline
 
     def overdue(self, now: int) -> RequestTimedOutError | None:
         """The error to close with when a request in flight is overdue."""
@@ -309,7 +316,7 @@ class BrokerConnection:
 
     # -- inside
 
-    def _head(self) -> _Sent:
+    def _head(self) -> Sent:
         """The request whose answer is due."""
         if not self._in_flight:
             raise MalformedMessageError(
@@ -319,7 +326,7 @@ class BrokerConnection:
 
     def _put(self, request: Request | None, message: Any, version: int, now: int) -> None:
         next_id = self._correlation_id + 1 if self._correlation_id < _MAX_CORRELATION_ID else 0
-        body = registry.encode_request(message, version, next_id, self._client_id)
+        body = encode_request(message, version, next_id, self._client_id)
         # Only now: a request that cannot be encoded must not use up an id.
         self._correlation_id = next_id
         data = memoryview(b"".join((len(body).to_bytes(LENGTH_BYTES), body)))
@@ -331,19 +338,19 @@ class BrokerConnection:
         if request is not None and deadline < request.deadline < FOREVER:
             deadline = request.deadline
         self._out.append((data, None, version))
-        self._in_flight.append(_Sent(request, message, version, next_id, deadline, now))
+        self._in_flight.append(Sent(request, message, version, next_id, deadline, now))
 
     def _ask_versions(self, version: int, now: int) -> None:
         name, number = self._software
         message = ApiVersionsRequest(client_software_name=name, client_software_version=number)
         self._put(None, message, version, now)
 
-    def _versions_answered(self, frame: Any, head: _Sent, now: int) -> None:
+    def _versions_answered(self, frame: Any, head: Sent, now: int) -> None:
         if int.from_bytes(frame[4:6], signed=True) == error_codes.UNSUPPORTED_VERSION and head.version > 0:
             self._in_flight.popleft()
-            self._ask_versions(self._lower_version(head, frame), now)
+            self._ask_versions(head.lower_version(frame, self.address), now)
             return
-        response: ApiVersionsResponse = self._decode(head, head.version, frame)
+        response: ApiVersionsResponse = head.decode(head.version, frame, self.address)
         self._in_flight.popleft()
         if response.error_code != error_codes.NONE:
             cause = for_code(response.error_code)
@@ -373,10 +380,10 @@ class BrokerConnection:
         self._put(None, message, version, now)
         self._in_flight[-1].deadline = add_ms(patience, self._request_timeout_ms)
 
-    def _sasl_answered(self, frame: Any, head: _Sent, now: int) -> None:
+    def _sasl_answered(self, frame: Any, head: Sent, now: int) -> None:
         authentication = self._authentication
         assert authentication is not None
-        response = self._decode(head, head.version, frame)
+        response = head.decode(head.version, frame, self.address)
         self._in_flight.popleft()
         message = authentication.answered(response)
         if message is not None:
@@ -387,29 +394,4 @@ class BrokerConnection:
         self.login_ms = now - self._login_began
         self.phase = Phase.READY
         if authentication.lifetime_ms > 0:
-            share = int(authentication.lifetime_ms * _SESSION_SHARE)
-            self._renew_at = add_ms(now, max(_SHORTEST_SESSION_MS, share))
-
-    def _lower_version(self, head: _Sent, frame: Any) -> int:
-        """The version to ask ApiVersions in after a refusal: the highest one the broker names, else 0."""
-        try:
-            refusal: ApiVersionsResponse = self._decode(head, 0, frame)
-        except MalformedMessageError:
-            # Some answer in a format of their own. Every broker understands version 0.
-            return 0
-        theirs = versions.ranges_of(refusal.api_keys).get(ApiVersionsRequest.API_KEY, (0, 0))
-        return versions.common((ApiVersionsRequest.MIN_VERSION, head.version - 1), theirs) or 0
-
-    def _decode(self, sent: _Sent, version: int, frame: Any) -> Any:
-        request = type(sent.message)
-        reader = Reader(frame)
-        try:
-            ResponseHeader.read(reader, registry.response_header_version(request.API_KEY, version))
-            # Bytes after the end are let pass, unlike in a request: librdkafka's mock cluster sends one too many in
-            # flexible versions, and the frame's own length says where the next answer begins.
-            return request.RESPONSE.read(reader, version)
-        except WireError as error:
-            raise MalformedMessageError(
-                f"{self.address} answered {sent.name} v{version} with {len(frame)} bytes that are no such "
-                f"answer: {error}"
-            ) from error
+            self._renew_at = add_ms(now, authentication.renew_after_ms)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kadence.errors import KafkaError
     from kadence.wire import Writer
 
-__all__ = ["ANY_NODE", "Completed", "Lane", "Lease", "Message", "Request"]
+__all__ = ["ANY_NODE", "Completed", "Lane", "Loan", "Message", "Request", "StandIn"]
 
 ANY_NODE: Final = -1
 """Whichever broker is nearest at hand: connected and least loaded, else reachable, else a bootstrap address."""
@@ -23,13 +23,15 @@ class Lane(IntEnum):
     """Which of a node's connections a request takes."""
 
     MAIN = 0
-    """Heartbeats, commits, metadata: short requests."""
+    """Metadata, offsets and whatever else is short."""
     JOIN = 1
     """JoinGroup and SyncGroup, which the broker parks during a rebalance."""
     FETCH = 2
     """Long-poll fetches of the session."""
     SIDE = 3
     """Fetches outside the session, for a partition that cannot wait behind a parked one."""
+    GROUP = 4
+    """Heartbeats, commits and the goodbye: what a membership hangs on is delayed by no other request (B10)."""
 
 
 class Message(Protocol):
@@ -43,7 +45,7 @@ class Message(Protocol):
     def write(self, w: Writer, version: int) -> None: ...
 
 
-class Lease(Protocol):
+class Loan(Protocol):
     """The arena in which a Fetch response lies. Its holder releases it once it has copied what it needs.
 
     `retain` and `release` may be called from any thread; the last release gives the arena back to its pool,
@@ -52,7 +54,7 @@ class Lease(Protocol):
 
     @property
     def size(self) -> int:
-        """Bytes of memory that the lease holds."""
+        """Bytes of memory that are lent."""
         ...
 
     @property
@@ -116,6 +118,21 @@ class Request:
         return f"<Request {self.name} to {where} {self.lane.name}>"
 
 
+class StandIn(NamedTuple):
+    """A request that the pulse sends when the network thread cannot (`kadence.net.pulse`).
+
+    Attributes:
+        request: what is sent, any number of times. Each is answered as a request of its own with the same tag.
+        due: when the network thread will have sent one itself. until: from when on nobody may (ms).
+        interval_ms: how long after one the next is due.
+    """
+
+    request: Request
+    due: int
+    until: int
+    interval_ms: int
+
+
 class Completed(NamedTuple):
     """The end of a request: an answer or an error, exactly one of them (acks=0 has neither).
 
@@ -123,7 +140,7 @@ class Completed(NamedTuple):
         request: what was sent. response: the decoded answer, None with an error.
         error: a transport error; a broker's error codes are inside ``response``.
         version: the version that was used, -1 if it was never sent.
-        received_at: ms when it ended. lease: the arena of a Fetch response, else None.
+        received_at: ms when it ended. loan: the arena of a Fetch response, else None.
         sent_at: ms when what was answered had been sent; -1 without an answer.
     """
 
@@ -132,5 +149,5 @@ class Completed(NamedTuple):
     error: KafkaError | None
     version: int
     received_at: int
-    lease: Lease | None = None
+    loan: Loan | None = None
     sent_at: int = -1

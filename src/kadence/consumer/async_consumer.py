@@ -1,34 +1,29 @@
-"""`AsyncConsumer`: the public API for asyncio. The same core as `Consumer`, on the loop's own thread (G1)."""
+"""`AsyncConsumer`: the public API for asyncio, on the loop's own thread. Application side.
+
+Generated from consumer.py by tools/generate.py; do not edit. The rules are in tools/async_text.py.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import weakref
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kadence.clock import FOREVER, Seconds, SystemClock, add_ms, to_ms
 from kadence.config import ConsumerConfig, generated_client_id
-from kadence.consumer.arguments import Offsets
-from kadence.consumer.async_shell import AsyncShell
-from kadence.consumer.border.lateness import NetworkLateness
-from kadence.consumer.border.messages import Rebalance
-from kadence.consumer.border.reasons import NotFetched
-from kadence.consumer.callbacks import RebalanceListener
-from kadence.consumer.calls import EARLIEST, LATEST, Calls, Partitions, Topics
-from kadence.consumer.consumer import Engines
-from kadence.consumer.core import CommitCallback, Core, Waits
-from kadence.consumer.dead_letters import Outboxes
-from kadence.consumer.metrics import catalogue
-from kadence.consumer.records import Records
-from kadence.consumer.shell import abandoned
-from kadence.consumer.stall import Stall
-from kadence.metrics import MetricName
+from kadence.consumer.application import suppliers
+from kadence.consumer.application.arguments import Assignable, Offsets, Partitions
+from kadence.consumer.application.async_shell import AsyncShell
+from kadence.consumer.application.callbacks import RebalanceListener
+from kadence.consumer.application.calls import EARLIEST, LATEST, Calls, Topics
+from kadence.consumer.application.core import CommitCallback, Core, Waits
+from kadence.consumer.application.farewell import leave_if_abandoned
+from kadence.consumer.application.reading.steps import AsyncIteration
+from kadence.consumer.application.records import Records
+from kadence.consumer.application.state import ConsumerState
 from kadence.records import Record
 from kadence.types import (
-    GroupMetadata,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     PartitionInfo,
@@ -42,197 +37,284 @@ __all__ = ["AsyncConsumer"]
 
 T = TypeVar("T")
 
-_AT_A_WAIT = (Exception, asyncio.CancelledError)
-"""What ends a poll before it has taken anything: a cancelled task notices at an await, and between taking and returning
-there is none. Anything else (Ctrl-C on a bare loop) may come anywhere.
-"""
 
-
-class AsyncConsumer:
+class AsyncConsumer(ConsumerState):
     """`Consumer` for asyncio: the same calls, awaited. Made on a running event loop, and belongs to it.
 
-    Heartbeats and fetches happen on a network thread, so a loop that something blocks loses no membership as
-    long as max.poll.interval.ms; there is no thread pool, and no call blocks the loop. Rebalance callbacks and
-    commit callbacks may be coroutine functions. One task polls; others may commit, seek or close meanwhile.
+    Everything that talks to brokers happens on a network thread of its own. So a loop that something blocks keeps
+    its membership for as long as max.poll.interval.ms, and no call below blocks the loop; there is no thread pool.
+    One task polls; others may commit, seek or close meanwhile. Rebalances go on in the background; their callbacks run
+    inside `poll`, `unsubscribe` and `close`, and they and commit callbacks may be coroutine functions.
     Cancelling an await loses no record, and commits nothing that was not returned.
 
-    Each method does what the one of the same name in `Consumer` does, and raises the same.
-    """
+    Args:
+        config: Kafka's dotted keys, e.g. ``{"bootstrap.servers": "localhost:9092", "group.id": "g"}``.
+        settings: the same keys in snake_case, e.g. ``group_id="g"``.
 
-    _engines: Engines
-    _outboxes: Outboxes
+    Raises:
+        ConfigError: see `kadence.config`. RuntimeError: no event loop is running.
+
+    Delivery is at least once by default: auto-commit takes only what a later poll has proved processed.
+    """
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         parsed = ConsumerConfig.parse(config, **settings)
         self._config = replace(parsed, client_id=parsed.client_id or generated_client_id("consumer"))
         clock = SystemClock()
-        border, engine = type(self)._engines(self._config)
-        self._core = Core(self._config, border, engine, clock, type(self)._outboxes)
-        self._finalizer = weakref.finalize(self, abandoned, "AsyncConsumer", border, engine)
+        border, engine = suppliers.network_side(self._config)
+        self._border = border
+        self._core = Core(self._config, border, engine, clock, suppliers.letter_producer)
+        self._finalizer = leave_if_abandoned(self, "AsyncConsumer", border, engine)
         self._calls = Calls(self._config, border, self._core, clock)
         self._shell = AsyncShell(self._core, border, clock)
+        self._steps = self._core.steps
 
     # ------------------------------------------------------------ what to read
 
     async def subscribe(self, topics: Topics, *, listener: RebalanceListener | None = None) -> None:
-        """Join the group for these topics; the join starts with the next poll."""
+        """Join the group for these topics, replacing the subscription. The join starts with the next poll.
+
+        Args:
+            topics: one name, several, or a compiled pattern that a whole topic name must match; or a
+                `SubscriptionPattern`, which the broker matches (KIP-848). An empty list is `unsubscribe`.
+            listener: told of partitions that come and go, by functions or coroutine functions; leaving it out
+                removes an earlier one.
+
+        Raises:
+            InvalidGroupIdError: no group.id. IllegalStateError: partitions were given by `assign` before;
+                unsubscribe first. InvalidTopicError: a name that Kafka does not allow. ConfigError: a
+                SubscriptionPattern with group.protocol=classic. What a broker does not like about one is
+                raised by `poll` (InvalidRegularExpressionError, UnsupportedVersionError).
+        """
         await self._run(self._calls.subscribe(topics, listener))
 
-    async def assign(self, partitions: Partitions, *, timeout: Seconds | None = None) -> None:
-        """Read exactly these partitions, without a group's help."""
+    async def assign(self, partitions: Assignable, *, timeout: Seconds | None = None) -> None:
+        """Read exactly these partitions, without a group's help; positions of those kept stay as they are.
+
+        An empty list is `unsubscribe`. With group.id, committed offsets are used and commits work as long
+        as the group has no members.
+
+        Args:
+            partitions: those to read, or a mapping with the offset where each begins, of those kept too; or with a
+                range ``(start, end)``: records from ``end`` on are not returned, and hardly fetched. See `finished`.
+                A range that begins where the one before it ended goes on with what is buffered.
+
+        Raises:
+            IllegalStateError: topics were given by `subscribe` before; unsubscribe first. ValueError: a negative
+                offset, or a range that ends before it begins.
+            KafkaTimeoutError: the network thread did not answer within ``timeout`` (default.api.timeout.ms).
+        """
         await self._run(self._calls.assign(partitions, timeout))
 
-    async def incremental_assign(
-        self,
-        partitions: Partitions | Mapping[TopicPartition, int | OffsetAndMetadata],
-        *,
-        timeout: Seconds | None = None,
-    ) -> None:
-        """Read these partitions too, beside those given by `assign`."""
+    async def incremental_assign(self, partitions: Assignable, *, timeout: Seconds | None = None) -> None:
+        """Read these partitions too, beside those given by `assign`.
+
+        Args:
+            partitions: those to add, or a mapping with the offset where each begins, or its range, as for `assign`.
+                One that is read already goes on where it is, or from the offset given.
+
+        Raises:
+            IllegalStateError: topics were given by `subscribe`. ValueError: a negative offset, or a range that ends
+                before it begins.
+        """
         await self._run(self._calls.incremental_assign(partitions, timeout))
 
     async def incremental_unassign(self, partitions: Partitions, *, timeout: Seconds | None = None) -> None:
-        """Stop reading these; the others go on undisturbed."""
+        """Stop reading these; the others go on undisturbed, even when none is left.
+
+        With auto-commit what was proved processed is committed first.
+
+        Raises:
+            IllegalStateError: one of them is not assigned, or topics were given by `subscribe`.
+        """
         await self._run(self._calls.incremental_unassign(partitions, timeout))
 
     async def unsubscribe(self, *, timeout: Seconds | None = None) -> None:
-        """Leave the group, forget subscription and assignment."""
+        """Leave the group (revocation callbacks run first), forget subscription and assignment."""
         await self._run(self._calls.unsubscribe(timeout))
-
-    def subscription(self) -> frozenset[str]:
-        """Topics given to `subscribe`."""
-        return self._calls.subscription()
-
-    def assignment(self) -> frozenset[TopicPartition]:
-        """Partitions that are this consumer's now."""
-        return self._calls.assignment()
 
     # ------------------------------------------------------------ records
 
     async def poll(self, timeout: Seconds = 0.0, *, max_records: int | None = None) -> Records:
-        """Records, as soon as there are any; empty when ``timeout`` (seconds) passes without."""
-        self._shell.enter()
-        await self._shell.breathe()
-        core = self._core
-        proofs = core.proofs
+        """Records, as soon as there are any; empty when ``timeout`` (seconds) passes without.
+
+        Args:
+            max_records: the cap for this call instead of max.poll.records; -1 for none.
+
+        Raises:
+            WakeupError: `wakeup` was called. CorruptRecordError: the next batch cannot be read; the
+                position stays there. RecordDeserializationError: a deserialiser refused the next record; the
+                position stays there, too. DeadLetterError: a bad record could not be written to the dead letter
+                topic. NoOffsetForPartitionError, OffsetOutOfRangeError: auto.offset.reset says to raise it.
+            KafkaError: whatever the network thread could not mend by itself, or a callback raised.
+
+        Source: KIP-41 (the cap), KIP-62 (polling is the sign of progress).
+        """
+        core, steps = self._core, self._steps
+        proofs: int | None = steps.calls
         try:
-            with self._shell.polling():
+            chunks = None if max_records is None or max_records < 1 else steps.several(max_records)
+            if chunks is not None:
+                return Records(chunks)
+            proofs = None
+            async with self._shell.polling():
+                proofs = core.proofs
                 records = self._calls.poll_buffered(max_records)
                 if records is None:
                     records = await self._shell.run(self._calls.poll(timeout, max_records))
+            steps.let_go()
+            # From here to the caller nothing can come between: the interpreter looks for signals at calls only.
             return records
-        except _AT_A_WAIT:
+        except self._shell.BEFORE_TAKING:
             raise
         except BaseException:
-            core.put_back(proofs)
+            try:
+                core.put_back(proofs)
+            finally:
+                # Once more, should Ctrl-C come a second time in the midst of it.
+                core.put_back(proofs)
             raise
 
     async def poll_arrow(
         self, timeout: Seconds = 0.0, *, max_records: int | None = None, headers: bool = False
     ) -> pyarrow.Table:
-        """As `poll`, as one Arrow table with the columns of Spark's Kafka schema."""
-        self._shell.enter()
-        await self._shell.breathe()
+        """As `poll`, as one Arrow table with the columns of Spark's Kafka schema: key and value raw bytes.
+
+        Fairness and positions are those of `poll`. Empty when nothing came.
+
+        Args:
+            max_records: the most rows of this table, -1 for no cap. Without it max.poll.arrow.bytes bounds the table;
+                max.poll.records bounds its rows only where it is set to other than its default, 500.
+            headers: add a column of list<struct<key, value>>.
+
+        Raises:
+            MissingDependencyError: pyarrow is not installed (``pip install kadence[arrow]``).
+        """
         core = self._core
-        proofs = core.proofs
+        proofs = None
         try:
-            with self._shell.polling():
+            async with self._shell.polling():
+                proofs = core.proofs
                 return await self._shell.run(self._calls.poll_arrow(timeout, max_records, headers))
-        except _AT_A_WAIT:
+        except self._shell.BEFORE_TAKING:
             raise
         except BaseException:
-            core.put_back(proofs)
+            try:
+                core.put_back(proofs)
+            finally:
+                # Once more, should Ctrl-C come a second time in the midst of it.
+                core.put_back(proofs)
             raise
 
-    def __aiter__(self) -> Self:
-        """Iterate over records for ever; each step is a poll of one."""
-        return self
+    def __aiter__(self) -> AsyncIterator[Record]:
+        """Iterate over records, for ever unless all assigned ranges end; each step is a poll of one.
+
+        So at least once holds per record.
+        """
+        return AsyncIteration(self._steps, self.__anext__)
 
     async def __anext__(self) -> Record:
-        while (record := await self._next(FOREVER)) is None:
-            pass
+        # That deadline never comes. Nothing stands between the record and the caller: see `poll`.
+        record = await self._next(FOREVER)
+        if record is None:
+            raise StopAsyncIteration
         return record
 
     async def records(self, *, idle_timeout: Seconds | None = None) -> AsyncIterator[Record]:
-        """Iterate as over the consumer, and end when nothing came for ``idle_timeout`` seconds (None: never)."""
+        """Iterate as over the consumer, and end, too, when nothing came for ``idle_timeout`` seconds (None: never)."""
         ms = to_ms(idle_timeout)
         clock = self._core.clock
-        while (record := await self._next(FOREVER if ms is None else add_ms(clock.now_ms(), ms))) is not None:
+        while True:
+            record = await self._next(FOREVER if ms is None else add_ms(clock.now_ms(), ms))
+            # Nothing that looks for signals may stand between the two, so this is not the test of the loop: a jump
+            # backwards looks for them.
+            if record is None:
+                return
             yield record
 
     async def _next(self, deadline: int) -> Record | None:
-        """One record, or None at the deadline."""
-        core = self._core
+        """One record, or None at the deadline or when all assigned ranges are done."""
+        core, steps = self._core, self._steps
         left = deadline
         while True:
-            proofs = core.proofs
-            if deadline != FOREVER:
-                left = max(deadline - core.clock.now_ms(), 0)
+            proofs = steps.calls
             try:
-                for record in await self.poll(left / 1000, max_records=1):
-                    return record
-            except _AT_A_WAIT:
+                if (stepped := steps.step()) is not None:
+                    return stepped
+                if deadline != FOREVER:
+                    left = max(deadline - core.clock.now_ms(), 0)
+                records = await self.poll(left / 1000, max_records=1)
+                if records:
+                    record = self._calls.first(records)
+                    if record is not None:
+                        return record
+            except self._shell.BEFORE_TAKING:
                 raise
             except BaseException:
-                core.put_back(proofs)
+                try:
+                    core.put_back(proofs)
+                finally:
+                    # Once more, should Ctrl-C come a second time in the midst of it.
+                    core.put_back(proofs)
                 raise
-            if left == 0:
+            if left == 0 or core.is_finished:
                 return None
 
     # ------------------------------------------------------------ positions
 
     async def seek(
-        self,
-        partition: TopicPartition,
-        offset: int | OffsetAndMetadata,
-        *,
-        timeout: Seconds | None = None,
+        self, partition: TopicPartition, offset: int | OffsetAndMetadata, *, timeout: Seconds | None = None
     ) -> None:
-        """Read ``partition`` from ``offset`` on."""
+        """Read ``partition`` from ``offset`` on; what was fetched for the old position is dropped.
+
+        Raises:
+            IllegalStateError: the partition is not assigned. ValueError: a negative offset.
+        """
         await self._run(self._calls.seek(partition, offset, timeout))
 
     async def seek_to_beginning(self, partitions: Partitions = (), *, timeout: Seconds | None = None) -> None:
-        """Read from the first offset there is. None given: all assigned."""
+        """Read from the first offset there is; looked up in the background. None given: all assigned."""
         await self._run(self._calls.reset(partitions, EARLIEST, timeout))
 
     async def seek_to_end(self, partitions: Partitions = (), *, timeout: Seconds | None = None) -> None:
-        """Read only what comes from now on."""
+        """Read only what comes from now on (when read_committed, from the last stable offset). None given: all."""
         await self._run(self._calls.reset(partitions, LATEST, timeout))
 
     async def position(self, partition: TopicPartition, *, timeout: Seconds | None = None) -> int:
-        """The offset of the next record that poll() returns."""
+        """The offset of the next record that poll() returns.
+
+        Waits for the committed offset or the reset to be looked up when there is no position yet.
+
+        Raises:
+            IllegalStateError: not assigned. KafkaTimeoutError: no position within ``timeout``.
+        """
         return await self._run(self._calls.position(partition, timeout))
-
-    def pause(self, partitions: Partitions) -> None:
-        """Return nothing of these until `resume`."""
-        self._calls.pause(partitions)
-
-    def resume(self, partitions: Partitions) -> None:
-        """Undo `pause`."""
-        self._calls.resume(partitions)
-
-    def paused(self) -> frozenset[TopicPartition]:
-        """The partitions that `pause` holds back."""
-        return self._calls.paused()
-
-    def not_fetched(self) -> dict[TopicPartition, NotFetched]:
-        """Each assigned partition that is not being fetched now, with the one reason and since when."""
-        return self._calls.not_fetched()
-
-    def current_lag(self, partition: TopicPartition) -> int | None:
-        """How many offsets lie between the position and the end as last heard of."""
-        return self._calls.current_lag(partition)
 
     # ------------------------------------------------------------ commits
 
     async def commit(self, offsets: Offsets | None = None, *, timeout: Seconds | None = None) -> None:
-        """Commit and wait until it is done."""
+        """Commit and wait until it is done, repeating what can be repeated.
+
+        Args:
+            offsets: *next* offsets to read by partition; or records, meaning "these are done" (the offset
+                after the last of each partition); or None for everything returned by poll().
+
+        Raises:
+            CommitFailedError: the group went on without this member; the records will be read again.
+            RebalanceInProgressError: poll() first, then commit again. KafkaTimeoutError. WakeupError.
+        """
         await self._run(self._calls.commit(offsets, timeout))
 
     def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
-        """Commit without waiting; ``callback(offsets, error)``, which may be async, runs inside a later call."""
-        self._shell.enter()
-        self._calls.commit_async(offsets, callback)
+        """Commit without waiting, in one try.
+
+        Args:
+            offsets: as for `commit`.
+            callback: ``callback(offsets, error)``, a function or coroutine function, runs inside a later call, in the
+                order of the commits.
+        """
+        with self._shell:
+            self._calls.commit_async(offsets, callback)
 
     async def committed(
         self, partitions: Partitions, *, timeout: Seconds | None = None
@@ -251,13 +333,13 @@ class AsyncConsumer:
     async def end_offsets(
         self, partitions: Partitions, *, timeout: Seconds | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset the next record will get."""
+        """The offset the next record will get (high watermark; last stable offset when read_committed)."""
         return await self._run(self._calls.edge_offsets(partitions, LATEST, timeout))
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], *, timeout: Seconds | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """For each partition the first record at or after a time (ms since 1970, UTC)."""
+        """For each partition the first record at or after a time (ms since 1970, UTC); None when there is none."""
         return await self._run(self._calls.offsets_for_times(timestamps, timeout))
 
     async def partitions_for(self, topic: str, *, timeout: Seconds | None = None) -> list[PartitionInfo]:
@@ -270,50 +352,36 @@ class AsyncConsumer:
 
     # ------------------------------------------------------------ the group
 
-    def group_metadata(self) -> GroupMetadata:
-        """This member's identity now, as one value."""
-        return self._calls.group_metadata()
-
-    def rebalances(self) -> Sequence[Rebalance]:
-        """The last hundred rebalances as this member saw them."""
-        return self._calls.rebalances()
-
-    def network_lateness(self) -> NetworkLateness:
-        """How late the network thread came to its work: what holds the interpreter delays heartbeats (B9)."""
-        return self._calls.network_lateness()
-
-    def stalls(self) -> Sequence[Stall]:
-        """The last hundred times that nothing was polled for long (stall.report.share): where, and what was in hand."""
-        return self._calls.stalls()
-
     def enforce_rebalance(self, reason: str = "enforce_rebalance() was called") -> None:
-        """Make the group rebalance (KIP-568); does nothing but log with KIP-848, where the broker decides."""
-        self._shell.enter()
-        self._calls.enforce_rebalance(reason)
+        """Make the group rebalance (KIP-568); ``reason`` is told to the broker (KIP-800).
 
-    def metrics(self) -> Mapping[MetricName, float]:
-        """What was measured so far, under the names of Kafka's own client (docs/metrics.md). Any thread, no request."""
-        return self._calls.metrics()
-
-    @staticmethod
-    def metric_names() -> Sequence[MetricName]:
-        """Every name that `metrics` can have, with tags whose values are empty: for what must know them before."""
-        return catalogue()
+        The classic protocol only. With KIP-848 the broker decides by itself when members move: the call does
+        nothing but log that it does nothing, as that of Kafka's own client.
+        """
+        with self._shell:
+            self._calls.enforce_rebalance(reason)
 
     # ------------------------------------------------------------ the end
 
-    def wakeup(self) -> None:
-        """From any thread: make the call under way, or the next one, raise `WakeupError`."""
-        self._core.wakeup()
-
     async def close(self, *, timeout: Seconds | None = None, leave: bool | None = None) -> None:
-        """Commit what was returned (if auto-commit is on), leave the group, stop. Idempotent; never hangs (B7)."""
+        """Commit what was returned (if auto-commit is on), leave the group, stop. Idempotent; never hangs.
+
+        Args:
+            timeout: seconds for all of it, 30 by default.
+            leave: whether to tell the group (KIP-1092). By default a dynamic member does, and a static one
+                (group.instance.id) stays a member until its session ends. True: a static member goes for good.
+                False: nobody is told, so a process that comes back soon causes one rebalance less.
+        """
         await self._close(timeout, proved_only=False, leave=leave)
 
     async def _close(self, timeout: Seconds | None, *, proved_only: bool, leave: bool | None = None) -> None:
+        # After fork() the sockets and the thread are the parent's: a child has nothing to say to anybody.
         if not self._shell.forked:
             deadline = self._calls.closed_by(timeout)
-            await self._shell.run(self._calls.close(deadline, proved_only=proved_only, leave=leave))
+            await self._shell.close(
+                self._calls.close(deadline, proved_only=proved_only, leave=leave), deadline
+            )
+        # Only now: after Ctrl-C in the middle of it there is still somebody who leaves the group.
         self._finalizer.detach()
 
     async def __aenter__(self) -> Self:
@@ -325,9 +393,6 @@ class AsyncConsumer:
         # After an exception the records of the last poll may be unprocessed: commit only what was proved.
         await self._close(None, proved_only=kind is not None)
 
-    def __repr__(self) -> str:
-        return self._calls.describe("AsyncConsumer")
-
     async def _run(self, call: Waits[T]) -> T:
-        self._shell.enter()
-        return await self._shell.run(call)
+        with self._shell:
+            return await self._shell.run(call)

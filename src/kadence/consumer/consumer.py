@@ -1,33 +1,30 @@
-"""`Consumer`: the public API for threads. Application side; a shell around `core.Core`."""
+"""`Consumer`: the public API for threads. Application side; a shell around `core.Core`.
+
+`async_consumer.py` is made from this text by ``make generate`` (tools/async_text.py): whatever differs between threads
+and asyncio is said by the shell, `self._shell`.
+"""
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kadence.clock import FOREVER, Seconds, SystemClock, add_ms, to_ms
 from kadence.config import ConsumerConfig, generated_client_id
-from kadence.consumer.arguments import Offsets
-from kadence.consumer.border.buffer import Border
-from kadence.consumer.border.lateness import NetworkLateness
-from kadence.consumer.border.messages import Rebalance
-from kadence.consumer.border.reasons import NotFetched
-from kadence.consumer.callbacks import RebalanceListener
-from kadence.consumer.calls import EARLIEST, LATEST, Calls, Partitions, Topics
-from kadence.consumer.core import CommitCallback, Core, Engine, Waits
-from kadence.consumer.dead_letters import Outboxes
-from kadence.consumer.metrics import catalogue
-from kadence.consumer.records import Records
-from kadence.consumer.shell import Shell, abandoned
-from kadence.consumer.stall import Stall
-from kadence.errors import KafkaError
-from kadence.metrics import MetricName
+from kadence.consumer.application import suppliers
+from kadence.consumer.application.arguments import Assignable, Offsets, Partitions
+from kadence.consumer.application.callbacks import RebalanceListener
+from kadence.consumer.application.calls import EARLIEST, LATEST, Calls, Topics
+from kadence.consumer.application.core import CommitCallback, Core, Waits
+from kadence.consumer.application.farewell import leave_if_abandoned
+from kadence.consumer.application.reading.steps import Iteration
+from kadence.consumer.application.records import Records
+from kadence.consumer.application.shell import Shell
+from kadence.consumer.application.state import ConsumerState
 from kadence.records import Record
 from kadence.types import (
-    GroupMetadata,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     PartitionInfo,
@@ -37,21 +34,18 @@ from kadence.types import (
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["Consumer", "Engines"]
-
-Engines = Callable[[ConsumerConfig], tuple[Border, Engine]]
-"""Makes the network side of one consumer. The front door injects it, so that no side imports the other."""
+__all__ = ["Consumer"]
 
 T = TypeVar("T")
 
 
-class Consumer:
+class Consumer(ConsumerState):
     """A Kafka consumer whose heartbeat does not depend on how long processing takes.
 
     Everything that talks to brokers happens on a network thread of its own; the calls below run on yours.
-    One thread at a time may use a consumer: a second one gets `ConcurrentAccessError` at once, except for
-    `wakeup`, `pause`, `resume`, `metrics` and `close`. Rebalances go on in the background; their callbacks run
-    inside `poll`, `unsubscribe` and `close`.
+    One thread at a time may use a consumer: a second one gets `ConcurrentAccessError` at once, except for `wakeup`,
+    `close`, `pause`, `resume` and whatever only tells of state, such as `metrics` (docs/threads.md has the list).
+    Rebalances go on in the background; their callbacks run inside `poll`, `unsubscribe` and `close`.
 
     Args:
         config: Kafka's dotted keys, e.g. ``{"bootstrap.servers": "localhost:9092", "group.id": "g"}``.
@@ -66,28 +60,21 @@ class Consumer:
     Delivery is at least once by default: auto-commit takes only what a later poll has proved processed.
     """
 
-    _engines: Engines
-    _outboxes: Outboxes
-
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         parsed = ConsumerConfig.parse(config, **settings)
         self._config = replace(parsed, client_id=parsed.client_id or generated_client_id("consumer"))
         clock = SystemClock()
-        border, engine = type(self)._engines(self._config)
+        border, engine = suppliers.network_side(self._config)
         self._border = border
-        self._core = Core(self._config, border, engine, clock, type(self)._outboxes)
+        self._core = Core(self._config, border, engine, clock, suppliers.letter_producer)
+        self._finalizer = leave_if_abandoned(self, "Consumer", border, engine)
         self._calls = Calls(self._config, border, self._core, clock)
         self._shell = Shell(self._core, border, clock)
-        self._finalizer = weakref.finalize(self, abandoned, "Consumer", border, engine)
+        self._steps = self._core.steps
 
     # ------------------------------------------------------------ what to read
 
-    def subscribe(
-        self,
-        topics: Topics,
-        *,
-        listener: RebalanceListener | None = None,
-    ) -> None:
+    def subscribe(self, topics: Topics, *, listener: RebalanceListener | None = None) -> None:
         """Join the group for these topics, replacing the subscription. The join starts with the next poll.
 
         Args:
@@ -103,37 +90,34 @@ class Consumer:
         """
         self._run(self._calls.subscribe(topics, listener))
 
-    def assign(
-        self,
-        partitions: Partitions,
-        *,
-        timeout: Seconds | None = None,
-    ) -> None:
+    def assign(self, partitions: Assignable, *, timeout: Seconds | None = None) -> None:
         """Read exactly these partitions, without a group's help; positions of those kept stay as they are.
 
         An empty list is `unsubscribe`. With group.id, committed offsets are used and commits work as long
         as the group has no members.
 
+        Args:
+            partitions: those to read, or a mapping with the offset where each begins, of those kept too; or with a
+                range ``(start, end)``: records from ``end`` on are not returned, and hardly fetched. See `finished`.
+                A range that begins where the one before it ended goes on with what is buffered.
+
         Raises:
-            IllegalStateError: topics were given by `subscribe` before; unsubscribe first.
+            IllegalStateError: topics were given by `subscribe` before; unsubscribe first. ValueError: a negative
+                offset, or a range that ends before it begins.
             KafkaTimeoutError: the network thread did not answer within ``timeout`` (default.api.timeout.ms).
         """
         self._run(self._calls.assign(partitions, timeout))
 
-    def incremental_assign(
-        self,
-        partitions: Partitions | Mapping[TopicPartition, int | OffsetAndMetadata],
-        *,
-        timeout: Seconds | None = None,
-    ) -> None:
+    def incremental_assign(self, partitions: Assignable, *, timeout: Seconds | None = None) -> None:
         """Read these partitions too, beside those given by `assign`.
 
         Args:
-            partitions: those to add, or a mapping with the offset where each begins. One that is read already goes
-                on where it is, or from the offset given.
+            partitions: those to add, or a mapping with the offset where each begins, or its range, as for `assign`.
+                One that is read already goes on where it is, or from the offset given.
 
         Raises:
-            IllegalStateError: topics were given by `subscribe`. ValueError: a negative offset.
+            IllegalStateError: topics were given by `subscribe`. ValueError: a negative offset, or a range that ends
+                before it begins.
         """
         self._run(self._calls.incremental_assign(partitions, timeout))
 
@@ -151,14 +135,6 @@ class Consumer:
         """Leave the group (revocation callbacks run first), forget subscription and assignment."""
         self._run(self._calls.unsubscribe(timeout))
 
-    def subscription(self) -> frozenset[str]:
-        """Topics given to `subscribe`; empty for a pattern or a manual assignment."""
-        return self._calls.subscription()
-
-    def assignment(self) -> frozenset[TopicPartition]:
-        """Partitions that are this consumer's now."""
-        return self._calls.assignment()
-
     # ------------------------------------------------------------ records
 
     def poll(self, timeout: Seconds = 0.0, *, max_records: int | None = None) -> Records:
@@ -169,97 +145,127 @@ class Consumer:
 
         Raises:
             WakeupError: `wakeup` was called. CorruptRecordError: the next batch cannot be read; the
-                position stays there. RecordDeserializationError: a deserialiser refused the next record, as above.
-                DeadLetterError: it could not be written away. NoOffsetForPartitionError, OffsetOutOfRangeError: no
-                reset policy.
-            KafkaError: whatever the network thread could not mend by itself (B6), or a callback raised.
+                position stays there. RecordDeserializationError: a deserialiser refused the next record; the
+                position stays there, too. DeadLetterError: a bad record could not be written to the dead letter
+                topic. NoOffsetForPartitionError, OffsetOutOfRangeError: auto.offset.reset says to raise it.
+            KafkaError: whatever the network thread could not mend by itself, or a callback raised.
 
         Source: KIP-41 (the cap), KIP-62 (polling is the sign of progress).
         """
-        core = self._core
-        proofs = core.proofs
+        core, steps = self._core, self._steps
+        proofs: int | None = steps.calls
         try:
-            with self._shell:
+            chunks = None if max_records is None or max_records < 1 else steps.several(max_records)
+            if chunks is not None:
+                return Records(chunks)
+            proofs = None
+            with self._shell.polling():
+                proofs = core.proofs
                 records = self._calls.poll_buffered(max_records)
                 if records is None:
                     records = self._shell.run(self._calls.poll(timeout, max_records))
+            steps.let_go()
             # From here to the caller nothing can come between: the interpreter looks for signals at calls only.
             return records
-        except KafkaError:
-            # What a poll says by itself it says before it has taken anything.
+        except self._shell.BEFORE_TAKING:
             raise
         except BaseException:
-            core.put_back(proofs)
+            try:
+                core.put_back(proofs)
+            finally:
+                # Once more, should Ctrl-C come a second time in the midst of it.
+                core.put_back(proofs)
             raise
 
     def poll_arrow(
-        self,
-        timeout: Seconds = 0.0,
-        *,
-        max_records: int | None = None,
-        headers: bool = False,
+        self, timeout: Seconds = 0.0, *, max_records: int | None = None, headers: bool = False
     ) -> pyarrow.Table:
         """As `poll`, as one Arrow table with the columns of Spark's Kafka schema: key and value raw bytes.
 
-        The same cap, fairness and position rules hold. Empty when nothing came. With ``headers`` a column
-        of list<struct<key, value>> is added.
+        Fairness and positions are those of `poll`. Empty when nothing came.
+
+        Args:
+            max_records: the most rows of this table, -1 for no cap. Without it max.poll.arrow.bytes bounds the table;
+                max.poll.records bounds its rows only where it is set to other than its default, 500.
+            headers: add a column of list<struct<key, value>>.
 
         Raises:
             MissingDependencyError: pyarrow is not installed (``pip install kadence[arrow]``).
         """
         core = self._core
-        proofs = core.proofs
+        proofs = None
         try:
-            return self._run(self._calls.poll_arrow(timeout, max_records, headers))
-        except KafkaError:
+            with self._shell.polling():
+                proofs = core.proofs
+                return self._shell.run(self._calls.poll_arrow(timeout, max_records, headers))
+        except self._shell.BEFORE_TAKING:
             raise
         except BaseException:
-            core.put_back(proofs)
+            try:
+                core.put_back(proofs)
+            finally:
+                # Once more, should Ctrl-C come a second time in the midst of it.
+                core.put_back(proofs)
             raise
 
-    def __iter__(self) -> Self:
-        """Iterate over records for ever; each step is a poll of one, so at least once holds per record."""
-        return self
+    def __iter__(self) -> Iterator[Record]:
+        """Iterate over records, for ever unless all assigned ranges end; each step is a poll of one.
+
+        So at least once holds per record.
+        """
+        return Iteration(self._steps, self.__next__)
 
     def __next__(self) -> Record:
-        while (record := self._next(FOREVER)) is None:
-            pass
+        # That deadline never comes. Nothing stands between the record and the caller: see `poll`.
+        record = self._next(FOREVER)
+        if record is None:
+            raise StopIteration
         return record
 
     def records(self, *, idle_timeout: Seconds | None = None) -> Iterator[Record]:
-        """Iterate as over the consumer, and end when nothing came for ``idle_timeout`` seconds (None: never)."""
+        """Iterate as over the consumer, and end, too, when nothing came for ``idle_timeout`` seconds (None: never)."""
         ms = to_ms(idle_timeout)
         clock = self._core.clock
-        while (record := self._next(FOREVER if ms is None else add_ms(clock.now_ms(), ms))) is not None:
+        while True:
+            record = self._next(FOREVER if ms is None else add_ms(clock.now_ms(), ms))
+            # Nothing that looks for signals may stand between the two, so this is not the test of the loop: a jump
+            # backwards looks for them.
+            if record is None:
+                return
             yield record
 
     def _next(self, deadline: int) -> Record | None:
-        """One record, or None at the deadline."""
-        core = self._core
+        """One record, or None at the deadline or when all assigned ranges are done."""
+        core, steps = self._core, self._steps
         left = deadline
         while True:
-            proofs = core.proofs
-            if deadline != FOREVER:
-                left = max(deadline - core.clock.now_ms(), 0)
+            proofs = steps.calls
             try:
-                for record in self.poll(left / 1000, max_records=1):
-                    return record
-            except KafkaError:
+                if (stepped := steps.step()) is not None:
+                    return stepped
+                if deadline != FOREVER:
+                    left = max(deadline - core.clock.now_ms(), 0)
+                records = self.poll(left / 1000, max_records=1)
+                if records:
+                    record = self._calls.first(records)
+                    if record is not None:
+                        return record
+            except self._shell.BEFORE_TAKING:
                 raise
             except BaseException:
-                core.put_back(proofs)
+                try:
+                    core.put_back(proofs)
+                finally:
+                    # Once more, should Ctrl-C come a second time in the midst of it.
+                    core.put_back(proofs)
                 raise
-            if left == 0:
+            if left == 0 or core.is_finished:
                 return None
 
     # ------------------------------------------------------------ positions
 
     def seek(
-        self,
-        partition: TopicPartition,
-        offset: int | OffsetAndMetadata,
-        *,
-        timeout: Seconds | None = None,
+        self, partition: TopicPartition, offset: int | OffsetAndMetadata, *, timeout: Seconds | None = None
     ) -> None:
         """Read ``partition`` from ``offset`` on; what was fetched for the old position is dropped.
 
@@ -268,22 +274,12 @@ class Consumer:
         """
         self._run(self._calls.seek(partition, offset, timeout))
 
-    def seek_to_beginning(
-        self,
-        partitions: Partitions = (),
-        *,
-        timeout: Seconds | None = None,
-    ) -> None:
+    def seek_to_beginning(self, partitions: Partitions = (), *, timeout: Seconds | None = None) -> None:
         """Read from the first offset there is; looked up in the background. None given: all assigned."""
         self._run(self._calls.reset(partitions, EARLIEST, timeout))
 
-    def seek_to_end(
-        self,
-        partitions: Partitions = (),
-        *,
-        timeout: Seconds | None = None,
-    ) -> None:
-        """Read only what comes from now on (from the last stable offset when read_committed), as above."""
+    def seek_to_end(self, partitions: Partitions = (), *, timeout: Seconds | None = None) -> None:
+        """Read only what comes from now on (when read_committed, from the last stable offset). None given: all."""
         self._run(self._calls.reset(partitions, LATEST, timeout))
 
     def position(self, partition: TopicPartition, *, timeout: Seconds | None = None) -> int:
@@ -296,33 +292,9 @@ class Consumer:
         """
         return self._run(self._calls.position(partition, timeout))
 
-    def pause(self, partitions: Partitions) -> None:
-        """Return nothing of these until `resume`. What is buffered stays; membership is not touched. Any thread."""
-        self._calls.pause(partitions)
-
-    def resume(self, partitions: Partitions) -> None:
-        """Undo `pause`: buffered records come with the next poll, fetching goes on at once. Any thread."""
-        self._calls.resume(partitions)
-
-    def paused(self) -> frozenset[TopicPartition]:
-        """The partitions that `pause` holds back."""
-        return self._calls.paused()
-
-    def not_fetched(self) -> dict[TopicPartition, NotFetched]:
-        """Each assigned partition that is not being fetched now, with the one reason and since when. Any thread.
-
-        A partition that is not in it has a fetch on its way. No request is sent.
-        """
-        return self._calls.not_fetched()
-
     # ------------------------------------------------------------ commits
 
-    def commit(
-        self,
-        offsets: Offsets | None = None,
-        *,
-        timeout: Seconds | None = None,
-    ) -> None:
+    def commit(self, offsets: Offsets | None = None, *, timeout: Seconds | None = None) -> None:
         """Commit and wait until it is done, repeating what can be repeated.
 
         Args:
@@ -335,12 +307,13 @@ class Consumer:
         """
         self._run(self._calls.commit(offsets, timeout))
 
-    def commit_async(
-        self,
-        offsets: Offsets | None = None,
-        callback: CommitCallback | None = None,
-    ) -> None:
-        """Commit without waiting: one try. ``callback(offsets, error)`` runs inside a later call, in order."""
+    def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
+        """Commit without waiting, in one try.
+
+        Args:
+            offsets: as for `commit`.
+            callback: ``callback(offsets, error)`` runs inside a later call, in the order of the commits.
+        """
         with self._shell:
             self._calls.commit_async(offsets, callback)
 
@@ -365,10 +338,7 @@ class Consumer:
         return self._run(self._calls.edge_offsets(partitions, LATEST, timeout))
 
     def offsets_for_times(
-        self,
-        timestamps: Mapping[TopicPartition, int],
-        *,
-        timeout: Seconds | None = None,
+        self, timestamps: Mapping[TopicPartition, int], *, timeout: Seconds | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """For each partition the first record at or after a time (ms since 1970, UTC); None when there is none."""
         return self._run(self._calls.offsets_for_times(timestamps, timeout))
@@ -381,31 +351,7 @@ class Consumer:
         """All topics this client may see, with their partitions."""
         return self._run(self._calls.topics(None, timeout))
 
-    def current_lag(self, partition: TopicPartition) -> int | None:
-        """How many offsets lie between the position and the end as last heard of; None while unknown. No request."""
-        return self._calls.current_lag(partition)
-
     # ------------------------------------------------------------ the group
-
-    def group_metadata(self) -> GroupMetadata:
-        """This member's identity now, as one value.
-
-        Raises:
-            InvalidGroupIdError: no group.id.
-        """
-        return self._calls.group_metadata()
-
-    def rebalances(self) -> Sequence[Rebalance]:
-        """The last hundred rebalances as this member saw them: cause, times, what came and went."""
-        return self._calls.rebalances()
-
-    def network_lateness(self) -> NetworkLateness:
-        """How late the network thread came to its work: what holds the interpreter delays heartbeats (B9)."""
-        return self._calls.network_lateness()
-
-    def stalls(self) -> Sequence[Stall]:
-        """The last hundred times that nothing was polled for long (stall.report.share): where, and what was in hand."""
-        return self._calls.stalls()
 
     def enforce_rebalance(self, reason: str = "enforce_rebalance() was called") -> None:
         """Make the group rebalance (KIP-568); ``reason`` is told to the broker (KIP-800).
@@ -416,26 +362,10 @@ class Consumer:
         with self._shell:
             self._calls.enforce_rebalance(reason)
 
-    def metrics(self) -> Mapping[MetricName, float]:
-        """What was measured so far, under the names of Kafka's own client (docs/metrics.md). Any thread, no request.
-
-        Rates and averages are of the last 30 to 60 s; a value that was never measured is NaN, or -1 for times ago.
-        """
-        return self._calls.metrics()
-
-    @staticmethod
-    def metric_names() -> Sequence[MetricName]:
-        """Every name that `metrics` can have, with tags whose values are empty: for what must know them before."""
-        return catalogue()
-
     # ------------------------------------------------------------ the end
 
-    def wakeup(self) -> None:
-        """From any thread: make the blocking call under way, or the next one, raise `WakeupError`."""
-        self._core.wakeup()
-
     def close(self, *, timeout: Seconds | None = None, leave: bool | None = None) -> None:
-        """Commit what was returned (if auto-commit is on), leave the group, stop. Idempotent; never hangs (B7).
+        """Commit what was returned (if auto-commit is on), leave the group, stop. Idempotent; never hangs.
 
         Args:
             timeout: seconds for all of it, 30 by default.
@@ -446,16 +376,10 @@ class Consumer:
         self._close(timeout, proved_only=False, leave=leave)
 
     def _close(self, timeout: Seconds | None, *, proved_only: bool, leave: bool | None = None) -> None:
-        if self._shell.forked:
-            # The sockets and the thread are the parent's; a child has nothing to say to anybody.
-            self._finalizer.detach()
-            return
-        deadline = self._calls.closed_by(timeout)
-        if self._shell.claim(deadline):
-            try:
-                self._shell.run(self._calls.close(deadline, proved_only=proved_only, leave=leave))
-            finally:
-                self._shell.release()
+        # After fork() the sockets and the thread are the parent's: a child has nothing to say to anybody.
+        if not self._shell.forked:
+            deadline = self._calls.closed_by(timeout)
+            self._shell.close(self._calls.close(deadline, proved_only=proved_only, leave=leave), deadline)
         # Only now: after Ctrl-C in the middle of it there is still somebody who leaves the group.
         self._finalizer.detach()
 
@@ -463,16 +387,10 @@ class Consumer:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         # After an exception the records of the last poll may be unprocessed: commit only what was proved.
         self._close(None, proved_only=kind is not None)
-
-    def __repr__(self) -> str:
-        return self._calls.describe("Consumer")
 
     def _run(self, call: Waits[T]) -> T:
         with self._shell:

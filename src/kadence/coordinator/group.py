@@ -165,7 +165,7 @@ class ClassicGroup:
         return not self.pending_joins and all(member.joining is not None for member in self.members.values())
 
     def common_protocols(self) -> set[str]:
-        """Names that every member knows. A member that names one twice still has one voice."""
+        """Names that every member knows. A member that names one twice still has one vote."""
         counts = Counter(name for member in self.members.values() for name in dict(member.protocols))
         return {name for name, count in counts.items() if count == len(self.members)}
 

@@ -128,7 +128,7 @@ def _join_known(
         shard.park_join(now, group, member, caller)
         prepare(shard, now, group)
     else:
-        # The member lost our answer, or made sure of its place: it is told where the group stands.
+        # The member did not get our answer, or asks again to be sure: it gets the present state of the group.
         _update(member, caller, request)
         shard.answer(caller, current_generation(group, member))
         shard.rearm_session(now, group, member)

@@ -5,7 +5,7 @@
        └───────(members that did not sync in time)─────────┘
 
 The rebalance timeout is the longest over the group's members, taken when a phase starts; it and the
-session timers know nothing of each other (B8, T24). See KIP-62 and KIP-134 (the initial delay).
+session timers do not depend on each other (B8). See KIP-62 and KIP-134 (the initial delay).
 """
 
 from __future__ import annotations

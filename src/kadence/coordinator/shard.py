@@ -55,7 +55,7 @@ class Shard:
         self.answer(caller, SyncGroupResponse(error_code=code))
 
     # Parked requests. A member has at most one of each; parking cancels its session timer, since a member
-    # that waits for us must not be expired by us (T24), and answering arms it again.
+    # must not expire while it waits for our answer. The answer starts the timer again.
 
     def park_join(self, now: int, group: ClassicGroup, member: Member, caller: Caller) -> None:
         if member.joining is not None:

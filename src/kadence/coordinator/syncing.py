@@ -16,7 +16,7 @@ from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
 __all__ = ["heartbeat", "sync"]
 
 _FIRST_PROTOCOL_VERSION = 5
-"""From here on a member must say which protocol it believes in; before, it cannot."""
+"""From this version on a member names the protocol that it uses; older versions have no field for it."""
 
 
 def sync(shard: Shard, now: int, caller: Caller, request: SyncGroupRequest) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from kadence.metrics.sensors import Meter
+from kadence.metrics.sensors import Joint, Meter, Tally
 
 __all__ = ["NANOS", "NetworkMeters", "NodeMeters"]
 
@@ -15,7 +15,12 @@ NANOS: Final = 1_000_000
 
 
 class NodeMeters:
-    """Of one broker, all its connections together. Sizes and traffic are bytes, latencies ms."""
+    """Of one broker, all its connections together. Channels record what happens.
+
+    Attributes:
+        requests: bytes of each request that was encoded. latency: ms from a request to its answer.
+        incoming: bytes of each whole answer. outgoing: bytes of each write.
+    """
 
     __slots__ = ("incoming", "latency", "outgoing", "requests")
 
@@ -32,8 +37,8 @@ class NetworkMeters:
     Attributes:
         nodes: by broker id (below 0: bootstrap addresses); replaced as a whole when one is added.
         connections: open now. connected, disconnected: how many ever were.
-        incoming: bytes of each whole answer. outgoing: bytes of each write. operations: both kinds.
-        requests: bytes of each request. unsent_ms: how long it lay here before it was written. unsent: those that lie.
+        incoming, outgoing, requests: those of all nodes. operations: answers and writes together.
+        unsent_ms: how long each request lay here before it was written. unsent: those that lie.
         waits, works: ms of each wait for the network, and of what was done between two waits.
         logins, failed_logins: SASL of new connections. relogins, failed_relogins: of standing ones (KIP-368), with ms.
     """
@@ -43,10 +48,10 @@ class NetworkMeters:
         self.connections = 0
         self.connected = Meter()
         self.disconnected = Meter()
-        self.incoming = Meter()
-        self.outgoing = Meter()
-        self.operations = Meter()
-        self.requests = Meter()
+        self.incoming = Joint(lambda: (node.incoming for node in self.nodes.values()))
+        self.outgoing = Joint(lambda: (node.outgoing for node in self.nodes.values()))
+        self.requests = Joint(lambda: (node.requests for node in self.nodes.values()))
+        self.operations = Joint(self._operations)
         self.unsent = 0
         self.unsent_ms = Meter()
         self.waits = Meter()
@@ -63,6 +68,11 @@ class NetworkMeters:
             self.nodes = MappingProxyType({**self.nodes, node_id: found})
         return found
 
+    def _operations(self) -> Iterator[Tally]:
+        for node in self.nodes.values():
+            yield node.incoming
+            yield node.outgoing
+
     # -- what happens
 
     def opened(self, now: int) -> None:
@@ -74,27 +84,6 @@ class NetworkMeters:
         """A connection that stood is gone."""
         self.connections -= 1
         self.disconnected.record(now)
-
-    def wrote(self, now: int, node_id: int, size: int) -> None:
-        """Bytes went out."""
-        self.operations.record(now)
-        self.outgoing.record(now, size)
-        self.node(node_id).outgoing.record(now, size)
-
-    def read(self, now: int, node_id: int, size: int) -> None:
-        """A whole answer came in."""
-        self.operations.record(now)
-        self.incoming.record(now, size)
-        self.node(node_id).incoming.record(now, size)
-
-    def asked(self, now: int, node_id: int, size: int, unsent_ms: int) -> None:
-        """A request was encoded and is about to go out."""
-        self.requests.record(now, size)
-        self.unsent_ms.record(now, unsent_ms)
-        self.node(node_id).requests.record(now, size)
-
-    def answered(self, now: int, node_id: int, latency_ms: int) -> None:
-        self.node(node_id).latency.record(now, latency_ms)
 
     def logged_in(self, now: int, took_ms: int, *, again: bool) -> None:
         (self.relogins if again else self.logins).record(now, took_ms)

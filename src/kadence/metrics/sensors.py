@@ -12,11 +12,12 @@ recorded is its count without its sum, one event's worth.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
 from math import inf, nan
 from typing import Final, NamedTuple
 
-__all__ = ["WINDOW_MS", "Meter", "Tally", "rate_of"]
+__all__ = ["WINDOW_MS", "Joint", "Meter", "Reading", "Tally", "rate_of"]
 
 WINDOW_MS: Final = 30_000
 _WINDOWS: Final = 2
@@ -45,7 +46,45 @@ class _Marks(NamedTuple):
     total: float
 
 
-class Tally:
+class Reading:
+    """What any thread reads of values that were recorded: by one `Tally`, or by several together (`Joint`)."""
+
+    __slots__ = ()
+
+    def rate(self, now: int, per_ms: int = 1_000) -> float:
+        """The sum of the values per ``per_ms`` ms; 0 when nothing came."""
+        samples, oldest = self._samples(now)
+        return sum(sample.total for sample in samples) * per_ms / _elapsed(now, oldest)
+
+    def frequency(self, now: int, per_ms: int = 1_000) -> float:
+        """How many values came per ``per_ms`` ms."""
+        samples, oldest = self._samples(now)
+        return sum(sample.number for sample in samples) * per_ms / _elapsed(now, oldest)
+
+    def average(self, now: int) -> float:
+        """Of the values in the windows; NaN without any."""
+        samples, _ = self._samples(now)
+        count = sum(sample.number for sample in samples)
+        return sum(sample.total for sample in samples) / count if count else nan
+
+    def highest(self, now: int) -> float:
+        """The greatest value in the windows; NaN without any."""
+        samples, _ = self._samples(now)
+        high = max((sample.high for sample in samples), default=-inf)
+        return nan if high == -inf else high
+
+    def lowest(self, now: int) -> float:
+        """The least value in the windows; NaN without any."""
+        samples, _ = self._samples(now)
+        low = min((sample.low for sample in samples), default=inf)
+        return nan if low == inf else low
+
+    @abstractmethod
+    def _samples(self, now: int) -> tuple[list[_Sample], int]:
+        """The samples that still count, and since when they do."""
+
+
+class Tally(Reading):
     """Totals that are only added to, in the writer's own way; windows come from `mark`.
 
     The writer adds to ``count`` and ``total`` itself (it may be on a hot path) and calls `mark` when it knows that
@@ -81,38 +120,7 @@ class Tally:
         self._marks = _Marks(closed, now, number, self.total)
         self.high, self.low = -inf, inf
 
-    # -- reading, from any thread
-
-    def rate(self, now: int, per_ms: int = 1_000) -> float:
-        """The sum of the values per ``per_ms`` ms; 0 when nothing came."""
-        samples, oldest = self._samples(now)
-        return sum(sample.total for sample in samples) * per_ms / _elapsed(now, oldest)
-
-    def frequency(self, now: int, per_ms: int = 1_000) -> float:
-        """How many values came per ``per_ms`` ms."""
-        samples, oldest = self._samples(now)
-        return sum(sample.number for sample in samples) * per_ms / _elapsed(now, oldest)
-
-    def average(self, now: int) -> float:
-        """Of the values in the windows; NaN without any."""
-        samples, _ = self._samples(now)
-        count = sum(sample.number for sample in samples)
-        return sum(sample.total for sample in samples) / count if count else nan
-
-    def highest(self, now: int) -> float:
-        """The greatest value in the windows; NaN without any."""
-        samples, _ = self._samples(now)
-        high = max((sample.high for sample in samples), default=-inf)
-        return nan if high == -inf else high
-
-    def lowest(self, now: int) -> float:
-        """The least value in the windows; NaN without any."""
-        samples, _ = self._samples(now)
-        low = min((sample.low for sample in samples), default=inf)
-        return nan if low == inf else low
-
     def _samples(self, now: int) -> tuple[list[_Sample], int]:
-        """The samples that still count, and since when they do."""
         marks = self._marks
         count, total, last = self._of.count, self.total, self._of.last
         samples = [sample for sample in marks.closed if now - sample.last < _EXPIRE_MS]
@@ -146,11 +154,39 @@ class Meter(Tally):
             self.low = value
 
 
+class Joint(Reading):
+    """Several tallies read as if they were one. Nothing is recorded twice for it.
+
+    Args:
+        of: gives them, anew for each reading.
+    """
+
+    __slots__ = ("_of",)
+
+    def __init__(self, of: Callable[[], Iterable[Tally]]) -> None:
+        self._of = of
+
+    @property
+    def count(self) -> int:
+        """How many values there ever were."""
+        return sum(tally.count for tally in self._of())
+
+    @property
+    def total(self) -> float:
+        """Their sum."""
+        return sum(tally.total for tally in self._of())
+
+    def _samples(self, now: int) -> tuple[list[_Sample], int]:
+        found = [tally._samples(now) for tally in self._of()]
+        return [sample for samples, _ in found for sample in samples], min(
+            (oldest for samples, oldest in found if samples), default=now
+        )
+
+
 def rate_of(tallies: Iterable[Tally], now: int, per_ms: int = 1_000) -> float:
-    """As `Tally.rate`, of several as if they were one."""
-    found = [tally._samples(now) for tally in tallies]
-    total = sum(sample.total for samples, _ in found for sample in samples)
-    return total * per_ms / _elapsed(now, min((oldest for _, oldest in found), default=now))
+    """As `Reading.rate`, of several as if they were one."""
+    found = tuple(tallies)
+    return Joint(lambda: found).rate(now, per_ms)
 
 
 def _elapsed(now: int, oldest: int) -> int:

@@ -1,32 +1,96 @@
-# What pure-Python Cython syntax cannot say: C declarations. The code is in _drain_c.py.
+# What pure-Python Cython syntax cannot say: C declarations. The code is in session.h, intake.h and _drain_c.py.
 from libc.stddef cimport size_t
-from libc.stdint cimport uintptr_t
+from libc.stdint cimport int32_t, int64_t, uintptr_t
 
 cdef extern from "<poll.h>" nogil:
     cdef struct pollfd:
         int fd
         short events
         short revents
-    ctypedef unsigned long nfds_t
     short POLLIN
-    int poll(pollfd *fds, nfds_t nfds, int timeout)
+    short POLLOUT
 
-cdef extern from "<sys/socket.h>" nogil:
-    Py_ssize_t recv(int fd, void *buf, size_t len, int flags)
-    Py_ssize_t send(int fd, const void *buf, size_t len, int flags)
+cdef extern from "<unistd.h>" nogil:
+    Py_ssize_t write(int fd, const void *data, size_t length)
 
-# SSL_read_ex and SSL_write_ex, SSL_get_error, ERR_clear_error
-ctypedef int (*ssl_io)(void *ssl, void *buf, size_t len, size_t *done) noexcept nogil
-ctypedef int (*ssl_get_error)(const void *ssl, int result) noexcept nogil
-ctypedef void (*ssl_clear_error)() noexcept nogil
+cdef extern from "gate.h" nogil:
+    ctypedef struct kd_gate:
+        pass
 
-cdef ssl_io _ssl_read
-cdef ssl_io _ssl_write
-cdef ssl_get_error _ssl_get_error
-cdef ssl_clear_error _ssl_clear_error
+cdef extern from "session.h" nogil:
+    enum:
+        KD_NOT_NOW
+        KD_ASK
+        KD_UNSETTLED
+        KD_ERRNO
+    ctypedef struct kd_session:
+        int fd
+        void *ssl
+        kd_gate *gate
+    ctypedef int (*kd_ssl_io)(void *ssl, void *data, size_t length, size_t *done) noexcept nogil
+    ctypedef int (*kd_ssl_error)(const void *ssl, int result) noexcept nogil
+    ctypedef void (*kd_ssl_clear)() noexcept nogil
+    kd_ssl_io kd_ssl_read
+    kd_ssl_io kd_ssl_write
+    kd_ssl_error kd_ssl_get_error
+    kd_ssl_clear kd_ssl_clear_error
+    Py_ssize_t kd_session_read(kd_session *session, void *into, size_t length)
+    Py_ssize_t kd_session_write(kd_session *session, const void *data, size_t length)
+    void kd_session_asked(kd_session *session, int wrote, int is_inside)
 
-cdef enum:
-    _NOT_NOW = -1
-    _ASK = -2
-    _ERRNO = -1000  # below this: minus errno
-    _WANT_READ = 2  # SSL_ERROR_WANT_READ
+cdef extern from "intake.h" nogil:
+    enum:
+        KD_LENGTH_BYTES
+        KD_ROOM
+        KD_OPEN
+        KD_ENDED
+        KD_INTERRUPTED
+    ctypedef struct kd_intake:
+        kd_session *session
+        unsigned char *room
+        size_t begin
+        size_t end
+        unsigned char *into
+        size_t missing
+        Py_ssize_t state
+        int64_t heard_ms
+        int more
+    int32_t kd_length(const kd_intake *intake)
+    int kd_has_frame(const kd_intake *intake)
+    int kd_is_due(const kd_intake *intake)
+    void kd_advance(kd_intake *intake)
+    int kd_look(pollfd *fds, kd_intake **intakes, int count, int timeout_ms)
+    int kd_wait(pollfd *fds, kd_intake **intakes, int count, int64_t timeout_ms)
+    int kd_is_long(kd_intake **intakes, int count)
+
+cdef class Session:
+    cdef kd_session _session
+    cdef object _gate_of
+
+cdef class Intake:
+    cdef kd_intake _intake
+    cdef Session _of
+    cdef object _repeat
+    cdef object _target
+    cdef object _ask(self)
+
+cdef class Wake:
+    cdef int _reader
+    cdef int _writer
+    cdef bint _woken
+
+cdef class Poller:
+    cdef readonly long long releases
+    cdef Wake _wake
+    cdef pollfd *_fds
+    cdef kd_intake **_intakes
+    cdef int _count
+    cdef int _size
+    cdef list _owners
+    cdef list _kept
+    cdef int _plain
+    cdef dict _places
+    cdef object _append(self, int fd)
+    cdef object _set(self, int place, int wanted, object owner, object intake)
+    cdef object _is_plain_pending(self)
+    cdef object _grow(self, int size)

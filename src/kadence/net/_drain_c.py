@@ -1,17 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 # mypy: ignore-errors
 # The C names come from _drain_c.pxd.
-"""Bytes between a socket and memory with as few hand-overs of the interpreter as can be. Compiled by Cython.
+"""Bytes between sockets and memory with as few hand-overs of the interpreter as can be. Compiled by Cython.
 
-Whoever gives the interpreter away beside a busy Python thread waits a switch interval (5 ms) to get it back.
-So short transfers that cannot block are made *with* the interpreter (`read_now`, `write_now`: microseconds),
-and a long frame is read in one stretch *without* it (`fill`), waiting inside for its missing parts.
+Whoever gives the interpreter away beside a busy Python thread waits a switch interval (5 ms) to get it back. So the
+interpreter is given away in one place only, `Poller.wait`: waiting for all connections, reading from them and cutting
+frames is one call (`intake.h`). What cannot block is made *with* the interpreter: small writes, waking, and a first
+look before each wait.
 
-For TLS the same three work on OpenSSL's own object (`openssl.py` says why, and how it is obtained): Python's
-ssl gives the interpreter away once per 16 KiB. There, anything but bytes and "not now" is answered with `ASK`:
-the caller repeats the call through Python's ssl, which knows the exceptions.
-
-Descriptors must be non-blocking. ``ssl`` is 0 for a plain socket.
+The plain twins are in `kadence.net.poller`, `intake`, `stream` and `wakeup`. Descriptors must be non-blocking.
 """
 
 import os
@@ -19,148 +16,366 @@ import os
 import cython
 
 if not cython.compiled:
-    raise ImportError("kadence.net._drain_c is not compiled; kadence.net.stream has the same in Python")
+    raise ImportError("kadence.net._drain_c is not compiled; kadence.net.poller has the same in Python")
 
-from cython.cimports.libc.errno import EAGAIN, EINTR, errno
-from cython.cimports.libc.stddef import size_t
-from cython.cimports.libc.stdint import uintptr_t
-from cython.cimports.posix.time import CLOCK_MONOTONIC, clock_gettime, timespec
+from cython.cimports.cpython.mem import PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from cython.cimports.libc.stdint import int64_t, uintptr_t
+from cython.cimports.libc.string import memcpy
 
-NOT_NOW = -1
-ASK = -2
+NOT_NOW = KD_NOT_NOW
+ASK = KD_ASK
+ROOM = KD_ROOM
+"""Bytes that are read ahead for each connection."""
+
+# selectors.EVENT_READ and EVENT_WRITE
+_READ = 1
+_WRITE = 2
+_LONGEST_WAIT_MS = 1 << 40
 
 
 def bind_openssl(read: uintptr_t, write: uintptr_t, get_error: uintptr_t, clear_error: uintptr_t) -> None:
     """The addresses of SSL_read_ex, SSL_write_ex, SSL_get_error and ERR_clear_error. Once, before any TLS call."""
-    global _ssl_read, _ssl_write, _ssl_get_error, _ssl_clear_error
-    _ssl_read = cython.cast(ssl_io, read)
-    _ssl_write = cython.cast(ssl_io, write)
-    _ssl_get_error = cython.cast(ssl_get_error, get_error)
-    _ssl_clear_error = cython.cast(ssl_clear_error, clear_error)
+    global kd_ssl_read, kd_ssl_write, kd_ssl_get_error, kd_ssl_clear_error
+    kd_ssl_read = cython.cast(kd_ssl_io, read)
+    kd_ssl_write = cython.cast(kd_ssl_io, write)
+    kd_ssl_get_error = cython.cast(kd_ssl_error, get_error)
+    kd_ssl_clear_error = cython.cast(kd_ssl_clear, clear_error)
 
 
-def read_now(fd: cython.int, ssl: uintptr_t, into: cython.uchar[::1]) -> int:
-    """Read what is there, with the interpreter. Bytes read; 0 at the end of the stream; NOT_NOW; ASK.
+@cython.cclass
+class Session:
+    """One connected socket, plain (``ssl`` is 0) or TLS; see session.h."""
 
-    Raises:
-        OSError: the connection broke.
+    def __init__(self, fd: cython.int, ssl: uintptr_t) -> None:
+        self._session.fd = fd
+        self._session.ssl = cython.cast(cython.p_void, ssl)
+        self._session.gate = cython.NULL
+        # Keeps the gate's memory; set with it.
+        self._gate_of = None
+
+    def read_now(self, into: cython.uchar[::1]) -> int:
+        """Read what is there, with the interpreter. Bytes read; 0 at the end of the stream; KD_NOT_NOW; KD_ASK.
+
+        Raises:
+            OSError: the connection broke.
+        """
+        if into.shape[0] == 0:
+            return KD_NOT_NOW
+        return _checked(
+            kd_session_read(cython.address(self._session), cython.address(into[0]), into.shape[0])
+        )
+
+    def write_now(self, data: cython.const[cython.uchar][::1]) -> int:
+        """Write what fits, with the interpreter. Bytes written; KD_NOT_NOW; KD_ASK.
+
+        Raises:
+            OSError: the connection broke.
+        """
+        if data.shape[0] == 0:
+            return 0
+        return _checked(
+            kd_session_write(cython.address(self._session), cython.address(data[0]), data.shape[0])
+        )
+
+    def asked(self, wrote: cython.bint = False, is_inside: cython.bint = False) -> None:
+        """What was answered with ASK has been repeated by Python's ssl, which left a frame unfinished or not."""
+        kd_session_asked(cython.address(self._session), wrote, is_inside)
+
+
+@cython.cclass
+class Intake:
+    """Incoming bytes of one connection: read ahead by the `Poller`, taken as frames.
+
+    Args:
+        repeat: reads through Python's ssl where OpenSSL said something that only Python can name.
     """
-    if into.shape[0] == 0:
-        return NOT_NOW
-    return _checked(_read(fd, ssl, cython.address(into[0]), into.shape[0]))
+
+    def __cinit__(self, session: Session, repeat: object) -> None:
+        self._of = session
+        self._repeat = repeat
+        self._target = None
+        self._intake.heard_ms = -1
+        self._intake.session = cython.address(session._session)
+        self._intake.room = cython.cast(cython.p_uchar, PyMem_Malloc(KD_ROOM))
+        if self._intake.room is cython.NULL:
+            raise MemoryError
+
+    def __dealloc__(self) -> None:
+        PyMem_Free(self._intake.room)
+
+    def advance(self) -> None:
+        """Read what is there, with the interpreter."""
+        kd_advance(cython.address(self._intake))
+
+    def begins(self) -> object:
+        """The length of the first frame, as sent, once it is whole or is to be judged or given memory; else None."""
+        intake: cython.pointer(kd_intake) = cython.address(self._intake)
+        if intake.into is not cython.NULL or not kd_has_frame(intake):
+            return None
+        return kd_length(intake)
+
+    def take(self, into: cython.uchar[::1]) -> int:
+        """Move the first frame's body to ``into``, which is as long. Returns how many bytes are still to be read."""
+        intake: cython.pointer(kd_intake) = cython.address(self._intake)
+        length: cython.size_t = into.shape[0]
+        held: cython.size_t = intake.end - intake.begin - KD_LENGTH_BYTES
+        if held > length:
+            held = length
+        memcpy(cython.address(into[0]), intake.room + intake.begin + KD_LENGTH_BYTES, held)
+        intake.begin += KD_LENGTH_BYTES + held
+        if intake.begin == intake.end:
+            intake.begin = intake.end = 0
+        if held < length:
+            self._target = into
+            intake.into = cython.address(into[0]) + held
+            intake.missing = length - held
+        return length - held
+
+    def missing(self) -> int:
+        """How many bytes the long frame lacks that `take` has begun; once it is 0 the next frame can be taken."""
+        if self._intake.missing == 0:
+            self.drop()
+        return self._intake.missing
+
+    def drop(self) -> None:
+        """Let go of the memory that was given to `take`."""
+        self._target = None
+        self._intake.into = cython.NULL
+        self._intake.missing = 0
+
+    def ended(self) -> bool:
+        """Whether the peer has closed the stream.
+
+        Raises:
+            OSError: the connection broke (ssl.SSLError included).
+        """
+        if self._intake.state == KD_ASK:
+            self._ask()
+        if self._intake.state == KD_ENDED:
+            return True
+        if self._intake.state < KD_ERRNO:
+            _checked(self._intake.state)
+        return False
+
+    @property
+    def heard_at(self) -> int:
+        """When (ms of the monotonic clock) something was read last; -1: never."""
+        return self._intake.heard_ms
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the peer has sent a part of a frame."""
+        return self._intake.end > self._intake.begin or self._intake.into is not cython.NULL
+
+    @cython.cfunc
+    def _ask(self) -> object:
+        """Repeat the read that OpenSSL did not like by Python's ssl."""
+        intake: cython.pointer(kd_intake) = cython.address(self._intake)
+        room: cython.size_t = intake.missing if intake.into is not cython.NULL else KD_ROOM - intake.end
+        data: bytearray = bytearray(min(room, 16384))
+        count = self._repeat(memoryview(data))
+        intake.state = KD_OPEN
+        if count is None:
+            return None
+        if count == 0:
+            intake.state = KD_ENDED
+            return None
+        intake.more = 1
+        done: cython.size_t = count
+        if intake.into is not cython.NULL:
+            memcpy(intake.into, cython.cast(cython.p_char, data), done)
+            intake.into += done
+            intake.missing -= done
+        else:
+            memcpy(intake.room + intake.end, cython.cast(cython.p_char, data), done)
+            intake.end += done
+        return None
 
 
-def write_now(fd: cython.int, ssl: uintptr_t, data: cython.const[cython.uchar][::1]) -> int:
-    """Write what fits, with the interpreter. Bytes written; NOT_NOW; ASK.
+@cython.cclass
+class Wake:
+    """Ends a wait of the `Poller` from any thread, without letting go of the interpreter. A flood costs one byte."""
 
-    Raises:
-        OSError: the connection broke.
+    def __init__(self) -> None:
+        self._woken = False
+        if hasattr(os, "eventfd"):
+            self._reader = self._writer = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        else:
+            self._reader, self._writer = os.pipe()
+            os.set_blocking(self._reader, False)
+            os.set_blocking(self._writer, False)
+
+    def fileno(self) -> int:
+        """The descriptor that becomes readable."""
+        return self._reader
+
+    def wake(self) -> None:
+        """End the present wait, or the next one. Any thread, and signal handlers."""
+        one: int64_t = 1
+        # Closed meanwhile: there is no wait left to end.
+        if self._woken or self._writer < 0:
+            return
+        self._woken = True
+        write(self._writer, cython.address(one), 8)
+
+    def close(self) -> None:
+        """Close both ends."""
+        reader, writer = self._reader, self._writer
+        # First the numbers: somebody else may get them next.
+        self._reader = self._writer = -1
+        for fd in {reader, writer} - {-1}:
+            os.close(fd)
+
+
+@cython.cclass
+class Poller:
+    """Waits for all of one network thread's sockets; see intake.h.
+
+    Attributes:
+        releases: how often the interpreter was given away.
     """
-    result: cython.Py_ssize_t
-    done: size_t = 0
-    if data.shape[0] == 0:
-        return 0
-    source: cython.p_void = cython.cast(cython.p_void, cython.address(data[0]))
-    if ssl:
-        _ssl_clear_error()
-        if _ssl_write(cython.cast(cython.p_void, ssl), source, data.shape[0], cython.address(done)) == 1:
-            return done
-        return ASK
-    result = send(fd, source, data.shape[0], 0)
-    if result < 0:
-        result = _NOT_NOW if errno == EAGAIN or errno == EINTR else _ERRNO - errno
-    return _checked(result)
 
+    def __cinit__(self, wake: Wake) -> None:
+        self.releases = 0
+        self._wake = wake
+        self._owners = []
+        self._kept = []
+        self._places = {}
+        self._grow(8)
+        self._append(wake.fileno())
+        self._set(0, POLLIN, None, None)
 
-def fill(
-    fd: cython.int,
-    ssl: uintptr_t,
-    wake_fd: cython.int,
-    into: cython.uchar[::1],
-    patience_ms: cython.int,
-    stretch_ms: cython.int,
-) -> int:
-    """Read until ``into`` is full, without the interpreter. Bytes read; 0 at the end; NOT_NOW; ASK.
+    def __dealloc__(self) -> None:
+        PyMem_Free(self._fds)
+        PyMem_Free(self._intakes)
 
-    Waits inside for more, at most ``patience_ms`` each time and ``stretch_ms`` in all, and not once
-    ``wake_fd`` is readable. An end or an error that comes after some bytes shows in the next call.
+    def watch(self, fd: cython.int, events: cython.int, owner: object, intake: object = None) -> None:
+        """Tell ``owner`` of these events from now on. With an ``intake`` bytes are read, and READ tells of frames."""
+        found = self._places.get(fd)
+        place: cython.int = self._append(fd) if found is None else found
+        wanted: cython.int = (POLLIN if events & _READ else 0) | (POLLOUT if events & _WRITE else 0)
+        self._set(place, wanted, owner, intake)
 
-    Raises:
-        OSError: the connection broke.
-    """
-    length: cython.Py_ssize_t = into.shape[0]
-    done: cython.Py_ssize_t = 0
-    result: cython.Py_ssize_t = _NOT_NOW
-    until: cython.longlong
-    left: cython.longlong
-    ready: cython.int
-    if length == 0:
-        return NOT_NOW
-    start: cython.p_uchar = cython.address(into[0])
-    fds: pollfd[2]
-    fds[0].fd = fd
-    fds[0].events = POLLIN
-    fds[1].fd = wake_fd
-    fds[1].events = POLLIN
-    with cython.nogil:
-        until = _now_ms() + stretch_ms
-        while done < length:
-            result = _read(fd, ssl, start + done, length - done)
-            if result > 0:
-                done += result
-                continue
-            if result != _NOT_NOW:
-                break
-            left = until - _now_ms()
-            if left <= 0:
-                break
-            ready = poll(
-                cython.address(fds[0]),
-                2,
-                patience_ms if patience_ms < left else cython.cast(cython.int, left),
-            )
-            if ready <= 0 or fds[1].revents != 0:
-                break
-    return done if done > 0 else _checked(result)
+    def unwatch(self, fd: cython.int) -> None:
+        """Forget it. Before it is closed."""
+        place: cython.int = self._places.pop(fd)
+        last: cython.int = self._count - 1
+        self._set(place, 0, None, None)
+        if place != last:
+            self._fds[place] = self._fds[last]
+            self._intakes[place] = self._intakes[last]
+            self._owners[place] = self._owners[last]
+            self._kept[place] = self._kept[last]
+            self._places[self._fds[place].fd] = place
+        self._owners.pop()
+        self._kept.pop()
+        self._count = last
+
+    def wait(self, wait_ms: object) -> list:
+        """Wait at most so long (ms; None: for ever) for something that Python has to see: (owner, events) of each.
+
+        The owner of a wake-up is None. A signal ends the wait with nothing, so that its handler can run.
+        """
+        timeout: int64_t = -1 if wait_ms is None else min(max(wait_ms, 0), _LONGEST_WAIT_MS)
+        found: cython.int = 0
+        is_long: cython.bint = kd_is_long(self._intakes, self._count)
+        if self._plain and self._is_plain_pending():
+            timeout = 0
+        # What came meanwhile costs no hand-over.
+        if not is_long:
+            found = kd_look(self._fds, self._intakes, self._count, 0)
+        if found == 0 and (timeout != 0 or is_long):
+            self.releases += 1
+            with cython.nogil:
+                found = kd_wait(self._fds, self._intakes, self._count, timeout)
+        if found < KD_ERRNO:
+            number = KD_ERRNO - found
+            raise OSError(number, os.strerror(number))
+        ready: list = []
+        if (found == 0 and not self._plain) or found == KD_INTERRUPTED:
+            return ready
+        place: cython.int
+        seen: cython.int
+        for place in range(self._count):
+            seen = self._fds[place].revents
+            kept = self._kept[place]
+            if kept is not None and self._intakes[place] is cython.NULL:
+                if seen & ~POLLOUT or kept.more:
+                    kept.advance()
+                seen = (seen & POLLOUT) | (POLLIN if kept.is_due else 0)
+            if seen:
+                if place == 0:
+                    self._wake._woken = False
+                events = (_READ if seen & ~POLLOUT else 0) | (_WRITE if seen & ~POLLIN else 0)
+                ready.append((self._owners[place], events))
+        return ready
+
+    def close(self) -> None:
+        """Forget everything; descriptors are their owners' concern."""
+        self._count = self._plain = 0
+        self._owners, self._kept, self._places = [], [], {}
+
+    @cython.cfunc
+    def _append(self, fd: cython.int) -> object:
+        place: cython.int = self._count
+        if place == self._size:
+            self._grow(2 * self._size)
+        self._fds[place].fd = fd
+        self._fds[place].revents = 0
+        self._owners.append(None)
+        self._kept.append(None)
+        self._places[fd] = place
+        self._count = place + 1
+        return place
+
+    @cython.cfunc
+    def _set(self, place: cython.int, wanted: cython.int, owner: object, intake: object) -> object:
+        self._plain -= _is_plain(self._kept[place])
+        self._plain += _is_plain(intake)
+        self._fds[place].events = wanted
+        self._owners[place] = owner
+        self._kept[place] = intake
+        if isinstance(intake, Intake):
+            self._intakes[place] = cython.address(cython.cast(Intake, intake)._intake)
+        else:
+            self._intakes[place] = cython.NULL
+        return None
+
+    @cython.cfunc
+    def _is_plain_pending(self) -> object:
+        """Whether something lies in TLS of Python's ssl, where poll() cannot see it."""
+        for kept in self._kept:  # noqa: SIM110 - a generator cannot be made in a C method
+            if _is_plain(kept) and (kept.more or kept.is_due):
+                return True
+        return False
+
+    @cython.cfunc
+    def _grow(self, size: cython.int) -> object:
+        fds = cython.cast(cython.pointer(pollfd), PyMem_Realloc(self._fds, size * cython.sizeof(pollfd)))
+        if fds is cython.NULL:
+            raise MemoryError
+        self._fds = fds
+        intakes = cython.cast(
+            cython.pointer(cython.pointer(kd_intake)),
+            PyMem_Realloc(self._intakes, size * cython.sizeof(cython.p_void)),
+        )
+        if intakes is cython.NULL:
+            raise MemoryError
+        self._intakes = intakes
+        self._size = size
+        return None
 
 
 @cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _read(
-    fd: cython.int, ssl: uintptr_t, into: cython.p_uchar, length: cython.Py_ssize_t
-) -> cython.Py_ssize_t:
-    result: cython.Py_ssize_t
-    outcome: cython.int
-    done: size_t = 0
-    if ssl:
-        # SSL_get_error looks at the thread's error queue, which others may have left something in.
-        _ssl_clear_error()
-        outcome = _ssl_read(cython.cast(cython.p_void, ssl), into, length, cython.address(done))
-        if outcome == 1:
-            return done
-        return _NOT_NOW if _ssl_get_error(cython.cast(cython.p_void, ssl), outcome) == _WANT_READ else _ASK
-    result = recv(fd, into, length, 0)
-    if result < 0:
-        if errno == EAGAIN or errno == EINTR:
-            return _NOT_NOW
-        return _ERRNO - errno
-    return result
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _now_ms() -> cython.longlong:
-    spec: timespec
-    clock_gettime(CLOCK_MONOTONIC, cython.address(spec))
-    return cython.cast(cython.longlong, spec.tv_sec) * 1000 + spec.tv_nsec // 1000000
+def _is_plain(intake: object) -> cython.bint:
+    """Whether it is one of Python's: TLS where OpenSSL's object cannot be had."""
+    return intake is not None and not isinstance(intake, Intake)
 
 
 @cython.cfunc
 def _checked(result: cython.Py_ssize_t) -> object:
-    """A result of `_read` as Python sees it."""
-    if result < _ERRNO:
-        number = _ERRNO - result
+    """A result of session.h as Python sees it."""
+    if result < KD_ERRNO:
+        number = KD_ERRNO - result
         raise OSError(number, os.strerror(number))
     return result

@@ -4,7 +4,7 @@ A response is read straight into an arena and stays there until the application 
 are copied once between the socket and the user's objects. Fresh memory of that size costs a page fault per
 4 KiB (about as much as receiving it), so arenas are kept for the next response.
 
-The network thread leases; any thread retains and releases. The only things that threads share are a list used
+The network thread lends; any thread retains and releases. The only things that threads share are a list used
 as a counter and a queue of returned arenas, both with operations that are atomic by themselves: a lock here
 could make the network thread wait for an application thread that holds the interpreter.
 """
@@ -28,7 +28,7 @@ _HOLD: Final = object()
 
 
 class Arena:
-    """One leased stretch of memory; satisfies `kadence.connection.Lease`. Made by `ArenaPool.lease`."""
+    """One lent stretch of memory; satisfies `kadence.connection.Loan`. Made by `ArenaPool.lend`."""
 
     __slots__ = ("_holds", "_memory", "_returned", "view")
 
@@ -72,72 +72,105 @@ class Arena:
 
 
 class ArenaPool:
-    """Leases arenas and takes them back. Network thread only.
+    """Lends arenas and takes them back. Network thread only.
 
     Args:
         spare_bytes: how much unused memory to keep. Above it the memory that was returned first goes.
 
     Attributes:
-        slack: how many bytes arenas leased from now on may be larger in all than fresh ones would be.
-        limit: unused memory is kept only as far as it makes no more than this together with what is leased.
+        slack: how many bytes arenas lent from now on may be larger in all than fresh ones would be.
+        limit: unused memory is kept only as far as it makes no more than this together with what is lent.
     """
 
-    __slots__ = ("_leased_bytes", "_returned", "_spare", "_spare_bytes", "limit", "slack")
+    __slots__ = (
+        "_count",
+        "_lent_bytes",
+        "_order",
+        "_returned",
+        "_sizes",
+        "_spare_bytes",
+        "_unused_bytes",
+        "limit",
+        "slack",
+    )
 
     def __init__(self, spare_bytes: int) -> None:
         self._spare_bytes = spare_bytes
-        self._spare: list[Memory] = []
+        # Unused memory by a running number, in the order in which it came back; and the numbers by size.
+        self._order: dict[int, Memory] = {}
+        self._sizes: dict[int, deque[int]] = {}
+        self._count = 0
+        self._unused_bytes = 0
         self._returned: deque[Memory] = deque()
-        self._leased_bytes = 0
+        self._lent_bytes = 0
         self.slack = self.limit = 1 << 62
 
     @property
     def in_use(self) -> int:
-        """Bytes leased and not yet given back."""
+        """Bytes lent and not yet given back."""
         self._collect()
-        return self._leased_bytes
+        return self._lent_bytes
 
     def held(self) -> int:
         """As `in_use`, for any thread: looks without collecting, so it may be a moment behind."""
-        return self._leased_bytes - sum(map(len, tuple(self._returned)))
+        return self._lent_bytes - sum(map(len, tuple(self._returned)))
 
     @property
     def spare(self) -> int:
-        """Bytes kept for the next leases."""
+        """Bytes kept for the next loans."""
         self._collect()
-        return sum(map(len, self._spare))
+        return self._unused_bytes
 
-    def lease(self, length: int) -> Arena:
+    def lend(self, length: int) -> Arena:
         """An arena of at least ``length`` bytes with one holder. Its content is whatever was there before."""
         self._collect()
         capacity = _capacity(length)
         memory = self._fitting(length, capacity) or _fresh(capacity)
-        self._leased_bytes += len(memory)
+        self._lent_bytes += len(memory)
         self._trim()
         self.slack -= max(len(memory) - capacity, 0)
         return Arena(memory, length, self._returned)
 
     def _fitting(self, length: int, capacity: int) -> Memory | None:
         """The smallest spare that fits, unless it is so large that a small response would pin it."""
-        best = -1
         most = min(4 * capacity, capacity + max(self.slack, 0))
-        for place, memory in enumerate(self._spare):
-            if length <= len(memory) <= most and (best < 0 or len(memory) < len(self._spare[best])):
-                best = place
-        return self._spare.pop(best) if best >= 0 else None
+        size = min((size for size in self._sizes if length <= size <= most), default=0)
+        if not size:
+            return None
+        numbers = self._sizes[size]
+        # The one that came back last: its pages are still in the processor's cache.
+        memory = self._order.pop(numbers.pop())
+        self._forget(size)
+        return memory
 
     def _collect(self) -> None:
         while self._returned:
             memory = self._returned.popleft()
-            self._leased_bytes -= len(memory)
-            self._spare.append(memory)
+            size = len(memory)
+            self._lent_bytes -= size
+            self._unused_bytes += size
+            self._count += 1
+            self._order[self._count] = memory
+            numbers = self._sizes.get(size)
+            if numbers is None:
+                numbers = self._sizes[size] = deque()
+            numbers.append(self._count)
         self._trim()
 
     def _trim(self) -> None:
-        kept = sum(map(len, self._spare))
-        most = min(self._spare_bytes, self.limit - self._leased_bytes)
-        while kept > most and self._spare:
-            kept -= len(self._spare.pop(0))
+        most = min(self._spare_bytes, self.limit - self._lent_bytes)
+        while self._unused_bytes > most and self._order:
+            number = next(iter(self._order))
+            size = len(self._order.pop(number))
+            # The first of all is the first of its size.
+            self._sizes[size].popleft()
+            self._forget(size)
+
+    def _forget(self, size: int) -> None:
+        """One unused piece of this size is gone."""
+        self._unused_bytes -= size
+        if not self._sizes[size]:
+            del self._sizes[size]
 
     def __repr__(self) -> str:
         return f"<ArenaPool in_use={self.in_use} spare={self.spare}>"

@@ -13,12 +13,12 @@ from __future__ import annotations
 import logging
 import selectors
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kadence.clock import FOREVER
 from kadence.connection.connection import BrokerConnection, Phase
 from kadence.connection.frames import LENGTH_BYTES
-from kadence.connection.request import ANY_NODE, Completed, Lane, Request
+from kadence.connection.request import ANY_NODE, Completed, Lane, Request, StandIn
 from kadence.errors import (
     AuthenticationError,
     DisconnectedError,
@@ -28,6 +28,7 @@ from kadence.errors import (
 )
 from kadence.net.dial import Dial, Step, tell
 from kadence.net.inbox import Frame, Inbox
+from kadence.net.pulse import Deputy, StoodIn, deputy_of
 from kadence.net.stream import Stream, stream_of
 
 if TYPE_CHECKING:
@@ -37,12 +38,11 @@ if TYPE_CHECKING:
     from kadence.net.dns import Found, Resolver
     from kadence.net.logins import Logins
     from kadence.net.nodes import KnownNode
+    from kadence.net.poller import Poller
 
 __all__ = ["Channel", "IdleError"]
 
 _log = logging.getLogger("kadence.net")
-
-_FRAMES_PER_TURN: Final = 32
 
 
 class IdleError(DisconnectedError):
@@ -53,14 +53,15 @@ class Channel:
     """One connection of one node; see the top of the file. Called by `NetworkClient` only.
 
     Args:
-        done: where the ends of requests go. pool: memory for Fetch responses.
-        wake_fd: readable when another thread wants the network thread. logins: what to authenticate with.
-        meters: told of what happens here.
+        poller: waits for its socket, and reads from it. done: where the ends of requests go.
+        pool: memory for Fetch responses. logins: what to authenticate with. meters: told of what happens here.
+        stood_in: told of what the pulse has sent; None: nothing is left to it.
     """
 
     __slots__ = (
         "_config",
         "_connection",
+        "_deputy",
         "_dial",
         "_done",
         "_has_answered",
@@ -68,13 +69,17 @@ class Channel:
         "_logins",
         "_logins_seen",
         "_meters",
+        "_node_meters",
+        "_poller",
         "_pool",
-        "_selector",
+        "_stand_in",
+        "_stood_in",
         "_stream",
         "_used_at",
-        "_wake_fd",
         "_watched",
-        "has_more",
+        "due_at",
+        "is_stirred",
+        "key",
         "known",
         "lane",
         "queue",
@@ -85,22 +90,22 @@ class Channel:
         known: KnownNode,
         lane: Lane,
         config: ConnectionConfig,
-        selector: selectors.BaseSelector,
+        poller: Poller,
         pool: ArenaPool,
-        wake_fd: int,
         done: list[Completed],
         logins: Logins,
         meters: NetworkMeters,
+        stood_in: StoodIn | None = None,
     ) -> None:
-        self.known = known
         self.lane = lane
         self.queue: deque[Request] = deque()
-        self.has_more = False
-        """More frames may lie ready inside the process, where no selector sees them."""
+        self.due_at = 0
+        """When `tick`, or a start, has something to do; the client keeps it up to date."""
+        self.is_stirred = True
+        """Something happened here, so the client has to look."""
         self._config = config
-        self._selector = selector
+        self._poller = poller
         self._pool = pool
-        self._wake_fd = wake_fd
         self._done = done
         self._logins = logins
         self._meters = meters
@@ -109,9 +114,24 @@ class Channel:
         self._connection: BrokerConnection | None = None
         self._stream: Stream | None = None
         self._inbox: Inbox | None = None
+        self._stood_in = stood_in
+        self._stand_in: StandIn | None = None
+        self._deputy: Deputy | None = None
         self._watched: tuple[int, int] | None = None
         self._used_at = 0
         self._has_answered = False
+        self.belong(known)
+
+    def belong(self, known: KnownNode) -> None:
+        """This connection is that node's."""
+        self.known = known
+        self.key = (known.node.node_id, self.lane)
+        self._node_meters = self._meters.node(known.node.node_id)
+
+    def put(self, request: Request) -> None:
+        """Queue a request; `pump` sends it."""
+        self.queue.append(request)
+        self.is_stirred = True
 
     # -- the state, for the client
 
@@ -119,6 +139,11 @@ class Channel:
     def is_started(self) -> bool:
         """Dialling or beyond."""
         return self._dial is not None
+
+    @property
+    def is_wanted(self) -> bool:
+        """A request waits for it, or the pulse may need it: who holds the interpreter keeps it from being made then."""
+        return bool(self.queue) or self._stand_in is not None
 
     @property
     def is_ready(self) -> bool:
@@ -142,24 +167,29 @@ class Channel:
         connection = self._connection
         return bool(self.queue) or (connection is not None and connection.outgoing() is not None)
 
+    @property
+    def heard_at(self) -> int:
+        """When (ms of the monotonic clock) something was read last, be it a part of a long answer; -1: never."""
+        return -1 if self._stream is None else self._stream.intake.heard_at
+
     def is_throttled(self, now: int) -> bool:
         """The broker has asked for silence."""
         return self._connection is not None and now < self._connection.held_until
 
     def next_deadline(self) -> int:
         """When `tick`, or a start, has something to do."""
-        deadline = min((request.deadline for request in self.queue), default=FOREVER)
-        connection, dial = self._connection, self._dial
+        connection, dial, queue = self._connection, self._dial, self.queue
+        deadline = min(request.deadline for request in queue) if queue else FOREVER
         if dial is None:
-            return min(deadline, self.known.retry_at) if self.queue else FOREVER
-        if connection is None or not self.is_ready:
+            return min(deadline, self.known.retry_at) if self.is_wanted else FOREVER
+        if connection is None or connection.phase is not Phase.READY:
             return min(deadline, dial.attempt_until)
         deadline = min(deadline, connection.next_deadline())
-        if self.queue:
+        if queue:
             # Unless it is another authentication that holds it: the answer to that is no matter of time.
             if connection.can_send(connection.held_until):
                 deadline = min(deadline, connection.held_until)
-        elif connection.idle and self._config.connections_max_idle_ms >= 0:
+        elif self._config.connections_max_idle_ms >= 0 and connection.idle:
             deadline = min(deadline, self._used_at + self._config.connections_max_idle_ms)
         return deadline
 
@@ -184,7 +214,7 @@ class Channel:
             self._watch(dial.fileno(), dial.interest)
 
     def on_ready(self, events: int, now: int) -> None:
-        """The selector has seen something."""
+        """The poller has seen something."""
         if self._connection is None:
             self._go_on_dialling(now)
             return
@@ -195,25 +225,23 @@ class Channel:
 
     def pump(self, now: int) -> None:
         """Hand queued requests to the connection and write what fits."""
-        connection = self._connection
-        if connection is None:
+        connection, queue = self._connection, self.queue
+        if connection is None or not queue or not connection.can_send(now):
             return
-        before = len(self.queue)
-        while self.queue and connection.can_send(now):
-            request = self.queue.popleft()
+        while queue and connection.can_send(now):
+            request = queue.popleft()
             encoded = connection.encoded_bytes
             if (ended := connection.send(request, now)) is not None:
                 self._done.append(ended)
             else:
-                size = connection.encoded_bytes - encoded
-                self._meters.asked(now, self.known.node.node_id, size, now - request.queued_at)
-        if len(self.queue) != before:
-            self._used_at = now
-            self._write(now)
+                self._node_meters.requests.record(now, connection.encoded_bytes - encoded)
+                self._meters.unsent_ms.record(now, now - request.queued_at)
+        self._used_at = now
+        self._write(now)
 
     def tick(self, now: int) -> None:
         """Look at the clock: overdue requests, an attempt that takes too long, idleness."""
-        self._drop_overdue(now)
+        self.drop_overdue(now)
         connection, dial = self._connection, self._dial
         if connection is not None and self.is_ready:
             if (error := connection.overdue(now)) is not None:
@@ -226,11 +254,25 @@ class Channel:
         elif dial is not None and now >= dial.attempt_until:
             self._attempt_failed("no answer in time", now)
 
+    def drop_overdue(self, now: int) -> None:
+        """End queued requests whose time to be sent is over."""
+        for request in tuple(self.queue):
+            if request.deadline <= now:
+                self.queue.remove(request)
+                late = RequestTimedOutError(f"{request.name} could not be sent in time: {self!r}")
+                self._done.append(Completed(request, None, late, -1, now))
+
     def resume(self, now: int) -> None:
         """Credentials may have arrived."""
         if self._connection is not None:
             self._connection.resume(now)
             self._write(now)
+
+    def leave(self, stand_in: StandIn | None, now: int) -> None:
+        """What the pulse is to send here if this thread cannot; None: nothing."""
+        self._stand_in = stand_in
+        if self._deputy is not None:
+            self._deputy.leave(stand_in, now)
 
     def end(self, error: KafkaError, now: int) -> list[Request]:
         """Close, and end what was on its way. Returns the requests for any node that were never sent."""
@@ -286,12 +328,15 @@ class Channel:
         self._stream = stream_of(dial.sock)
         self._connection = connection
         self._inbox = Inbox(
-            self._stream,
+            self._stream.intake,
             self._pool,
-            connection.expects_lease,
+            connection.expects_loan,
             self._config.max_frame_bytes,
             connection.address,
         )
+        if self._stood_in is not None:
+            self._deputy = deputy_of(self._stream, connection, self._stood_in)
+        self.leave(self._stand_in, now)
         self._logins_seen = 0
         self._meters.opened(now)
         connection.open(now)
@@ -307,6 +352,8 @@ class Channel:
         as_whom = f" as {login.who} by {login.mechanism}" if login is not None else ""
         _log.debug("connected to %s (%s)%s", connection.address, self.lane.name, as_whom)
         self.pump(now)
+        if self._deputy is not None:
+            self._deputy.arm(now)
 
     def _attempt_failed(self, cause: str, now: int) -> None:
         """Until ApiVersions is answered a failure is one of the address; the next may be better."""
@@ -322,22 +369,24 @@ class Channel:
             self._meters.closed(now)
         if self._inbox is not None:
             self._inbox.close()
+        if self._deputy is not None:
+            self._deputy.close()
+            self._deputy = None
         self._connection = self._stream = self._inbox = None
-        self.has_more = False
 
     # -- inside: bytes
 
     def _read(self, now: int) -> None:
         inbox = self._inbox
         assert inbox is not None
-        self.has_more = False
+        if self._deputy is not None:
+            self._deputy.settle(now)
         try:
-            for _ in range(_FRAMES_PER_TURN):
-                frame = inbox.next_frame(self._wake_fd)
-                if frame is None:
-                    return
+            while (frame := inbox.next_frame()) is not None:
                 self._receive(frame, now)
-            self.has_more = True
+                if self._inbox is not inbox:
+                    # An answer that could not be written back has ended this attempt to connect.
+                    return
         except (OSError, TransportError) as error:
             self._broken(error, now)
 
@@ -345,9 +394,8 @@ class Channel:
         connection, dial = self._connection, self._dial
         assert connection is not None
         assert dial is not None
-        was_ready = self.is_ready
-        node_id = self.known.node.node_id
-        self._meters.read(now, node_id, len(frame.data) + LENGTH_BYTES)
+        was_ready = connection.phase is Phase.READY
+        self._node_meters.incoming.record(now, len(frame.data) + LENGTH_BYTES)
         try:
             answer = connection.receive(frame.data, frame.arena, now)
         except BaseException:
@@ -358,7 +406,7 @@ class Channel:
             self._used_at = now
             self._has_answered = True
             self._done.append(answer)
-            self._meters.answered(now, node_id, now - answer.sent_at)
+            self._node_meters.latency.record(now, now - answer.sent_at)
             return
         if connection.logins != self._logins_seen:
             self._logins_seen = connection.logins
@@ -376,20 +424,28 @@ class Channel:
         connection, stream = self._connection, self._stream
         assert connection is not None
         assert stream is not None
+        deputy = self._deputy
+        if deputy is not None:
+            deputy.before_writing(now)
+        data = connection.outgoing()
         try:
-            while (data := connection.outgoing()) is not None:
+            while data is not None:
                 count = stream.write_now(data)
                 if count is None:
                     break
-                self._meters.wrote(now, self.known.node.node_id, count)
+                self._node_meters.outgoing.record(now, count)
                 if (ended := connection.sent(count, now)) is not None:
                     self._done.append(ended)
+                data = connection.outgoing()
         except OSError as error:
             self._broken(_last_words(stream) or error, now)
             return
-        waits = selectors.EVENT_WRITE if connection.outgoing() is not None else 0
         assert self._watched is not None
-        self._watch(self._watched[0], selectors.EVENT_READ | waits)
+        events = selectors.EVENT_READ if data is None else selectors.EVENT_READ | selectors.EVENT_WRITE
+        if self._watched[1] != events:
+            self._watch(self._watched[0], events)
+        if deputy is not None:
+            deputy.arm(now)
 
     def _broken(self, error: OSError | TransportError, now: int) -> None:
         """Reading or writing failed: the end of the channel, or while opening only of the attempt."""
@@ -411,27 +467,14 @@ class Channel:
             text += " before it answered any request (does this listener want a login by security.protocol=SASL_…?)"
         raise DisconnectedError(text) from error
 
-    def _drop_overdue(self, now: int) -> None:
-        if all(request.deadline > now for request in self.queue):
-            return
-        for request in tuple(self.queue):
-            if request.deadline <= now:
-                self.queue.remove(request)
-                late = RequestTimedOutError(f"{request.name} could not be sent in time: {self!r}")
-                self._done.append(Completed(request, None, late, -1, now))
-
     def _watch(self, fd: int, events: int) -> None:
-        if self._watched == (fd, events):
-            return
-        if self._watched is None:
-            self._selector.register(fd, events, self)
-        else:
-            self._selector.modify(fd, events, self)
-        self._watched = (fd, events)
+        if self._watched != (fd, events):
+            self._poller.watch(fd, events, self, None if self._stream is None else self._stream.intake)
+            self._watched = (fd, events)
 
     def _unwatch(self) -> None:
         if self._watched is not None:
-            self._selector.unregister(self._watched[0])
+            self._poller.unwatch(self._watched[0])
             self._watched = None
 
 

@@ -1,4 +1,4 @@
-"""All connections of one network thread, behind one selector.
+"""All connections of one network thread, behind one poller.
 
 Requests are queued by `send` and everything else happens in `poll`: requests find a node, channels dial, bytes
 move, deadlines pass. A request ends exactly once, in the list that some `poll` returns.
@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import logging
 import random
-import selectors
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable
-from functools import partial
+from typing import Final
 
-from kadence.backoff import Backoff
-from kadence.clock import FOREVER, Clock, add_ms, wait_seconds
-from kadence.connection.request import ANY_NODE, Completed, Lane, Request
+from kadence.clock import FOREVER, Clock, add_ms
+from kadence.connection.backoff import Backoff
+from kadence.connection.request import ANY_NODE, Completed, Lane, Request, StandIn
 from kadence.errors import (
     AuthenticationError,
     ClosedError,
@@ -34,22 +33,29 @@ from kadence.metrics.network import NetworkMeters
 from kadence.net.arena import ArenaPool
 from kadence.net.channel import Channel, IdleError
 from kadence.net.config import ConnectionConfig
-from kadence.net.dns import Lookup, Resolver
+from kadence.net.dns import Found, Lookup, Resolver
 from kadence.net.logins import Logins
 from kadence.net.nodes import FIRST_BOOTSTRAP, KnownNode
-from kadence.net.wakeup import Wakeup
+from kadence.net.poller import new_poller
+from kadence.net.pulse import StoodIn
 from kadence.types import Node
 
 __all__ = ["NetworkClient"]
 
 _log = logging.getLogger("kadence.net")
 
+_LATE_MS: Final = 200
+"""A thread that comes back so much later than it wanted was kept from running."""
+
+_LONGEST_WAIT_MS: Final = 86_400_000
+"""A day, which every system's wait can take; the next one follows."""
+
 
 class NetworkClient:
     """See the top of the file. One thread calls everything but `wakeup`.
 
     Args:
-        config: the settings. clock: tells the time; waiting is the selector's.
+        config: the settings. clock: tells the time; waiting is the poller's.
         lookup: `socket.getaddrinfo`, or a test's. rng: the jitter of the backoff.
         meters: where to measure; whoever gives them reads them.
     """
@@ -65,11 +71,10 @@ class NetworkClient:
     ) -> None:
         self._config = config
         self._clock = clock
-        self._random = rng or random.Random()
+        # It comes from the process's generator, which a test can seed and a fork seeds anew.
+        self._random = rng or random.Random(random.getrandbits(64))
         self._meters = meters or NetworkMeters()
-        self._wakeup = Wakeup()
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._wakeup.fileno(), selectors.EVENT_READ)
+        self._poller, self._wakeup = new_poller()
         self._resolver = Resolver(self._wakeup.wake, lookup)
         self._logins = Logins(config, self._wakeup.wake)
         self.arenas = ArenaPool(config.spare_arena_bytes)
@@ -79,22 +84,31 @@ class NetworkClient:
             for place, (host, port) in enumerate(config.bootstrap)
         }
         self._channels: dict[tuple[int, Lane], Channel] = {}
+        # Whether one of them may be of a bootstrap address.
+        self._has_bootstrap = False
         # Requests for any node that have not found one.
         self._homeless: deque[Request] = deque()
         # Where to begin among equals, so that not every client asks the same broker first.
         self._offset = self._random.randrange(1024)
         self._done: list[Completed] = []
         self._closed = False
-        # Going through all channels costs microseconds with the interpreter: only after something happened or is due.
+        self.woken = False
+        """Whether another thread has ended the latest `poll`."""
+        # Whether `_work` has something to do before `_due_at`: with the channels that are stirred, or with all of them.
         self._stirred = True
+        self._stirred_all = True
         self._due_at = 0
+        self.on_stood_in: StoodIn | None = None
+        """Told of what the pulse has sent. Set before anything is left to it."""
+        self._is_late = False
+        self._woke_at = self._clock.now_ms()
 
     # -- the cluster
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
         """The brokers of the cluster, as metadata tells them. Bootstrap addresses stay as a last resort (KIP-1102)."""
         now = self._clock.now_ms()
-        self._stirred = True
+        self._stir_all()
         wanted = {node.node_id: node for node in nodes}
         for node_id in [known for known in self._known if known >= 0]:
             node = wanted.get(node_id)
@@ -116,7 +130,7 @@ class NetworkClient:
     def rebootstrap(self) -> None:
         """Forget the brokers and begin again at the bootstrap addresses, whose names are looked up anew (KIP-1102)."""
         now = self._clock.now_ms()
-        self._stirred = True
+        self._stir_all()
         for channel in tuple(self._channels.values()):
             self._end(
                 channel,
@@ -127,19 +141,24 @@ class NetworkClient:
         for known in self._known.values():
             known.forgive()
 
-    def disconnect(self, node_id: int, lane: Lane | None = None) -> None:
+    def disconnect(
+        self, node_id: int, lane: Lane | None = None, *, unless_heard_since: int | None = None
+    ) -> None:
         """Give up connections to a broker that is silent: what is on its way ends, what comes next dials anew.
 
         A path that swallows bytes looks like a slow broker until request.timeout.ms, and everything queues behind.
 
         Args:
             lane: only that one; None: all.
+            unless_heard_since: leave alone those on which anything was read at that time (ms) or later.
         """
         now = self._clock.now_ms()
         for channel in [
             item
             for item in self._channels.values()
-            if item.known.node.node_id == node_id and lane in (None, item.lane)
+            if item.known.node.node_id == node_id
+            and lane in (None, item.lane)
+            and (unless_heard_since is None or item.heard_at < unless_heard_since)
         ]:
             self._end(channel, DisconnectedError(f"{channel.known} was given up: it does not answer"), now)
 
@@ -160,6 +179,12 @@ class NetworkClient:
             return None
         return "; ".join(known.trouble for known in self._known.values() if known.trouble) or None
 
+    def is_cut_off(self) -> bool:
+        """Whether no broker is there: nothing is connected or about to be, each address failed when last tried."""
+        if any(channel.is_started for channel in self._channels.values()):
+            return False
+        return all(known.is_away for known in self._candidates())
+
     # -- requests
 
     def send(self, request: Request) -> None:
@@ -175,10 +200,23 @@ class NetworkClient:
         if request.node_id == ANY_NODE:
             self._homeless.append(request)
         elif (known := self._known.get(request.node_id)) is not None:
-            self._channel(known, request.lane).queue.append(request)
+            self._channel(known, request.lane).put(request)
         else:
             unknown = ConnectError(f"broker {request.node_id} is not among the cluster's nodes")
             self._done.append(Completed(request, None, unknown, -1, self._clock.now_ms()))
+
+    def leave(self, stand_in: StandIn | None) -> None:
+        """What the pulse is to send if this thread cannot; None: nothing. The connection for it is opened."""
+        now = self._clock.now_ms()
+        request = None if stand_in is None else stand_in.request
+        for channel in tuple(self._channels.values()):
+            if request is None or channel.key != (request.node_id, request.lane):
+                channel.leave(None, now)
+        if request is not None and (known := self._known.get(request.node_id)) is not None:
+            channel = self._channel(known, request.lane)
+            channel.leave(stand_in, now)
+            if not channel.is_started:
+                self._stirred = channel.is_stirred = True
 
     def can_send(self, node_id: int, lane: Lane, now: int) -> bool:
         """Whether a request would go out, or a connection be tried, without waiting for a backoff or a throttle."""
@@ -216,43 +254,33 @@ class NetworkClient:
         if self._closed:
             raise ClosedError("the network client is closed")
         meters = self._meters
-        began = now = self._clock.now_ms()
-        self._work(now)
-        patience = self._patience(wait_ms, now)
-        waited = self._clock.now_ms()
-        ready = self._selector.select(patience)
+        self.woken = False
         now = self._clock.now_ms()
-        meters.waits.record(now, now - waited)
-        for channel in [item for item in self._channels.values() if item.has_more]:
-            self._step(channel, now, partial(channel.on_ready, selectors.EVENT_READ))
-        for key, events in ready:
-            if key.data is None:
-                self._wakeup.clear()
-            else:
-                self._step(key.data, now, partial(key.data.on_ready, events))
-        for found in self._resolver.results():
-            for channel in tuple(self._channels.values()):
-                self._step(channel, now, partial(channel.found, found))
-        if self._logins.deliver(now):
-            for channel in tuple(self._channels.values()):
-                self._step(channel, now, channel.resume)
-            self._logins.settle()
+        if self._is_late or now - self._woke_at > _LATE_MS:
+            # Kept from running. Nothing is overdue before what has arrived meanwhile was read.
+            self._look(0)
         self._work(now)
+        meters.works.record(now, now - self._woke_at)
+        patience = self._patience(wait_ms, now)
+        woke_at = self._look(patience)
+        meters.waits.record(woke_at, woke_at - now)
+        self._is_late = patience is not None and woke_at - now > patience + _LATE_MS
+        if found := self._resolver.results():
+            self._deliver_found(found, woke_at)
+        if self._logins.deliver(woke_at):
+            for channel in tuple(self._channels.values()):
+                self._step(channel, woke_at, channel.resume)
+            self._logins.settle()
         ended = self._done.copy()
         self._done.clear()
-        meters.works.record(now, self._clock.now_ms() - now + waited - began)
         return ended
 
     def next_deadline(self, now: int) -> int:
         """When `poll` has something to do without any byte arriving (ms); ``now`` when it has at once."""
-        if self._done or any(channel.has_more for channel in self._channels.values()):
+        if self._done:
             return now
         deadline = min((channel.next_deadline() for channel in self._channels.values()), default=FOREVER)
-        for request in self._homeless:
-            deadline = min(deadline, request.deadline)
-        if self._homeless:
-            deadline = min([deadline, *(known.retry_at for known in self._candidates())])
-        return max(now, deadline)
+        return max(now, min(deadline, self._homeless_due()) if self._homeless else deadline)
 
     def wakeup(self) -> None:
         """End the present `poll`, or the next one. Any thread; a flood costs one byte."""
@@ -274,7 +302,7 @@ class NetworkClient:
         self._channels.clear()
         self._resolver.close()
         self._logins.close()
-        self._selector.close()
+        self._poller.close()
         self._wakeup.close()
 
     def __repr__(self) -> str:
@@ -287,6 +315,17 @@ class NetworkClient:
         return f"<NetworkClient {self._config.client_id} nodes={len(self.nodes())} {state}>"
 
     # -- inside
+
+    def _look(self, wait_ms: int | None) -> int:
+        """Wait, and let each channel do what its socket is ready for. Returns when that began (ms)."""
+        ready = self._poller.wait(wait_ms)
+        self._woke_at = woke_at = self._clock.now_ms()
+        for channel, events in ready:
+            if channel is None:
+                self.woken = True
+            else:
+                self._step(channel, woke_at, channel.on_ready, events)
+        return woke_at
 
     def _has_unwritten(self) -> bool:
         return bool(self._homeless) or any(channel.has_unwritten for channel in self._channels.values())
@@ -307,26 +346,26 @@ class NetworkClient:
             ):
                 del self._channels[node_id, lane]
                 self._channels[node.node_id, lane] = channel
-                channel.known = known
+                channel.belong(known)
                 known.ranges = old.ranges
 
     def _channel(self, known: KnownNode, lane: Lane) -> Channel:
         key = (known.node.node_id, lane)
         channel = self._channels.get(key)
         if channel is None:
-            wake_fd = self._wakeup.fileno()
             channel = Channel(
                 known,
                 lane,
                 self._config,
-                self._selector,
+                self._poller,
                 self.arenas,
-                wake_fd,
                 self._done,
                 self._logins,
                 self._meters,
+                self.on_stood_in,
             )
             self._channels[key] = channel
+            self._has_bootstrap = self._has_bootstrap or known.is_bootstrap
         return channel
 
     def _candidates(self) -> list[KnownNode]:
@@ -357,54 +396,101 @@ class NetworkClient:
                 return self._channel(known, lane)
         return None
 
+    def _stir_all(self) -> None:
+        """Something changed that any channel may depend on: which brokers there are, or when they may be tried."""
+        self._stirred = self._stirred_all = True
+
     def _work(self, now: int) -> None:
-        """All that needs no byte to arrive: deadlines, homes for requests, connections to begin, bytes to write."""
+        """All that needs no byte to arrive: deadlines, homes for requests, connections to begin, bytes to write.
+
+        Only for channels that were stirred or are due: a turn of the network thread should cost microseconds.
+        """
         if not self._stirred and now < self._due_at:
             return
+        everything, self._stirred_all = self._stirred_all, False
         for channel in tuple(self._channels.values()):
-            self._step(channel, now, channel.tick)
+            if now >= channel.due_at:
+                self._step(channel, now, channel.tick)
+            elif everything or channel.is_stirred:
+                channel.is_stirred = True
+                if channel.queue:
+                    channel.drop_overdue(now)
         self._retire_bootstrap(now)
+        if self._homeless:
+            self._find_homes(now)
+        unsent, due_at = len(self._homeless), FOREVER
+        for channel in tuple(self._channels.values()):
+            if channel.is_stirred:
+                self._advance(channel, now)
+        for channel in self._channels.values():
+            unsent += len(channel.queue)
+            if channel.due_at < due_at:  # noqa: PLR1730 - min() costs more, in each turn
+                due_at = channel.due_at
+        self._meters.unsent = unsent
+        # What ended meanwhile may matter to all: next time.
+        self._stirred = self._stirred_all
+        self._due_at = min(due_at, self._homeless_due()) if self._homeless else due_at
+
+    def _advance(self, channel: Channel, now: int) -> None:
+        """Begin to connect where something waits, else send what waits."""
+        channel.is_stirred = False
+        if channel.is_started:
+            if channel.queue:
+                self._step(channel, now, channel.pump)
+        elif channel.is_wanted and not channel.known.waits(now):
+            self._step(channel, now, channel.start, self._resolver)
+        channel.due_at = channel.next_deadline()
+
+    def _find_homes(self, now: int) -> None:
         for _ in range(len(self._homeless)):
             request = self._homeless.popleft()
             if request.deadline <= now:
                 self._never_sent(request, now)
             elif (home := self._home(request.lane, now)) is not None:
-                home.queue.append(request)
+                home.put(request)
             else:
                 self._homeless.append(request)
-        for channel in tuple(self._channels.values()):
-            if channel.queue and not channel.is_started and not channel.known.waits(now):
-                self._step(channel, now, partial(channel.start, self._resolver))
-            self._step(channel, now, channel.pump)
-        self._meters.unsent = len(self._homeless) + sum(len(item.queue) for item in self._channels.values())
-        self._stirred = False
-        self._due_at = self.next_deadline(now)
+
+    def _homeless_due(self) -> int:
+        """When a request for any node is late, or a broker may be tried for it."""
+        late = min(request.deadline for request in self._homeless)
+        return min([late, *(known.retry_at for known in self._candidates())])
 
     def _retire_bootstrap(self, now: int) -> None:
         """Once the brokers are known, and one is not known to be away, bootstrap connections have done their work."""
+        if not self._has_bootstrap:
+            return
+        self._has_bootstrap = any(channel.known.is_bootstrap for channel in self._channels.values())
         if all(known.is_bootstrap or known.failures > 0 for known in self._known.values()):
             return
         for channel in tuple(self._channels.values()):
             if channel.known.is_bootstrap and channel.is_idle:
                 self._end(channel, IdleError(f"{channel.known} is not needed any more"), now)
 
+    def _deliver_found(self, found: Iterable[Found], now: int) -> None:
+        """Tell of names that were looked up."""
+        for item in found:
+            for channel in tuple(self._channels.values()):
+                self._step(channel, now, channel.found, item)
+
     def _never_sent(self, request: Request, now: int) -> None:
         reason = self.trouble() or "no broker was ready"
         late = RequestTimedOutError(f"{request.name} could not be sent in time: {reason}")
         self._done.append(Completed(request, None, late, -1, now))
 
-    def _step(self, channel: Channel, now: int, action: Callable[[int], None]) -> None:
+    def _step(self, channel: Channel, now: int, action: Callable[..., None], *arguments: object) -> None:
         """One step of a channel that may have ended meanwhile, and that this step may end."""
-        self._stirred = True
-        if self._channels.get((channel.known.node.node_id, channel.lane)) is not channel:
+        if self._channels.get(channel.key) is not channel:
             return
+        self._stirred = channel.is_stirred = True
         try:
-            action(now)
+            action(*arguments, now)
         except KafkaError as error:
             self._end(channel, error, now)
 
     def _end(self, channel: Channel, error: KafkaError, now: int) -> None:
         known = channel.known
+        self._stir_all()
         if isinstance(error, AuthenticationError):
             self._meters.refused(now, again=channel.is_ready)
         if isinstance(error, IdleError):
@@ -413,13 +499,15 @@ class NetworkClient:
             # Once per change: a broker that stays away is tried every second.
             level = logging.DEBUG if known.trouble == str(error) else logging.WARNING
             known.failed(now, str(error))
+            if isinstance(error, ConnectError) and not channel.is_ready:
+                known.is_away = True
             _log.log(level, "%s (%s): %s", known, channel.lane.name, error)
-        del self._channels[known.node.node_id, channel.lane]
+        del self._channels[channel.key]
         self._homeless.extendleft(reversed(channel.end(error, now)))
 
-    def _patience(self, wait_ms: int | None, now: int) -> float | None:
-        """How long the selector may wait (s; None: for ever)."""
+    def _patience(self, wait_ms: int | None, now: int) -> int | None:
+        """How long the poller may wait (ms; None: for ever)."""
         deadline = now if self._done else self._due_at
         if wait_ms is not None:
             deadline = min(deadline, add_ms(now, max(0, wait_ms)))
-        return wait_seconds(deadline, now)
+        return None if deadline >= FOREVER else min(max(deadline - now, 0), _LONGEST_WAIT_MS)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import metadata
 from typing import TYPE_CHECKING, Final, Self
 
-from kadence.net.tls import make_context, token_context
-from kadence.security import credentials
+from kadence.security.login import credentials
+from kadence.version import VERSION
 
 if TYPE_CHECKING:
     import ssl
 
     from kadence.config import ClientConfig
-    from kadence.security import Credentials
+    from kadence.security.credentials import Credentials
 
 __all__ = ["ConnectionConfig"]
 
@@ -65,6 +64,7 @@ class ConnectionConfig:
         Raises:
             ConfigError: a PEM file that cannot be read or used.
         """
+        context, tokens = _contexts(config)
         return cls(
             bootstrap=tuple(split_address(address) for address in config.bootstrap_servers),
             returns_to_bootstrap=config.metadata_recovery_strategy == "rebootstrap",
@@ -78,11 +78,21 @@ class ConnectionConfig:
             receive_buffer_bytes=config.receive_buffer_bytes,
             max_frame_bytes=max(_FRAME_BYTES, getattr(config, "fetch_max_bytes", 0) + _FRAME_ROOM),
             spare_arena_bytes=min(_SPARE_BYTES, getattr(config, "buffer_memory", _SPARE_BYTES)),
-            ssl_context=make_context(config) if config.security_protocol.endswith("SSL") else None,
+            ssl_context=context,
             credentials=credentials(config),
-            token_context=token_context(config),
-            software_version=metadata.version("kadence"),
+            token_context=tokens,
+            software_version=VERSION,
         )
+
+
+def _contexts(config: ClientConfig) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None]:
+    """For brokers, and for the token endpoint. OpenSSL is loaded where one of them is needed."""
+    has_tls = config.security_protocol.endswith("SSL")
+    if not has_tls and not config.sasl_oauthbearer_token_endpoint_url:
+        return None, None
+    from kadence.net.tls import make_context, token_context
+
+    return make_context(config) if has_tls else None, token_context(config)
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -58,7 +58,9 @@ class Resolver:
     def ask(self, host: str, port: int) -> Found | None:
         """The answer at once for a numeric address; else it comes from `results` later."""
         try:
-            numeric = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+            # As bytes: for a str Python loads its tables of international names, which no numeric address needs.
+            name = host.encode("ascii")
+            numeric = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
         except (OSError, UnicodeError):
             pass
         else:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import quote_plus, urlencode
 
 from kadence.errors import AuthenticationError, ConnectError
-from kadence.security import ClientCredentials, Token
+from kadence.security.credentials import ClientCredentials, Token
 
 __all__ = ["fetch_token"]
 

@@ -18,7 +18,7 @@ from kadence.connection.sasl.gssapi import Gssapi
 from kadence.errors import AuthenticationError, ConnectError, KafkaError, MissingDependencyError
 
 if TYPE_CHECKING:
-    from kadence.security import Kerberos
+    from kadence.security.credentials import Kerberos
 
 __all__ = ["KerberosLogin", "contexts"]
 
@@ -50,7 +50,7 @@ class KerberosLogin:
         self._ready: dict[str, deque[tuple[int, Exchange | KafkaError]]] = {}
         # Asked of the worker and not come yet, by host.
         self._under_way: Counter[str] = Counter()
-        # Between `deliver` and `settle` all who wait ask again: how many got nothing, by host.
+        # Between `deliver` and `settle` all connections that wait ask again. By host, how many of them got nothing.
         self._is_serving = False
         self._empty_handed: Counter[str] = Counter()
         self._asked: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -84,7 +84,7 @@ class KerberosLogin:
         return True
 
     def settle(self) -> None:
-        """Everybody who waits has asked: for whom nothing is on its way, something is asked for."""
+        """All that wait have asked by now: begin contexts for those that got none and have none under way."""
         self._is_serving = False
         for host, count in self._empty_handed.items():
             for _ in range(count - self._under_way[host]):

@@ -19,12 +19,12 @@ from kadence.connection.sasl.exchange import Exchange, Login
 from kadence.connection.sasl.oauthbearer import OAuthBearer, check_token
 from kadence.connection.sasl.passwords import PasswordLogin
 from kadence.errors import AuthenticationError, KafkaError
-from kadence.net.endpoint import fetch_token
-from kadence.net.kerberos import KerberosLogin, contexts
-from kadence.security import ClientCredentials, Credentials, Token, is_loopback
+from kadence.security.credentials import ClientCredentials, Credentials, Token
+from kadence.security.oauth import is_loopback
 
 if TYPE_CHECKING:
     from kadence.net.config import ConnectionConfig
+    from kadence.net.kerberos import KerberosLogin
 
 __all__ = ["Logins", "TokenLogin"]
 
@@ -49,6 +49,8 @@ class Logins:
         if credentials is None:
             return
         if credentials.kerberos is not None:
+            from kadence.net.kerberos import KerberosLogin, contexts
+
             kerberos = credentials.kerberos
             self.login = self._fetched = KerberosLogin(contexts(kerberos), kerberos.who, notify)
         elif credentials.tokens is None:
@@ -179,4 +181,6 @@ def _source(credentials: Credentials, config: ConnectionConfig) -> Callable[[], 
     if not isinstance(source, ClientCredentials):
         assert source is not None
         return source
+    from kadence.net.endpoint import fetch_token
+
     return lambda: fetch_token(source, config.token_context, config.connect_timeout_ms / 1000)

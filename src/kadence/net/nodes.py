@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kadence.backoff import Backoff
+    from kadence.connection.backoff import Backoff
     from kadence.connection.versions import Ranges
     from kadence.types import Node
 
@@ -21,14 +21,16 @@ class KnownNode:
     Attributes:
         ranges: API versions of its latest connection, None before the first.
         failures: connections in a row that failed or were lost. trouble: why the latest did, None after a success.
+        is_away: the latest attempt to connect has failed.
     """
 
-    __slots__ = ("_backoff", "failures", "node", "ranges", "trouble")
+    __slots__ = ("_backoff", "failures", "is_away", "node", "ranges", "trouble")
 
     def __init__(self, node: Node, backoff: Backoff) -> None:
         self.node = node
         self._backoff = backoff
         self.failures = 0
+        self.is_away = False
         self.ranges: Ranges | None = None
         self.trouble: str | None = None
 
@@ -52,12 +54,14 @@ class KnownNode:
         """A connection is ready; the next failure starts from the first wait again."""
         self.ranges = ranges
         self.failures = 0
+        self.is_away = False
         self.trouble = None
         self._backoff.succeeded()
 
     def forgive(self) -> None:
         """It may be tried at once, whatever it did before."""
         self.failures = 0
+        self.is_away = False
         self._backoff.succeeded()
 
     @property

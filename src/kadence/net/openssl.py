@@ -3,7 +3,7 @@
 Python's ssl decrypts one record (16 KiB at most) per call and gives the interpreter away for each. Beside a busy
 Python thread every call then waits a switch interval, and TLS falls to a few MB/s (`bench/gil.py` measures it).
 There is no public way to read more per call, so the handshake, the certificates and the errors stay with Python's
-ssl, and the compiled `fill` calls ``SSL_read_ex`` itself on the connection that they made.
+ssl, and the compiled half (session.h) calls ``SSL_read_ex`` itself on the connection that they made.
 
 Two things are needed, both proved before they are used; where either is missing TLS works as Python's ssl does it:
 
@@ -12,7 +12,8 @@ Two things are needed, both proved before they are used; where either is missing
 * the pointer: CPython's `_SSLSocket` begins, since 3.8, with a weak reference to its owner, the ``SSL *`` and the
   context. The two neighbours are known from outside; if both are where they must be, so is what lies between.
 
-Only the network thread touches the object, so nothing runs at the same time as Python's ssl on it.
+Only the network thread touches the object, and on a group's connection the pulse, which keeps off it while Python's ssl
+is at work (gate.h). So nothing runs at the same time as Python's ssl on it.
 """
 
 from __future__ import annotations

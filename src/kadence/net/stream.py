@@ -1,53 +1,33 @@
 """A connected byte stream, plain or TLS, compiled or not: one interface, told apart only where it is made.
 
-`read_now` and `write_now` move what can be moved at once. `fill` reads a long frame; the compiled one stays
-outside the interpreter until the frame is whole (`_drain_c` says why), the Python one is a plain read of all
-that is left. All return None for "not now" and 0 for the end of the stream.
+`read_now` and `write_now` move what can be moved at once and return None for "not now"; reading returns 0 at the end
+of the stream. What comes in is read ahead by the stream's `intake`, for the poller and `Inbox`.
 """
 
 from __future__ import annotations
 
-import os
 import ssl
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from kadence.net import openssl
+from kadence.net import drain, openssl
+from kadence.net.intake import Intake, PlainIntake
 
 if TYPE_CHECKING:
     import socket
 
-__all__ = ["COMPILED", "Stream", "stream_of"]
-
-_drain: Any = None
-if os.environ.get("KADENCE_EXTENSION", "auto") != "off":
-    try:
-        from kadence.net import _drain_c as _drain
-    except ImportError:
-        if os.environ.get("KADENCE_EXTENSION") == "require":
-            raise
-
-COMPILED: Final = _drain is not None
-"""Whether frames are drained without the interpreter. KADENCE_EXTENSION=off says no, =require insists."""
-
-_FUNCTIONS = openssl.functions() if COMPILED else None
-if _FUNCTIONS is not None:
-    _drain.bind_openssl(*_FUNCTIONS)
-
-# How long a frame's next bytes are waited for outside the interpreter, and a whole stretch: long enough that a
-# frame on a fast network costs one stretch, short enough for the other connections of the thread.
-_PATIENCE_MS: Final = 4
-_STRETCH_MS: Final = 40
+__all__ = ["Stream", "stream_of"]
 
 
 class Stream(Protocol):
     """What `Inbox` and `Channel` read and write."""
 
-    def read_now(self, into: memoryview) -> int | None:
-        """Read what is there. Raises OSError (ssl.SSLError included)."""
-        ...
+    intake: Intake
+    """What came in."""
+    session: Any
+    """The compiled half's view of the connection; None where Python's is the only one."""
 
-    def fill(self, into: memoryview, wake_fd: int) -> int | None:
-        """Read as much of ``into`` as is worth waiting for; never waits once ``wake_fd`` is readable."""
+    def read_now(self, into: memoryview) -> int | None:
+        """Read what is there, past the intake. Raises OSError (ssl.SSLError included)."""
         ...
 
     def write_now(self, data: memoryview) -> int | None:
@@ -58,27 +38,26 @@ class Stream(Protocol):
 def stream_of(sock: socket.socket) -> Stream:
     """The best stream for a connected, non-blocking socket (TLS: after the handshake)."""
     if isinstance(sock, ssl.SSLSocket):
-        pointer = openssl.pointer(sock) if _FUNCTIONS is not None else 0
+        pointer = openssl.pointer(sock) if drain.TLS else 0
         return _CompiledStream(sock, pointer, _TlsStream(sock)) if pointer else _TlsStream(sock)
-    return _CompiledStream(sock, 0, _PlainStream(sock)) if COMPILED else _PlainStream(sock)
+    return _CompiledStream(sock, 0, _PlainStream(sock)) if drain.COMPILED else _PlainStream(sock)
 
 
 class _PlainStream:
     """TCP by the socket module."""
 
-    __slots__ = ("_sock",)
+    __slots__ = ("_sock", "intake", "session")
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
+        self.session = None
+        self.intake: Intake = PlainIntake(self.read_now)
 
     def read_now(self, into: memoryview) -> int | None:
         try:
             return self._sock.recv_into(into)
         except BlockingIOError:
             return None
-
-    def fill(self, into: memoryview, wake_fd: int) -> int | None:
-        return self.read_now(into)
 
     def write_now(self, data: memoryview) -> int | None:
         try:
@@ -88,27 +67,20 @@ class _PlainStream:
 
 
 class _TlsStream:
-    """TLS by the ssl module: one record per call, so `fill` goes on while there are any."""
+    """TLS by the ssl module."""
 
-    __slots__ = ("_sock",)
+    __slots__ = ("_sock", "intake", "session")
 
     def __init__(self, sock: ssl.SSLSocket) -> None:
         self._sock = sock
+        self.session = None
+        self.intake: Intake = PlainIntake(self.read_now)
 
     def read_now(self, into: memoryview) -> int | None:
         try:
             return self._sock.recv_into(into)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return None
-
-    def fill(self, into: memoryview, wake_fd: int) -> int | None:
-        done = 0
-        while done < len(into):
-            count = self.read_now(into[done:])
-            if not count:
-                return done or count
-            done += count
-        return done
 
     def write_now(self, data: memoryview) -> int | None:
         try:
@@ -120,27 +92,31 @@ class _TlsStream:
 class _CompiledStream:
     """Either, by `_drain_c`; what it cannot name is asked of the Python stream of the same socket."""
 
-    __slots__ = ("_fd", "_python", "_ssl")
+    __slots__ = ("_python", "intake", "session")
 
     def __init__(self, sock: socket.socket, ssl_pointer: int, python: _PlainStream | _TlsStream) -> None:
-        self._fd = sock.fileno()
-        self._ssl = ssl_pointer
+        self.session = drain.drain.Session(sock.fileno(), ssl_pointer)
         self._python = python
+        self.intake: Intake = drain.drain.Intake(self.session, self._read_by_python)
 
     def read_now(self, into: memoryview) -> int | None:
-        count: int = _drain.read_now(self._fd, self._ssl, into)
+        count: int = self.session.read_now(into)
         if count >= 0:
             return count
-        return None if count == _drain.NOT_NOW else self._python.read_now(into)
-
-    def fill(self, into: memoryview, wake_fd: int) -> int | None:
-        count: int = _drain.fill(self._fd, self._ssl, wake_fd, into, _PATIENCE_MS, _STRETCH_MS)
-        if count >= 0:
-            return count
-        return None if count == _drain.NOT_NOW else self._python.read_now(into)
+        return self._read_by_python(into) if count == drain.drain.ASK else None
 
     def write_now(self, data: memoryview) -> int | None:
-        count: int = _drain.write_now(self._fd, self._ssl, data)
-        if count >= 0:
-            return count
-        return None if count == _drain.NOT_NOW else self._python.write_now(data)
+        result: int = self.session.write_now(data)
+        if result >= 0:
+            return result
+        if result != drain.drain.ASK:
+            # Not now, or not before what the pulse has sent is counted: `Channel` comes again and does so first.
+            return None
+        count = self._python.write_now(data)
+        self.session.asked(True, count != len(data))
+        return count
+
+    def _read_by_python(self, into: memoryview) -> int | None:
+        count = self._python.read_now(into)
+        self.session.asked()
+        return count

@@ -7,7 +7,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from kadence.errors import ConfigError
-from kadence.stores import Identity, Trust, identity, trust
+from kadence.security.stores import Identity, Trust, identity, trust
 
 if TYPE_CHECKING:
     from kadence.config import ClientConfig

@@ -1,17 +1,33 @@
-"""How another thread ends the network thread's wait."""
+"""How another thread ends the network thread's wait. The compiled twin is `_drain_c.Wake`."""
 
 from __future__ import annotations
 
 import socket
-from typing import Final
+from typing import Final, Protocol
 
-__all__ = ["Wakeup"]
+__all__ = ["PlainWakeup", "Wakeup"]
 
 _DRAIN: Final = 64
 
 
-class Wakeup:
-    """A socket pair and a flag: `wake` from any thread, the rest on the network thread.
+class Wakeup(Protocol):
+    """`wake` from any thread, the rest on the network thread. The poller takes the wake-up away when it has seen it."""
+
+    def fileno(self) -> int:
+        """The descriptor that becomes readable."""
+        ...
+
+    def wake(self) -> None:
+        """End the present wait, or the next one. Any thread, and signal handlers. A flood costs one byte."""
+        ...
+
+    def close(self) -> None:
+        """Close both ends."""
+        ...
+
+
+class PlainWakeup:
+    """A socket pair and a flag.
 
     The flag makes a flood of wake-ups cost one byte, so the pair cannot fill up. A wake-up before the wait is
     not lost: the byte lies there until the selector looks.
@@ -26,11 +42,9 @@ class Wakeup:
         self._woken = False
 
     def fileno(self) -> int:
-        """The descriptor that becomes readable."""
         return self._reader.fileno()
 
     def wake(self) -> None:
-        """End the present wait, or the next one. Any thread, and signal handlers."""
         if self._woken:
             return
         self._woken = True
@@ -49,6 +63,5 @@ class Wakeup:
         self._woken = False
 
     def close(self) -> None:
-        """Close both ends."""
         self._reader.close()
         self._writer.close()

@@ -122,7 +122,7 @@ class Accumulator:
         """How many callers wait for everything to be sent."""
 
     def has_room(self, size: int) -> bool:
-        """Whether a record of ``size`` bytes may come in. Alone it always may, else it never could."""
+        """Whether a record of ``size`` bytes may come in. The first one always may, or it never could."""
         return self.used_bytes + size <= self._buffer_memory or not self.incomplete
 
     def append(

@@ -48,11 +48,11 @@ def partition_for_key(key: bytes, partition_count: int) -> int:
 class StickyPartitioner:
     """Partitions of records without a key, for one topic. Not thread-safe: used under the producer's lock."""
 
-    __slots__ = ("_bytes", "_current", "_random", "_switch_bytes")
+    __slots__ = ("_bytes", "_choice", "_current", "_switch_bytes")
 
     def __init__(self, switch_bytes: int, rng: random.Random | None = None) -> None:
         self._switch_bytes = switch_bytes
-        self._random = rng or random.Random()
+        self._choice = rng.choice if rng else random.choice
         self._current = -1
         self._bytes = 0
 
@@ -67,6 +67,6 @@ class StickyPartitioner:
         candidates = available or range(partition_count)
         if len(candidates) > 1:
             candidates = [partition for partition in candidates if partition != self._current]
-        self._current = self._random.choice(candidates)
+        self._current = self._choice(candidates)
         self._bytes = size
         return self._current

@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from kadence.clock import FOREVER, Clock, Seconds, SystemClock, add_ms, to_ms, wait_seconds, wall_ms
-from kadence.cluster import Cluster
 from kadence.config import ProducerConfig, generated_client_id
+from kadence.connection.cluster import Cluster
 from kadence.errors import (
     ClosedError,
     ForkedError,
@@ -269,7 +269,7 @@ class Producer:
         )
 
     def _raise_if_hopeless(self, topic: str) -> None:
-        """Raise what waiting will not cure."""
+        """Raise an error that does not pass by waiting."""
         if self._topics.failure is not None:
             raise self._topics.failure
         entry = self._topics.cluster.topics.get(topic)

@@ -2,7 +2,7 @@
 
 `Sender.poll` moves batches from the accumulator into one ProduceRequest per broker, at most one batch of each
 partition in each; `on_response` gives each batch its verdict (`verdicts`) and keeps order and sequence numbers
-right (`sequences`). A batch ends in exactly one of three ways: written, refused, or out of time
+right (`sequences`, `identity`). A batch ends in exactly one of three ways: written, refused, or out of time
 (``delivery.timeout.ms``, KIP-91).
 """
 
@@ -12,22 +12,21 @@ import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kadence.backoff import Backoff
 from kadence.clock import FOREVER, add_ms
 from kadence.config import ProducerConfig
-from kadence.connection.request import ANY_NODE, Completed, Lane, Request
+from kadence.connection.backoff import Backoff
+from kadence.connection.request import Completed, Lane, Request
 from kadence.errors import (
     KafkaError,
-    KafkaTimeoutError,
     LocalError,
     MalformedMessageError,
-    RecordTooLargeError,
     for_code,
 )
 from kadence.producer.accumulator import Accumulator, Batch
+from kadence.producer.identity import Identity
 from kadence.producer.sequences import MAX_UNDECIDED, PartitionDelivery
 from kadence.producer.topics import Topics
-from kadence.producer.verdicts import Verdict, verdict_of
+from kadence.producer.verdicts import Verdict, blamed, out_of_time, too_large, verdict_of
 from kadence.protocol.init_producer_id import InitProducerIdRequest
 from kadence.protocol.produce import (
     PartitionProduceData,
@@ -83,9 +82,7 @@ class Sender:
         self._undecided: set[TopicPartition] = set()
         self._requests_in_flight: dict[int, int] = {}
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._identity: tuple[int, int] | None = None
-        self._identity_asked = False
-        self._identity_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._identity = Identity(config)
         # Without sequence numbers the broker cannot refuse what overtakes, so only one may be undecided; without
         # acknowledgements nothing is ever repeated.
         self._most_undecided = MAX_UNDECIDED if config.enable_idempotence else 1 if self._acks else 2**31
@@ -102,9 +99,10 @@ class Sender:
         wake_at = self._expire(now)
         requests: list[Request] = []
         if self._config.enable_idempotence:
-            requests, identity_at = self._ask_identity(now)
+            identity, identity_at = self._identity.poll(now, wanted=bool(self._accumulator.incomplete))
+            requests += identity
             wake_at = min(wake_at, identity_at)
-        if not self._config.enable_idempotence or self._identity is not None:
+        if not self._config.enable_idempotence or self._identity.known is not None:
             chosen, ready_at = self._choose(now)
             wake_at = min(wake_at, ready_at)
             requests += [
@@ -205,7 +203,8 @@ class Sender:
             return True
         if self._config.enable_idempotence and batch.base_sequence < 0:
             if partition.needs_identity:
-                partition.identify(*self._require_identity())
+                assert self._identity.known is not None, "nothing is chosen before there is a producer id"
+                partition.identify(*self._identity.known)
             partition.number(batch)
         try:
             batch.encoded = encode_batch(
@@ -224,39 +223,6 @@ class Sender:
             return False
         return True
 
-    # ------------------------------------------------------------ identity
-
-    def _require_identity(self) -> tuple[int, int]:
-        if self._identity is None:
-            raise AssertionError("nothing is chosen before there is a producer id")
-        return self._identity
-
-    def _ask_identity(self, now: int) -> tuple[list[Request], int]:
-        if self._identity is not None or self._identity_asked or not self._accumulator.incomplete:
-            return [], FOREVER
-        if not self._identity_backoff.ready(now):
-            return [], self._identity_backoff.until
-        self._identity_asked = True
-        message = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
-        return [Request(message, ANY_NODE, add_ms(now, self._config.request_timeout_ms))], FOREVER
-
-    def _on_identity(self, now: int, completed: Completed) -> None:
-        self._identity_asked = False
-        response = completed.response
-        error = completed.error
-        if response is not None and response.error_code:
-            error = for_code(response.error_code, "the broker gave no producer id")
-        elif response is not None:
-            self._identity_backoff.succeeded()
-            self._identity = (response.producer_id, response.producer_epoch)
-            _log.info("producer id %d epoch %d", *self._identity)
-            return
-        self._identity_backoff.failed(now)
-        _log.info("no producer id yet: %s", error)
-        if error is not None and not error.retriable:
-            error.add_note("records need a producer id; enable.idempotence=false works without one")
-            self.fail_all(error)
-
     # ------------------------------------------------------------ answers
 
     def on_response(self, now: int, completed: Completed) -> None:
@@ -265,7 +231,9 @@ class Sender:
         if isinstance(message, ProduceRequest):
             self._on_produced(now, completed)
         elif isinstance(message, InitProducerIdRequest):
-            self._on_identity(now, completed)
+            refusal = self._identity.on_response(now, completed)
+            if refusal is not None:
+                self.fail_all(refusal)
         else:
             self._topics.on_response(now, completed)
 
@@ -311,17 +279,10 @@ class Sender:
         elif verdict is Verdict.FAIL or (
             verdict is Verdict.OUT_OF_SEQUENCE and not self._config.enable_idempotence
         ):
-            record_errors: dict[int, KafkaError] = {
-                blamed.batch_index + batch.first: for_code(
-                    answer.error_code, blamed.batch_index_error_message
-                )
-                for blamed in answer.record_errors
-            }
+            record_errors = blamed(batch, answer)
             if record_errors:
-                error = for_code(
-                    answer.error_code,
-                    f"{batch.tp}: not written since other records of its batch were refused",
-                )
+                others = f"{batch.tp}: not written since other records of its batch were refused"
+                error = for_code(answer.error_code, others)
             self._fail(batch, error, record_errors)
         else:
             if verdict is Verdict.RETRY_ELSEWHERE:
@@ -353,13 +314,7 @@ class Sender:
 
     def _split(self, batch: Batch, error: KafkaError) -> None:
         if len(batch.records) == 1:
-            size = len(batch.encoded or b"")
-            too_large = RecordTooLargeError(
-                f"a record for {batch.tp} makes a batch of {size} bytes, more than the broker takes "
-                "(max.message.bytes of the topic, message.max.bytes of the broker); raise that, or make it smaller"
-            )
-            too_large.__cause__ = error
-            self._fail(batch, too_large)
+            self._fail(batch, too_large(batch, error))
             return
         batch.last_error = error
         with self._accumulator.gate:
@@ -383,7 +338,7 @@ class Sender:
     def _tell(
         self, batch: Batch, error: KafkaError, record_errors: dict[int, KafkaError] | None = None
     ) -> None:
-        """Give the bad news, once."""
+        """Tell those who wait that the batch failed, once."""
         if self._accumulator.is_decided(batch):
             return
         with self._accumulator.gate:
@@ -398,7 +353,7 @@ class Sender:
             self._undecided.discard(tp)
         if self._config.enable_idempotence and partition.needs_identity:
             # It used up the epochs of its producer id.
-            self._identity = None
+            self._identity.known = None
 
     # ------------------------------------------------------------ time
 
@@ -408,7 +363,7 @@ class Sender:
             late = self._accumulator.expired(now)
             next_at = self._accumulator.next_deadline()
         for batch in late:
-            self._tell(batch, self._out_of_time(batch))
+            self._tell(batch, self._late(batch))
         for tp in list(self._undecided):
             partition = self._partitions[tp]
             for batch in list(partition.undecided):
@@ -418,25 +373,14 @@ class Sender:
                     next_at = min(next_at, batch.deadline)
                 elif batch in partition.in_flight:
                     # Its place is kept until the answer comes: the order of the others depends on it.
-                    self._tell(batch, self._out_of_time(batch))
+                    self._tell(batch, self._late(batch))
                 else:
-                    self._fail(batch, self._out_of_time(batch))
+                    self._fail(batch, self._late(batch))
         return next_at
 
-    def _out_of_time(self, batch: Batch) -> KafkaError:
-        why = batch.last_error
-        if why is None and self._topics.cluster.leader(batch.tp) is None:
-            state = "its partition has no leader"
-        elif why is None:
-            state = "no broker took it" if not batch.attempts else "no answer came"
-        else:
-            state = f"last error after {batch.attempts} attempts: {why}"
-        error = KafkaTimeoutError(
-            f"{len(batch.records)} records for {batch.tp} were not acknowledged within "
-            f"delivery.timeout.ms={self._config.delivery_timeout_ms}; {state}"
-        )
-        error.__cause__ = why
-        return error
+    def _late(self, batch: Batch) -> KafkaError:
+        has_leader = self._topics.cluster.leader(batch.tp) is not None
+        return out_of_time(batch, self._config.delivery_timeout_ms, has_leader=has_leader)
 
     def fail_all(self, error: KafkaError) -> None:
         """Fail everything undecided: no identity, a forced close, a bug of ours."""

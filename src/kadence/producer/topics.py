@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 import threading
 
-from kadence.backoff import Backoff
 from kadence.clock import FOREVER, add_ms
-from kadence.cluster import Cluster, apply
 from kadence.config import ProducerConfig
+from kadence.connection.backoff import Backoff
+from kadence.connection.cluster import Cluster, apply
 from kadence.connection.request import ANY_NODE, Completed, Request
 from kadence.errors import KafkaError
 from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic
@@ -49,7 +49,7 @@ class Topics:
         self._is_stale = True
 
     def refresh(self) -> None:
-        """A broker contradicted what we know."""
+        """Ask again: a broker's answer contradicts what we know."""
         self._is_stale = True
 
     def poll(self, now: int) -> tuple[Request | None, int]:

@@ -1,13 +1,19 @@
-"""What a broker's answer to a batch means, as a table. Codes that are not in it fail the batch."""
+"""What a broker's answer to a batch means, as a table, and what no answer in time means.
+
+Codes that are not in the table fail the batch.
+"""
 
 from __future__ import annotations
 
 from enum import Enum
 from typing import Final
 
+from kadence.errors import KafkaError, KafkaTimeoutError, RecordTooLargeError, for_code
+from kadence.producer.accumulator import Batch
 from kadence.protocol import error_codes as ec
+from kadence.protocol.produce import PartitionProduceResponse
 
-__all__ = ["Verdict", "verdict_of"]
+__all__ = ["Verdict", "blamed", "out_of_time", "too_large", "verdict_of"]
 
 
 class Verdict(Enum):
@@ -48,3 +54,38 @@ def verdict_of(code: int) -> Verdict:
     if verdict is None:
         verdict = Verdict.RETRY if code in ec.RETRIABLE else Verdict.FAIL
     return verdict
+
+
+def blamed(batch: Batch, answer: PartitionProduceResponse) -> dict[int, KafkaError]:
+    """The records that the broker names as the reason why it refused a batch (KIP-467), by their place."""
+    return {
+        record.batch_index + batch.first: for_code(answer.error_code, record.batch_index_error_message)
+        for record in answer.record_errors
+    }
+
+
+def too_large(batch: Batch, refusal: KafkaError) -> RecordTooLargeError:
+    """The error of one record that alone makes a batch too large."""
+    error = RecordTooLargeError(
+        f"a record for {batch.tp} makes a batch of {len(batch.encoded or b'')} bytes, more than the broker takes "
+        "(max.message.bytes of the topic, message.max.bytes of the broker); raise that, or make it smaller"
+    )
+    error.__cause__ = refusal
+    return error
+
+
+def out_of_time(batch: Batch, delivery_timeout_ms: int, *, has_leader: bool) -> KafkaTimeoutError:
+    """The error of records that were not acknowledged in time, with what stood in their way."""
+    why = batch.last_error
+    if why is not None:
+        state = f"last error after {batch.attempts} attempts: {why}"
+    elif not has_leader:
+        state = "its partition has no leader"
+    else:
+        state = "no answer came" if batch.attempts else "no broker took it"
+    error = KafkaTimeoutError(
+        f"{len(batch.records)} records for {batch.tp} were not acknowledged within "
+        f"delivery.timeout.ms={delivery_timeout_ms}; {state}"
+    )
+    error.__cause__ = why
+    return error

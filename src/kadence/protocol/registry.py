@@ -14,6 +14,7 @@ from struct import Struct
 from typing import Any, Final, TypeVar
 
 from kadence.protocol import error_codes
+from kadence.protocol.client_frames import check_version, encode_request, write_message
 from kadence.protocol.message import Message, Request, Response
 from kadence.protocol.request_header import RequestHeader
 from kadence.protocol.response_header import ResponseHeader
@@ -77,23 +78,6 @@ def response_header_version(api_key: int, version: int) -> int:
     return 1 if version >= REQUESTS[api_key].FLEXIBLE_FROM else 0
 
 
-def _check_version(message: type[Message], version: int) -> None:
-    if not message.MIN_VERSION <= version <= message.MAX_VERSION:
-        raise VersionError(
-            f"{message.__name__} version {version}: spoken here are {message.MIN_VERSION} to {message.MAX_VERSION}"
-        )
-
-
-def _write(w: Writer, message: Message, version: int) -> bytes:
-    try:
-        message.write(w, version)
-        return w.getvalue()
-    except VersionError:
-        raise
-    except (struct.error, WireError) as error:
-        raise WireError(f"{type(message).__name__} version {version}: {error}") from error
-
-
 def _read(r: Reader, message: type[M], version: int) -> M:
     try:
         body = message.read(r, version)
@@ -103,22 +87,6 @@ def _read(r: Reader, message: type[M], version: int) -> M:
     return body
 
 
-def encode_request(message: Request, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """A request's frame without its length.
-
-    Raises:
-        VersionError: the version is not spoken here, or cannot carry what the message says.
-        WireError: a value does not fit its type.
-    """
-    _check_version(type(message), version)
-    api_key = message.API_KEY
-    w = Writer()
-    RequestHeader(api_key, version, correlation_id, client_id).write(
-        w, request_header_version(api_key, version)
-    )
-    return _write(w, message, version)
-
-
 def encode_response(message: Response, version: int, correlation_id: int) -> bytes:
     """A response's frame without its length.
 
@@ -126,11 +94,11 @@ def encode_response(message: Response, version: int, correlation_id: int) -> byt
         VersionError: the version is not spoken here, or cannot carry what the message says.
         WireError: a value does not fit its type.
     """
-    _check_version(type(message), version)
+    check_version(type(message), version)
     api_key = message.API_KEY
     w = Writer()
     ResponseHeader(correlation_id).write(w, response_header_version(api_key, version))
-    return _write(w, message, version)
+    return write_message(w, message, version)
 
 
 def decode_request_header(buf: Buffer) -> tuple[RequestHeader, Reader]:
@@ -211,10 +179,10 @@ def encode_versioned(message: Message, version: int) -> bytes:
         VersionError: the version is not spoken here, or cannot carry what the message says.
         WireError: a value does not fit its type.
     """
-    _check_version(type(message), version)
+    check_version(type(message), version)
     w = Writer()
     w.put(_INT16.pack(version))
-    return _write(w, message, version)
+    return write_message(w, message, version)
 
 
 def decode_versioned(message: type[M], buf: Buffer) -> tuple[int, M]:

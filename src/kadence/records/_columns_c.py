@@ -380,12 +380,25 @@ class ColumnsBuilder:
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def prepare(self, cursor: Cursor, limit: cython.Py_ssize_t) -> cython.bint:
-        """Room for what is to come of the open batch; its values are taken to be alike."""
+    def prepare(self, cursor: Cursor, limit: cython.Py_ssize_t, byte_limit: cython.Py_ssize_t) -> cython.bint:
+        """Room for what is to come of the open batch; its values are taken to be alike.
+
+        Where the bytes are bounded there is room for all of them from the beginning, if the fetch has as many: memory
+        that grows is copied, and memory of ever the same size is used again.
+        """
         left: cython.double = cursor.end - cursor.at
-        if limit >= cursor.remaining:
-            return self.reserve(cursor.remaining, cython.cast(cython.Py_ssize_t, left))
-        return self.reserve(limit, cython.cast(cython.Py_ssize_t, left * limit / cursor.remaining))
+        rows: cython.Py_ssize_t = cursor.remaining
+        whole: cython.Py_ssize_t
+        if limit < rows:
+            left = left * limit / rows
+            rows = limit
+        if byte_limit < LIMIT and self.rows == 0:
+            whole = cython.cast(cython.p_uchar, cursor.view.buf) + cursor.view.len - cursor.at
+            if byte_limit + (byte_limit >> 3) < whole:
+                whole = byte_limit + (byte_limit >> 3)
+            if left > whole or limit > cursor.remaining:
+                left = whole
+        return self.reserve(rows, cython.cast(cython.Py_ssize_t, left))
 
     @cython.cfunc
     @cython.nogil
@@ -428,13 +441,13 @@ class ColumnsBuilder:
         row: Row
         reason: cython.int
         micros: cython.longlong
-        if not self.prepare(cursor, limit):
+        if not self.prepare(cursor, limit, byte_limit):
             return OUT_OF_MEMORY
         while limit > 0:
             if cursor.remaining == 0:
                 if not cursor.next_batch(LIMIT):
                     break
-                if not self.prepare(cursor, limit):
+                if not self.prepare(cursor, limit, byte_limit):
                     return OUT_OF_MEMORY
             if self.key.data.size + self.value.data.size >= byte_limit and self.rows:
                 return FULL

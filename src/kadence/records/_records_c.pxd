@@ -16,6 +16,7 @@ cdef extern from "varint.h" nogil:
 cdef extern from "Python.h":
     void PyObject_GC_Track(object)
     bint PyObject_GC_IsTracked(object)
+    Py_ssize_t PY_SSIZE_T_MAX
 
 cdef extern from "record_type.h":
     int kd_add_slot(object example, const char* name, object mark) except -1
@@ -69,7 +70,7 @@ cdef class Cursor:
     cdef bint check_crcs
     cdef bint is_busy
     cdef void begin(self) except *
-    cdef void _take(self, list out, Py_ssize_t limit) except *
+    cdef Py_ssize_t _take(self, list out, Py_ssize_t limit, Py_ssize_t room) except -1
     cdef bint next_batch(self, Py_ssize_t largest) noexcept nogil
     cdef int step(self, Row* row) noexcept nogil
     cdef bint has_leftover(self) noexcept nogil

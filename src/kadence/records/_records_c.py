@@ -13,6 +13,7 @@ import cython
 from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
 from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
+from cython.cimports.kadence.records._records_c import PY_SSIZE_T_MAX
 from cython.cimports.libc.stdint import INT64_MAX, INT64_MIN, uint32_t, uint64_t
 
 from kadence.errors import ConcurrentAccessError
@@ -447,20 +448,25 @@ class Cursor:
         """Whether the batch has bytes beyond its last record."""
         return self.remaining == 0 and self.is_open and self.at != self.end
 
-    def take(self, out: list, limit: cython.Py_ssize_t) -> None:
-        """Append up to ``limit`` records to ``out``.
+    def take(
+        self, out: list, limit: cython.Py_ssize_t, room: cython.Py_ssize_t = PY_SSIZE_T_MAX
+    ) -> cython.Py_ssize_t:
+        """Append up to ``limit`` records to ``out``; stop after the one with which they take ``room`` bytes.
+
+        Returns how many bytes of the batches they take.
 
         Raises:
             RecordFormatError: the next record cannot be read; those before it are in ``out``.
         """
         self.begin()
         try:
-            self._take(out, limit)
+            return self._take(out, limit, room)
         finally:
             self.is_busy = False
 
     @cython.cfunc
-    def _take(self, out: list, limit: cython.Py_ssize_t) -> cython.void:
+    @cython.exceptval(-1, check=False)
+    def _take(self, out: list, limit: cython.Py_ssize_t, room: cython.Py_ssize_t) -> cython.Py_ssize_t:
         row: Row
         reason: cython.int
         record: Record
@@ -468,7 +474,8 @@ class Cursor:
         epoch: object = self.leader_epoch
         headers: object
         empty: tuple = ()
-        while limit > 0 and (self.remaining > 0 or self.next_batch(UNLOCKED_FROM)):
+        size: cython.Py_ssize_t = 0
+        while limit > 0 and size < room and (self.remaining > 0 or self.next_batch(UNLOCKED_FROM)):
             reason = self.step(cython.address(row))
             if reason < 0:
                 continue
@@ -490,6 +497,7 @@ class Cursor:
             record.headers = headers
             record.leader_epoch = epoch
             out.append(record)
+            size += row.end - self.at
             self.at = row.end
             self.remaining -= 1
             self.previous = row.offset
@@ -497,6 +505,7 @@ class Cursor:
             limit -= 1
         if self.has_leftover():
             raise RecordFormatError(8)
+        return size
 
 
 @cython.cfunc

@@ -7,6 +7,7 @@ one per field; record objects and columns are made from those lists by functions
 
 from __future__ import annotations
 
+import sys
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -341,15 +342,18 @@ class Cursor:
     def place(self, place: tuple[int, int, int, int]) -> None:
         self._pos, self._previous, self.remaining, self.next_offset = place
 
-    def take(self, out: list[Record], limit: int) -> None:
-        """Append up to ``limit`` records to ``out``.
+    def take(self, out: list[Record], limit: int, room: int = sys.maxsize) -> int:
+        """Append up to ``limit`` records to ``out``; stop after the one with which they take ``room`` bytes.
+
+        Returns how many bytes of the batch they take.
 
         Raises:
             RecordFormatError: the next record cannot be read; those before it are in ``out``.
         """
         rows = Rows()
+        start = self._pos
         try:
-            self.read(rows, limit, True)
+            self.read(rows, limit, True, room)
         finally:
             out.extend(
                 map(
@@ -365,9 +369,14 @@ class Cursor:
                     repeat(self._leader_epoch),
                 )
             )
+        return self._pos - start
 
-    def read(self, rows: Rows, limit: int, with_headers: bool) -> None:  # noqa: C901, PLR0912, PLR0915
-        """Read up to ``limit`` records. When one cannot be read, those before it are in ``rows`` and stepped over.
+    def read(  # noqa: C901, PLR0912, PLR0915
+        self, rows: Rows, limit: int, with_headers: bool, room: int = sys.maxsize
+    ) -> None:
+        """Read up to ``limit`` records, and none after the one with which they take ``room`` bytes.
+
+        When one cannot be read, those before it are in ``rows`` and stepped over.
 
         Single numbers may be read past the end of their record, never past the batch (that is an IndexError):
         the place only grows, so the check at the record's end refuses such a record.
@@ -383,8 +392,9 @@ class Cursor:
         add_key, add_value, add_headers = rows.keys.append, rows.values.append, rows.headers.append
         headers: Headers = ()
         start = pos
+        full = pos + room
         try:
-            while limit > 0 and remaining > 0:
+            while limit > 0 and remaining > 0 and pos < full:
                 start = pos
                 # The record's length.
                 raw = data[pos]

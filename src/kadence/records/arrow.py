@@ -20,8 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["schema", "to_record_batch", "to_table"]
 
-_LONGEST_KEPT: Final = 8192
-"""Rows of a constant column that are kept; a longer one is made when it is needed."""
+_KEPT_BYTES: Final = 1 << 20
+"""How large a constant column may be that is kept; a larger one is made when it is needed.
+
+A table of 1 MiB of small records has 10,000 rows and more, and making both constant columns anew costs as much as all
+the rest of the table.
+"""
 
 
 @cache
@@ -128,9 +132,11 @@ def _partition(pa: ModuleType, columns: Columns, _kind: pa.DataType) -> pa.Array
 
 
 def _repeated(pa: ModuleType, value: str | int, kind: pa.DataType, count: int) -> pa.Array:
-    if count > _LONGEST_KEPT:
+    rows = 1 << (count - 1).bit_length() if count else 0
+    row_bytes = 4 + len(value) if isinstance(value, str) else 4
+    if rows * row_bytes > _KEPT_BYTES:
         return pa.repeat(pa.scalar(value, kind), count)
-    return _kept(value, kind, 1 << (count - 1).bit_length() if count else 0).slice(0, count)
+    return _kept(value, kind, rows).slice(0, count)
 
 
 @lru_cache(maxsize=128)

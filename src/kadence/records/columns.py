@@ -7,7 +7,8 @@ the machine's byte order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import bisect_left
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ class BinaryColumn:
     @property
     def nbytes(self) -> int:
         return _size(self.ends) + _size(self.data) + _size(self.validity)
+
+    @property
+    def data_size(self) -> int:
+        """Bytes of the strings alone."""
+        return _size(self.data)
 
 
 @dataclass(slots=True)
@@ -98,3 +104,30 @@ class Columns:
 
     def __len__(self) -> int:
         return self.count
+
+    def before(self, offset: int) -> Columns:
+        """Without the rows from this offset on. The buffers are the same, and longer than what is left."""
+        offsets = memoryview(self.offsets).cast("B").cast("q")[: self.count]
+        if not self.count or offsets[-1] < offset:
+            return self
+        count = bisect_left(offsets, offset)
+        headers = self.headers
+        return replace(
+            self,
+            count=count,
+            key=_cut(self.key, count),
+            value=_cut(self.value, count),
+            headers=None if headers is None else replace(headers, null_count=_nulls(headers.validity, count)),
+        )
+
+
+def _cut(column: BinaryColumn, count: int) -> BinaryColumn:
+    return replace(column, null_count=_nulls(column.validity, count))
+
+
+def _nulls(validity: Buffer | None, count: int) -> int:
+    """How many of the first ``count`` rows are null."""
+    if validity is None:
+        return 0
+    bits = int.from_bytes(memoryview(validity).cast("B")[: (count + 7) // 8], "little")
+    return count - (bits & ((1 << count) - 1)).bit_count()

@@ -67,8 +67,10 @@ class FetchedRecords:
     Attributes:
         next_offset: offset after the last record handed out; control batches, aborted and compacted ones that
             follow it are stepped over.
-        leader_epoch: epoch of the leader that wrote the batch opened last; None before the first, or unknown.
+        leader_epoch: epoch of the leader that wrote the last batch below `next_offset`, as far as it was opened or
+            stepped over; None before the first, or unknown.
         largest_batch: the most bytes that a batch decompressed to so far.
+        taken_bytes: what the records of the last `take` occupied in their batches.
     """
 
     __slots__ = (
@@ -89,6 +91,7 @@ class FetchedRecords:
         "leader_epoch",
         "next_offset",
         "partition",
+        "taken_bytes",
         "topic",
     )
 
@@ -113,6 +116,7 @@ class FetchedRecords:
         self.next_offset = fetch_offset
         self.leader_epoch: int | None = None
         self.largest_batch = 0
+        self.taken_bytes = 0
         self._check_crcs = check_crcs
         self._max_batch_bytes = max_batch_bytes
         self._aborted = AbortedTransactions(aborted) if aborted is not None else None
@@ -162,8 +166,11 @@ class FetchedRecords:
 
     # --- handing out
 
-    def take(self, max_records: int = -1) -> list[Record]:
+    def take(self, max_records: int = -1, *, max_bytes: int = sys.maxsize) -> list[Record]:
         """Up to ``max_records`` records (all that are left when negative); empty when there are none.
+
+        Args:
+            max_bytes: stop after the record with which they take so many bytes of their batches.
 
         Raises:
             CorruptRecordError: the bytes at `next_offset` are damaged. UnsupportedRecordFormatError: an old format.
@@ -173,9 +180,10 @@ class FetchedRecords:
         out: list[Record] = []
         limit = max_records if max_records >= 0 else sys.maxsize
         cursor = self._cursor
-        while limit > len(out) and self._open(bool(out)):
+        self.taken_bytes = 0
+        while limit > len(out) and self.taken_bytes < max_bytes and self._open(bool(out)):
             try:
-                cursor.take(out, limit - len(out))
+                self.taken_bytes += cursor.take(out, limit - len(out), max_bytes - self.taken_bytes)
             except RecordFormatError as error:
                 self._fail_in_batch(error, bool(out))
             else:
@@ -288,7 +296,10 @@ class FetchedRecords:
                 self._fields = fields
                 self._complete = after
                 return True
-            self.next_offset = max(self.next_offset, self._batch_next)
+            if self._batch_next > self.next_offset:
+                self.next_offset = self._batch_next
+                # Its offsets are of this epoch, although they give no record.
+                self.leader_epoch = fields[2] if fields[2] >= 0 else None
             self._complete = self._at = after
         return False
 

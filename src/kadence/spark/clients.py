@@ -148,7 +148,7 @@ class AdminOffsets:
                 self._name,
                 headers=self._options.include_headers,
             )
-        self._sampler.start({partition: offset})
+        self._sampler.start({partition: (offset, offset + SAMPLE_RECORDS)})
         try:
             table = self._sampler.poll(SAMPLE_RECORDS, SAMPLE_SECONDS)
             payload = [name for name in ("key", "value", "headers") if name in table.column_names]
@@ -170,11 +170,8 @@ class ConsumerRecords:
         self._consumer = consumer
         self._headers = headers
 
-    def start(self, positions: Mapping[TopicPartition, int]) -> None:
-        self._consumer.assign(positions)
-        self._consumer.resume(positions)
-        for partition, offset in positions.items():
-            self._consumer.seek(partition, offset)
+    def start(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        self._consumer.assign(ranges)
 
     def poll(self, max_records: int, timeout: float) -> pa.Table:
         return self._consumer.poll_arrow(timeout, max_records=max_records, headers=self._headers)
@@ -182,15 +179,14 @@ class ConsumerRecords:
     def position(self, partition: TopicPartition) -> int:
         return self._consumer.position(partition)
 
-    def finish(self, partition: TopicPartition) -> None:
-        self._consumer.pause([partition])
-
     def log_range(self, partition: TopicPartition) -> tuple[int, int]:
         start = self._consumer.beginning_offsets([partition])[partition]
         return start, self._consumer.end_offsets([partition])[partition]
 
     def park(self) -> None:
-        self._consumer.unsubscribe()
+        # Ranges that are done cost nothing, and the next micro-batch may go on where they ended.
+        if self._consumer.finished() != self._consumer.assignment():
+            self._consumer.unsubscribe()
 
     def close(self) -> None:
         self._consumer.close(timeout=0)

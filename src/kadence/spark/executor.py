@@ -1,10 +1,11 @@
 """The executors' side: one task reads its offset ranges and yields Arrow record batches.
 
-A range is done when the *position* has reached its end, not when its last record was seen: compaction, aborted
-transactions and control records leave offsets without a record, and a position steps over them.
+The consumer reads ranges: it asks the broker for what they need and gives no record beyond them. A range is done when
+the *position* has reached its end, not when its last record was seen: compaction, aborted transactions and control
+records leave offsets without a record, and a position steps over them.
 
-Batches are cut at 8,000 rows and 4 MiB. Spark's way out of Python is as fast as it gets from about 1,000 rows on, and
-loads one batch whole into the JVM's direct memory, which a bound in rows alone would not protect.
+Batches are cut at 8,000 rows and 4 MiB. Spark takes rows out of Python at full speed from about 1,000 rows
+on. It loads a whole batch into the JVM's direct memory, which a bound in rows alone would not protect.
 """
 
 from __future__ import annotations
@@ -94,14 +95,14 @@ class _Run:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         while positions := self._next_ranges():
-            self._client.start(positions)
+            self._start(positions)
             moved_at = self._clock.now_ms()
             while self._until:
                 table = self._poll()
-                finished, moved = self._follow(positions)
+                moved = self._follow(positions)
                 if table is not None and table.num_rows:
                     self._row_bytes = table.nbytes / table.num_rows
-                    yield from self._cut(table, finished)
+                    yield from self._cut(table)
                 if moved:
                     moved_at = self._clock.now_ms()
                 elif self._clock.now_ms() - moved_at >= self._reading.poll_timeout_ms:
@@ -119,6 +120,9 @@ class _Run:
                 self._until[partition] = end
         return positions
 
+    def _start(self, positions: dict[TopicPartition, int]) -> None:
+        self._client.start({partition: (at, self._until[partition]) for partition, at in positions.items()})
+
     def _poll(self) -> pa.Table | None:
         try:
             return self._client.poll(self._limit(), POLL_MS / 1000)
@@ -132,15 +136,10 @@ class _Run:
         if self._row_bytes:
             bytes_wanted = min(self._reading.max_bytes, POLL_BYTES)
             rows = min(self._reading.max_rows, int(bytes_wanted / self._row_bytes))
-        if len(self._until) == 1:
-            # With one partition left no record beyond its end need be decoded: offsets bound records.
-            [(partition, end)] = self._until.items()
-            rows = min(rows, end - self._client.position(partition))
         return max(1, rows)
 
-    def _follow(self, positions: dict[TopicPartition, int]) -> tuple[dict[TopicPartition, int], bool]:
-        """Which partitions went beyond their end with this poll, and whether any moved. Finished ones are let go."""
-        beyond: dict[TopicPartition, int] = {}
+    def _follow(self, positions: dict[TopicPartition, int]) -> bool:
+        """Whether any partition moved with this poll. Those that are done are let go."""
         moved = False
         for partition, end in list(self._until.items()):
             position = self._client.position(partition)
@@ -148,11 +147,8 @@ class _Run:
                 positions[partition] = position
                 moved = True
             if position >= end:
-                self._client.finish(partition)
                 del self._until[partition]
-                if position > end:
-                    beyond[partition] = end
-        return beyond, moved
+        return moved
 
     # ------------------------------------------------------------ records that are not there
 
@@ -175,7 +171,7 @@ class _Run:
         if not changed and resumed == self._resumed:
             raise problem
         self._resumed = resumed
-        self._client.start(resumed)
+        self._start(resumed)
 
     def _give_up(self, positions: dict[TopicPartition, int]) -> None:
         """No progress for too long: a loss if the logs end too early, else a timeout."""
@@ -185,7 +181,6 @@ class _Run:
                 self._loss.cut_off(partition, end, log_end)
                 self._until[partition] = max(log_end, 0)
                 if positions[partition] >= log_end:
-                    self._client.finish(partition)
                     del self._until[partition]
             else:
                 raise KafkaTimeoutError(
@@ -196,9 +191,7 @@ class _Run:
 
     # ------------------------------------------------------------ batches
 
-    def _cut(self, table: pa.Table, beyond: dict[TopicPartition, int]) -> Iterator[pa.RecordBatch]:
-        if beyond:
-            table = _without(table, beyond)
+    def _cut(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
         table = table.select(list(self._reading.columns))
         batches = table.to_batches()
         pieces = len(batches)
@@ -219,13 +212,3 @@ class _Run:
             yield from self._bounded(batch.slice(half))
         elif batch.num_rows:
             yield pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
-
-
-def _without(table: pa.Table, beyond: dict[TopicPartition, int]) -> pa.Table:
-    """Drop the records from the given ends on."""
-    import pyarrow.compute as pc
-
-    for (topic, partition), end in beyond.items():
-        theirs = pc.and_(pc.equal(table["topic"], topic), pc.equal(table["partition"], partition))
-        table = table.filter(pc.invert(pc.and_(theirs, pc.greater_equal(table["offset"], end))))
-    return table

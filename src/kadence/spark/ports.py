@@ -43,11 +43,13 @@ class OffsetClient(Lookups, Protocol):
 class RecordClient(Protocol):
     """The executor's reader: one consumer with positions of its own, used for one task at a time."""
 
-    def start(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions from these offsets, and no others."""
+    def start(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """Read these ranges (start, end), and nothing else."""
 
     def poll(self, max_records: int, timeout: float) -> pa.Table:
-        """Some records in Spark's Kafka schema with headers as asked for; empty when none came within ``timeout`` s.
+        """Some records of the ranges in Spark's Kafka schema with headers as asked for.
+
+        Empty when none came within ``timeout`` s, and at once when all ranges are done.
 
         Raises:
             OffsetOutOfRangeError: a position is outside its log.
@@ -56,14 +58,11 @@ class RecordClient(Protocol):
     def position(self, partition: TopicPartition) -> int:
         """The next offset to read: past records handed out, and past offsets that have no record."""
 
-    def finish(self, partition: TopicPartition) -> None:
-        """No more records of this partition."""
-
     def log_range(self, partition: TopicPartition) -> tuple[int, int]:
         """(start, end) of the log now."""
 
     def park(self) -> None:
-        """End of the task: read nothing, keep connections and what is known of the cluster."""
+        """End of the task: read nothing, keep connections, and what may be of use to the next one."""
 
     def close(self) -> None:
         """Let go of connections and threads."""

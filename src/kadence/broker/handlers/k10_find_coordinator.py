@@ -23,7 +23,7 @@ def handle(services: Services, call: Call) -> FindCoordinatorResponse:
 
 def _find(services: Services, key: str, key_type: int) -> Coordinator:
     if key_type == _TRANSACTION:
-        # Fatal to every client, where "not available" would make it ask for ever.
+        # Every client takes this code as final. With COORDINATOR_NOT_AVAILABLE it would ask for ever.
         return _refused(
             key, codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "The embedded broker has no transactions."
         )

@@ -64,7 +64,7 @@ def _describe(topic: Topic, first: int, count: int) -> DescribeTopicPartitionsRe
                 leader_epoch=each.leader_epoch,
                 replica_nodes=[each.leader_id],
                 isr_nodes=[each.leader_id],
-                # Null is allowed here, and Java's admin client falls over it.
+                # The protocol allows null here, but Java's admin client fails on it.
                 eligible_leader_replicas=[],
                 last_known_elr=[],
             )

@@ -1,15 +1,22 @@
 """Even and sticky: the plan of both sticky assignors.
 
-The result is as even as subscriptions permit, and partitions move only for that. Three steps:
+The result is as even as subscriptions permit, and partitions move only for that. Four steps:
 
 1. *Keep.* Each partition stays with the member that claims it; the claim of a higher generation wins, and of
    two claims of one generation neither does (KIP-792: one of them is a zombie, and nobody can tell which).
 2. *Fill.* Each free partition goes to the least loaded member that reads its topic; which of a topic's partitions
    to which of them is chosen by rack, where that matters (KIP-881).
-3. *Balance.* While a chain of moves leads from a member to one with at least two partitions less, follow the
+3. *Settle.* As the next step, but only what nobody keeps is moved: so that it is never given where a member would have
+   to let go of another partition for it.
+4. *Balance.* While a chain of moves leads from a member to one with at least two partitions less, follow the
    shortest. When no such chain is left the loads cannot be made more even: this is the optimal semi-matching
    of Harvey, Ladner, Lovász and Tamir (2003), whose cost-reducing paths these chains are. With equal
    subscriptions a chain is a single move. Each chain makes the sum of the squared loads smaller, so it ends.
+
+A cooperative group agrees after two rounds. The first makes a plan that is as even as can be, and everybody gives up
+what the plan gives to others. In the second all that is claimed is part of that plan, and the rest of the plan shows
+that what is free can be given out so that the whole is as even again. *Settle* finds such a way, as an optimal
+semi-matching of the free partitions alone. So no chain is left for *Balance*, and nobody gives up anything more.
 """
 
 from __future__ import annotations
@@ -48,6 +55,8 @@ class Plan:
         self._racks = Racks(counts, members)
         self._claims = _claimed(counts, claims)
         self._owner: dict[TopicPartition, str] = {}
+        self._kept: set[TopicPartition] = set()
+        self._kept_may_move = True
 
     def keep(self) -> None:
         for partition in sorted(self._claims):
@@ -56,6 +65,7 @@ class Plan:
             winners = [member for member, generation in claims.items() if generation == best]
             if len(winners) == 1 and partition.topic in self._members[winners[0]].topics:
                 self._give(partition, winners[0])
+                self._kept.add(partition)
 
     def fill(self) -> None:
         """By topic, so that a topic's partitions are spread; topics with few readers first, which have no choice."""
@@ -82,6 +92,13 @@ class Plan:
             load, rank = heap[0]
             heapq.heapreplace(heap, (load + 1, rank))
             yield readers[rank]
+
+    def settle(self) -> None:
+        """Balance as far as what nobody keeps allows."""
+        if self._kept and len(self._kept) < len(self._owner):
+            self._kept_may_move = False
+            self.balance()
+            self._kept_may_move = True
 
     def balance(self) -> None:
         """Cost-reducing paths from the most loaded members first, until there is none from any of them."""
@@ -112,7 +129,7 @@ class Plan:
             best: str | None = None
             for topic in self._held[giver]:
                 readers = self._readers[topic]
-                if not self._held[giver][topic] or id(readers) in looked_at:
+                if id(readers) in looked_at or not self._may_move(giver, topic):
                     continue
                 looked_at.add(id(readers))
                 for taker in readers:
@@ -126,6 +143,11 @@ class Plan:
             if best is not None:
                 return _chain(came_from, start, best)
         return None
+
+    def _may_move(self, giver: str, topic: str) -> bool:
+        # What is kept was given first: if anything else is held of the topic, it stands last.
+        held = self._held[giver][topic]
+        return bool(held) and (self._kept_may_move or next(reversed(held)) not in self._kept)
 
     def _to_move(self, giver: str, topic: str) -> TopicPartition:
         """Of what may move: one that its reader does not read yet, if there is one; else the last."""
@@ -146,9 +168,10 @@ class Plan:
         self._give(partition, taker)
 
     def made(self) -> Assignment:
-        """Keep, fill, balance: what each member gets."""
+        """Keep, fill, settle, balance: what each member gets."""
         self.keep()
         self.fill()
+        self.settle()
         self.balance()
         result: Assignment = {member: [] for member in self._members}
         for partition in sorted(self._owner):

@@ -13,10 +13,12 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Final
 
 from kadence.clock import Clock, SystemClock
-from kadence.connection.request import Lease
+from kadence.connection.request import Loan
 from kadence.consumer.border.cells import Cell
+from kadence.consumer.border.hand import Attention
 from kadence.consumer.border.lateness import Lateness
 from kadence.consumer.border.measures import Measures
 from kadence.consumer.border.messages import Fact, Imperative, Stalled
@@ -28,7 +30,7 @@ __all__ = ["Border", "Fetched", "Signal"]
 
 @dataclass(slots=True, eq=False)
 class Fetched:
-    """One partition's bytes of one fetch response, still framed, lying in a leased arena.
+    """One partition's bytes of one fetch response, still framed, lying in a lent arena.
 
     ``lease`` is the reading stretch they belong to (see `Cell`); ``arena`` is released by whoever takes
     them. ``aborted``: (producer id, first offset) of aborted transactions, for read_committed.
@@ -39,9 +41,13 @@ class Fetched:
     lease: int
     offset: int
     data: memoryview
-    arena: Lease
+    arena: Loan
     aborted: tuple[tuple[int, int], ...] | None
     records: int = 0
+
+
+_NEVER: Final = 1 << 62
+"""A mark that nothing reaches."""
 
 
 class Signal:
@@ -78,7 +84,7 @@ class Signal:
             if self.on_set is not None:
                 self.on_set()
             else:
-                # Up already: somebody else was first.
+                # The flag is up already.
                 with contextlib.suppress(RuntimeError):
                     self._down.release()
 
@@ -88,21 +94,24 @@ class Border:
 
     Attributes:
         imperatives: application → network. facts: network → application. fetched: network → application.
+        attention: up when the next poll has more to do than to take the next record: a fact, fetched bytes, the end.
         signal: what the application waits on; set after facts or fetched bytes were appended.
         assignment: cells of the assigned partitions, replaced as a whole (network).
-        starved: the network thread left partitions unfetched because of what is buffered; the
-            application clears it and wakes the network thread when it has drained something.
+        changed: cells that the network thread is to look at again: paused, resumed, drained to a mark (application).
+        wake_held: a fetch waits for memory: when no more than this is taken (`fetched_bytes`) the network thread wants
+            to know; -1: none waits. The network thread sets it, the application takes it away when it tells.
         wants_polled: membership waits for a `Polled` (network).
         dead: the network thread has ended, with this error if it was a bug (network).
         progress: when the application polled last (application).
         decompressed_bytes: held by batches being read (application). copied_bytes: copied out of arenas
-            that nobody else needed any more (application). largest_batch: what the largest batch of late
-            decompressed to (application).
+            that nobody else needed any more (application). hand_bytes: of records decoded ahead (application).
+            largest_batch: what the largest batch of late decompressed to (application).
         drained_records: records handed out or dropped, ever, by the count of their batches; kept only where
             prefetch.heuristic looks at it (application). wake_records: when it has grown to this, the network
-            thread wants to know (network).
-        pressed: memory is used up while paused partitions hold some: the application looks whether it can
-            give some back, and clears it (network).
+            thread wants to know (network). told_records: the mark of which it was told (application).
+        pressing: a fetch waits for memory while paused partitions hold some (network). pressed: the application is to
+            look whether it can give some of that back, and clears it; raised again with each fetch that is done with,
+            for it may have shared its memory with a paused partition.
         lateness: how late the network thread is (network).
         on_stall: told of a stall at once, on the network thread, while the application is busy (application).
         wakes: how often the application woke the network thread (application).
@@ -123,18 +132,23 @@ class Border:
         self.imperatives: deque[Imperative] = deque()
         self.facts: deque[Fact] = deque()
         self.fetched: deque[Fetched] = deque()
+        self.attention = Attention()
         self.signal = Signal()
         self.assignment: Mapping[TopicPartition, Cell] = MappingProxyType({})
-        self.starved = False
+        self.changed: deque[Cell] = deque()
+        self.wake_held = -1
         self.wants_polled = False
         self.dead: BaseException | None = None
         self.ended = False
         self.progress = Progress()
         self.decompressed_bytes = 0
         self.copied_bytes = 0
+        self.hand_bytes = 0
         self.largest_batch = 0
         self.drained_records = 0
-        self.wake_records = 1 << 62
+        self.wake_records = _NEVER
+        self.told_records = -1
+        self.pressing = False
         self.pressed = False
         self.wakes = 0
 
@@ -149,17 +163,74 @@ class Border:
         self.wakes += 1
         self._wake()
 
+    def made_room(self, cell: Cell) -> None:
+        """Bytes or records of a partition were handed out or dropped, and are counted in its cell already.
+
+        Called for each fetch that is done with (and for each take where records are counted): it alone decides whether
+        the network thread is woken for it. A mark is noted as told last, so an interruption tells it twice at worst.
+        """
+        # Read once: while we wake it the network thread may set others.
+        wake_bytes, wake_records = cell.wake_bytes, cell.wake_records
+        if (cell.drained_bytes >= wake_bytes != cell.told_bytes) or (
+            cell.drained_records >= wake_records != cell.told_records
+        ):
+            self.changed.append(cell)
+            self.wake()
+            cell.told_bytes, cell.told_records = wake_bytes, wake_records
+        wake_records = self.wake_records
+        if self.drained_records >= wake_records != self.told_records:
+            self.wake()
+            self.told_records = wake_records
+        if self.wake_held >= 0:
+            if self.fetched_bytes() <= self.wake_held:
+                self.ask_for_memory_again()
+            elif self.pressing:
+                self.pressed = True
+
+    def ask_for_memory_again(self) -> None:
+        """Wake the network thread if a fetch waits for memory: there may be more of it."""
+        if self.wake_held >= 0:
+            try:
+                # First: the network thread sets it again when it still has to wait.
+                self.wake_held = -1
+            finally:
+                self.wake()
+
+    def look_at(self, cell: Cell) -> None:
+        """The application paused or resumed a partition. Any thread.
+
+        The network thread sees a pause with its next turn; a resume wakes it, and so does a pause while a fetch waits
+        for memory, for what paused partitions hold of it may be given back, or where records are counted in all
+        (prefetch.heuristic=total), for those of a paused partition do not count.
+        """
+        self.changed.append(cell)
+        if not cell.paused or self.wake_records < _NEVER:
+            self.wake()
+        if cell.paused:
+            self.ask_for_memory_again()
+
+    def fetched_bytes(self) -> int:
+        """What fetched bytes take of `buffer.memory`, wherever they lie. Any thread."""
+        return self.measures.held_bytes() + self.copied_bytes
+
     # -- network thread
 
     def tell(self, fact: Fact) -> None:
         self.measures.facts.put(self._clock.now_ms())
         self.facts.append(fact)
-        self.signal.set()
+        self.alert()
 
     def press(self) -> None:
-        self.pressed = True
-        self.signal.set()
+        self.pressing = self.pressed = True
+        self.alert()
 
     def put(self, fetched: Fetched) -> None:
         self.fetched.append(fetched)
+        self.alert()
+
+    # -- any thread
+
+    def alert(self) -> None:
+        """Something changed: the next poll looks at it, and one that waits is woken. Called after the change."""
+        self.attention.up = True
         self.signal.set()

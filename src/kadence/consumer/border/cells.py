@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from kadence.consumer.border.hand import Standing
 from kadence.consumer.border.reasons import NotFetchedReason, Unfetched
 from kadence.metrics.sensors import Meter
 from kadence.types import TopicPartition
@@ -28,48 +29,50 @@ class Origin(NamedTuple):
     """Offset and epoch that were proved processed when a lease began in the midst of reading, if that is less."""
 
 
-class Cell:
+class Cell(Standing):
     """The border's part of one assigned partition.
 
     Written by the network thread: ``lease`` (current stretch), ``origin`` (its start; None while the
-    position is unknown), ``revoking`` (about to be given up: no longer handed out), ``held`` (its assigned
-    callback has not run: not handed out yet), ``high_watermark``, ``last_stable_offset``, ``log_start``,
-    ``unfetched`` (why it is not being fetched; None: it is).
+    position is unknown), ``end`` (the offset at which the range to read ends, C11; None: it has no end), ``revoking``
+    (about to be given up: no longer handed out), ``held`` (its assigned callback has not run: not handed out yet),
+    ``high_watermark``, ``last_stable_offset``, ``log_start``, ``unfetched`` (why it is not being fetched; None: it is).
     ``lags`` and ``leads`` (as answers told of the log's ends), ``preferred_replica`` (None: the leader).
-    Written by the application thread: ``paused``, ``paused_at`` (since when, monotonic ms), ``position`` =
-    (lease, next offset to return, epoch of the last record returned), ``proved`` = the same as of the last
-    poll that proved them processed, ``drained_bytes`` (total of bytes handed out or dropped, ever).
-    ``drained_records`` and ``wake_records``: as in `Border`, of this partition.
+    Written by the application thread: ``paused``, ``paused_at`` (since when, monotonic ms), ``hand`` (records decoded
+    ahead; under the present lease the position is its index), ``proved`` = (lease, offset, epoch) as far as is known to
+    be processed apart from what the hand says, ``drained_bytes`` (total of bytes handed out or dropped, ever).
+    ``drained_records``: the same in records, kept only where prefetch.heuristic looks at it. ``told_bytes`` and
+    ``told_records``: the marks of which the network thread was told that they were reached.
+    Written by the network thread, about what the application drains: ``wake_bytes`` and ``wake_records``, the marks at
+    which it wants to know that ``drained_bytes`` or ``drained_records`` has come so far.
     """
 
     __slots__ = (
+        "_position",
         "drained_bytes",
         "drained_records",
-        "held",
+        "end",
         "high_watermark",
         "lags",
         "last_stable_offset",
         "leads",
-        "lease",
         "log_start",
         "origin",
         "partition",
-        "paused",
         "paused_at",
-        "position",
         "preferred_replica",
         "proved",
-        "revoking",
+        "told_bytes",
+        "told_records",
         "unfetched",
+        "wake_bytes",
         "wake_records",
     )
 
     def __init__(self, partition: TopicPartition, lease: int) -> None:
+        super().__init__(lease)
         self.partition = partition
-        self.lease = lease
         self.origin: Origin | None = None
-        self.revoking = False
-        self.held = False
+        self.end: int | None = None
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
         self.log_start: int | None = None
@@ -77,13 +80,30 @@ class Cell:
         self.leads = Meter()
         self.preferred_replica: int | None = None
         self.unfetched: Unfetched | None = _NEW
-        self.paused = False
         self.paused_at = 0
-        self.position: Origin | None = None
+        self._position: Origin | None = None
         self.proved: Origin | None = None
         self.drained_bytes = 0
         self.drained_records = 0
-        self.wake_records = 1 << 62
+        self.wake_bytes = self.wake_records = 1 << 62
+        self.told_bytes = self.told_records = -1
+
+    @property
+    def position(self) -> Origin | None:
+        """(lease, next offset to return, epoch of the last record returned), of any lease; None before the first."""
+        hand = self.hand
+        return self._position if hand is None else Origin(hand.lease, *hand.position())
+
+    @position.setter
+    def position(self, position: Origin) -> None:
+        self._position = position
+        self.hand = None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all of its range was returned."""
+        end = self.end
+        return end is not None and (at := self.current()) is not None and at.offset >= end
 
     def current(self) -> Origin | None:
         """The next position to return: the application's own if it is of the present lease, else the lease's start."""
@@ -100,9 +120,14 @@ class Cell:
 
     def proved_position(self) -> Origin | None:
         """What may be committed without the risk of a loss: see SYSTEM.md D, at least once."""
-        origin, proved = self.origin, self.proved
+        origin, proved, hand = self.origin, self.proved, self.hand
         if origin is None:
             return None
-        if proved is not None and proved.lease == origin.lease:
+        if proved is not None and proved.lease != origin.lease:
+            proved = None
+        by_hand = None if hand is None or hand.lease != origin.lease else hand.proved()
+        if by_hand is not None and (proved is None or proved.offset < by_hand[0]):
+            return Origin(origin.lease, *by_hand)
+        if proved is not None:
             return proved
         return origin if origin.proved is None else Origin(origin.lease, *origin.proved)

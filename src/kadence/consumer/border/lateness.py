@@ -1,7 +1,8 @@
 """How late the network thread is (B9): each turn of its loop has a time by which it must run.
 
 A turn that comes later was kept from running: an extension held the interpreter, the machine was paused, or the
-turn before had too much to do. Heartbeats are late by as much. Pure; written by the network thread, read by anyone.
+turn before had too much to do. Heartbeats are late by as much, unless the pulse sends them. Pure; written by the
+network thread, read by anyone.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ class NetworkLateness(NamedTuple):
 
     Attributes:
         last: in its latest turn. longest: at worst, ever. longest_ago: how long ago that was, None for never.
+        stood_in: how many heartbeats the pulse has sent, ever, because the network thread could not.
     """
 
     last: float
     longest: float
     longest_ago: float | None
+    stood_in: int = 0
 
 
 class Lateness:
@@ -30,13 +33,15 @@ class Lateness:
 
     Attributes:
         last_ms: of the latest turn. longest_ms: the longest, ever, and longest_at: when (monotonic ms).
+        stood_in: heartbeats that the pulse has sent.
     """
 
-    __slots__ = ("_due", "_told_ms", "last_ms", "longest_at", "longest_ms")
+    __slots__ = ("_due", "_told_ms", "last_ms", "longest_at", "longest_ms", "stood_in")
 
     def __init__(self) -> None:
         self.last_ms = 0
         self.longest_ms = 0
+        self.stood_in = 0
         self.longest_at: int | None = None
         self._due = FOREVER
         self._told_ms = 0
@@ -67,5 +72,8 @@ class Lateness:
         """For people."""
         at = self.longest_at
         return NetworkLateness(
-            self.last_ms / 1000, self.longest_ms / 1000, None if at is None else (now - at) / 1000
+            self.last_ms / 1000,
+            self.longest_ms / 1000,
+            None if at is None else (now - at) / 1000,
+            self.stood_in,
         )

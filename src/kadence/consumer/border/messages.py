@@ -9,7 +9,7 @@ same border can lie between two processes (G3).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
@@ -35,7 +35,6 @@ __all__ = [
     "RebalanceFailed",
     "RebalanceFinished",
     "ResetPositions",
-    "Resumed",
     "RevokePartitions",
     "Seek",
     "Stalled",
@@ -76,9 +75,16 @@ class Unsubscribe(Imperative):
 
 @dataclass(frozen=True, slots=True)
 class Assign(Imperative):
-    """Manual assignment: replace the set, keep the positions of what stays."""
+    """Manual assignment: replace the set, keep the positions of what stays.
+
+    ``starts``: offset and leader epoch (None: unknown) from which some of the partitions are to be read, whatever
+    position they had. ``ends``: where the ranges of some of them end (None: they have no end); others keep theirs.
+    A range that begins at the position goes on with what is buffered.
+    """
 
     partitions: tuple[TopicPartition, ...]
+    starts: Mapping[TopicPartition, tuple[int, int | None]] = field(default_factory=dict)
+    ends: Mapping[TopicPartition, int | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +110,16 @@ class ResetPositions(Imperative):
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed(Imperative):
-    """Partitions were resumed (their cells say so): fetch them at once."""
-
-
-@dataclass(frozen=True, slots=True)
 class Commit(Imperative):
-    """Commit offsets. ``retry``: repeat on retriable errors until the deadline (commit_sync); else one try."""
+    """Commit offsets.
+
+    ``retry``: repeat on retriable errors until the deadline (commit_sync); else one try. ``parting``: because something
+    ends; not worth waiting for where no broker is there.
+    """
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
     retry: bool
+    parting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +157,12 @@ class EnforceRebalance(Imperative):
 class CallbackDone(Imperative):
     """The application ran the callback of the fact with this ``id``. ``error``: its text when it raised.
 
-    Sent whatever the callback raised, else the reconciliation would stand for ever (trap T17).
+    Sent whatever the callback raised, else the reconciliation would stand for ever. ``gave_up``: what it let go of, if
+    the fact was `RevokePartitions`.
     """
 
     error: str | None
+    gave_up: tuple[TopicPartition, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +217,13 @@ class AssignPartitions(CallbackNeeded):
 
 @dataclass(frozen=True, slots=True)
 class LosePartitions(CallbackNeeded):
-    """These are no longer ours: session, generation or poll interval lost."""
+    """These are no longer ours: session, generation or poll interval lost.
+
+    ``instead_of``: the callbacks that were asked for before and whose end was not heard of, each with the partitions
+    that it revokes. One that has not begun never begins; what one that has begun revokes is not told again (B11).
+    """
+
+    instead_of: Mapping[int, tuple[TopicPartition, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +275,7 @@ class RebalanceFailed(Fact):
 
 @dataclass(frozen=True, slots=True)
 class IdentityChanged(Fact):
-    """Without a rebalance: another member of a KIP-848 group moved it to another epoch."""
+    """The identity changed without a rebalance: another member moved the KIP-848 group to another epoch."""
 
     group: GroupMetadata
 
@@ -283,8 +297,8 @@ class Stalled(Fact):
 class Failed(Fact):
     """An error that no call caused: the next poll raises it (B6). ``fatal``: every later call does.
 
-    With ``partition`` it is about the position that this partition has under ``lease``; a seek or another assignment
-    makes it void.
+    With ``partition`` it is about the position that this partition has under ``lease``: every poll raises it, once the
+    records that were fetched before are returned, until a seek or another assignment makes it void.
     """
 
     error: Exception

@@ -17,6 +17,7 @@ class NotFetchedReason(enum.Enum):
 
     PAUSED = "paused by the application"
     BUFFERED = "enough of it is buffered: the application has to poll"
+    RANGE_FETCHED = "all of its range is fetched"
     MEMORY = "buffer.memory is used up: the application has to poll"
     AWAITING_TURN = "its broker is busy with a fetch of other partitions that is about to end"
     AWAITING_ASSIGNED_CALLBACK = "its assigned callback has not run: the application has to poll"
@@ -43,7 +44,12 @@ class NotFetchedReason(enum.Enum):
 
 
 _EXPECTED: Final = frozenset(
-    {NotFetchedReason.PAUSED, NotFetchedReason.BUFFERED, NotFetchedReason.AWAITING_TURN}
+    {
+        NotFetchedReason.PAUSED,
+        NotFetchedReason.BUFFERED,
+        NotFetchedReason.RANGE_FETCHED,
+        NotFetchedReason.AWAITING_TURN,
+    }
 )
 _APPLICATION: Final = frozenset(
     {

@@ -1,7 +1,8 @@
 """What a request manager is (C3).
 
 A manager is asked ``poll(now)`` once per turn of the network thread; it answers with the requests it wants
-sent and the absolute time by which it must be asked again. Answers come back to the manager that asked, by
+sent and the absolute time by which it must be asked again. Until then it may be left alone as long as nothing happens
+but answers that matter to nobody else (`Loner`). Answers come back to the manager that asked, by
 ``on_response(now, completed)``. It never blocks, reads no clock, touches no socket.
 """
 
@@ -11,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kadence.backoff import Backoff
 from kadence.clock import FOREVER
+from kadence.connection.backoff import Backoff
 from kadence.connection.request import Completed, Request
 from kadence.consumer.border.messages import Fact
 
-__all__ = ["NOTHING", "Backoff", "Jobs", "Outbox", "Poll", "RequestManager"]
+__all__ = ["NOTHING", "Backoff", "Jobs", "Loner", "Outbox", "Poll", "RequestManager"]
 
 Outbox = Callable[[Fact], None]
 """Where a manager puts facts for the application."""
@@ -40,6 +41,14 @@ class RequestManager(Protocol):
     def poll(self, now: int) -> Poll: ...
 
     def on_response(self, now: int, completed: Completed) -> None: ...
+
+
+class Loner(RequestManager, Protocol):
+    """A manager most of whose answers matter to nobody else, so that the others need not be asked after them."""
+
+    def is_private(self, completed: Completed) -> bool:
+        """Whether this answer changes nothing that another manager looks at."""
+        ...
 
 
 class Jobs(Protocol):

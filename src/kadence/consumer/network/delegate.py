@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from kadence.connection.request import Completed, Request
 from kadence.consumer.border.measures import Measures
-from kadence.consumer.managers.base import RequestManager
+from kadence.consumer.managers.base import Loner, RequestManager
 from kadence.net import NetworkClient
 
 __all__ = ["Delegate"]
@@ -15,9 +15,14 @@ _FETCH, _COMMIT, _JOIN, _HEARTBEAT, _SYNC, _GROUP_HEARTBEAT = 1, 8, 11, 12, 14, 
 
 
 class Delegate:
-    """Sends the managers' requests and brings each answer back to the manager that asked, measured."""
+    """Sends the managers' requests and brings each answer back to the manager that asked, measured.
+
+    Attributes:
+        loner: the manager whose answers may matter to nobody else.
+    """
 
     def __init__(self, client: NetworkClient, measures: Measures) -> None:
+        self.loner: Loner | None = None
         self._client = client
         self._group = measures.group
         self._throttle_ms = measures.fetches.throttle_ms
@@ -38,15 +43,27 @@ class Delegate:
             if request.message.API_KEY in (_HEARTBEAT, _GROUP_HEARTBEAT):
                 self._group.heartbeat_sent_at = request.queued_at
 
+    def stood_in(self, owner: RequestManager, requests: Iterable[Request], sent_at: int) -> None:
+        """The pulse has sent these; their answers come to ``owner``."""
+        for request in requests:
+            self._owners[request] = owner
+        self._group.heartbeat_sent_at = max(self._group.heartbeat_sent_at, sent_at)
+
     def poll(self, wait_ms: int | None) -> list[Completed]:
         """All I/O of one turn."""
         return self._client.poll(wait_ms)
 
-    def deliver(self, now: int, completed: Iterable[Completed]) -> None:
+    def deliver(self, now: int, completed: Collection[Completed]) -> bool:
+        """Whether something has happened to the loner only."""
+        loner = self.loner
+        is_private = bool(completed) and not self._client.woken
         for item in completed:
             if item.response is not None:
                 self._measure(item)
-            self._owners.pop(item.request).on_response(now, item)
+            owner = self._owners.pop(item.request)
+            is_private = is_private and loner is not None and owner is loner and loner.is_private(item)
+            owner.on_response(now, item)
+        return is_private
 
     def _measure(self, item: Completed) -> None:
         api_key = item.request.message.API_KEY

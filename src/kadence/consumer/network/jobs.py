@@ -32,10 +32,13 @@ class JobThread:
             self._thread.start()
         self._todo.put((work, done))
 
-    def deliver(self, now: int) -> None:
-        for _ in range(len(self._finished)):
+    def deliver(self, now: int) -> bool:
+        """Hand over what has ended; whether there was anything."""
+        count = len(self._finished)
+        for _ in range(count):
             done, result, error = self._finished.popleft()
             done(now, result, error)
+        return count > 0
 
     def close(self) -> None:
         self._todo.put(None)

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from kadence.consumer.border import messages as m
-from kadence.consumer.managers.commit import CommitManager
-from kadence.consumer.managers.membership import Membership
-from kadence.consumer.managers.metadata import MetadataManager
-from kadence.consumer.managers.offsets import OffsetsManager
+from kadence.consumer.managers.cluster.metadata import MetadataManager
+from kadence.consumer.managers.group.commit import CommitManager
+from kadence.consumer.managers.group.membership import Membership
+from kadence.consumer.managers.positions.offsets import OffsetsManager
+from kadence.consumer.news import in_short
 from kadence.consumer.state.subscription import Subscription
 from kadence.errors import IllegalStateError, InvalidGroupIdError
-from kadence.telling import in_short
 
 __all__ = ["Processor"]
 
@@ -43,6 +43,8 @@ class Processor:
         self._commits = commits
         self._tell = tell
         self._leaving: list[m.Unsubscribe] = []
+        self.is_cut_off: Callable[[], bool] = lambda: False
+        """Tells whether no broker is there."""
         self.closing: m.Close | None = None
         self._steps: dict[type[m.Imperative], Callable[[int, Any], None]] = {
             m.Subscribe: self._subscribe,
@@ -51,7 +53,6 @@ class Processor:
             m.Polled: self._polled,
             m.Seek: self._seek,
             m.ResetPositions: self._reset,
-            m.Resumed: self._resumed,
             m.Commit: self._commit,
             m.FetchCommitted: self._fetch_committed,
             m.ListOffsets: self._list_offsets,
@@ -68,11 +69,14 @@ class Processor:
         """Answer what waited for the group to be left."""
         del now
         member = self._membership
-        if self._leaving and (member is None or member.left):
+        if self._leaving and (member is None or member.left or self._nobody_is_there):
             self._have_left()
 
     def _have_left(self) -> None:
-        """Also of a goodbye that nobody waits for any more, before its end could take back what begins now."""
+        """The group is left: forget the subscription, and answer the calls that waited for it.
+
+        Called for a call that has run out of time, too: its late end must not undo what the application begins next.
+        """
         self._subscription.unsubscribe()
         self._metadata.need("subscription", frozenset())
         for call in self._leaving:
@@ -81,12 +85,19 @@ class Processor:
 
     @property
     def finished(self) -> bool:
-        """Closing, and nothing is left to say to a broker."""
+        """Whether the consumer is closing and has nothing more to send."""
+        if self.closing is None:
+            return False
         left = self._membership is None or self._membership.left
-        return self.closing is not None and left and (self._commits is None or not self._commits.pending)
+        return (left and (self._commits is None or not self._commits.pending)) or self._nobody_is_there
+
+    @property
+    def _nobody_is_there(self) -> bool:
+        """No broker can be told what is still to be told, and that is all that is still to be done."""
+        return (self._membership is None or self._membership.has_parted) and self.is_cut_off()
 
     def topics_changed(self, now: int) -> None:
-        """Metadata changed: a pattern may match other topics now. The membership sees that by itself (C5)."""
+        """Metadata changed: a pattern may match other topics now. The membership looks by itself (C5)."""
         del now
         subscription = self._subscription
         if subscription.pattern is None or self._membership is None:
@@ -113,6 +124,7 @@ class Processor:
         self._metadata.need("subscription", call.topics or frozenset())
         assert self._membership is not None
         self._membership.subscription_changed(now)
+        self._answer(call)
 
     def _topics_of(self, pattern: str | None) -> frozenset[str]:
         self._metadata.want_matching(pattern)
@@ -132,6 +144,11 @@ class Processor:
             self._have_left()
         self._metadata.need("subscription", frozenset(p.topic for p in call.partitions))
         self._subscription.assign(call.partitions)
+        for partition, (offset, leader_epoch) in call.starts.items():
+            if call.ends.get(partition) is None or not self._subscription.continues(partition, offset):
+                self._subscription.position(partition, offset, leader_epoch)
+        for partition, end in call.ends.items():
+            self._subscription.read_until(partition, end)
         log.info("assigned by hand: %s", in_short(call.partitions))
         self._answer(call)
 
@@ -158,9 +175,6 @@ class Processor:
                 self._subscription.await_reset(partition, call.timestamp)
         self._answer(call)
 
-    def _resumed(self, now: int, call: m.Resumed) -> None:
-        """The cells say it already; this only wakes the loop, and the fetch manager sees it in this turn."""
-
     def _commit(self, now: int, call: m.Commit) -> None:
         if self._commits is None:
             self._answer(call, InvalidGroupIdError("a commit needs group.id"))
@@ -186,8 +200,20 @@ class Processor:
             self._membership.rebalance(now, call.reason)
 
     def _callback_done(self, now: int, call: m.CallbackDone) -> None:
-        if self._membership is not None:
-            self._membership.callback_done(now, call.id, call.error)
+        """The commits that were given before it, in the callback maybe, are of a member that still owns what goes."""
+        member = self._membership
+        if member is None:
+            return
+
+        def done(now: int) -> None:
+            member.callback_done(now, call.id, call.error)
+
+        if call.gave_up and self._commits is not None:
+            # Who leaves does not wait for a coordinator that nobody finds.
+            stays = self.closing is None and not self._leaving
+            self._commits.after(now, call.gave_up, done, patient=stays)
+        else:
+            done(now)
 
     def _close(self, now: int, call: m.Close) -> None:
         self.closing = call
@@ -197,7 +223,7 @@ class Processor:
             )
 
     def hurry(self, now: int) -> None:
-        """The time for closing is over: whatever the application still had to do, the group is told now."""
+        """The time for closing is over: tell the group now, without waiting for callbacks of the application."""
         if self.closing is not None and self._subscription.by_group and self._membership is not None:
             self._membership.leave(
                 now, reason="the consumer is closing", callbacks=False, goodbye=self.closing.leave

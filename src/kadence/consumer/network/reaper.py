@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kadence.clock import FOREVER
-from kadence.consumer.border.messages import Answer, CallbackDone, Imperative
+from kadence.consumer.border.messages import Answer, CallbackDone, Commit, Imperative
 from kadence.errors import KafkaTimeoutError
 
 __all__ = ["Reaper"]
@@ -28,8 +28,7 @@ class Reaper:
         self._waiting: dict[int, tuple[int, str]] = {}
 
     def watch(self, call: Imperative) -> None:
-        # The id of a `CallbackDone` is that of the step it answers: it is no call, and may be the number of one.
-        if call.id and not isinstance(call, CallbackDone):
+        if _is_answered(call):
             self._waiting[call.id] = (call.deadline, type(call).__name__)
 
     def settle(self, call_id: int) -> bool:
@@ -55,3 +54,14 @@ class Reaper:
         answers = [Answer(call_id, None, make()) for call_id in self._waiting]
         self._waiting.clear()
         return answers
+
+
+def _is_answered(call: Imperative) -> bool:
+    """Whether the application waits for an `Answer` to it.
+
+    The id of a `CallbackDone` is that of the step it ends. An asynchronous commit ends with `CommitCompleted`, and the
+    commit manager keeps its deadline.
+    """
+    if isinstance(call, CallbackDone):
+        return False
+    return call.id != 0 and not (isinstance(call, Commit) and not call.retry)

@@ -3,7 +3,7 @@
 `Turn.run_once` reads like its design note:
 
     take the application's imperatives
-    ask every manager what it wants sent, and when it must be asked again
+    ask every manager what it wants sent, and when it must be asked again; or only the one that something happened to
     one round of I/O, no longer than the nearest deadline of anything
     bring the answers to the managers that asked
     fail the calls whose time is over
@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from typing import Final
 
 from kadence.clock import FOREVER, Clock
 from kadence.consumer.border.buffer import Border
@@ -24,25 +25,29 @@ from kadence.consumer.border.messages import (
     Answer,
     CallbackDone,
     Fact,
+    Failed,
     LosePartitions,
     RebalanceFailed,
     RebalanceFinished,
     RevokePartitions,
     Stalled,
 )
-from kadence.consumer.managers.base import RequestManager
-from kadence.consumer.managers.membership import Membership
+from kadence.consumer.managers.base import Loner, RequestManager
+from kadence.consumer.managers.group.membership import Membership
 from kadence.consumer.network.delegate import Delegate
 from kadence.consumer.network.jobs import JobThread
 from kadence.consumer.network.processor import Processor
 from kadence.consumer.network.reaper import Reaper
+from kadence.consumer.news import in_short
 from kadence.consumer.state.subscription import Subscription
 from kadence.errors import ClosedError, FatalNetworkError
-from kadence.telling import in_short
 
 __all__ = ["NetworkThread", "Outlet", "Turn"]
 
 log = logging.getLogger("kadence.consumer")
+
+_LATE_MS: Final = 200
+"""A turn that begins so late was kept from it."""
 
 
 class Outlet:
@@ -56,6 +61,8 @@ class Outlet:
         self._subscription = subscription
         self._reaper = reaper
         self._moves = 0
+        self._failures: set[tuple[object, ...]] = set()
+        """Errors among the facts that the application has not taken yet."""
 
     def __call__(self, fact: Fact) -> None:
         if isinstance(fact, Answer) and not self._reaper.settle(fact.id):
@@ -66,12 +73,24 @@ class Outlet:
             measures = self._border.measures
             measures.group.failed.record(measures.turned_at)
             return
+        elif isinstance(fact, Failed) and self._is_told(fact):
+            return
         self.show_assignment()
         self._border.tell(fact)
         if isinstance(fact, Stalled):
             self._border.on_stall(fact)
         else:
             _log(fact)
+
+    def _is_told(self, fact: Failed) -> bool:
+        """Whether the same error waits for the application already: it may repeat for days before the next poll."""
+        if not self._border.facts:
+            self._failures.clear()
+        known = (type(fact.error), str(fact.error), fact.fatal, fact.partition, fact.lease)
+        if known in self._failures:
+            return True
+        self._failures.add(known)
+        return False
 
     def show_assignment(self) -> None:
         if self._border.assignment is not self._subscription.snapshot:
@@ -117,6 +136,7 @@ class Turn:
         jobs: JobThread,
         membership: Membership | None,
         managers: tuple[RequestManager, ...],
+        loner: Loner,
     ) -> None:
         self._clock = clock
         self._border = border
@@ -127,24 +147,29 @@ class Turn:
         self._jobs = jobs
         self._membership = membership
         self._managers = managers
+        self._loner = loner
+        # Whether something has happened to nobody else since all were asked, and when the others must be asked again.
+        self._is_private = False
+        self._others_wake_at = 0
 
     def run_once(self) -> bool:
         """One turn. False when the consumer is closed and nothing is left to do."""
         now = self._clock.now_ms()
         self._border.measures.turned(now)
         if late := self._border.lateness.turned(now):
+            if late >= _LATE_MS:
+                # What has arrived meanwhile is heard before anything is judged by the clock.
+                self._delegate.deliver(now, self._delegate.poll(0))
+                self._is_private = False
             self._tell_late(late)
-        self._take_imperatives(now)
-        self._jobs.deliver(now)
+        something = self._take_imperatives(now)
+        something = self._jobs.deliver(now) or something
         closing = self._processor.closing
         if closing is not None and now >= closing.deadline:
             self._processor.hurry(now)
-        wake_at = self._reaper.next_deadline
-        for manager in self._managers:
-            poll = manager.poll(now)
-            if poll.requests:
-                self._delegate.send(manager, poll.requests)
-            wake_at = min(wake_at, poll.wake_at)
+        if something or closing is not None or now >= self._others_wake_at:
+            self._is_private = False
+        wake_at = min(self._reaper.next_deadline, self._ask(now))
         self._processor.settle(now)
         self._show()
         if closing is not None:
@@ -152,17 +177,33 @@ class Turn:
                 # What is ready gets its one attempt, as every call without any time does.
                 self._delegate.poll(0)
                 return False
-            if self._processor.finished and not self._leave_pending():
+            if self._processor.finished:
                 return False
             wake_at = min(wake_at, closing.deadline)
         self._border.lateness.due(now, wake_at)
         completed = self._delegate.poll(None if wake_at >= FOREVER else max(wake_at - now, 0))
         now = self._clock.now_ms()
-        self._delegate.deliver(now, completed)
+        self._is_private = self._delegate.deliver(now, completed)
         for answer in self._reaper.reap(now):
             self._border.measures.expired += 1
             self._border.tell(answer)
         return True
+
+    def _ask(self, now: int) -> int:
+        """Ask the managers what they want sent. Returns when the first of them must be asked again."""
+        loner = self._loner
+        if not self._is_private:
+            self._others_wake_at = FOREVER
+            for manager in self._managers:
+                if manager is not loner:
+                    self._others_wake_at = min(self._others_wake_at, self._ask_one(now, manager))
+        return min(self._others_wake_at, self._ask_one(now, loner))
+
+    def _ask_one(self, now: int, manager: RequestManager) -> int:
+        poll = manager.poll(now)
+        if poll.requests:
+            self._delegate.send(manager, poll.requests)
+        return poll.wake_at
 
     def _tell_late(self, late_ms: int) -> None:
         """Warn when a heartbeat came, or would have come, half an interval too late (B9)."""
@@ -171,34 +212,32 @@ class Turn:
             return
         if self._border.lateness.worth_telling(late_ms):
             log.warning(
-                "the network thread was kept from running for %.1f s, and heartbeats with it: something holds the "
-                "interpreter (a C call that does not let go of the GIL) or the machine was paused. The membership "
-                "ends after %.1f s",
+                "the network thread was kept from running for %.1f s: something holds the interpreter (a C call that "
+                "does not let go of the GIL) or the machine was paused. The membership ends after %.1f s without "
+                "heartbeats; the pulse has sent %d so far because this thread could not",
                 late_ms / 1000,
                 member.session_timeout_ms / 1000,
+                self._border.lateness.stood_in,
             )
 
-    def _take_imperatives(self, now: int) -> None:
+    def _take_imperatives(self, now: int) -> bool:
         # A snapshot of the length: a flood of calls must not keep the loop from its I/O.
         imperatives = self._border.imperatives
         if not imperatives:
-            return
+            return False
         for _ in range(len(imperatives)):
             imperative = imperatives.popleft()
             self._reaper.watch(imperative)
             self._processor.process(now, imperative)
         self._border.measures.imperatives.taken(now, self._clock.now_ms())
-
-    def _leave_pending(self) -> bool:
-        """The leave has been sent but its bytes may not be: it is worth waiting for its answer."""
-        return self._membership is not None and not self._membership.left
+        return True
 
     def _show(self) -> None:
         border, member = self._border, self._membership
         self._outlet.show_assignment()
         if member is not None and member.needs_polled and not border.wants_polled:
             border.wants_polled = True
-            border.signal.set()
+            border.alert()
 
     def finish(self, error: BaseException | None) -> None:
         """The loop has ended: tell everybody who waits."""
@@ -260,4 +299,4 @@ class NetworkThread:
                 turn.finish(cause)
         finally:
             self._dispose()
-            border.signal.set()
+            border.alert()

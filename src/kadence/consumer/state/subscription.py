@@ -16,6 +16,7 @@ import enum
 import itertools
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import Protocol
 
 from kadence.consumer.border.cells import Cell, Origin
 from kadence.consumer.border.reasons import NotFetchedReason
@@ -23,7 +24,7 @@ from kadence.errors import KafkaError
 from kadence.types import TopicPartition
 from kadence.wire import ZERO_UUID
 
-__all__ = ["PartitionState", "Status", "Subscription"]
+__all__ = ["Flight", "PartitionState", "Place", "Status", "Subscription"]
 
 
 class Status(enum.Enum):
@@ -35,10 +36,27 @@ class Status(enum.Enum):
     FETCHING = "fetching"
 
 
+class Flight(Protocol):
+    """What asks a broker for partitions: one fetch, or a fetch session, which asks again and again.
+
+    Attributes:
+        under_way: it has asked and has no answer yet. answers: how many it had.
+    """
+
+    under_way: bool
+    answers: int
+
+
+class Place(Protocol):
+    """Where the fetch manager keeps partitions that stand alike."""
+
+
 class PartitionState:
     """The network thread's knowledge of one assigned partition."""
 
     __slots__ = (
+        "_status",
+        "_subscription",
         "cell",
         "checked",
         "doubted",
@@ -46,25 +64,28 @@ class PartitionState:
         "epoch_starts",
         "fetched_bytes",
         "fetched_records",
+        "flight",
         "former_topic_ids",
         "in_flight",
         "is_told",
         "lost",
+        "named_at",
         "offset",
         "partition",
+        "place",
         "preferred_by",
         "preferred_until",
         "reset_timestamp",
         "retry_at",
-        "status",
         "topic_id",
         "trouble",
     )
 
-    def __init__(self, partition: TopicPartition, lease: int) -> None:
+    def __init__(self, partition: TopicPartition, lease: int, subscription: Subscription) -> None:
         self.partition = partition
         self.cell = Cell(partition, lease)
-        self.status = Status.INITIALIZING
+        self._subscription = subscription
+        self._status = Status.INITIALIZING
         self.offset = -1
         """Next offset to fetch; ahead of what the application was given."""
         self.epoch: int | None = None
@@ -88,8 +109,14 @@ class PartitionState:
         """How the latest fetch of it failed, until one is answered."""
         self.is_told = False
         """Whether there was a log line that it is not fetched."""
+        self.flight: Flight | None = None
+        """What asked a broker for it last; it may be over."""
         self.in_flight = 0
-        """Lease under which a fetch is on its way; 0: none. A fetch of an older lease stands in nobody's way."""
+        """Lease under which ``flight`` asked for it. A fetch of an older lease stands in nobody's way."""
+        self.named_at = -1
+        """How many answers ``flight`` had when it began to ask for the present offset; −1: it has brought something."""
+        self.place: Place | None = None
+        """Where the fetch manager has put it: see `managers.fetching.places`."""
         self.fetched_bytes = 0
         """Total of bytes ever put into the buffer; minus ``cell.drained_bytes`` it is what lies there."""
         self.fetched_records = 0
@@ -108,12 +135,33 @@ class PartitionState:
         self.cell.preferred_replica = node_id
 
     @property
+    def status(self) -> Status:
+        return self._status
+
+    @status.setter
+    def status(self, status: Status) -> None:
+        self._status = status
+        self._subscription.status_set(self)
+
+    def mark(self) -> None:
+        """Something changed that decides whether, where and from which offset it is fetched."""
+        self._subscription.changed[self] = None
+
+    @property
     def buffered_bytes(self) -> int:
         return self.fetched_bytes - self.cell.drained_bytes
 
     @property
     def awaits_fetch(self) -> bool:
-        return self.in_flight == self.cell.lease
+        """Whether a fetch of its present position is on its way."""
+        flight = self.flight
+        return flight is not None and flight.under_way and self.in_flight == self.cell.lease
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the broker was asked for the present offset, answered, and had nothing."""
+        flight = self.flight
+        return flight is not None and 0 <= self.named_at < flight.answers
 
     @property
     def fetchable(self) -> bool:
@@ -143,6 +191,12 @@ class Subscription:
         """Numbers for rebalance callbacks: one series, whichever membership asks for them."""
         self.moves = 0
         """How many positions were ever set: whoever waits for one looks again when it grows."""
+        self.has_ranges = False
+        """Whether any partition was ever to be read up to an end."""
+        self.changed: dict[PartitionState, None] = {}
+        """What the fetch manager has to look at again, assigned or no longer; it clears this."""
+        self.unplaced: dict[TopicPartition, PartitionState] = {}
+        """Of what is assigned: those that are not FETCHING."""
         self._leases = 0
 
     @property
@@ -151,10 +205,19 @@ class Subscription:
 
     @property
     def deserted(self) -> frozenset[TopicPartition]:
-        """What is assigned though its topic is no longer subscribed. Of a regex only the broker can tell."""
+        """Partitions whose topic is not subscribed any more. With a regex only the broker knows of any."""
         if self.regex is not None:
             return frozenset()
         return frozenset(p for p in self.partitions if p.topic not in self.topics)
+
+    def status_set(self, state: PartitionState) -> None:
+        """Keeps ``unplaced`` true, and has the fetch manager look."""
+        self.changed[state] = None
+        if self.partitions.get(state.partition) is state:
+            if state.status is Status.FETCHING:
+                self.unplaced.pop(state.partition, None)
+            else:
+                self.unplaced[state.partition] = state
 
     def next_lease(self) -> int:
         self._leases += 1
@@ -184,15 +247,18 @@ class Subscription:
         for partition in partitions:
             state = old.get(partition)
             if state is None:
-                state = PartitionState(partition, self.next_lease())
+                state = PartitionState(partition, self.next_lease(), self)
                 state.cell.held = held
             state.cell.revoking = False
+            state.mark()
             new[partition] = state
         for partition, state in old.items():
             if partition not in new:
                 state.cell.lease = self.next_lease()
                 state.cell.origin = None
+                state.mark()
         self.partitions = new
+        self.unplaced = {p: s for p, s in new.items() if s.status is not Status.FETCHING}
         self._publish()
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
@@ -200,12 +266,14 @@ class Subscription:
         for partition in partitions:
             if (state := self.partitions.get(partition)) is not None:
                 state.cell.held = False
+                state.mark()
 
     def mark_revoking(self, partitions: Iterable[TopicPartition]) -> None:
         """About to be given up: no longer fetched or handed out, still committable."""
         for partition in partitions:
             if (state := self.partitions.get(partition)) is not None:
                 state.cell.revoking = True
+                state.mark()
 
     def position(
         self,
@@ -221,12 +289,28 @@ class Subscription:
         state = self.partitions[partition]
         cell = state.cell
         cell.lease = self.next_lease()
-        state.trouble = None
+        state.trouble, state.retry_at, state.named_at = None, 0, -1
         state.offset, state.epoch = offset, epoch
         state.epoch_starts, state.checked, state.topic_id, state.doubted = [], None, ZERO_UUID, False
         state.status, state.reset_timestamp, state.lost = Status.FETCHING, None, None
         cell.origin = Origin(cell.lease, offset, epoch, proved)
         self.moves += 1
+
+    def continues(self, partition: TopicPartition, offset: int) -> bool:
+        """Whether a range that begins at ``offset`` begins where the one before it ended, so that reading just goes on.
+
+        Where the position alone is the same, records beyond the new end may have been decoded already.
+        """
+        state = self.partitions[partition]
+        return state.status is Status.FETCHING and state.cell.end == offset and state.cell.is_finished
+
+    def read_until(self, partition: TopicPartition, end: int | None) -> None:
+        """Fetch nothing that an end does not need; None: there is none."""
+        state = self.partitions[partition]
+        if state.cell.end != end:
+            state.cell.end = end
+            state.mark()
+        self.has_ranges = self.has_ranges or end is not None
 
     def await_reset(self, partition: TopicPartition, timestamp: int) -> None:
         """The position is to be looked up (−2 earliest, −1 latest); until then there is none."""
@@ -244,6 +328,7 @@ class Subscription:
         """A broker says that the log is not the one that was read: the leader is to be asked."""
         state = self.partitions[partition]
         state.doubted, state.checked = True, None
+        state.mark()
         self.moves += 1
 
     def lose(self, partition: TopicPartition, error: KafkaError) -> None:

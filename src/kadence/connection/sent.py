@@ -1,0 +1,69 @@
+"""What a connection knows of a request that it has sent: enough to read the answer. No socket."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kadence.connection import versions
+from kadence.connection.request import Request
+from kadence.errors import MalformedMessageError
+from kadence.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kadence.protocol.client_frames import answer_header_version
+from kadence.protocol.response_header import ResponseHeader
+from kadence.wire import Reader, WireError
+
+__all__ = ["Sent"]
+
+
+class Sent:
+    """A request in flight. ``request`` is None for the connection's own ApiVersions and SASL."""
+
+    __slots__ = ("correlation_id", "deadline", "message", "request", "sent_at", "version")
+
+    def __init__(
+        self,
+        request: Request | None,
+        message: Any,
+        version: int,
+        correlation_id: int,
+        deadline: int,
+        sent_at: int,
+    ) -> None:
+        self.request = request
+        self.message = message
+        self.version = version
+        self.correlation_id = correlation_id
+        self.deadline = deadline
+        self.sent_at = sent_at
+
+    @property
+    def name(self) -> str:
+        return type(self.message).__name__.removesuffix("Request")
+
+    def decode(self, version: int, frame: Any, address: str) -> Any:
+        """Read the answer, which may be in another version than the request.
+
+        Raises:
+            MalformedMessageError: these bytes are no such answer.
+        """
+        request = type(self.message)
+        reader = Reader(frame)
+        try:
+            ResponseHeader.read(reader, answer_header_version(request, version))
+            # Bytes after the end are let pass, unlike in a request: librdkafka's mock cluster sends one too many in
+            # flexible versions, and the frame's own length says where the next answer begins.
+            return request.RESPONSE.read(reader, version)
+        except WireError as error:
+            raise MalformedMessageError(
+                f"{address} answered {self.name} v{version} with {len(frame)} bytes that are no such answer: {error}"
+            ) from error
+
+    def lower_version(self, frame: Any, address: str) -> int:
+        """The version to ask ApiVersions in after a refusal: the highest one that the broker names, else 0."""
+        try:
+            refusal: ApiVersionsResponse = self.decode(0, frame, address)
+        except MalformedMessageError:
+            # Some answer in a format of their own. Every broker understands version 0.
+            return 0
+        theirs = versions.ranges_of(refusal.api_keys).get(ApiVersionsRequest.API_KEY, (0, 0))
+        return versions.common((ApiVersionsRequest.MIN_VERSION, self.version - 1), theirs) or 0

@@ -1,0 +1,177 @@
+"""What callers give, checked and made uniform. Application side, pure.
+
+Whatever is no partition, offset or name is refused here, on the caller's line: on the network thread it would be a bug
+that ends the consumer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from operator import index
+from typing import SupportsIndex
+
+from kadence.errors import InvalidTopicError
+from kadence.records import Record
+from kadence.types import OffsetAndMetadata, TopicPartition
+
+__all__ = [
+    "NO_CAP",
+    "Assignable",
+    "Offsets",
+    "Partitions",
+    "cap",
+    "partition_of",
+    "partitions_of",
+    "ranges",
+    "target",
+    "timestamps_of",
+    "to_offsets",
+    "topic_name",
+    "topic_names",
+]
+
+NO_CAP = 2**31 - 1
+_INT32, _INT64 = 2**31 - 1, 2**63 - 1
+
+Partitions = Iterable[TopicPartition | tuple[str, int]]
+Start = int | OffsetAndMetadata
+Assignable = Partitions | Mapping[TopicPartition, Start] | Mapping[TopicPartition, tuple[Start, int]]
+"""What assign() takes: partitions, or a mapping with the offset where each begins, or with (start, end) of a range."""
+
+Offsets = (
+    Mapping[TopicPartition, OffsetAndMetadata] | Mapping[TopicPartition, int] | Record | Iterable[Record]
+)
+"""What commit() takes: next offsets by partition, or records that are done."""
+
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def cap(max_records: int | None, default: int) -> int:
+    """The most records of one poll; −1 is no cap (A1)."""
+    chosen = default if max_records is None else max_records
+    if chosen == -1:
+        return NO_CAP
+    if chosen < 1:
+        raise ValueError(f"max_records must be at least 1, or -1 for no cap, not {chosen}")
+    return chosen
+
+
+def topic_name(name: object) -> str:
+    """The name of a topic, which may be one that Kafka does not allow."""
+    if not isinstance(name, str):
+        raise TypeError(f"a topic's name is a str, not {name!r}")
+    return name
+
+
+def topic_names(topics: str | Iterable[str]) -> frozenset[str]:
+    """Names that Kafka allows.
+
+    Raises:
+        InvalidTopicError: one of them is not.
+    """
+    names = [topics] if isinstance(topics, str) else list(topics)
+    for name in names:
+        if not _TOPIC_NAME.fullmatch(topic_name(name)) or name in (".", ".."):
+            raise InvalidTopicError(
+                f"{name!r} is no topic name: 1 to 249 of letters, digits, '.', '_' and '-' (not '.' or '..')"
+            )
+    return frozenset(names)
+
+
+def partition_of(given: object) -> TopicPartition:
+    """One partition, given as such or as a pair."""
+    if isinstance(given, (tuple, list)) and len(given) == 2:
+        topic, number = given
+        if isinstance(topic, str) and isinstance(number, SupportsIndex):
+            return TopicPartition(topic, _whole(number, "a partition's number", _INT32))
+    raise TypeError(f"a partition is TopicPartition(topic, number) or (topic, number), not {given!r}")
+
+
+def partitions_of(partitions: Partitions) -> tuple[TopicPartition, ...]:
+    """Partitions without repetition, in the order given."""
+    given: object = partitions
+    if isinstance(given, (str, TopicPartition)):
+        raise TypeError(f"a list of partitions is wanted, such as [TopicPartition('t', 0)], not {given!r}")
+    return tuple(dict.fromkeys(map(partition_of, partitions)))
+
+
+def ranges(
+    partitions: Assignable,
+) -> tuple[dict[TopicPartition, tuple[int, int | None]], dict[TopicPartition, int | None]]:
+    """Where reading is to begin, and where to end (None: nowhere), of the partitions that were given with an offset."""
+    starts: dict[TopicPartition, tuple[int, int | None]] = {}
+    ends: dict[TopicPartition, int | None] = {}
+    given = partitions if isinstance(partitions, Mapping) else {}
+    for key, value in given.items():
+        partition = partition_of(key)
+        if not isinstance(value, tuple):
+            starts[partition], ends[partition] = target(value), None
+            continue
+        if len(value) != 2:
+            raise ValueError(f"{partition}: a range is (start, end), not {value!r}")
+        start, end = target(value[0]), _whole(value[1], "the end of a range", _INT64)
+        if end < start[0]:
+            raise ValueError(
+                f"{partition}: a range must not end before it begins, as ({start[0]}, {end}) does"
+            )
+        starts[partition], ends[partition] = start, end
+    return starts, ends
+
+
+def target(offset: object) -> tuple[int, int | None]:
+    """Where to read from, and the epoch of what came before if it is known."""
+    if isinstance(offset, OffsetAndMetadata):
+        checked = _offset(offset)
+        return checked.offset, checked.leader_epoch
+    if isinstance(offset, int) and offset < 0:
+        raise ValueError(f"an offset must be >= 0, not {offset}; see seek_to_beginning() and seek_to_end()")
+    return _whole(offset, "an offset", _INT64), None
+
+
+def timestamps_of(timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Times to look offsets up for."""
+    found = {}
+    for key, timestamp in timestamps.items():
+        partition = partition_of(key)
+        found[partition] = _whole(timestamp, f"{partition}: a timestamp in ms", _INT64)
+    return found
+
+
+def to_offsets(offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata] | None:
+    """Offsets to commit; of records the one after the last of each partition."""
+    if offsets is None:
+        return None
+    if isinstance(offsets, Mapping):
+        return {partition_of(partition): _offset(at) for partition, at in offsets.items()}
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    for record in [offsets] if isinstance(offsets, Record) else offsets:
+        try:
+            partition = TopicPartition(record.topic, record.partition)
+        except AttributeError:
+            raise TypeError(f"a mapping of offsets, or records, can be committed, not {record!r}") from None
+        if partition not in found or found[partition].offset <= record.offset:
+            found[partition] = OffsetAndMetadata(record.offset + 1, record.leader_epoch)
+    return found
+
+
+def _offset(at: object) -> OffsetAndMetadata:
+    """An offset to commit or to read from, with what belongs to it."""
+    if not isinstance(at, OffsetAndMetadata):
+        return OffsetAndMetadata(_whole(at, "a committed offset", _INT64))
+    _whole(at.offset, "an offset", _INT64)
+    if not (at.leader_epoch is None or isinstance(at.leader_epoch, int)):
+        raise TypeError(f"a leader epoch is an int or None, not {at.leader_epoch!r}")
+    if not isinstance(at.metadata, str):
+        raise TypeError(f"the metadata of an offset is a str, not {at.metadata!r}")
+    return at
+
+
+def _whole(given: object, what: str, most: int) -> int:
+    """A whole number from 0 on, of Python's or of another library's type."""
+    if not isinstance(given, SupportsIndex):
+        raise TypeError(f"{what} is a whole number, not {given!r}")
+    number = index(given)
+    if not 0 <= number <= most:
+        raise ValueError(f"{what} must be >= 0{f' and <= {most}' if number > 0 else ''}, not {number}")
+    return number

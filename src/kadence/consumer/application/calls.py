@@ -1,0 +1,369 @@
+"""Every call of the consumer as a generator of waits: one text for the thread and the asyncio shell (G1).
+
+`core.Core` knows how to wait for what crosses the border; this knows what each public call means. The public
+classes document the calls and carry them out, each in its way. Application side.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+from kadence.clock import FOREVER, Clock, Seconds, add_ms, to_ms
+from kadence.config import ConsumerConfig
+from kadence.consumer.application.arguments import (
+    Assignable,
+    Offsets,
+    Partitions,
+    cap,
+    partition_of,
+    partitions_of,
+    ranges,
+    target,
+    timestamps_of,
+    to_offsets,
+    topic_name,
+    topic_names,
+)
+from kadence.consumer.application.callbacks import RebalanceListener
+from kadence.consumer.application.core import CommitCallback, Core, Waits
+from kadence.consumer.application.metrics import Metrics
+from kadence.consumer.application.records import Records
+from kadence.consumer.application.stall import Stall
+from kadence.consumer.border import messages as m
+from kadence.consumer.border.buffer import Border
+from kadence.consumer.border.lateness import NetworkLateness
+from kadence.consumer.border.reasons import NotFetched, NotFetchedReason
+from kadence.errors import ConfigError, IllegalStateError, KafkaTimeoutError
+from kadence.metrics import MetricName
+from kadence.records import Record
+from kadence.types import (
+    GroupMetadata,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    PartitionInfo,
+    SubscriptionPattern,
+    TopicPartition,
+)
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["EARLIEST", "LATEST", "Calls", "Topics"]
+
+Topics = str | Iterable[str] | re.Pattern[str] | SubscriptionPattern
+
+LATEST, EARLIEST = -1, -2
+_CLOSE_MS = 30_000
+
+
+class Calls:
+    """What each call does. Those that may wait are generators; the others are done when they return."""
+
+    def __init__(self, config: ConsumerConfig, border: Border, core: Core, clock: Clock) -> None:
+        self._config = config
+        self._border = border
+        self._core = core
+        self._clock = clock
+        self._metrics = Metrics(config, border, core)
+        self._interceptors = core.interceptors
+
+    # ------------------------------------------------------------ what to read
+
+    def subscribe(self, topics: Topics, listener: RebalanceListener | None) -> Waits[None]:
+        core = self._core
+        core.need_group("subscribe()")
+        if core.manual:
+            raise IllegalStateError(
+                "this consumer has partitions by assign(); unsubscribe() before subscribe()"
+            )
+        names: frozenset[str] = frozenset()
+        pattern: str | None = None
+        regex: str | None = None
+        if isinstance(topics, re.Pattern):
+            pattern = topics.pattern
+        elif isinstance(topics, SubscriptionPattern):
+            regex = self._broker_side(topics)
+        else:
+            names = topic_names(topics)
+        if not (names or pattern is not None or regex is not None):
+            yield from core.unsubscribe(self._deadline(None))
+            return
+        yield from core.subscribe(names or None, pattern, regex, listener, self._deadline(None))
+
+    def _broker_side(self, pattern: SubscriptionPattern) -> str:
+        if self._config.group_protocol == "classic":
+            raise ConfigError(
+                "a SubscriptionPattern is matched by the broker, which only group.protocol=consumer (KIP-848) can "
+                f"do, and this consumer's is classic: use re.compile({pattern.pattern!r}), which is matched here"
+            )
+        return pattern.pattern
+
+    def assign(self, partitions: Assignable, timeout: Seconds | None) -> Waits[None]:
+        core = self._core
+        if core.subscribed is not None or core.pattern is not None:
+            raise IllegalStateError("this consumer has topics by subscribe(); unsubscribe() before assign()")
+        wanted = partitions_of(partitions)
+        starts, ends = ranges(partitions)
+        deadline = self._deadline(timeout)
+        if not wanted:
+            yield from core.unsubscribe(deadline)
+            return
+        yield from core.auto_commit_now(deadline, proved_only=True)
+        yield from core.assign(wanted, starts, {**dict.fromkeys(wanted), **ends}, deadline)
+
+    def incremental_assign(self, partitions: Assignable, timeout: Seconds | None) -> Waits[None]:
+        core = self._core
+        if core.subscribed is not None or core.pattern is not None:
+            raise IllegalStateError("this consumer has topics by subscribe(): the group says what it reads")
+        starts, ends = ranges(partitions)
+        wanted = partitions_of((*self._border.assignment, *partitions))
+        yield from core.assign(wanted, starts, ends, self._deadline(timeout))
+
+    def incremental_unassign(self, partitions: Partitions, timeout: Seconds | None) -> Waits[None]:
+        core = self._core
+        if not core.manual:
+            raise IllegalStateError("this consumer has no partitions by assign()")
+        removed = frozenset(partitions_of(partitions))
+        for partition in removed:
+            core.cell(partition)
+        deadline = self._deadline(timeout)
+        yield from core.auto_commit_now(deadline, proved_only=True)
+        left = tuple(partition for partition in self._border.assignment if partition not in removed)
+        yield from core.assign(left, {}, {}, deadline)
+
+    def unsubscribe(self, timeout: Seconds | None) -> Waits[None]:
+        return self._core.unsubscribe(self._deadline(timeout))
+
+    def subscription(self) -> frozenset[str]:
+        return self._core.subscribed or frozenset()
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        return frozenset(self._border.assignment)
+
+    # ------------------------------------------------------------ records
+
+    def poll_buffered(self, max_records: int | None) -> Records | None:
+        """What can be had without waiting or looking at anything else (C6); None when there is more to do."""
+        limit = self._cap(max_records, self._config.max_poll_records)
+        if self._interceptors is not None and (kept := self._interceptors.surplus.take(limit)):
+            self._border.progress.polled(self._clock.now_ms())
+            return Records.of(kept)
+        chunks = self._core.poll_buffered(limit)
+        if chunks is None:
+            return None
+        if chunks and self._interceptors is not None:
+            return self._interceptors.on_consume(Records(chunks))
+        return Records(chunks)
+
+    def poll(self, timeout: Seconds, max_records: int | None) -> Waits[Records]:
+        limit = self._cap(max_records, self._config.max_poll_records)
+        chunks = yield from self._core.poll(self._until(timeout), limit)
+        if chunks and self._interceptors is not None:
+            return self._interceptors.on_consume(Records(chunks))
+        return Records(chunks)
+
+    def first(self, records: Records) -> Record | None:
+        """The first of what a poll of one returned; what interceptors added to it comes with the next polls."""
+        found = list(records)
+        if len(found) > 1 and self._interceptors is not None:
+            cell = self._border.assignment.get(TopicPartition(found[0].topic, found[0].partition))
+            self._interceptors.surplus.keep(found[1:], cell)
+        return found[0] if found else None
+
+    def poll_arrow(self, timeout: Seconds, max_records: int | None, headers: bool) -> Waits[pyarrow.Table]:
+        # pyarrow is an extra, and takes a third of a second to import.
+        from kadence.records import arrow
+
+        limit = self._cap(max_records, self._config.arrow_rows)
+        max_bytes = self._config.max_poll_arrow_bytes if max_records is None else None
+        proofs = self._core.proofs
+        chunks = yield from self._core.poll_columns(
+            self._until(timeout), limit, headers=headers, max_bytes=max_bytes
+        )
+        try:
+            return arrow.to_table([part for _, parts in chunks for part in parts], headers=headers)
+        except Exception:
+            # Out of memory, most likely: the rows are still to come.
+            self._core.put_back(proofs)
+            raise
+
+    def _cap(self, max_records: int | None, default: int) -> int:
+        pace = self._core.pace
+        return cap(max_records, default if pace is None else pace.polls(self._clock.now_ms()))
+
+    # ------------------------------------------------------------ positions
+
+    def seek(
+        self, partition: TopicPartition, offset: int | OffsetAndMetadata, timeout: Seconds | None
+    ) -> Waits[None]:
+        start, epoch = target(offset)
+        partition = partition_of(partition)
+        self._core.cell(partition)
+        yield from self._core.call(
+            m.Seek, self._deadline(timeout), partition=partition, offset=start, leader_epoch=epoch
+        )
+
+    def reset(self, partitions: Partitions, timestamp: int, timeout: Seconds | None) -> Waits[None]:
+        chosen = partitions_of(partitions) or tuple(self._border.assignment)
+        for partition in chosen:
+            self._core.cell(partition)
+        yield from self._core.call(
+            m.ResetPositions, self._deadline(timeout), partitions=chosen, timestamp=timestamp
+        )
+
+    def position(self, partition: TopicPartition, timeout: Seconds | None) -> Waits[int]:
+        core, partition = self._core, partition_of(partition)
+        deadline = self._deadline(timeout)
+        while (at := core.cell(partition).current()) is None:
+            core.check()
+            if self._clock.now_ms() >= deadline:
+                raise KafkaTimeoutError(
+                    f"no position for {partition} yet: its committed offset or reset is still looked up"
+                )
+            yield deadline
+        return at.offset
+
+    def pause(self, partitions: Partitions) -> None:
+        now = self._clock.now_ms()
+        for partition in partitions_of(partitions):
+            cell = self._core.cell(partition)
+            if not cell.paused:
+                cell.paused_at, cell.paused = now, True
+                self._border.look_at(cell)
+
+    def resume(self, partitions: Partitions) -> None:
+        for partition in partitions_of(partitions):
+            cell = self._core.cell(partition)
+            if cell.paused:
+                cell.paused = False
+                self._border.look_at(cell)
+
+    def finished(self) -> frozenset[TopicPartition]:
+        return frozenset(p for p, cell in self._border.assignment.items() if cell.is_finished)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        return frozenset(p for p, cell in self._border.assignment.items() if cell.paused)
+
+    def not_fetched(self) -> dict[TopicPartition, NotFetched]:
+        now = self._clock.now_ms()
+        found = {}
+        for partition, cell in self._border.assignment.items():
+            if cell.paused and not (cell.held or cell.revoking):
+                # The network side hears of a pause with its next turn only.
+                found[partition] = _not_fetched(now, NotFetchedReason.PAUSED, cell.paused_at, "")
+            elif (why := cell.unfetched) is not None and why.reason is not NotFetchedReason.PAUSED:
+                found[partition] = _not_fetched(now, *why)
+        return found
+
+    def current_lag(self, partition: TopicPartition) -> int | None:
+        cell = self._core.cell(partition_of(partition))
+        committed = self._config.isolation_level == "read_committed"
+        end = cell.last_stable_offset if committed else cell.high_watermark
+        at = cell.current()
+        return None if end is None or at is None else max(end - at.offset, 0)
+
+    # ------------------------------------------------------------ commits
+
+    def commit(self, offsets: Offsets | None, timeout: Seconds | None) -> Waits[None]:
+        return self._core.commit(to_offsets(offsets), self._deadline(timeout))
+
+    def commit_async(self, offsets: Offsets | None, callback: CommitCallback | None) -> None:
+        self._core.commit_async(to_offsets(offsets), callback)
+
+    def committed(
+        self, partitions: Partitions, timeout: Seconds | None
+    ) -> Waits[dict[TopicPartition, OffsetAndMetadata | None]]:
+        self._core.need_group("committed()")
+        wanted = frozenset(partitions_of(partitions))
+        if not wanted:
+            return {}
+        began = self._clock.now_ms()
+        found = yield from self._core.call(m.FetchCommitted, self._deadline(timeout), partitions=wanted)
+        self._border.measures.intake.committed_ms += self._clock.now_ms() - began
+        return cast("dict[TopicPartition, OffsetAndMetadata | None]", found)
+
+    # ------------------------------------------------------------ the cluster
+
+    def edge_offsets(
+        self, partitions: Partitions, timestamp: int, timeout: Seconds | None
+    ) -> Waits[dict[TopicPartition, int]]:
+        found = yield from self._list_offsets(dict.fromkeys(partitions_of(partitions), timestamp), timeout)
+        return {partition: at.offset for partition, at in found.items() if at is not None}
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout: Seconds | None
+    ) -> Waits[dict[TopicPartition, OffsetAndTimestamp | None]]:
+        return self._list_offsets(timestamps_of(timestamps), timeout)
+
+    def _list_offsets(
+        self, timestamps: Mapping[TopicPartition, int], timeout: Seconds | None
+    ) -> Waits[dict[TopicPartition, OffsetAndTimestamp | None]]:
+        if not timestamps:
+            return {}
+        found = yield from self._core.call(m.ListOffsets, self._deadline(timeout), timestamps=timestamps)
+        return cast("dict[TopicPartition, OffsetAndTimestamp | None]", found)
+
+    def topics(
+        self, names: tuple[str, ...] | None, timeout: Seconds | None
+    ) -> Waits[dict[str, list[PartitionInfo]]]:
+        found = yield from self._core.call(m.TopicMetadata, self._deadline(timeout), topics=names)
+        return cast("dict[str, list[PartitionInfo]]", found)
+
+    def partitions_for(self, topic: str, timeout: Seconds | None) -> Waits[list[PartitionInfo]]:
+        found = yield from self.topics((topic_name(topic),), timeout)
+        return found.get(topic, [])
+
+    # ------------------------------------------------------------ the group
+
+    def group_metadata(self) -> GroupMetadata:
+        self._core.need_group("group_metadata()")
+        return self._core.group
+
+    def rebalances(self) -> Sequence[m.Rebalance]:
+        return tuple(self._core.rebalances)
+
+    def network_lateness(self) -> NetworkLateness:
+        return self._border.lateness.seen(self._clock.now_ms())
+
+    def stalls(self) -> Sequence[Stall]:
+        return self._core.stalls.history()
+
+    def enforce_rebalance(self, reason: str) -> None:
+        self._core.need_group("enforce_rebalance()")
+        self._border.send(m.EnforceRebalance(0, 0, reason))
+
+    def metrics(self) -> Mapping[MetricName, float]:
+        return self._metrics.read(self._clock.now_ms())
+
+    # ------------------------------------------------------------ the end
+
+    def closed_by(self, timeout: Seconds | None) -> int:
+        """The deadline of a close."""
+        ms = to_ms(timeout)
+        return add_ms(self._clock.now_ms(), _CLOSE_MS if ms is None else ms)
+
+    def close(self, deadline: int, *, proved_only: bool, leave: bool | None = None) -> Waits[None]:
+        return self._core.close(deadline, proved_only=proved_only, leave=leave)
+
+    def describe(self, kind: str) -> str:
+        """One line of state, for the repr."""
+        core = self._core
+        return (
+            f"<{kind} {self._config.client_id} group={self._config.group_id or '-'} "
+            f"{'closed' if core.closed else 'open'} member={core.group.member_id or '-'} "
+            f"generation={core.group.generation_id} assigned={len(self._border.assignment)}>"
+        )
+
+    def _deadline(self, timeout: Seconds | None) -> int:
+        ms = to_ms(timeout)
+        return add_ms(self._clock.now_ms(), self._config.default_api_timeout_ms if ms is None else ms)
+
+    def _until(self, timeout: Seconds) -> int:
+        ms = to_ms(timeout)
+        return FOREVER if ms is None else add_ms(self._clock.now_ms(), ms)
+
+
+def _not_fetched(now: int, reason: NotFetchedReason, since: int, detail: str) -> NotFetched:
+    return NotFetched(reason, max(now - since, 0) / 1000 if since >= 0 else 0.0, detail)

@@ -1,0 +1,301 @@
+"""Commits as the application sees them: asked for, automatic, and what they said. Application side.
+
+Automatic commits take only what a later poll has proved processed, and only inside a poll: at least once. What has not
+changed since the last one is left out, and committed again now and then. Callbacks of asynchronous commits run in the
+order in which the commits were given, inside a later call.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from kadence.clock import Clock, add_ms
+from kadence.config import ConsumerConfig
+from kadence.consumer.application.exchange import Exchange, Run, Waits
+from kadence.consumer.application.interceptors import Interceptors
+from kadence.consumer.border import messages as m
+from kadence.consumer.border.buffer import Border
+from kadence.consumer.border.cells import Cell
+from kadence.consumer.news import News
+from kadence.errors import CommitFailedError, KafkaError, WakeupError
+from kadence.types import OffsetAndMetadata, TopicPartition
+
+__all__ = ["CommitCallback", "Commits"]
+
+log = logging.getLogger("kadence.consumer")
+
+_REFRESH_MS: Final = 60_000
+"""How often offsets are committed though they have not changed, at most."""
+
+CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], Exception | None], Any]
+
+
+class _Parting(NamedTuple):
+    """The commit of what was proved of partitions that are about to be given up."""
+
+    partitions: tuple[TopicPartition, ...]
+    call_id: int
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+
+
+class Commits:
+    """See the head of this file.
+
+    Attributes:
+        completed: ended asynchronous commits whose callbacks have not run yet.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        border: Border,
+        exchange: Exchange,
+        clock: Clock,
+        interceptors: Interceptors | None,
+    ) -> None:
+        self.completed: deque[tuple[CommitCallback, m.CommitCompleted]] = deque()
+        self._config = config
+        self._border = border
+        self._exchange = exchange
+        self._clock = clock
+        self._interceptors = interceptors
+        self._callbacks: dict[int, CommitCallback | None] = {}
+        self._own = 0
+        self._news = News()
+        self._parting: _Parting | None = None
+        self._next_at = add_ms(clock.now_ms(), config.auto_commit_interval_ms)
+        self._refresh_at = self._next_at
+        self._last: dict[TopicPartition, tuple[int, int]] = {}
+        """What was committed last of each partition, and the lease under which: under another nothing is known."""
+        exchange.on_commit = self._on_completed
+
+    # ------------------------------------------------------------ asked for
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, deadline: int
+    ) -> Waits[None]:
+        """Commit and wait. None: everything returned (the caller says that it is processed)."""
+        self._exchange.take_facts()
+        self._exchange.raise_fatal()
+        chosen = dict(offsets) if offsets is not None else self.consumed()
+        yield from self.run_callbacks()
+        began = self._clock.now_ms()
+        # Wait even when there is nothing to commit: earlier asynchronous commits end first, in order.
+        try:
+            yield from self._exchange.call(m.Commit, deadline, offsets=chosen, retry=True)
+        except CommitFailedError as error:
+            self._remember(_but(chosen, error))
+            raise
+        self._border.measures.intake.commit_sync_ms += self._clock.now_ms() - began
+        self._remember(chosen)
+        self._exchange.take_facts()
+        yield from self.run_callbacks()
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None,
+        callback: CommitCallback | None,
+    ) -> None:
+        """Commit without waiting; ``callback(offsets, error)`` runs inside a later call, in order."""
+        self._exchange.take_facts()
+        self._exchange.raise_fatal()
+        self._send(dict(offsets) if offsets is not None else self.consumed(), callback)
+
+    def run_callbacks(self) -> Waits[None]:
+        while self.completed:
+            yield Run(self._run_first)
+
+    def _run_first(self) -> Any:
+        callback, fact = self.completed[0]
+        # Remove it right before the callback: Ctrl-C before that loses none, and Ctrl-C within runs none twice.
+        del self.completed[0]
+        return callback(fact.offsets, fact.error)
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The position of every assigned partition that has one: what commit() without offsets means."""
+        return _offsets(self._border.assignment.values(), Cell.current)
+
+    # ------------------------------------------------------------ automatic
+
+    def due(self, now: int) -> bool:
+        """Whether the interval is over and no automatic commit is under way."""
+        return self._config.auto_commit and now >= self._next_at and not self._own
+
+    def next_wake(self, deadline: int) -> int:
+        """Waiting in poll, the next thing this side has to do by itself is the automatic commit."""
+        waits = self._config.auto_commit and not self._own
+        return min(deadline, self._next_at) if waits else deadline
+
+    def commit_due(self) -> None:
+        """Commit what was proved, when the interval is over. Only ever called inside a poll."""
+        now = self._clock.now_ms()
+        if not self.due(now):
+            return
+        self._next_at = add_ms(now, self._config.auto_commit_interval_ms)
+        offsets = self._proved()
+        if now >= self._refresh_at:
+            # The broker forgets offsets that nobody commits (offsets.retention.minutes), be they in use or not.
+            self._refresh_at = add_ms(now, max(_REFRESH_MS, self._config.auto_commit_interval_ms))
+        else:
+            offsets = self._changed(offsets)
+        if offsets:
+            self._own = self._send(offsets, None)
+
+    def commit_now(self, deadline: int, *, proved_only: bool) -> Waits[None]:
+        """Commit before something ends (close, assign). Failures are logged: the records come again."""
+        if self._config.auto_commit:
+            offsets = self._changed(self._proved() if proved_only else self.consumed())
+            yield from self._commit_quietly(offsets, deadline)
+
+    def commit_soon(self) -> None:
+        """Commit what was proved, without waiting: a manual assignment ends, and there is no group to tell of it."""
+        if self._config.auto_commit and (offsets := self._changed(self._proved())):
+            self._own = self._send(offsets, None)
+
+    def settled(self, partitions: tuple[TopicPartition, ...]) -> bool:
+        """Whether what was proved of these, which are about to be given up, is committed, or never will be.
+
+        Asked for again and again, by one poll or by several: nobody waits here, so a silent coordinator delays
+        neither the poll's deadline nor the records of partitions that stay.
+        """
+        parting = self._parting
+        if parting is not None and parting.partitions != partitions:
+            # That revocation never began: the membership had ended.
+            self.give_up_parting()
+            parting = None
+        if parting is None:
+            offsets = self._changed(self._proved(partitions)) if self._config.auto_commit else {}
+            if not offsets or self._border.ended:
+                return True
+            deadline = add_ms(self._clock.now_ms(), self._config.request_timeout_ms)
+            call_id = self._exchange.start(m.Commit, deadline, offsets=offsets, retry=True, parting=True)
+            self._parting = parting = _Parting(partitions, call_id, offsets)
+        answer = self._exchange.answer(parting.call_id)
+        if answer is None:
+            return self._border.ended
+        self._parting = None
+        if answer.error is None:
+            self._remember(parting.offsets)
+        else:
+            _warn(parting.offsets, answer.error)
+        return True
+
+    def give_up_parting(self) -> None:
+        """Nobody waits any more for what `settled` asks about; it may still succeed."""
+        if self._parting is not None:
+            self._exchange.ignore(self._parting.call_id)
+            self._parting = None
+
+    # ------------------------------------------------------------ within
+
+    def _proved(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        assignment = self._border.assignment
+        cells = (
+            assignment.values()
+            if partitions is None
+            else [assignment[p] for p in partitions if p in assignment]
+        )
+        return _offsets(cells, Cell.proved_position)
+
+    def _send(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        callback: CommitCallback | None,
+    ) -> int:
+        call_id = self._exchange.next_id()
+        self._callbacks[call_id] = callback
+        deadline = add_ms(self._clock.now_ms(), self._config.default_api_timeout_ms)
+        self._border.send(m.Commit(call_id, deadline, offsets, retry=False))
+        return call_id
+
+    def _commit_quietly(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: int
+    ) -> Waits[None]:
+        if not offsets:
+            return
+        try:
+            yield from self._exchange.call(m.Commit, deadline, offsets=offsets, retry=True, parting=True)
+            self._remember(offsets)
+        except WakeupError:
+            self._exchange.woken = True
+        except KafkaError as error:
+            _warn(offsets, error)
+
+    def _on_completed(self, fact: m.CommitCompleted) -> None:
+        """An asynchronous commit ended. Done again after an interruption it does nothing twice."""
+        callback = self._callbacks.get(fact.id)
+        if fact.id == self._own:
+            self._own = 0
+            if fact.error is not None:
+                self._next_at = add_ms(self._clock.now_ms(), self._config.retry_backoff_ms)
+        committed = fact.offsets if fact.error is None else _but(fact.offsets, fact.error)
+        self._note(committed)
+        if fact.error is None:
+            self._news.over("commit")
+        elif callback is None and self._news.is_new(self._clock.now_ms(), "commit", str(fact.error)):
+            log.warning("commit of %d partitions failed: %s", len(fact.offsets), fact.error)
+        ends: list[tuple[CommitCallback, m.CommitCompleted]] = []
+        if self._interceptors is not None and committed:
+            ends.append((self._interceptors.on_commit, m.CommitCompleted(fact.id, committed, None)))
+        if callback is not None:
+            ends.append((callback, fact))
+        if not self.completed or self.completed[-1][1].id != fact.id:
+            self.completed.extend(ends)
+        self._callbacks.pop(fact.id, None)
+
+    def _changed(
+        self, offsets: dict[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What is not committed already, as far as this assignment of the partition knows."""
+        assignment, last = self._border.assignment, self._last
+        return {
+            partition: offset
+            for partition, offset in offsets.items()
+            if (cell := assignment.get(partition)) is None
+            or last.get(partition) != (cell.lease, offset.offset)
+        }
+
+    def _remember(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """These were committed by a call that waited for it."""
+        if self._interceptors is not None and offsets:
+            self.completed.append((self._interceptors.on_commit, m.CommitCompleted(0, offsets, None)))
+        self._note(offsets)
+
+    def _note(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """These are committed. What the application committed by itself is proved, or we would take it back."""
+        assignment = self._border.assignment
+        for partition, offset in offsets.items():
+            cell = assignment.get(partition)
+            if cell is None:
+                self._last.pop(partition, None)
+            else:
+                self._last[partition] = (cell.lease, offset.offset)
+                cell.prove(offset.offset, offset.leader_epoch)
+
+
+def _but(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata], error: Exception
+) -> Mapping[TopicPartition, OffsetAndMetadata]:
+    """What was committed though the commit failed: all but the partitions that moved."""
+    if not isinstance(error, CommitFailedError) or not error.partitions:
+        return {}
+    return {partition: at for partition, at in offsets.items() if partition not in error.partitions}
+
+
+def _warn(offsets: Mapping[TopicPartition, OffsetAndMetadata], error: Exception) -> None:
+    log.warning("auto-commit of %d partitions failed, their records may come again: %s", len(offsets), error)
+
+
+def _offsets(
+    cells: Iterable[Cell], position: Callable[[Cell], Any]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    result = {}
+    for cell in cells:
+        if (at := position(cell)) is not None:
+            result[cell.partition] = OffsetAndMetadata(at.offset, at.leader_epoch)
+    return result

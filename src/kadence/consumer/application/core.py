@@ -1,0 +1,440 @@
+"""One consumer's application side, without a way to wait: polls, callbacks, the end. Application side.
+
+Each call is a generator of waits (`exchange.Waits`), one text for every shell (G1): it yields what must be
+waited for or run, and its shell (`shell.py` for threads, `async_shell.py` for asyncio) does so and resumes it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping
+from functools import partial
+from threading import current_thread
+from typing import Protocol, TypeVar
+
+from kadence.clock import Clock
+from kadence.config import ConsumerConfig
+from kadence.config.table import AUTO
+from kadence.consumer.application.callbacks import RebalanceListener
+from kadence.consumer.application.commits import CommitCallback, Commits
+from kadence.consumer.application.exchange import Exchange, Run, Waits
+from kadence.consumer.application.interceptors import Interceptors
+from kadence.consumer.application.pace import Pace
+from kadence.consumer.application.reading.collector import Collector
+from kadence.consumer.application.reading.dead_letters import DeadLetters, LetterProducers
+from kadence.consumer.application.reading.decoding import Decoding
+from kadence.consumer.application.reading.steps import Steps
+from kadence.consumer.application.rebalancing import Rebalancing
+from kadence.consumer.application.stall import Stalls
+from kadence.consumer.border import messages as m
+from kadence.consumer.border.buffer import Border
+from kadence.consumer.border.cells import Cell
+from kadence.errors import IllegalStateError, InvalidGroupIdError
+from kadence.records import Columns, Record
+from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+
+__all__ = ["CommitCallback", "Core", "Engine", "Engines", "Run", "Waits"]
+
+T = TypeVar("T")
+
+
+class Engine(Protocol):
+    """The network side, as the application side sees it."""
+
+    def start(self) -> None: ...
+
+    def join(self, seconds: float) -> None: ...
+
+    def is_alive(self) -> bool: ...
+
+
+Engines = Callable[[ConsumerConfig], tuple[Border, Engine]]
+"""Makes the network side of one consumer; see `suppliers`."""
+
+
+class Core:
+    """One consumer's application side."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        border: Border,
+        engine: Engine,
+        clock: Clock,
+        letter_producers: LetterProducers,
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.closed = False
+        self.subscribed: frozenset[str] | None = None
+        self.pattern: str | None = None
+        self.manual = False
+        self._border = border
+        self._engine = engine
+        self._exchange = Exchange(
+            border,
+            clock,
+            GroupMetadata(config.group_id or "", group_instance_id=config.group_instance_id),
+        )
+        self.interceptors = Interceptors(config.interceptors) if config.interceptors else None
+        self._commits = Commits(config, border, self._exchange, clock, self.interceptors)
+        self._rebalancing = Rebalancing(border, self._exchange, self._commits, clock)
+        self._collector = Collector(
+            border,
+            check_crcs=config.check_crcs,
+            max_batch_bytes=config.max_batch_bytes,
+            unpack_bytes=config.unpack_bytes,
+            hand_bytes=config.hand_bytes,
+            counts=config.prefetch_heuristic != "bytes",
+            clock=clock,
+        )
+        self._exchange.has_records = self._collector.holds
+        self._dead_letters: DeadLetters | None = None
+        self.decoding: Decoding | None = None
+        self._take = self._collector.take_records
+        if config.dead_letter_topic is not None:
+            self._dead_letters = DeadLetters(
+                config.dead_letter_topic, config.group_id, lambda: letter_producers(config), border.signal.set
+            )
+        if config.key_deserializer is not None or config.value_deserializer is not None:
+            self.decoding = Decoding(config, self._collector, self._dead_letters)
+            self._take = self.decoding.take
+        self.stalls = Stalls(
+            config.group_id,
+            lambda: (self._collector.given(), self._collector.in_hand()),
+            config.stall_report_callback,
+        )
+        # The network thread keeps the border: held by that, a consumer that nobody closed would never be collected.
+        noticed = weakref.WeakMethod(self.stalls.noticed)
+        border.on_stall = lambda fact: None if (notice := noticed()) is None else notice(fact)
+        self.pace: Pace | None = None
+        if config.max_poll_records == AUTO:
+            self.pace = Pace(int(config.max_poll_interval_ms * config.max_poll_records_share))
+        self._intake = border.measures.intake
+        self._is_counted = False
+        """The poll under way was counted on the fast path, which had nothing for it."""
+        self._can_step = self.decoding is None and self.interceptors is None
+        self.call = self._exchange.call
+        self.wakeup = self._exchange.wakeup
+        engine.start()
+
+    @property
+    def listener(self) -> RebalanceListener | None:
+        """Told of partitions that come and go."""
+        return self._rebalancing.listener
+
+    @listener.setter
+    def listener(self, listener: RebalanceListener | None) -> None:
+        self._rebalancing.listener = listener
+
+    @property
+    def group(self) -> GroupMetadata:
+        """This member's identity, as last told."""
+        return self._exchange.group
+
+    @property
+    def rebalances(self) -> list[m.Rebalance]:
+        """The last rebalances, oldest first."""
+        return self._exchange.rebalances
+
+    # ------------------------------------------------------------ reading
+
+    def poll_buffered(self, limit: int) -> list[tuple[TopicPartition, list[Record]]] | None:
+        """The fast path of a poll: records from the buffer, without a wait, a hop or a wake (C6).
+
+        None when the ordinary path has something to do: a fact to look at, a commit that is due, a wakeup. A poll that
+        finds nothing of the kind arms the steps (`reading.steps`) for those that follow it.
+        """
+        border, exchange = self._border, self._exchange
+        attention = border.attention
+        # First: what changes after this look is seen by the next one.
+        attention.up = False
+        if (
+            border.facts
+            or border.wants_polled
+            or exchange.callbacks
+            or exchange.failures
+            or exchange.fatal is not None
+            or self._commits.completed
+            or exchange.woken
+            or border.ended
+        ):
+            attention.up = True
+            return None
+        now = self.clock.now_ms()
+        if self._commits.due(now):
+            attention.up = True
+            return None
+        border.progress.polled(now)
+        self.stalls.thread = current_thread()
+        self._intake.polled(now)
+        self._collector.prove()
+        # A position that moved without a record ends a poll too; None would go on waiting for one.
+        chunks = self._take(limit) or ([] if self._collector.advanced else None)
+        self._is_counted = chunks is None
+        if self.pace is not None:
+            self.pace.returns(now, self._collector.returned)
+        if chunks and self._can_step:
+            self._collector.arm(now, limit)
+        return chunks
+
+    def poll(self, deadline: int, limit: int) -> Waits[list[tuple[TopicPartition, list[Record]]]]:
+        """Records as soon as there are any, serving the group's callbacks meanwhile."""
+        take = self._take if self.decoding is None else self._take_decoded
+        return self._poll(deadline, partial(take, limit))
+
+    def poll_columns(
+        self, deadline: int, limit: int, *, headers: bool, max_bytes: int | None
+    ) -> Waits[list[tuple[TopicPartition, list[Columns]]]]:
+        """As `poll`, as columns of bytes; see `Collector.take_columns`."""
+        return self._poll(
+            deadline, partial(self._collector.take_columns, limit, headers=headers, max_bytes=max_bytes)
+        )
+
+    def _poll(self, deadline: int, take: Callable[[], list[T]]) -> Waits[list[T]]:
+        if self.subscribed is None and self.pattern is None and not self.manual:
+            raise IllegalStateError("nothing to poll: call subscribe() or assign() first")
+        border, exchange = self._border, self._exchange
+        now = self.clock.now_ms()
+        border.progress.enter_poll(now)
+        if not self._is_counted:
+            self._intake.polled(now)
+        self._is_counted = False
+        self.stalls.thread = current_thread()
+        returned = 0
+        try:
+            self._collector.prove()
+            while True:
+                exchange.take_facts()
+                if exchange.stalled is not None:
+                    self.stalls.over(self.clock.now_ms(), exchange.stalled)
+                    exchange.stalled = None
+                if border.wants_polled:
+                    border.wants_polled = False
+                    border.send(m.Polled(0, 0))
+                self._commits.commit_due()
+                yield from self._rebalancing.serve()
+                exchange.raise_failure()
+                exchange.raise_wakeup()
+                chunks = take()
+                returned = self._collector.returned
+                if chunks or self._collector.advanced:
+                    return chunks
+                if self.clock.now_ms() >= deadline or self.is_finished:
+                    return []
+                yield self._commits.next_wake(deadline)
+        finally:
+            now = self.clock.now_ms()
+            border.progress.leave_poll(now)
+            self._intake.waited(now)
+            if self.pace is not None:
+                self.pace.returns(now, returned)
+
+    def _take_decoded(self, limit: int) -> list[tuple[TopicPartition, list[Record]]]:
+        """Deserialisers are user code: one that hangs is processing that hangs (B4), though it runs inside poll()."""
+        progress = self._border.progress
+        progress.enter_callback(self.clock.now_ms())
+        try:
+            return self._take(limit)
+        finally:
+            progress.leave_callback(self.clock.now_ms())
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all that is assigned are ranges, and all of each was returned: no poll will return anything."""
+        cells = self._border.assignment.values()
+        return self.manual and bool(cells) and all(cell.is_finished for cell in cells)
+
+    @property
+    def steps(self) -> Steps:
+        """Polls that need nothing but the next record."""
+        return self._collector.steps
+
+    @property
+    def proofs(self) -> int:
+        """How many polls have begun; see `put_back`."""
+        return self._collector.steps.calls
+
+    def put_back(self, proofs: int | None) -> None:
+        """The poll that began after ``proofs`` was read did not return: what it took comes with the next one (C7).
+
+        None: it had not come so far, and took nothing.
+        """
+        if proofs is None:
+            return
+        has_polled = self._collector.steps.calls != proofs
+        if self.interceptors is not None:
+            self.interceptors.surplus.put_back(polled=has_polled)
+        if has_polled:
+            self._collector.put_back()
+            if self.pace is not None:
+                self.pace.returns(self.clock.now_ms(), 0)
+
+    # ------------------------------------------------------------ subscription, and assignment by hand
+
+    def subscribe(
+        self,
+        topics: frozenset[str] | None,
+        pattern: str | None,
+        regex: str | None,
+        listener: RebalanceListener | None,
+        deadline: int,
+    ) -> Waits[None]:
+        """Replace the subscription. Once this returns no record of a topic that left it is returned by a poll."""
+        self.forgive()
+        self.subscribed, self.pattern, self.listener = topics, pattern or regex, listener
+        self._border.wants_polled = True
+        self._border.attention.up = True
+        yield from self._exchange.hand_over(
+            m.Subscribe,
+            deadline,
+            topics=topics,
+            pattern=pattern,
+            has_listener=listener is not None,
+            regex=regex,
+        )
+
+    def assign(
+        self,
+        partitions: tuple[TopicPartition, ...],
+        starts: Mapping[TopicPartition, tuple[int, int | None]],
+        ends: Mapping[TopicPartition, int | None],
+        deadline: int,
+    ) -> Waits[None]:
+        """Read exactly these, as `messages.Assign` says.
+
+        What was sent takes effect even when the wait for its answer is interrupted.
+        """
+        self._exchange.ready()
+        self.manual = True
+        call_id = self._exchange.start(m.Assign, deadline, partitions=partitions, starts=starts, ends=ends)
+        yield from self._exchange.finish(m.Assign, call_id, deadline)
+
+    # ------------------------------------------------------------ commits
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, deadline: int
+    ) -> Waits[None]:
+        """Commit and wait. None: everything returned (the caller says that it is processed)."""
+        self.need_group("commit()")
+        return self._commits.commit(offsets, deadline)
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None,
+        callback: CommitCallback | None,
+    ) -> None:
+        """Commit without waiting; ``callback(offsets, error)`` runs inside a later call, in order."""
+        self.need_group("commit_async()")
+        self._commits.commit_async(offsets, callback)
+
+    def auto_commit_now(self, deadline: int, *, proved_only: bool) -> Waits[None]:
+        """Commit before something ends (close, assign), if there is anything to read at all."""
+        if self.manual or self.subscribed is not None or self.pattern is not None:
+            yield from self._commits.commit_now(deadline, proved_only=proved_only)
+
+    # ------------------------------------------------------------ the end
+
+    def unsubscribe(self, deadline: int) -> Waits[None]:
+        """Leave, serving revocation callbacks; what the group answers is not waited for beyond the deadline.
+
+        What was sent takes effect even when the wait is interrupted. The listener stays then: callbacks may be to come,
+        which the next call runs that serves them.
+        """
+        error: Exception | None = None
+        if self.manual:
+            self._commits.commit_soon()
+        try:
+            yield from self._exchange.leave(m.Unsubscribe, deadline, self._serving_until(deadline))
+        except Exception as raised:  # noqa: BLE001 - raised below: whatever a callback raised, the group is left
+            error = raised
+        finally:
+            self.subscribed = self.pattern = None
+            self.manual = False
+        self.listener = None
+        if error is not None:
+            raise error
+
+    def close(self, deadline: int, *, proved_only: bool, leave: bool | None) -> Waits[None]:
+        """Commit, leave, stop: each within the deadline, none of them able to hang (B7)."""
+        if self.closed or self._rebalancing.closing:
+            return
+        self._rebalancing.closing = True
+        self._exchange.woken = False
+        error: Exception | None = None
+        try:
+            try:
+                if not self._border.ended:
+                    yield from self.auto_commit_now(self._half_way(deadline), proved_only=proved_only)
+                    yield from self._exchange.leave(
+                        m.Close, deadline, self._serving_until(deadline), leave=leave
+                    )
+            except Exception as raised:  # noqa: BLE001 - raised below, once everything is stopped
+                error = raised
+            self._exchange.take_facts()
+            try:
+                yield from self._commits.run_callbacks()
+            except Exception as raised:  # noqa: BLE001 - as above
+                error = error or raised
+            if self._dead_letters is not None:
+                closing = self._dead_letters.close(max(deadline - self.clock.now_ms(), 100) / 1000)
+                while not closing.done and self.clock.now_ms() < deadline:
+                    yield deadline
+            self._engine.join(max(deadline - self.clock.now_ms(), 100) / 1000)
+        except BaseException:
+            # Ctrl-C, or a cancelled task: the consumer is not closed, so close() may be called again.
+            self._rebalancing.closing = False
+            raise
+        self.closed = True
+        self._border.attention.up = True
+        self._border.assignment = {}
+        self._collector.drop_all()
+        if self.interceptors is not None:
+            self.interceptors.close()
+        if error is not None:
+            raise error
+
+    def abandon(self, deadline: int) -> None:
+        """From another thread, while the one inside does not come back: leave the group, and be closed."""
+        self._border.send(m.Close(0, deadline, leave=None))
+        self._engine.join(max(deadline - self.clock.now_ms(), 100) / 1000)
+        self.closed = True
+        self._border.attention.up = True
+
+    def _half_way(self, deadline: int) -> int:
+        """Half of the time that is left is for a commit: the other half is for leaving the group.
+
+        A coordinator that is silent is waited for no longer than one request is, with both.
+        """
+        now = self.clock.now_ms()
+        return now + min(max(deadline - now, 0), self.config.request_timeout_ms) // 2
+
+    def _serving_until(self, deadline: int) -> Callable[[], Waits[None]]:
+        return partial(self._rebalancing.serve, self._half_way(deadline))
+
+    # ------------------------------------------------------------ refusals
+
+    def forgive(self) -> None:
+        """A new subscription begins anew: what ended the old membership for good is no longer raised."""
+        self._exchange.fatal = None
+
+    def need_group(self, what: str) -> None:
+        if self.config.group_id is None:
+            raise InvalidGroupIdError(f"{what} needs group.id")
+
+    def cell(self, partition: TopicPartition) -> Cell:
+        """The cell of an assigned partition.
+
+        Raises:
+            IllegalStateError: it is not assigned to this consumer.
+        """
+        cell = self._border.assignment.get(partition)
+        if cell is None:
+            raise IllegalStateError(f"{partition} is not assigned to this consumer")
+        return cell
+
+    def check(self) -> None:
+        """Called during a wait: raise the error, or the wakeup, that must end it."""
+        self._exchange.take_facts()
+        self._exchange.raise_failure()
+        self._exchange.raise_wakeup()

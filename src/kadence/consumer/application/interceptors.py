@@ -1,0 +1,119 @@
+"""Objects that see what is returned and what is committed (KIP-42). Application side.
+
+They are for tracing, auditing and filtering, and must never harm what they look at: an exception in one is logged and
+passed over, as in Kafka's client. Positions and commits follow what was taken before they saw it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kadence.consumer.application.records import Records
+from kadence.consumer.border.cells import Cell
+from kadence.records import Record
+from kadence.types import OffsetAndMetadata, TopicPartition
+
+__all__ = ["Interceptor", "Interceptors"]
+
+log = logging.getLogger("kadence.consumer")
+
+
+class Interceptor:
+    """Subclass it, or write a class with some of these methods, and give it with ``interceptors=[...]``.
+
+    The methods run on the thread that polls, inside poll(), iteration, commit() and close(); they are never coroutines.
+    What `Consumer.poll_arrow` returns is not intercepted.
+    """
+
+    def on_consume(self, records: Records) -> Records:
+        """What poll() is about to return (never empty); return it, or others in its place (`Records.of`)."""
+        return records
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """These were committed, by whatever way."""
+
+    def close(self) -> None:
+        """The consumer is closed."""
+
+
+class Surplus:
+    """What interceptors gave to a step of an iteration beyond the one record that it returns.
+
+    The calls that follow return it first, and prove nothing processed meanwhile. What one of them returned is dropped
+    by the next: until then Ctrl-C can put it back. A seek or a revocation drops all of it.
+    """
+
+    def __init__(self) -> None:
+        self._records: list[Record] = []
+        self._returned = 0
+        self._cell: Cell | None = None
+        self._lease = 0
+
+    def keep(self, records: list[Record], cell: Cell | None) -> None:
+        """These are returned by the next calls; nothing else is kept. ``cell``: of the partition they come from."""
+        self._returned = 0
+        self._cell, self._lease = cell, 0 if cell is None else cell.lease
+        self._records = records
+
+    def take(self, limit: int) -> list[Record]:
+        """At most ``limit`` of them."""
+        if not self._records:
+            return []
+        if self._cell is None or self._cell.lease != self._lease:
+            self._records = []
+        del self._records[: self._returned]
+        taken = self._records[:limit]
+        self._returned = len(taken)
+        return taken
+
+    def put_back(self, *, polled: bool) -> None:
+        """What the call under way took did not reach the caller. ``polled``: it was a poll, which will come again."""
+        self._returned = 0
+        if polled:
+            self._records = []
+
+
+class Interceptors:
+    """The chain, in the order given.
+
+    Attributes:
+        surplus: what an iteration has not returned yet.
+    """
+
+    def __init__(self, chain: Sequence[Any]) -> None:
+        self._chain = tuple(chain)
+        self.surplus = Surplus()
+
+    def on_consume(self, records: Records) -> Records:
+        for each in self._chain:
+            result = self._call(each, "on_consume", records)
+            if isinstance(result, Records):
+                records = result
+            elif result is not None:
+                log.warning(
+                    "interceptor %s: on_consume returned %s instead of Records; passed over",
+                    type(each).__name__,
+                    type(result).__name__,
+                )
+        return records
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], error: Exception | None) -> None:
+        if error is None:
+            for each in self._chain:
+                self._call(each, "on_commit", offsets)
+
+    def close(self) -> None:
+        for each in self._chain:
+            self._call(each, "close")
+
+    def _call(self, each: Any, name: str, *arguments: Any) -> Any:
+        method = getattr(each, name, None)
+        if method is None:
+            return None
+        try:
+            return method(*arguments)
+        except Exception:
+            log.warning("interceptor %s: %s failed; passed over", type(each).__name__, name, exc_info=True)
+            return None

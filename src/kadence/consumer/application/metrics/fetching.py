@@ -1,0 +1,90 @@
+"""The rows of consumer-fetch-manager-metrics: fetches, and what poll() returned of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import nan
+
+from kadence.consumer.application.metrics.rows import Row, Rows, amounts, events, sizes, times
+from kadence.consumer.border.cells import Cell
+from kadence.consumer.border.measures import Measures, TopicFetches, TopicIntake
+from kadence.metrics.sensors import Tally, rate_of
+
+__all__ = ["fetched", "fetching", "one_partition", "taken"]
+
+
+def fetching(measures: Measures) -> Rows:
+    """Of fetches, all topics together."""
+    fetches, intake = measures.fetches, measures.intake
+    yield from events("fetch", "fetches that were answered", measures.fetch_ms)
+    yield from times("fetch-latency", "time to the answer of a fetch", measures.fetch_ms)
+    yield from times("fetch-throttle-time", "time that a broker asked us to wait", fetches.throttle_ms)
+    yield from sizes("fetch-size", "what a fetch brought", fetches.bytes)
+    yield Row("records-per-request-avg", "The average number of records in a fetch", fetches.records.average)
+    yield Row("records-lag-max", "The greatest lag of any partition, in offsets", fetches.lags.highest)
+    yield Row(
+        "records-lead-min", "The least distance of any partition to its beginning", fetches.leads.lowest
+    )
+    for name, what, parts in (
+        (
+            "records",
+            "records that poll() returned",
+            lambda: [part.records for part in intake.topics.values()],
+        ),
+        (
+            "bytes",
+            "bytes of fetches whose records were all returned",
+            lambda: [part.bytes for part in intake.topics.values()],
+        ),
+    ):
+        yield from _consumed(name, what, parts)
+
+
+def _consumed(name: str, what: str, parts: Callable[[], list[Tally]]) -> Rows:
+    yield Row(f"{name}-consumed-rate", f"The number of {what} per second", lambda now: rate_of(parts(), now))
+    yield Row(
+        f"{name}-consumed-total", f"The number of {what}", lambda now: sum(part.total for part in parts())
+    )
+
+
+def fetched(topic: TopicFetches) -> Rows:
+    """Of fetches, one topic."""
+    yield from sizes("fetch-size", "what a fetch brought of the topic", topic.bytes)
+    yield Row(
+        "records-per-request-avg",
+        "The average number of records in a fetch of the topic",
+        topic.records.average,
+    )
+
+
+def taken(topic: TopicIntake) -> Rows:
+    """Of what poll() returned, one topic."""
+    yield from amounts("records-consumed", "records of the topic that poll() returned", topic.records)
+    yield from amounts(
+        "bytes-consumed", "bytes of fetches of the topic whose records were all returned", topic.bytes
+    )
+
+
+def one_partition(cell: Cell, *, committed: bool) -> Rows:
+    """Of an assigned partition. ``committed``: the end is that of read_committed, the last stable offset."""
+
+    def lag(now: int) -> float:
+        end = cell.last_stable_offset if committed else cell.high_watermark
+        at = cell.current()
+        return nan if end is None or at is None else max(end - at.offset, 0)
+
+    def lead(now: int) -> float:
+        start, at = cell.log_start, cell.current()
+        return nan if start is None or start < 0 or at is None else max(at.offset - start, 0)
+
+    def replica(now: int) -> float:
+        preferred = cell.preferred_replica
+        return -1 if preferred is None else preferred
+
+    yield Row("records-lag", "Offsets between the position and the end of the partition", lag)
+    yield Row("records-lag-avg", "The average lag, as answers of brokers told of the end", cell.lags.average)
+    yield Row("records-lag-max", "The greatest lag, as answers of brokers told of the end", cell.lags.highest)
+    yield Row("records-lead", "Offsets between the beginning of the partition and the position", lead)
+    yield Row("records-lead-avg", "The average lead, as answers of brokers told", cell.leads.average)
+    yield Row("records-lead-min", "The least lead, as answers of brokers told", cell.leads.lowest)
+    yield Row("preferred-read-replica", "The replica that is read; -1 when it is the leader", replica)

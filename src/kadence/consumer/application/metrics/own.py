@@ -1,0 +1,101 @@
+"""The rows of kadence-consumer-metrics: what Kafka's own client does not measure."""
+
+from __future__ import annotations
+
+from kadence.consumer.application.metrics.rows import Read, Row, Rows
+from kadence.consumer.border.buffer import Border
+from kadence.consumer.border.cells import Cell
+from kadence.consumer.border.measures import Measures
+from kadence.consumer.border.reasons import NotFetchedReason
+
+__all__ = ["one_cause", "one_reason", "own", "stalls", "unfetched"]
+
+
+def own(border: Border, buffer_memory: int, skipped: Read, dead_lettered: Read) -> Rows:
+    """Of the whole client, what Kafka's own does not measure."""
+    measures, lateness = border.measures, border.lateness
+    yield Row(
+        "buffer-held-bytes",
+        "Memory that fetched and decompressed records take, of what buffer.memory allows",
+        lambda now: measures.held_bytes() + border.decompressed_bytes + border.copied_bytes,
+    )
+    yield Row(
+        "buffer-held-bytes-max",
+        "The most memory that was held at once, ever, in bytes",
+        lambda now: measures.books.most_held,
+    )
+    yield Row(
+        "buffer-exceeded-total",
+        "How often buffer.memory was exceeded: by one batch that is larger than all of it",
+        lambda now: measures.books.exceeded,
+    )
+    yield Row(
+        "buffer-oversized-total",
+        "Answers of brokers that brought more than was asked for: records above the limits",
+        lambda now: measures.books.oversized,
+    )
+    yield Row("buffer-memory-bytes", "buffer.memory, the cap", lambda now: buffer_memory)
+    yield Row(
+        "network-thread-lateness",
+        "How late the network thread's latest turn was (interpreter held, machine paused), in ms",
+        lambda now: lateness.last_ms,
+    )
+    yield Row(
+        "network-thread-lateness-max",
+        "How late its latest turn was at the worst, ever, in ms",
+        lambda now: lateness.longest_ms,
+    )
+    yield Row(
+        "pulse-heartbeats-total",
+        "Heartbeats that the pulse sent because the network thread could not",
+        lambda now: lateness.stood_in,
+    )
+    yield Row(
+        "network-wakeups-total",
+        "How often the application had to wake the network thread",
+        lambda now: border.wakes,
+    )
+    yield Row("records-skipped-total", "Bad records that were passed over", skipped)
+    yield Row("records-dead-lettered-total", "Bad records that the dead letter topic has", dead_lettered)
+
+
+def stalls(stalls: Read) -> Rows:
+    """Of the poll timer."""
+    yield Row("stalls-total", "Times that nothing was polled for long, as reported", stalls)
+
+
+def unfetched(cell: Cell) -> Rows:
+    """Of an assigned partition: since when it has not been fetched."""
+
+    def seconds(now: int) -> float:
+        if cell.paused:
+            return max(now - cell.paused_at, 0) / 1000
+        why = cell.unfetched
+        return 0 if why is None else max(now - why.since, 0) / 1000 if why.since >= 0 else 0
+
+    yield Row("not-fetched-seconds", "For how long the partition has not been fetched; 0 when it is", seconds)
+
+
+def one_reason(border: Border, reason: NotFetchedReason) -> Rows:
+    """Partitions with one reason not to be fetched."""
+
+    def count(now: int) -> float:
+        return sum(_why(cell) is reason for cell in border.assignment.values())
+
+    yield Row("partitions-not-fetched", "Partitions that are not being fetched because of the reason", count)
+
+
+def _why(cell: Cell) -> NotFetchedReason | None:
+    if cell.paused and not (cell.held or cell.revoking):
+        return NotFetchedReason.PAUSED
+    why = cell.unfetched
+    return None if why is None else why.reason
+
+
+def one_cause(measures: Measures, cause: str) -> Rows:
+    """Rebalances of one cause."""
+    yield Row(
+        "rebalance-cause-total",
+        "Rebalances that had the cause",
+        lambda now: measures.group.causes.get(cause, 0),
+    )

@@ -1,0 +1,31 @@
+# What _steps_c.py takes from C; Cython merges this with the .py file.
+
+cimport cython
+from kadence.consumer.border._hand_c cimport Attention, Hand, Standing
+
+cdef extern from "tick.h" nogil:
+    long long kd_tick()
+
+cdef extern from "Python.h":
+    unsigned long PyThread_get_thread_ident() nogil
+
+cdef class Place:
+    cdef readonly Standing cell
+    cdef readonly object partition
+    cdef readonly object records
+
+@cython.final
+cdef class Steps:
+    cdef Attention attention
+    cdef object clock
+    cdef object polls
+    cdef bint is_system
+    cdef list order
+    cdef readonly list touched
+    cdef readonly Py_ssize_t calls
+    cdef readonly Py_ssize_t taken
+    cdef Py_ssize_t at
+    cdef long long now
+    cdef unsigned long thread
+    cdef Hand take_turn(self, Py_ssize_t least)
+    cdef bint prove_touched(self) except -1

@@ -1,0 +1,256 @@
+# mypy: ignore-errors
+"""The compiled half of the steps; `_steps_py` is the twin with the same interface, and says what things mean.
+
+Cython in pure-Python syntax. A step runs no Python code, so no other thread and no signal handler comes between
+taking a record and giving it out.
+"""
+
+import cython
+from cython.cimports.kadence.consumer.application.reading._steps_c import PyThread_get_thread_ident, kd_tick
+from cython.cimports.kadence.consumer.border._hand_c import Attention, Hand, Standing
+
+if not cython.compiled:
+    raise ImportError("kadence.consumer.application.reading._steps_c is not compiled")
+
+
+EMPTY = cython.declare(list, [])
+"""The records of hands without any; nobody changes it."""
+
+
+@cython.cclass
+class Place:
+    """See `_steps_py.Place`."""
+
+    def __init__(self, cell: Standing, partition: object, records: object):
+        self.cell = cell
+        self.partition = partition
+        self.records = records
+
+
+@cython.final
+@cython.cclass
+class Steps:
+    """See `_steps_py.Steps`."""
+
+    def __cinit__(
+        self, attention: Attention, clock: object, polls: object, *, is_system: cython.bint = False
+    ):
+        self.attention = attention
+        self.clock = clock
+        self.polls = polls
+        self.is_system = is_system and kd_tick() >= 0
+        self.order = []
+        self.touched = []
+        self.now = -1
+
+    def arm(self, now: cython.longlong, order: list) -> None:
+        self.order = order
+        self.at = 0
+        self.now = kd_tick() if self.is_system else now
+        self.thread = PyThread_get_thread_ident()
+
+    def disarm(self) -> object:
+        served: list = self.order[: self.at]
+        self.settle()
+        self.now = -1
+        self.order = []
+        self.at = 0
+        return served
+
+    def settle(self) -> None:
+        taken: cython.Py_ssize_t = self.taken
+        if not taken:
+            return
+        self.taken = 0
+        self.polls.count += taken
+        for entry in self.order:
+            place: Place = cython.cast(Place, entry)
+            hand: Hand = place.cell.hand
+            if hand is not None and hand.count and hand.counted != hand.index:
+                place.records.total += hand.index - hand.counted
+                hand.counted = hand.index
+
+    def step(self) -> object:
+        hand: Hand = self.take_turn(1)
+        if hand is None:
+            return None
+        record: object = hand.records[hand.index]
+        hand.index += 1
+        return record
+
+    def several(self, limit: cython.Py_ssize_t) -> object:
+        hand: Hand = self.take_turn(limit)
+        if hand is None:
+            return None
+        index: cython.Py_ssize_t = hand.index
+        place: Place = cython.cast(Place, self.touched[0])
+        chunks: list = [(place.partition, hand.records[index : index + limit])]
+        hand.index = index + limit
+        return chunks
+
+    @cython.cfunc
+    def take_turn(self, least: cython.Py_ssize_t) -> Hand:
+        """Begin a poll that the next hand alone can serve, and pass the turn on; None where there is more to do."""
+        if self.attention.up or self.now < 0:
+            return None
+        size: cython.Py_ssize_t = len(self.order)
+        if not size or self.thread != PyThread_get_thread_ident():
+            return None
+        if (kd_tick() if self.is_system else self.clock()) != self.now:
+            return None
+        place: Place = cython.cast(Place, self.order[self.at])
+        cell: Standing = place.cell
+        hand: Hand = cell.hand
+        if hand is None or hand.lease != cell.lease or hand.count - hand.index < least:
+            return None
+        if cell.paused or cell.revoking or cell.held:
+            return None
+        if len(self.touched) == 1 and self.touched[0] is place:
+            hand.began = hand.index
+            self.calls += 1
+        else:
+            if not self.prove_touched():
+                return None
+            self.touched.append(place)
+        self.at += 1
+        if self.at == size:
+            self.at = 0
+        self.taken += 1
+        return hand
+
+    def prove(self) -> None:
+        if not self.prove_touched():
+            for entry in self.touched:
+                cell: Standing = cython.cast(Place, entry).cell
+                hand: Hand = cell.hand
+                if hand is not None and hand.lease == cell.lease:
+                    hand.began = hand.index
+                else:
+                    cell.proved = cell.current()
+            self.touched.clear()
+            self.calls += 1
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def prove_touched(self) -> cython.bint:
+        """What the poll before returned is processed now. False, and nothing is done, where a lease has changed."""
+        for entry in self.touched:
+            cell: Standing = cython.cast(Place, entry).cell
+            hand: Hand = cell.hand
+            if hand is None or hand.lease != cell.lease:
+                return False
+        for entry in self.touched:
+            hand = cython.cast(Place, entry).cell.hand
+            hand.began = hand.index
+        self.touched.clear()
+        self.calls += 1
+        return True
+
+    def let_go(self) -> None:
+        for entry in self.touched:
+            hand: Hand = cython.cast(Place, entry).cell.hand
+            if hand is not None and hand.count and hand.began == 0 and hand.index == hand.count:
+                hand.records = EMPTY
+                hand.count = 0
+                hand.index = 1
+
+    def put_back(self) -> list:
+        again: list = []
+        for entry in self.touched:
+            cell: Standing = cython.cast(Place, entry).cell
+            hand: Hand = cell.hand
+            if hand is not None and hand.lease == cell.lease:
+                hand.index = hand.began
+                if hand.count or hand.index:
+                    continue
+            again.append(entry)
+        return again
+
+
+@cython.final
+@cython.cclass
+class Iteration:
+    """See `_steps_py.Iteration`."""
+
+    steps: Steps
+    slowly: object
+
+    def __cinit__(self, steps: Steps, slowly: object):
+        self.steps = steps
+        self.slowly = slowly
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        hand: Hand = self.steps.take_turn(1)
+        if hand is None:
+            return self.slowly()
+        record: object = hand.records[hand.index]
+        hand.index += 1
+        return record
+
+
+@cython.final
+@cython.cclass
+class AsyncIteration:
+    """See `_steps_py.AsyncIteration`."""
+
+    steps: Steps
+    slowly: object
+
+    def __cinit__(self, steps: Steps, slowly: object):
+        self.steps = steps
+        self.slowly = slowly
+
+    def __aiter__(self):
+        return self
+
+    def __anext__(self):
+        following: Next = Next.__new__(Next)
+        following.steps = self.steps
+        following.slowly = self.slowly
+        return following
+
+
+@cython.final
+@cython.freelist(8)
+@cython.cclass
+class Next:
+    """See `_steps_py._Next`."""
+
+    steps: Steps
+    slowly: object
+    inner: object
+
+    def __await__(self):
+        return self
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return self.go_on(None)
+
+    def send(self, value: object) -> object:
+        return self.go_on(value)
+
+    @cython.cfunc
+    def go_on(self, value: object) -> object:
+        if self.inner is None:
+            hand: Hand = self.steps.take_turn(1)
+            if hand is not None:
+                record: object = hand.records[hand.index]
+                hand.index += 1
+                raise StopIteration(record)
+            self.inner = self.slowly()
+        return self.inner.send(value)
+
+    def throw(self, error: object, *rest: object) -> object:
+        if self.inner is None:
+            raise error
+        return self.inner.throw(error, *rest)
+
+    def close(self) -> None:
+        if self.inner is not None:
+            self.inner.close()

@@ -1,0 +1,296 @@
+"""Polls that one hand alone can serve: the plain half of `_steps_c`. Application side.
+
+A poll has much to look at: facts, a commit that is due, the poll timer, who is inside. None of that changes unless
+somebody raises the border's attention or time passes. So a poll that looked at all of it *arms* the steps, and until
+then a poll is what is left: the next partition's turn, and an index that moves. Time passes with a tick of the system
+where the compiled half can read it (1 to 10 ms, mostly 4), else with a millisecond.
+
+Each step is a whole poll (C6): what the one before it returned is proved processed, partitions take turns (A2), and
+what the poll timer says of the last poll is true to a tick.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from typing import Any
+
+from kadence.consumer.border.cells import Cell
+from kadence.consumer.border.hand import Attention, Hand
+from kadence.metrics.sensors import Tally
+from kadence.records import Record
+from kadence.types import TopicPartition
+
+__all__ = ["AsyncIteration", "Iteration", "Place", "Steps"]
+
+
+class Place:
+    """What the steps need of one partition's reader.
+
+    Attributes:
+        records: counts the records that were returned.
+    """
+
+    __slots__ = ("cell", "partition", "records")
+
+    def __init__(self, cell: Cell, partition: TopicPartition, records: Tally) -> None:
+        self.cell = cell
+        self.partition = partition
+        self.records = records
+
+
+class Steps:
+    """See the head of this file.
+
+    Args:
+        attention: the border's. clock: the milliseconds of now. polls: counts polls.
+        is_system: ``clock`` is the machine's own, which the compiled half can read by itself.
+
+    Attributes:
+        touched: readers of which the present poll, or the one that ended last, has taken something.
+        calls: how often `prove` was called or a step was made.
+        taken: steps that are not counted yet.
+    """
+
+    __slots__ = (
+        "_at",
+        "_attention",
+        "_clock",
+        "_now",
+        "_order",
+        "_polls",
+        "_thread",
+        "calls",
+        "taken",
+        "touched",
+    )
+
+    def __init__(
+        self, attention: Attention, clock: Callable[[], int], polls: Tally, *, is_system: bool = False
+    ) -> None:
+        self._attention = attention
+        self._clock = clock
+        self._polls = polls
+        self._order: Sequence[Place] = ()
+        self._at = 0
+        self._now = -1
+        self._thread = 0
+        self.touched: list[Place] = []
+        self.calls = 0
+        self.taken = 0
+
+    def arm(self, now: int, order: Sequence[Place]) -> None:
+        """A poll that began at ``now`` found nothing to do but to take records.
+
+        Args:
+            order: readers, in the order in which they are to be served.
+        """
+        self._order = order
+        self._at = 0
+        self._now = now
+        self._thread = threading.get_ident()
+
+    def disarm(self) -> Sequence[Place]:
+        """A poll looks at everything again. Returns the readers that are to be served after all others."""
+        served = self._order[: self._at]
+        self.settle()
+        self._now = -1
+        self._order = ()
+        self._at = 0
+        return served
+
+    def settle(self) -> None:
+        """Count the steps made so far. Any thread: one that reads the metrics wants to see them."""
+        taken = self.taken
+        if not taken:
+            return
+        self.taken = 0
+        self._polls.count += taken
+        for place in self._order:
+            hand = place.cell.hand
+            if hand is not None and hand.count and hand.counted != hand.index:
+                place.records.total += hand.index - hand.counted
+                hand.counted = hand.index
+
+    def step(self) -> Record | None:
+        """A poll of one; None when there is more to do, or nothing in the next partition's hand."""
+        hand = self._take_turn(1)
+        if hand is None:
+            return None
+        index = hand.index
+        hand.index = index + 1
+        return hand.records[index]
+
+    def several(self, limit: int) -> list[tuple[TopicPartition, list[Record]]] | None:
+        """A poll of ``limit``; None when there is more to do, or less than that in the next partition's hand."""
+        hand = self._take_turn(limit)
+        if hand is None:
+            return None
+        index = hand.index
+        chunks = [(self.touched[0].partition, hand.records[index : index + limit])]
+        hand.index = index + limit
+        return chunks
+
+    def _take_turn(self, least: int) -> Hand | None:
+        """Begin a poll that the next hand alone can serve, and pass the turn on; None where there is more to do."""
+        order = self._order
+        if self._attention.up or not order or self._thread != threading.get_ident():
+            return None
+        if self._clock() != self._now:
+            return None
+        place = order[self._at]
+        cell = place.cell
+        hand = cell.hand
+        if hand is None or hand.lease != cell.lease or hand.count - hand.index < least:
+            return None
+        if cell.paused or cell.revoking or cell.held:
+            return None
+        self.prove()
+        self.touched.append(place)
+        self._at = (self._at + 1) % len(order)
+        self.taken += 1
+        return hand
+
+    def prove(self) -> None:
+        """The application polls again, so what it was given is processed: at least once (SYSTEM.md D)."""
+        for place in self.touched:
+            cell = place.cell
+            hand = cell.hand
+            if hand is not None and hand.lease == cell.lease:
+                hand.began = hand.index
+            else:
+                # The lease has changed since without a jump: what was given before it is processed, too.
+                cell.proved = cell.current()
+        self.touched.clear()
+        # Last: only what is taken after this may be put back.
+        self.calls += 1
+
+    def let_go(self) -> None:
+        """The poll returns: records that it took as a whole hand are the application's alone.
+
+        Else their memory could not be used for the next ones, which costs large records half as much again. Should
+        Ctrl-C still come before the caller has them, they are fetched again.
+        """
+        for place in self.touched:
+            hand = place.cell.hand
+            if hand is not None and hand.count and hand.began == 0 and hand.index == hand.count:
+                hand.records = []
+                hand.count = 0
+                hand.index = 1
+
+    def put_back(self) -> list[Place]:
+        """What the present poll took was not returned: each index goes back to where the poll began.
+
+        Returns:
+            readers of which that is not enough: what they gave is not in the hand any more, or their lease has changed.
+        """
+        again = []
+        for place in self.touched:
+            cell = place.cell
+            hand = cell.hand
+            if hand is not None and hand.lease == cell.lease:
+                hand.index = hand.began
+                if hand.count or hand.index:
+                    continue
+            again.append(place)
+        return again
+
+
+class Iteration:
+    """An endless iterator over records, each of them a poll of one.
+
+    Args:
+        slowly: the next record where a step gives none; it may wait.
+    """
+
+    __slots__ = ("_slowly", "_steps")
+
+    def __init__(self, steps: Steps, slowly: Callable[[], Record]) -> None:
+        self._steps = steps
+        self._slowly = slowly
+
+    def __iter__(self) -> Iteration:
+        return self
+
+    def __next__(self) -> Record:
+        steps = self._steps
+        calls = steps.calls
+        try:
+            record = steps.step()
+            return self._slowly() if record is None else record
+        except BaseException:
+            # Ctrl-C: the compiled half cannot be interrupted here.
+            if steps.calls != calls:
+                steps.put_back()
+            raise
+
+
+class AsyncIteration:
+    """As `Iteration`, for ``async for``.
+
+    Args:
+        slowly: a coroutine function that gives the next record where a step gives none.
+    """
+
+    __slots__ = ("_slowly", "_steps")
+
+    def __init__(self, steps: Steps, slowly: Callable[[], Coroutine[Any, Any, Record]]) -> None:
+        self._steps = steps
+        self._slowly = slowly
+
+    def __aiter__(self) -> AsyncIteration:
+        return self
+
+    def __anext__(self) -> Awaitable[Record]:
+        return _Next(self._steps, self._slowly)
+
+
+class _Next:
+    """The next record, awaited: a step when it is awaited, or else all of the slow coroutine.
+
+    Not earlier: one that is never awaited has taken nothing.
+    """
+
+    __slots__ = ("_inner", "_slowly", "_steps")
+
+    def __init__(self, steps: Steps, slowly: Callable[[], Coroutine[Any, Any, Record]]) -> None:
+        self._steps = steps
+        self._slowly = slowly
+        self._inner: Coroutine[Any, Any, Record] | None = None
+
+    def __await__(self) -> Generator[Any, Any, Record]:
+        return self
+
+    def __iter__(self) -> _Next:
+        return self
+
+    def __next__(self) -> Any:
+        return self.send(None)
+
+    def send(self, value: Any) -> Any:
+        inner = self._inner
+        if inner is None:
+            steps = self._steps
+            calls = steps.calls
+            try:
+                record = steps.step()
+                if record is not None:
+                    raise StopIteration(record)
+            except StopIteration:
+                raise
+            except BaseException:
+                # Ctrl-C: the compiled half cannot be interrupted here.
+                if steps.calls != calls:
+                    steps.put_back()
+                raise
+            inner = self._inner = self._slowly()
+        return inner.send(value)
+
+    def throw(self, error: Any, *rest: Any) -> Any:
+        if self._inner is None:
+            raise error
+        return self._inner.throw(error, *rest)
+
+    def close(self) -> None:
+        if self._inner is not None:
+            self._inner.close()

@@ -1,0 +1,441 @@
+"""Fetched bytes → records, a bounded number for each poll (A1, A2, A4). Application side.
+
+Each partition with data has a reader, and the readers stand in a ring. A poll takes greedily from the reader at its
+head until the cap is reached; whoever was served last goes to the end. So a partition with a mountain of data is
+followed by all others before it is served again, and one pass over the ring is enough (KIP-41).
+
+Nothing is trusted to have been cancelled: data of an old lease is dropped here, data of a paused or revoking
+partition stays where it is. Positions follow what is returned, never what was fetched.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from kadence.clock import Clock, SystemClock
+from kadence.consumer.application.reading.reader import Reader
+from kadence.consumer.application.reading.steps import Place, Steps
+from kadence.consumer.border.buffer import Border, Fetched
+from kadence.consumer.border.cells import Cell
+from kadence.consumer.border.messages import Seek
+from kadence.errors import KafkaError
+from kadence.records import Columns, FetchedRecords, Record, release_idle
+from kadence.types import TopicPartition
+
+__all__ = ["Collector"]
+
+T = TypeVar("T")
+
+_AHEAD: Final = 256
+"""Records decoded at once for small polls: enough that decoding costs each of them little more than itself."""
+
+_FILLED: Final = 32
+"""Readers whose hands are filled at once: one step must not wait long for all of them."""
+
+_SMALL: Final = 64
+"""A poll of more than this decodes what it returns, and no more."""
+
+_IDLE_MS: Final = 5_000
+"""Memory of columns that nobody used for so long is given back, after as long again at most."""
+
+_NOTHING: Final = memoryview(b"")
+
+
+class _Copy:
+    """A loan of bytes copied out of an arena. Application thread only."""
+
+    __slots__ = ("_border", "size")
+
+    holds = 1
+
+    def __init__(self, border: Border, size: int) -> None:
+        self._border = border
+        self.size = size
+        border.copied_bytes += size
+
+    def retain(self) -> None:
+        raise NotImplementedError("nobody shares a copy")
+
+    def release(self) -> None:
+        self._border.copied_bytes -= self.size
+
+
+class Collector:
+    """See the head of this file.
+
+    Args:
+        unpack_bytes: what batches may be decompressed to while they are read. hand_bytes: what records decoded ahead
+            may take. counts: whether `drained` is asked for (prefetch.heuristic).
+
+    Attributes:
+        advanced: whether a position moved without a record (control, aborted, compacted) in the last take.
+        returned: how many records the last take gave.
+        steps: polls that need nothing but the next record.
+    """
+
+    def __init__(
+        self,
+        border: Border,
+        *,
+        check_crcs: bool,
+        max_batch_bytes: int,
+        unpack_bytes: int = 1 << 62,
+        hand_bytes: int = 1 << 20,
+        counts: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        self.border = border
+        self.check_crcs = check_crcs
+        self.max_batch_bytes = max_batch_bytes
+        self._unpack_bytes = unpack_bytes
+        self._hand_bytes = hand_bytes
+        self._counts = counts
+        self._ring: OrderedDict[TopicPartition, Reader] = OrderedDict()
+        self._void: dict[Cell, int] = {}
+        """Leases of which no more is handed out, though the network thread has not ended them yet."""
+        self._clock = clock = clock or SystemClock()
+        self._released_at = clock.now_ms()
+        self.steps = Steps(
+            border.attention,
+            clock.now_ms,
+            border.measures.intake.polls,
+            is_system=isinstance(clock, SystemClock),
+        )
+        self.advanced = False
+        self.returned = 0
+        self._taken_in = 0
+        """The number of the poll (`Steps.calls`) that ``returned`` is about."""
+
+    # ------------------------------------------------------------ polls
+
+    def prove(self) -> None:
+        """The application polls again, so what it was given is processed: at least once (SYSTEM.md D)."""
+        self.steps.prove()
+
+    def take_records(self, limit: int) -> list[tuple[TopicPartition, list[Record]]]:
+        """At most ``limit`` records.
+
+        Raises:
+            CorruptRecordError: the next batch is not readable and no record came before it. The position
+                stays at that batch: seek past it, or read it again with another setting.
+        """
+        return self.take(limit, self._give)
+
+    def take_columns(
+        self, limit: int, *, headers: bool, max_bytes: int | None = None
+    ) -> list[tuple[TopicPartition, list[Columns]]]:
+        """As `take_records`, as columns; ``headers`` adds theirs.
+
+        Args:
+            max_bytes: nothing is added once keys and values have reached this size.
+        """
+        columns = _Columns(self.steps.touched, headers=headers, room=max_bytes)
+        taken = self.take(limit, columns.give, _rows)
+        self._release_idle()
+        return taken
+
+    def take(
+        self,
+        limit: int,
+        give: Callable[[Reader, int], list[T]],
+        size: Callable[[list[T]], int] = len,
+    ) -> list[tuple[TopicPartition, list[T]]]:
+        """At most ``limit`` records, taken from one reader after the other by ``give``."""
+        border = self.border
+        ring = self._ring
+        for place in self.steps.disarm():
+            if place.partition in ring:
+                ring.move_to_end(place.partition)
+        if border.fetched:
+            self._admit()
+        if border.pressed:
+            self._relieve()
+        self.advanced = False
+        self.returned = 0
+        self._taken_in = self.steps.calls
+        taken: list[tuple[TopicPartition, list[T]]] = []
+        for partition in list(ring):
+            reader = ring[partition]
+            cell = reader.cell
+            if cell.paused or cell.revoking or cell.held:
+                self._drop_stale(reader)
+                continue
+            try:
+                items = give(reader, limit)
+            except KafkaError:
+                # To the end of the ring: one bad partition must not starve the others of their turn.
+                ring.move_to_end(partition)
+                if taken:
+                    break
+                raise
+            if items:
+                taken.append((partition, items))
+                count = size(items)
+                limit -= count
+                self.returned += count
+            if reader.is_empty:
+                ring.pop(partition, None)
+            elif items:
+                ring.move_to_end(partition)
+            if limit <= 0:
+                break
+        return taken
+
+    def arm(self, now: int, limit: int) -> None:
+        """The poll of ``limit`` that began at ``now`` had nothing to do but to take records: the next may be steps.
+
+        Partitions take turns, so their hands run empty together: after a small poll all are filled at once.
+        """
+        order = list(self._ring.values())
+        if limit <= _SMALL:
+            for reader in order[:_FILLED]:
+                reader.fill(limit)
+        self.steps.arm(now, order)
+
+    def _give(self, reader: Reader, limit: int) -> list[Record]:
+        items = reader.look(limit)
+        return items if items and reader.give(self.steps.touched, len(items)) else []
+
+    def _release_idle(self) -> None:
+        """Memory of large columns that was not used for a while goes back to the system.
+
+        By time, and not where nothing came: the next poll may be about to use it again.
+        """
+        now = self._clock.now_ms()
+        if now - self._released_at >= _IDLE_MS:
+            self._released_at = now
+            release_idle()
+
+    # ------------------------------------------------------------ what was returned
+
+    def given(self) -> int:
+        """How many records the last poll returned, be it a step or not. Any thread."""
+        steps = self.steps
+        touched = tuple(steps.touched)
+        if not touched or steps.calls == self._taken_in:
+            return self.returned
+        return sum(hand.index - hand.began for place in touched if (hand := place.cell.hand) is not None)
+
+    def in_hand(self) -> dict[TopicPartition, range]:
+        """Offsets that were returned and that nothing has proved processed. Any thread."""
+        found: dict[TopicPartition, range] = {}
+        for place in tuple(self.steps.touched):
+            cell = place.cell
+            position, start = cell.position, cell.proved_position()
+            if position is not None and start is not None and start.lease == position.lease:
+                offsets = range(start.offset, position.offset)
+                if offsets:
+                    found[place.partition] = offsets
+        return found
+
+    def put_back(self) -> None:
+        """What this poll has taken never reached the caller (Ctrl-C, a cancelled task): it comes with the next one.
+
+        A poll begins by proving all that was returned before, so the proved positions are where it began, even where a
+        truncation has begun another lease since. All of it may be done again, should it be interrupted, too.
+        """
+        steps = self.steps
+        for place in steps.put_back():
+            # Given as columns or let go, or the lease is another one.
+            cell = place.cell
+            proved = cell.proved_position()
+            if proved is not None:
+                cell.position = proved
+            self.refetch(cell)
+        ring = self._ring
+        for place in steps.touched:
+            hand = place.cell.hand
+            if isinstance(place, Reader) and hand is not None and hand.left and place.partition not in ring:
+                ring[place.partition] = place
+                ring.move_to_end(place.partition, last=False)
+        steps.touched.clear()
+
+    def refetch(self, cell: Cell) -> None:
+        """Drop what is buffered of a partition, now and on its way, and fetch it again from its position."""
+        at = cell.current()
+        if at is None:
+            return
+        self._void[cell] = cell.lease
+        # What is left in the hand is fetched again, too.
+        proved = cell.proved_position()
+        if proved is not None:
+            cell.proved = proved
+        cell.position = at
+        reader = self._ring.get(cell.partition)
+        if reader is not None and reader.cell is cell:
+            while reader.fetches:
+                reader.finish()
+            del self._ring[cell.partition]
+        self.border.send(Seek(0, 0, cell.partition, at.offset, at.leader_epoch))
+
+    def buffered(self) -> bool:
+        """Whether anything lies here or in the border, handed out or not."""
+        return bool(self._ring) or bool(self.border.fetched)
+
+    def holds(self, partition: TopicPartition, lease: int) -> bool:
+        """Whether anything fetched of a partition under a lease is still to be returned."""
+        reader = self._ring.get(partition)
+        if reader is not None and reader.cell.lease == lease and not reader.is_empty:
+            return True
+        return any(item.lease == lease and item.cell.partition == partition for item in self.border.fetched)
+
+    def drop_all(self) -> None:
+        """The consumer is closing: give everything back."""
+        self.steps.disarm()
+        self._admit()
+        for reader in self._ring.values():
+            while reader.fetches:
+                reader.finish()
+        self._ring.clear()
+        release_idle(everything=True)
+
+    # ------------------------------------------------------------ what the readers share
+
+    def ahead(self, limit: int) -> tuple[int, int]:
+        """How many records to decode for a poll of ``limit``, and how many bytes they may take if that is more.
+
+        A small poll is followed by others of its kind. Where drained records are counted nothing is decoded ahead.
+        """
+        if limit > _SMALL or self._counts:
+            return limit, 0
+        room = min(self._hand_bytes // max(len(self._ring), 1), self._hand_bytes - self.border.hand_bytes)
+        return (_AHEAD, room) if room > 0 else (limit, 0)
+
+    def make_room(self, reader: Reader) -> None:
+        """Make room for decompressing: partitions that were left in the middle of a batch give up what it became.
+
+        Their turn may be many polls away, and a batch of each could be more than buffer.memory. It is decompressed
+        again then, which costs time only where this many partitions share so little memory.
+        """
+        border = self.border
+        next_one = border.largest_batch + (border.largest_batch >> 3)
+        # The reader's own last batch counts, too: it is let go of when the next one is there, not before.
+        if border.decompressed_bytes + next_one > self._unpack_bytes:
+            for other in self._ring.values():
+                if other is not reader and other.retained:
+                    other.fold()
+
+    def drained(self, cell: Cell, count: int) -> None:
+        """So many records less are buffered: tell the network thread when that is few enough (KIP-41)."""
+        if not self._counts:
+            return
+        border = self.border
+        cell.drained_records += count
+        border.drained_records += count
+        border.made_room(cell)
+
+    # ------------------------------------------------------------ the buffer
+
+    def _relieve(self) -> None:
+        """buffer.memory is used up, and some of it by partitions that are not handed out now.
+
+        One of them can pin a whole response by a few of its bytes: these are copied out when nobody else needs the
+        arena and that frees at least half of it. So nothing is fetched twice, and a resume finds its records. Only
+        when what is paused is all there is, the largest of it is dropped, to be fetched again after its resume: others
+        must not stand still for it.
+        """
+        border = self.border
+        border.pressed = False
+        idle = [r for r in self._ring.values() if _gives_nothing(r.cell)]
+        places: dict[int, list[Fetched]] = {}
+        freed = False
+        for reader in idle:
+            freed = freed or reader.retained > 0
+            reader.fold()
+            for fetched in reader.fetches:
+                places.setdefault(id(fetched.arena), []).append(fetched)
+        for items in places.values():
+            arena, size = items[0].arena, sum(len(item.data) for item in items)
+            if arena.holds == len(items) and 2 * size <= arena.size:
+                for item in items:
+                    item.data = memoryview(bytes(item.data))
+                    item.arena = _Copy(border, len(item.data))
+                    arena.release()
+                freed = True
+        if not freed and len(idle) == len(self._ring):
+            paused = [
+                r for r in idle if r.cell.is_finished or (r.cell.paused and r.cell.current() is not None)
+            ]
+            if paused:
+                self.refetch(max(paused, key=lambda reader: reader.size).cell)
+                return
+        if freed:
+            border.wake()
+
+    def _drop_stale(self, reader: Reader) -> None:
+        while reader.fetches and reader.fetches[0].lease != reader.cell.lease:
+            reader.finish()
+        if reader.is_empty:
+            del self._ring[reader.partition]
+
+    def _admit(self) -> None:
+        fetched = self.border.fetched
+        ring = self._ring
+        while fetched:
+            # Taken out last, and looked for when it stands first again: an interruption loses no fetch.
+            item = fetched[0]
+            partition = item.cell.partition
+            if self._void and self._is_void(item):
+                self._count_out(item)
+                del fetched[0]
+                item.arena.release()
+                self.border.made_room(item.cell)
+                continue
+            reader = ring.get(partition)
+            if reader is not None and reader.cell is not item.cell:
+                # Lost and assigned again: the old cell's data can never be handed out.
+                while reader.fetches:
+                    reader.finish()
+                reader = None
+                del ring[partition]
+            if reader is None:
+                intake = self.border.measures.intake.topic(partition.topic)
+                reader = ring[partition] = Reader(item.cell, intake, self)
+            if not reader.fetches or reader.fetches[-1] is not item:
+                reader.fetches.append(item)
+            fetched.popleft()
+
+    def _is_void(self, item: Fetched) -> bool:
+        void = self._void.get(item.cell)
+        if void is None:
+            return False
+        if item.lease != void:
+            del self._void[item.cell]  # a new lease: the network thread has gone back too
+            return False
+        return True
+
+    def _count_out(self, item: Fetched) -> None:
+        item.cell.drained_bytes += len(item.data)
+        item.data = _NOTHING
+        self.drained(item.cell, item.records)
+
+
+class _Columns:
+    """Takes columns out of readers until they have ``room`` bytes of keys and values."""
+
+    def __init__(self, touched: list[Place], *, headers: bool, room: int | None) -> None:
+        self._touched = touched
+        self._headers = headers
+        self._room = room
+
+    def give(self, reader: Reader, limit: int) -> list[Columns]:
+        if self._room is not None and self._room <= 0:
+            return []
+        columns = reader.give_columns(self._touched, limit, self._take)
+        if self._room is not None:
+            self._room -= sum(part.value.data_size + part.key.data_size for part in columns)
+        return columns
+
+    def _take(self, fetched: FetchedRecords, limit: int) -> list[Columns]:
+        return fetched.take_columns(limit, headers=self._headers, max_bytes=self._room)
+
+
+def _rows(columns: list[Columns]) -> int:
+    return sum(len(part) for part in columns)
+
+
+def _gives_nothing(cell: Cell) -> bool:
+    """What is buffered of it is not handed out now: not before a resume, a callback, or another range."""
+    return cell.paused or cell.revoking or cell.held or cell.is_finished

@@ -1,0 +1,201 @@
+"""Keys and values from bytes, and what becomes of records that are bad. Application side.
+
+It stands between a partition's hand and the poll, where a deserialiser is set. It looks at the next raw records in the
+hand, and moves the hand's index past those that were returned or passed over. So commits, `position` and a seek past a
+bad record mean what they say (A4), and what a poll could not return is decoded anew by the next one.
+
+raise        the records before a bad one are returned; then each poll raises, until the application seeks past it
+skip         it is counted and logged, and passed over
+dead-letter  it goes to another topic; no record of its partition after it is returned before that is acknowledged
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from kadence.config import ConsumerConfig
+from kadence.consumer.application.reading.collector import Collector
+from kadence.consumer.application.reading.dead_letters import BadRecord, DeadLetters, Delivery
+from kadence.consumer.application.reading.reader import Reader
+from kadence.errors import DeadLetterError, RecordDeserializationError
+from kadence.records import Record
+from kadence.types import TopicPartition
+
+__all__ = ["Chunks", "Decoding"]
+
+log = logging.getLogger("kadence.consumer")
+
+Chunks = list[tuple[TopicPartition, list[Record]]]
+_Simple = Callable[[bytes], Any] | None
+_Full = Callable[[str, Any, bytes], Any] | None
+
+
+class _Letters:
+    """Bad records of one partition on their way to the dead letter topic.
+
+    ``settled``: offsets of those that it has; a poll that is put back meets them again.
+    """
+
+    __slots__ = ("delivery", "lease", "settled")
+
+    def __init__(self, lease: int) -> None:
+        self.lease = lease
+        self.delivery: Delivery | None = None
+        self.settled: set[int] = set()
+
+
+class Decoding:
+    """See the head of this file.
+
+    Attributes:
+        skipped: bad records passed over, ever. dead_lettered: those acknowledged by the dead letter topic.
+    """
+
+    def __init__(
+        self, config: ConsumerConfig, collector: Collector, dead_letters: DeadLetters | None
+    ) -> None:
+        self.skipped = 0
+        self.dead_lettered = 0
+        self._collector = collector
+        self._dead_letters = dead_letters
+        self._raises = config.deserialization_errors == "raise"
+        self._key, self._key_in_full = _readers(config.key_deserializer)
+        self._value, self._value_in_full = _readers(config.value_deserializer)
+        self._letters: dict[TopicPartition, _Letters] = {}
+
+    def take(self, limit: int) -> Chunks:
+        """At most ``limit`` records, decoded.
+
+        Raises:
+            RecordDeserializationError: the next record is bad, and no record came before it.
+            DeadLetterError: it could not be written to the dead letter topic; the next poll tries again.
+        """
+        return self._collector.take(limit, self._give)
+
+    def _give(self, reader: Reader, limit: int) -> list[Record]:
+        """The next records of one partition; none while its bad ones are on their way."""
+        while raw := reader.look(limit):
+            letters = self._letters_of(reader)
+            if letters is not None and letters.delivery is not None and not letters.delivery.done:
+                break
+            good, bad = self._decode(raw)
+            if bad and not self._pass_over(reader, bad):
+                break
+            if not reader.give(self._collector.steps.touched, len(good) + len(bad)):
+                break
+            if good:
+                return good
+        return []
+
+    def _letters_of(self, reader: Reader) -> _Letters | None:
+        """Those under way; what was sent under an old lease is no longer waited for."""
+        letters = self._letters.get(reader.partition)
+        if letters is not None and letters.lease != reader.cell.lease:
+            del self._letters[reader.partition]
+            return None
+        return letters
+
+    # ------------------------------------------------------------ bytes to objects
+
+    def _decode(self, raw: list[Record]) -> tuple[list[Record], list[BadRecord]]:
+        """The good ones and the bad ones up to where they end, or up to a bad one that is to be raised."""
+        good: list[Record] = []
+        bad: list[BadRecord] = []
+        key_of, key_in_full, value_of, value_in_full = (
+            self._key,
+            self._key_in_full,
+            self._value,
+            self._value_in_full,
+        )
+        for record in raw:
+            field = "key"
+            try:
+                key, value = record.key, record.value
+                if key is not None:
+                    if key_of is not None:
+                        key = key_of(key)
+                    elif key_in_full is not None:
+                        key = key_in_full(record.topic, record.headers, key)
+                field = "value"
+                if value is not None:
+                    if value_of is not None:
+                        value = value_of(value)
+                    elif value_in_full is not None:
+                        value = value_in_full(record.topic, record.headers, value)
+            except MemoryError:
+                # Nobody's fault, and no reason to pass over a record.
+                raise
+            except Exception as error:
+                if self._raises:
+                    if not good:
+                        raise _bad(record, field, error) from error
+                    break
+                bad.append(BadRecord(record, field, error))
+                continue
+            good.append(
+                Record(
+                    record.topic,
+                    record.partition,
+                    record.offset,
+                    record.timestamp,
+                    record.timestamp_type,
+                    key,
+                    value,
+                    record.headers,
+                    record.leader_epoch,
+                )
+            )
+        return good, bad
+
+    def _pass_over(self, reader: Reader, bad: list[BadRecord]) -> bool:
+        """Whether the application need not hear of these (any more)."""
+        if self._dead_letters is None:
+            for each in bad:
+                self.skipped += 1
+                log.warning("skipped: %s", _said_of(each.record, each.field, each.error))
+            return True
+        letters = self._letters.setdefault(reader.partition, _Letters(reader.cell.lease))
+        if letters.delivery is not None:
+            self._delivered(letters, letters.delivery, self._dead_letters.topic)
+        settled = letters.settled
+        unsettled = [each for each in bad if each.record.offset not in settled]
+        if unsettled:
+            letters.delivery = self._dead_letters.deliver(unsettled)
+        return not unsettled
+
+    def _delivered(self, letters: _Letters, delivery: Delivery, topic: str) -> None:
+        letters.delivery = None
+        if delivery.error is not None:
+            # The next poll sends them again: nothing is lost, and nothing goes on.
+            first = delivery.bad[0].record
+            raise DeadLetterError(
+                f"{len(delivery.bad)} bad records of {first.topic}-{first.partition}, from offset {first.offset} on, "
+                f"could not be written to dead.letter.topic {topic!r}: {delivery.error}"
+            ) from delivery.error
+        letters.settled = {each.record.offset for each in delivery.bad} | letters.settled
+        for each in delivery.bad:
+            self.dead_lettered += 1
+            log.warning("to %s: %s", topic, _said_of(each.record, each.field, each.error))
+
+
+def _readers(deserializer: Any) -> tuple[_Simple, _Full]:
+    """The one of the two kinds that it is; neither leaves the bytes."""
+    full: _Full = getattr(deserializer, "deserialize", None)
+    return (deserializer, None) if full is None else (None, full)
+
+
+def _said_of(record: Record, field: str, error: Exception) -> str:
+    """Never the bytes, nor what an exception says of them: they may be secret."""
+    return f"the {field} of {record.topic}-{record.partition} at offset {record.offset} is bad ({type(error).__name__})"
+
+
+def _bad(record: Record, field: str, error: Exception) -> RecordDeserializationError:
+    return RecordDeserializationError(
+        f"{_said_of(record, field, error)}; seek past it, or set deserialization.errors to skip or dead-letter",
+        partition=TopicPartition(record.topic, record.partition),
+        offset=record.offset,
+        field=field,
+        record=record,
+    )

@@ -1,0 +1,14 @@
+"""Polls that one hand alone can serve: compiled where the extension was built, else plain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kadence.consumer.border.hand import COMPILED
+
+__all__ = ["AsyncIteration", "Iteration", "Place", "Steps"]
+
+if TYPE_CHECKING or not COMPILED:
+    from kadence.consumer.application.reading._steps_py import AsyncIteration, Iteration, Place, Steps
+else:
+    from kadence.consumer.application.reading._steps_c import AsyncIteration, Iteration, Place, Steps

@@ -1,0 +1,145 @@
+"""The steps of a rebalance that the application takes: callbacks, and the commit before partitions go (C5).
+
+The network side asks for them by facts (`CallbackNeeded`), and each is answered by `CallbackDone`, whatever the
+callback raised. They run on the application's thread, inside poll(), unsubscribe() and close(). Application side.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Container, Iterable
+from dataclasses import replace
+from inspect import GEN_CLOSED, getgeneratorstate
+from typing import Any
+
+from kadence.clock import Clock
+from kadence.consumer.application.callbacks import RebalanceListener
+from kadence.consumer.application.commits import Commits
+from kadence.consumer.application.exchange import Exchange, Run, Waits
+from kadence.consumer.border import messages as m
+from kadence.consumer.border.buffer import Border
+
+__all__ = ["Rebalancing", "without_void"]
+
+
+class Rebalancing:
+    """See the head of this file.
+
+    Attributes:
+        listener: the application's own, None without.
+        closing: the consumer is closing, and has committed already.
+    """
+
+    def __init__(self, border: Border, exchange: Exchange, commits: Commits, clock: Clock) -> None:
+        self.listener: RebalanceListener | None = None
+        self.closing = False
+        self._border = border
+        self._exchange = exchange
+        self._commits = commits
+        self._clock = clock
+        self._steps: dict[int, weakref.ref[Waits[None]]] = {}
+        """By the number of its callback each call that runs one, until its end is told."""
+
+    def serve(self, until: int | None = None) -> Waits[None]:
+        """Run what is asked for, and callbacks of commits. The first exception is raised at the end.
+
+        Before partitions are revoked what was proved of them is committed. A poll does not wait for that: its later
+        turns, or later polls, go on.
+
+        Args:
+            until: how long to wait for such a commit when there is no later; None in a poll.
+        """
+        yield from self._commits.run_callbacks()
+        error: BaseException | None = None
+        while (fact := self._next()) is not None:
+            if (
+                isinstance(fact, m.RevokePartitions)
+                and not self.closing
+                and not self._commits.settled(fact.partitions)
+            ):
+                if until is None:
+                    break
+                if self._clock.now_ms() < until:
+                    yield until
+                    self._exchange.take_facts()
+                    continue
+                self._commits.give_up_parting()
+            step = self._run(fact)
+            self._steps[fact.id] = weakref.ref(step)
+            try:
+                yield from step
+            except Exception as raised:  # noqa: BLE001 - raised below, after the other callbacks
+                error = error or raised
+            self._exchange.take_facts()
+        if error is not None:
+            raise error
+
+    def _next(self) -> m.CallbackNeeded | None:
+        """The first one that has not begun. Of those that ended untold (Ctrl-C in the telling) the end is told now."""
+        callbacks = self._exchange.callbacks
+        if any(isinstance(fact, m.LosePartitions) and fact.instead_of for fact in callbacks):
+            # In one step, so that an interruption finds all of it done or nothing.
+            callbacks[:] = without_void(callbacks, self._steps)
+        for fact in tuple(callbacks):
+            known = self._steps.get(fact.id)
+            if known is None:
+                return fact
+            if (step := known()) is None or getgeneratorstate(step) == GEN_CLOSED:
+                self._tell_done(fact, "interrupted")
+        return None
+
+    def _tell_done(self, fact: m.CallbackNeeded, text: str | None) -> None:
+        """Said twice does no harm; it stays to be said until it was."""
+        gave_up = fact.partitions if isinstance(fact, m.RevokePartitions) else ()
+        self._border.send(m.CallbackDone(fact.id, 0, text, gave_up))
+        self._exchange.callbacks.remove(fact)
+        del self._steps[fact.id]
+
+    def _run(self, fact: m.CallbackNeeded) -> Waits[None]:
+        """One step. Its end is always told, whatever the callback raised: the group waits for it."""
+        text: str | None = "interrupted"
+        try:
+            if self.listener is not None:
+                yield from self._timed(self.listener, fact)
+            text = None
+        except BaseException as raised:
+            text = repr(raised)
+            raise
+        finally:
+            self._tell_done(fact, text)
+
+    def _timed(self, listener: RebalanceListener, fact: m.CallbackNeeded) -> Waits[None]:
+        began = self._clock.now_ms()
+        try:
+            yield Run(_callback(listener, fact))
+        finally:
+            now = self._clock.now_ms()
+            self._border.measures.intake.called(fact, now, now - began)
+
+
+def without_void(callbacks: Iterable[m.CallbackNeeded], begun: Container[int] = ()) -> list[m.CallbackNeeded]:
+    """Callbacks that wait for their end, without those that the end of a membership made void (B11).
+
+    What had not begun is left out, and its partitions are told as lost. What a callback that has begun revokes is told
+    once, by that; so is what one revoked that has ended, and waits no more.
+    """
+    left = list(callbacks)
+    for lost in [fact for fact in left if isinstance(fact, m.LosePartitions)]:
+        void = {fact.id for fact in left if fact.id in lost.instead_of and fact.id not in begun}
+        told = {p for callback, going in lost.instead_of.items() if callback not in void for p in going}
+        still = tuple(partition for partition in lost.partitions if partition not in told)
+        left = [
+            replace(lost, partitions=still, instead_of={}) if fact is lost else fact
+            for fact in left
+            if fact.id not in void and (fact is not lost or still)
+        ]
+    return left
+
+
+def _callback(listener: RebalanceListener, fact: m.CallbackNeeded) -> Callable[[], Any]:
+    partitions = list(fact.partitions)
+    if isinstance(fact, m.RevokePartitions):
+        return lambda: listener.on_partitions_revoked(partitions)
+    if isinstance(fact, m.LosePartitions):
+        return lambda: listener.on_partitions_lost(partitions)
+    return lambda: listener.on_partitions_assigned(partitions)

@@ -1,0 +1,237 @@
+"""Stall reports: the application did not poll for a set share of the processing timeout (B4). Application side.
+
+The network thread notices, since the application's is busy. It says so by a fact and by `Border.on_stall`. A helper
+thread of this side then looks where the thread is that should poll, and reports it: once when the stall is noticed,
+once when the group is left because of it, once when the application polls again. Between these there is nothing new to
+report, so there is one share, not a list of them. Keys and values of records are never part of a report.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import sys
+import threading
+import traceback
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from kadence.consumer.border.messages import Stalled
+from kadence.types import TopicPartition
+
+if TYPE_CHECKING:
+    # Half of the time that it takes to import a consumer, which threads would pay for nothing.
+    import asyncio
+
+__all__ = ["Stall", "Stalls"]
+
+log = logging.getLogger("kadence.consumer")
+
+_HISTORY = 100
+"""Stalls remembered."""
+
+_DEEPEST = 40
+"""Frames of a stack that are told, the innermost ones."""
+
+_NAMED = 10
+"""Partitions named in a line of the log."""
+
+_PATIENCE_S = 1.0
+"""How long the end of a stall waits for its report to be made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stall:
+    """One time that nothing was polled for long.
+
+    Attributes:
+        since: the last sign of progress; monotonic ms, as all times here. reported_at, ended_at: when it was
+            noticed, and when the application polled again (None: not yet).
+        timeout_ms: the processing timeout, counted from ``since``.
+        left_group: the timeout passed, so the group was left.
+        thread: the name of the thread that should have polled. stack: where it was when this was reported, and
+            under asyncio also where the task was.
+        records: how many the last poll returned.
+        in_hand: of these, the offsets that no later poll or commit has proved processed.
+    """
+
+    since: int
+    reported_at: int
+    timeout_ms: int
+    thread: str
+    stack: str
+    records: int
+    in_hand: Mapping[TopicPartition, range]
+    left_group: bool = False
+    ended_at: int | None = None
+
+
+class Stalls:
+    """The stalls of one consumer.
+
+    Args:
+        group_id: for the log. look: what is in hand: how many records the last poll returned, and the offsets that
+            are not proved processed; called on a helper thread.
+        callback: the application's own, stall.report.callback.
+
+    Attributes:
+        thread: the thread that polled last (application). Not its ident: those are used again at once.
+        task: the task that polled last, under asyncio (application).
+        count: stalls noticed, ever.
+    """
+
+    def __init__(
+        self,
+        group_id: str | None,
+        look: Callable[[], tuple[int, Mapping[TopicPartition, range]]],
+        callback: Callable[[Stall], Any] | None,
+    ) -> None:
+        self.thread: threading.Thread | None = None
+        self.task: weakref.ref[asyncio.Task[object]] | None = None
+        self.count = 0
+        self._group_id = group_id
+        self._look = look
+        self._callback = callback
+        self._lock = threading.Lock()
+        self._history: list[Stall] = []
+        # Held until the latest report is made. Not an Event: Ctrl-C within its wait() can leave a lock of it taken, and
+        # the network thread would hang on that; each report has one of its own for the same reason.
+        self._recorded = threading.Lock()
+
+    def history(self) -> tuple[Stall, ...]:
+        """The last hundred, oldest first. Any thread."""
+        with self._lock:
+            return tuple(self._history)
+
+    def noticed(self, fact: Stalled) -> None:
+        """On the network thread: leave it to a helper, whatever it takes."""
+        recorded = self._recorded = threading.Lock()
+        recorded.acquire()
+        _aside(partial(self._report, recorded), fact)
+
+    def over(self, now: int, fact: Stalled) -> None:
+        """On the application's thread: it polls again."""
+        recorded = self._recorded
+        if recorded.acquire(timeout=_PATIENCE_S):
+            recorded.release()
+        stall = self._change(fact, ended_at=now)
+        if stall is None:
+            return
+        log.warning(
+            "group %s: polls again after %.1f s%s",
+            self._group_id,
+            (now - fact.since) / 1000,
+            ", and joins anew" if stall.left_group else "",
+        )
+        if self._callback is not None:
+            _aside(self._tell, stall)
+
+    # ------------------------------------------------------------ on a helper thread
+
+    def _report(self, recorded: threading.Lock, fact: Stalled) -> None:
+        if fact.left and (known := self._change(fact, left_group=True)) is not None:
+            recorded.release()
+            self._tell(known)
+            return
+        records, in_hand = self._look()
+        name, stack = self._whereabouts()
+        stall = Stall(
+            since=fact.since,
+            reported_at=fact.at,
+            timeout_ms=fact.timeout_ms,
+            thread=name,
+            stack=stack,
+            records=records,
+            in_hand=in_hand,
+            left_group=fact.left,
+        )
+        with self._lock:
+            self._history.append(stall)
+            self.count += 1
+            del self._history[:-_HISTORY]
+        recorded.release()
+        if not fact.left:
+            log.warning(
+                "group %s: nothing was polled for %.1f s; in another %.1f s (max.poll.interval.ms) the group is left. "
+                "Records of the last poll: %d%s. %s",
+                self._group_id,
+                (fact.at - fact.since) / 1000,
+                (fact.since + fact.timeout_ms - fact.at) / 1000,
+                records,
+                _named(in_hand),
+                stack,
+            )
+        self._tell(stall)
+
+    def _tell(self, stall: Stall) -> None:
+        if self._callback is not None:
+            try:
+                self._callback(stall)
+            except Exception:
+                log.exception("stall.report.callback raised")
+
+    def _change(self, fact: Stalled, **changes: Any) -> Stall | None:
+        """The stall that ``fact`` is about, with changes; None when it was never reported."""
+        with self._lock:
+            for place, stall in enumerate(self._history):
+                if stall.since == fact.since:
+                    self._history[place] = changed = dataclasses.replace(stall, **changes)
+                    return changed
+        return None
+
+    def _whereabouts(self) -> tuple[str, str]:
+        """The name of the thread that should poll, and where it and its task are."""
+        thread = self.thread
+        assert thread is not None, "nothing stalls before it polls"
+        name = thread.name
+        frame = sys._current_frames().get(thread.ident or 0) if thread.is_alive() else None
+        if frame is None:
+            text = f"Thread {name!r}, which polled last, has ended"
+        else:
+            text = f"Thread {name!r}, which polled last, is at:\n{_stack(frame)}"
+        task = None if self.task is None else self.task()
+        if task is None:
+            return name, text
+        return name, f"{text}\n{_whereabouts_of(task)}"
+
+
+def _aside(work: Callable[[Any], None], subject: Any) -> None:
+    """On a thread of its own: what is called there may take its time. None can be had when the interpreter ends."""
+    try:
+        threading.Thread(target=work, args=(subject,), name="kadence-stall-report", daemon=True).start()
+    except RuntimeError as error:
+        log.warning("a stall cannot be reported: %s", error)
+
+
+def _whereabouts_of(task: asyncio.Task[object]) -> str:
+    name = task.get_name()
+    if task.done():
+        return f"Task {name!r}, which polled last, has ended"
+    lines: list[str] = []
+    # The chain of awaits, the outermost first. What the task awaits in the end has no frame of Python.
+    inner: Any = task.get_coro()
+    while inner is not None and len(lines) < _DEEPEST:
+        frame = getattr(inner, "cr_frame", None) or getattr(inner, "gi_frame", None)
+        if frame is None:
+            break
+        lines += traceback.format_list(
+            [traceback.FrameSummary(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)]
+        )
+        inner = getattr(inner, "cr_await", None) or getattr(inner, "gi_yieldfrom", None)
+    return f"Task {name!r}, which polled last, is at:\n{''.join(lines).rstrip()}"
+
+
+def _stack(frame: FrameType) -> str:
+    return "".join(traceback.format_stack(frame)[-_DEEPEST:]).rstrip()
+
+
+def _named(in_hand: Mapping[TopicPartition, range]) -> str:
+    if not in_hand:
+        return ""
+    parts = [f"{partition} {offsets[0]} to {offsets[-1]}" for partition, offsets in in_hand.items()]
+    more = f" and {len(parts) - _NAMED} partitions more" if len(parts) > _NAMED else ""
+    return f", not proved processed: {', '.join(parts[:_NAMED])}{more}"

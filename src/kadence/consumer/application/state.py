@@ -1,0 +1,117 @@
+"""What a consumer tells of itself, and the calls that any thread may make: the same text for threads and asyncio.
+
+Nothing here waits, and nothing sends a request. Application side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from kadence.consumer.application.arguments import Partitions
+from kadence.consumer.application.calls import Calls
+from kadence.consumer.application.core import Core
+from kadence.consumer.application.metrics import catalogue
+from kadence.consumer.application.stall import Stall
+from kadence.consumer.border.lateness import NetworkLateness
+from kadence.consumer.border.messages import Rebalance
+from kadence.consumer.border.reasons import NotFetched
+from kadence.metrics import MetricName
+from kadence.types import GroupMetadata, TopicPartition
+
+__all__ = ["ConsumerState"]
+
+
+class ConsumerState:
+    """The part of `Consumer` and `AsyncConsumer` that is one class for both."""
+
+    _calls: Calls
+    _core: Core
+
+    # ------------------------------------------------------------ what is read
+
+    def subscription(self) -> frozenset[str]:
+        """Topics given to `subscribe`; empty for a pattern or a manual assignment."""
+        return self._calls.subscription()
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """Partitions that are this consumer's now."""
+        return self._calls.assignment()
+
+    def pause(self, partitions: Partitions) -> None:
+        """Return nothing of these until `resume`. What is buffered stays; membership is not touched. Any thread."""
+        self._calls.pause(partitions)
+
+    def resume(self, partitions: Partitions) -> None:
+        """Undo `pause`: buffered records come with the next poll, fetching goes on at once. Any thread."""
+        self._calls.resume(partitions)
+
+    def finished(self) -> frozenset[TopicPartition]:
+        """The partitions whose range (see `assign`) is done: all of it that exists was returned."""
+        return self._calls.finished()
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that `pause` holds back."""
+        return self._calls.paused()
+
+    def not_fetched(self) -> dict[TopicPartition, NotFetched]:
+        """Each assigned partition that is not being fetched now, with the one reason and since when. Any thread.
+
+        A partition that is not in it has a fetch on its way. No request is sent.
+        """
+        return self._calls.not_fetched()
+
+    def current_lag(self, partition: TopicPartition) -> int | None:
+        """How many offsets lie between the position and the end as last heard of; None while unknown. No request."""
+        return self._calls.current_lag(partition)
+
+    # ------------------------------------------------------------ the group
+
+    def group_metadata(self) -> GroupMetadata:
+        """This member's identity now, as one value.
+
+        Raises:
+            InvalidGroupIdError: no group.id.
+        """
+        return self._calls.group_metadata()
+
+    def rebalances(self) -> Sequence[Rebalance]:
+        """The last hundred rebalances as this member saw them: cause, times, what came and went."""
+        return self._calls.rebalances()
+
+    # ------------------------------------------------------------ what was measured
+
+    def network_lateness(self) -> NetworkLateness:
+        """How late the network thread came to its work, and how many heartbeats the pulse sent in its place."""
+        return self._calls.network_lateness()
+
+    def stalls(self) -> Sequence[Stall]:
+        """The last hundred times that nothing was polled for long (stall.report.share): where, and what was in hand."""
+        return self._calls.stalls()
+
+    def metrics(self) -> Mapping[MetricName, float]:
+        """What was measured so far, under the names of Kafka's own client (docs/metrics.md). Any thread, no request.
+
+        Rates and averages are of the last 30 to 60 s; a value that was never measured is NaN, or -1 for times ago.
+        """
+        return self._calls.metrics()
+
+    @staticmethod
+    def metric_names() -> Sequence[MetricName]:
+        """Every name that `metrics` can have, with tags whose values are empty: for what must know them before."""
+        return catalogue()
+
+    # ------------------------------------------------------------ ending a wait
+
+    def wakeup(self) -> None:
+        """From any thread: make the call that waits now, or the next one that would, raise `WakeupError`."""
+        self._core.wakeup()
+
+    def __reduce__(self) -> NoReturn:
+        kind = type(self).__name__
+        raise TypeError(
+            f"{kind} has connections and a thread, and cannot be pickled or copied: make one where it is used"
+        )
+
+    def __repr__(self) -> str:
+        return self._calls.describe(type(self).__name__)

@@ -1,0 +1,1 @@
+"""What the cluster looks like: metadata and the epochs of its leaders."""

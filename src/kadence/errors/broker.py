@@ -1,0 +1,221 @@
+"""What brokers answer: a class for each code that people catch, and `BrokerError` for all others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kadence.errors.base import KafkaError
+from kadence.protocol import error_codes
+from kadence.types import TopicPartition
+
+__all__ = [
+    "BrokerError",
+    "FencedInstanceIdError",
+    "GroupAuthorizationError",
+    "GroupMaxSizeReachedError",
+    "IllegalGenerationError",
+    "InconsistentGroupProtocolError",
+    "InvalidGroupIdError",
+    "InvalidRegularExpressionError",
+    "InvalidSessionTimeoutError",
+    "InvalidTopicError",
+    "LogTruncationError",
+    "NotLeaderError",
+    "OffsetMetadataTooLargeError",
+    "OffsetOutOfRangeError",
+    "RebalanceInProgressError",
+    "TopicAlreadyExistsError",
+    "TopicAuthorizationError",
+    "UnknownMemberIdError",
+    "UnknownTopicOrPartitionError",
+    "UnreleasedInstanceIdError",
+    "UnsupportedAssignorError",
+    "for_code",
+]
+
+
+class BrokerError(KafkaError):
+    """A broker's error code.
+
+    Attributes:
+        code: Kafka's number. name: Kafka's name for it, ``UNKNOWN(n)`` for a code this version does not know.
+        retriable: as Kafka defines it for the code.
+    """
+
+    code: int = error_codes.UNKNOWN_SERVER_ERROR
+
+    def __init__(self, message: str | None = None, *, code: int | None = None) -> None:
+        self.code = type(self).code if code is None else code
+        self.name = error_codes.name(self.code)
+        self.retriable = self.code in error_codes.RETRIABLE
+        self.message = message or error_codes.MESSAGES.get(self.code, "the broker answered with an error")
+        super().__init__(f"{self.name} ({self.code}): {self.message}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (
+            _rebuild,
+            (type(self), self.message, self.code),
+            {"__notes__": getattr(self, "__notes__", [])},
+        )
+
+
+def _rebuild(cls: type[BrokerError], message: str, code: int) -> BrokerError:
+    return cls(message, code=code)
+
+
+class OffsetOutOfRangeError(BrokerError):
+    """The position is not in the partition's log, and no reset policy says where to go."""
+
+    code = error_codes.OFFSET_OUT_OF_RANGE
+
+
+class LogTruncationError(OffsetOutOfRangeError):
+    """Records that were read are not in the partition's log any more (KIP-320): an unclean leader election lost them.
+
+    Raised with ``auto.offset.reset=none`` only; seek() to where you want to go on.
+
+    Attributes:
+        partition: which one. position: the next offset that would have been read.
+        diverging_offset: the first offset at which the log is another one now; None when the broker cannot tell.
+        leader_epoch: the epoch before it, for ``seek(partition, OffsetAndMetadata(...))``; None when unknown.
+    """
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        code: int | None = None,
+        partition: TopicPartition | None = None,
+        position: int | None = None,
+        diverging_offset: int | None = None,
+        leader_epoch: int | None = None,
+    ) -> None:
+        super().__init__(message, code=code)
+        self.partition = partition
+        self.position = position
+        self.diverging_offset = diverging_offset
+        self.leader_epoch = leader_epoch
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        rebuild, arguments, state = super().__reduce__()
+        told = ("partition", "position", "diverging_offset", "leader_epoch")
+        return rebuild, arguments, {**state, **{name: getattr(self, name) for name in told}}
+
+
+class UnknownTopicOrPartitionError(BrokerError):
+    """No such topic or partition on the cluster."""
+
+    code = error_codes.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class NotLeaderError(BrokerError):
+    """The broker does not lead the partition."""
+
+    code = error_codes.NOT_LEADER_OR_FOLLOWER
+
+
+class InvalidTopicError(BrokerError):
+    """A topic name that Kafka does not allow."""
+
+    code = error_codes.INVALID_TOPIC_EXCEPTION
+
+
+class OffsetMetadataTooLargeError(BrokerError):
+    """The note beside a committed offset is too long."""
+
+    code = error_codes.OFFSET_METADATA_TOO_LARGE
+
+
+class IllegalGenerationError(BrokerError):
+    """The generation is not the group's."""
+
+    code = error_codes.ILLEGAL_GENERATION
+
+
+class InconsistentGroupProtocolError(BrokerError):
+    """The group's members share no assignor with us."""
+
+    code = error_codes.INCONSISTENT_GROUP_PROTOCOL
+
+
+class InvalidGroupIdError(BrokerError):
+    """group.id is missing or not usable."""
+
+    code = error_codes.INVALID_GROUP_ID
+
+
+class UnknownMemberIdError(BrokerError):
+    """The coordinator does not know this member (any more)."""
+
+    code = error_codes.UNKNOWN_MEMBER_ID
+
+
+class InvalidSessionTimeoutError(BrokerError):
+    """session.timeout.ms is outside the broker's bounds."""
+
+    code = error_codes.INVALID_SESSION_TIMEOUT
+
+
+class RebalanceInProgressError(BrokerError):
+    """The group is rebalancing; poll() again, then repeat what you did."""
+
+    code = error_codes.REBALANCE_IN_PROGRESS
+
+
+class TopicAuthorizationError(BrokerError):
+    """Not allowed for this topic."""
+
+    code = error_codes.TOPIC_AUTHORIZATION_FAILED
+
+
+class GroupAuthorizationError(BrokerError):
+    """Not allowed for this group."""
+
+    code = error_codes.GROUP_AUTHORIZATION_FAILED
+
+
+class TopicAlreadyExistsError(BrokerError):
+    """The topic exists."""
+
+    code = error_codes.TOPIC_ALREADY_EXISTS
+
+
+class GroupMaxSizeReachedError(BrokerError):
+    """The group has as many members as the broker allows."""
+
+    code = error_codes.GROUP_MAX_SIZE_REACHED
+
+
+class FencedInstanceIdError(BrokerError):
+    """Another process uses the same group.instance.id."""
+
+    code = error_codes.FENCED_INSTANCE_ID
+
+
+class UnreleasedInstanceIdError(BrokerError):
+    """Another process lives under the same group.instance.id (KIP-848, where the newcomer is the one refused)."""
+
+    code = error_codes.UNRELEASED_INSTANCE_ID
+
+
+class UnsupportedAssignorError(BrokerError):
+    """The broker has no assignor of the name in group.remote.assignor (KIP-848)."""
+
+    code = error_codes.UNSUPPORTED_ASSIGNOR
+
+
+class InvalidRegularExpressionError(BrokerError):
+    """A `SubscriptionPattern` that is not valid in RE2's syntax."""
+
+    code = error_codes.INVALID_REGULAR_EXPRESSION
+
+
+_BY_CODE: dict[int, type[BrokerError]] = {
+    cls.code: cls for cls in BrokerError.__subclasses__() if "code" in cls.__dict__
+}
+
+
+def for_code(code: int, message: str | None = None) -> BrokerError:
+    """The error of a broker's code; a code this version does not know becomes a plain `BrokerError`."""
+    cls = _BY_CODE.get(code, BrokerError)
+    return cls(message, code=code)

@@ -1,0 +1,140 @@
+"""Errors of this side: misuse, bad data, deadlines of the caller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kadence.errors.base import KafkaError
+from kadence.types import TopicPartition
+
+__all__ = [
+    "AssignorError",
+    "ClosedError",
+    "CommitFailedError",
+    "ConcurrentAccessError",
+    "ConfigError",
+    "CorruptRecordError",
+    "DeadLetterError",
+    "FatalNetworkError",
+    "ForkedError",
+    "IllegalStateError",
+    "KafkaTimeoutError",
+    "LocalError",
+    "MissingDependencyError",
+    "NoOffsetForPartitionError",
+    "RecordDeserializationError",
+    "RecordTooLargeError",
+    "SerializationError",
+    "UnsupportedRecordFormatError",
+    "WakeupError",
+]
+
+
+class LocalError(KafkaError):
+    """Something on this side: misuse, bad data, a deadline of the caller."""
+
+
+class ConfigError(LocalError, ValueError):
+    """A configuration key or value that cannot be used; says what was given, what is allowed, what to do."""
+
+
+class IllegalStateError(LocalError):
+    """The call makes no sense in the present state, e.g. seek() of a partition that is not assigned."""
+
+
+class AssignorError(LocalError):
+    """An object in partition.assignment.strategy raised, or gave what is no assignment; names it, and its cause."""
+
+
+class ClosedError(IllegalStateError):
+    """The object was used after close()."""
+
+
+class ConcurrentAccessError(IllegalStateError):
+    """A second thread entered an object that belongs to one thread."""
+
+
+class ForkedError(IllegalStateError):
+    """The object was made before fork() and is used in the child."""
+
+
+class WakeupError(LocalError):
+    """wakeup() ended this call, or the next one that would have blocked."""
+
+
+class KafkaTimeoutError(LocalError):
+    """The deadline of the call passed. Not the built-in TimeoutError, so the two cannot be confused."""
+
+    retriable = True
+
+
+class SerializationError(LocalError):
+    """A key or a value could not be serialised or deserialised."""
+
+
+class RecordDeserializationError(SerializationError):
+    """A deserialiser refused a record; its exception is the cause. Every poll raises it until you seek past the record.
+
+    Attributes:
+        partition: where it lies. offset: its offset; ``seek(partition, offset + 1)`` passes over it.
+        field: ``key`` or ``value``. record: the record with its key and value as bytes.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        partition: TopicPartition = TopicPartition("", -1),  # noqa: B008 - immutable
+        offset: int = -1,
+        field: str = "value",
+        record: Any = None,
+    ) -> None:
+        super().__init__(message)
+        self.partition = partition
+        self.offset = offset
+        self.field = field
+        self.record = record
+
+
+class DeadLetterError(LocalError):
+    """A bad record could not be written to the dead letter topic. It was not passed over; the next poll tries again."""
+
+
+class CorruptRecordError(LocalError):
+    """Bytes that contradict the record format: bad CRC, truncated batch, lengths that lie."""
+
+
+class UnsupportedRecordFormatError(CorruptRecordError):
+    """A format that Kadence does not read: message formats 0 and 1, an unknown codec."""
+
+
+class RecordTooLargeError(LocalError):
+    """A batch or a request would pass a limit."""
+
+
+class NoOffsetForPartitionError(LocalError):
+    """No committed offset, and auto.offset.reset=none."""
+
+
+class MissingDependencyError(LocalError, ImportError):
+    """An optional dependency is needed; the message names the extra to install."""
+
+
+class FatalNetworkError(LocalError):
+    """The network thread ended with a bug; its exception is the cause. close() still works."""
+
+
+class CommitFailedError(LocalError):
+    """The member no longer owns what it wanted to commit: its group went on without it.
+
+    Usually the time between polls passed max.poll.interval.ms; the records will be read again by
+    whoever owns the partitions now.
+
+    Attributes:
+        partitions: those that were not committed because they moved, while all others of the call were. Empty: none
+            of the call was committed.
+    """
+
+    def __init__(self, message: str = "", *, partitions: frozenset[TopicPartition] = frozenset()) -> None:
+        super().__init__(message)
+        self.partitions = partitions

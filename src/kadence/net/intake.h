@@ -1,0 +1,176 @@
+/* Waiting for many connections, reading from those that have something, and telling when a frame is whole.
+ *
+ * kd_wait does all of it in one call, so that the interpreter has to be taken back once for a whole frame. It returns
+ * only when Python has something to do: a frame is whole, a long one needs memory, a length must be judged, a
+ * connection ended, a socket can be written, somebody woke the thread, or the time is over.
+ *
+ * Short frames are read ahead into the connection's own room, many with one system call. A frame that does not fit
+ * there is read into memory that Python gives (`into`), beginning with what the room holds of it.
+ */
+#ifndef KADENCE_INTAKE_H
+#define KADENCE_INTAKE_H
+
+#include <limits.h>
+#include <poll.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "session.h"
+
+#define KD_LENGTH_BYTES 4
+#define KD_SHORTEST 4 /* as kadence.connection.frames has it */
+#define KD_ROOM 65536
+#define KD_AT_ONCE (1 << 20) /* of one long frame, before the other connections get their turn */
+
+#define KD_OPEN 0
+#define KD_ENDED 1 /* other states: KD_ASK, or below KD_ERRNO */
+
+#define KD_INTERRUPTED (-1)
+
+typedef struct {
+    kd_session *session;
+    unsigned char *room;
+    size_t begin, end; /* what was read ahead and not taken */
+    unsigned char *into; /* where the rest of a long frame goes; NULL: no long frame. The room is empty then. */
+    size_t missing;
+    ssize_t state;
+    int64_t heard_ms; /* when something was read last, by the monotonic clock */
+    int more; /* the last read did not empty the connection: there may be bytes that poll() cannot see */
+} kd_intake;
+
+/* The length of the first frame, as sent. Only when its four bytes are there. */
+static int32_t kd_length(const kd_intake *intake) {
+    const unsigned char *p = intake->room + intake->begin;
+    return (int32_t)((uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | (uint32_t)p[3]);
+}
+
+/* Whether the first frame is whole, or its length is for Python to judge or to find memory for. */
+static int kd_has_frame(const kd_intake *intake) {
+    size_t held = intake->end - intake->begin;
+    int32_t length;
+    if (intake->into != NULL) return intake->missing == 0;
+    if (held < KD_LENGTH_BYTES) return 0;
+    length = kd_length(intake);
+    if (length < KD_SHORTEST || length > KD_ROOM - KD_LENGTH_BYTES) return 1;
+    return held - KD_LENGTH_BYTES >= (size_t)length;
+}
+
+/* Whether Python has something to do with it. */
+static int kd_is_due(const kd_intake *intake) {
+    return intake->state != KD_OPEN || kd_has_frame(intake);
+}
+
+static int64_t kd_now_ms(void) {
+    struct timespec spec;
+    clock_gettime(CLOCK_MONOTONIC, &spec);
+    return (int64_t)spec.tv_sec * 1000 + spec.tv_nsec / 1000000;
+}
+
+/* Read what is there, as far as there is memory for it. */
+static void kd_advance(kd_intake *intake) {
+    size_t taken = 0;
+    intake->more = 0;
+    while (intake->state == KD_OPEN) {
+        unsigned char *into;
+        size_t length;
+        ssize_t result;
+        if (intake->into != NULL) {
+            into = intake->into;
+            length = intake->missing;
+        } else {
+            if (intake->begin > 0) {
+                memmove(intake->room, intake->room + intake->begin, intake->end - intake->begin);
+                intake->end -= intake->begin;
+                intake->begin = 0;
+            }
+            into = intake->room + intake->end;
+            length = KD_ROOM - intake->end;
+        }
+        if (length == 0 || taken >= KD_AT_ONCE) {
+            intake->more = 1;
+            return;
+        }
+        result = kd_session_read(intake->session, into, length);
+        if (result > 0) {
+            if (intake->into != NULL) {
+                intake->into += result;
+                intake->missing -= (size_t)result;
+            } else {
+                intake->end += (size_t)result;
+            }
+            taken += (size_t)result;
+            intake->heard_ms = kd_now_ms();
+            /* A short read has emptied a plain socket. OpenSSL gives one TLS record at a time. */
+            if (intake->session->ssl == NULL && (size_t)result < length) return;
+        } else if (result == KD_NOT_NOW) {
+            return;
+        } else {
+            intake->state = result == 0 ? KD_ENDED : result;
+        }
+    }
+}
+
+/* One look: reads from what is readable. Leaves in `revents` only what Python has to see; returns how many have that.
+ *
+ * fds[0] is the descriptor that wakes the thread; its bytes are taken away here.
+ */
+static int kd_look(struct pollfd *fds, kd_intake **intakes, int count, int timeout_ms) {
+    unsigned char waste[64];
+    int found = 0;
+    if (poll(fds, (nfds_t)count, timeout_ms) < 0) {
+        if (errno == EINTR) return KD_INTERRUPTED;
+        return KD_ERRNO - errno;
+    }
+    for (int place = 0; place < count; place++) {
+        kd_intake *intake = intakes[place];
+        short seen = fds[place].revents;
+        if (intake != NULL) {
+            if ((seen & ~POLLOUT) || intake->more) kd_advance(intake);
+            seen = (short)((seen & POLLOUT) | (kd_is_due(intake) ? POLLIN : 0));
+        } else if (place == 0 && seen) {
+            while (read(fds[0].fd, waste, sizeof waste) < 0 && errno == EINTR) {}
+        }
+        fds[place].revents = seen;
+        found += seen != 0;
+    }
+    return found;
+}
+
+/* Whether a wait would be in vain: something is due, or may lie where poll() cannot see it. */
+static int kd_is_pending(kd_intake **intakes, int count) {
+    for (int place = 0; place < count; place++) {
+        if (intakes[place] != NULL && (intakes[place]->more || kd_is_due(intakes[place]))) return 1;
+    }
+    return 0;
+}
+
+/* Whether much may have to be read, which should not be done with the interpreter. */
+static int kd_is_long(kd_intake **intakes, int count) {
+    for (int place = 0; place < count; place++) {
+        if (intakes[place] != NULL && intakes[place]->into != NULL && intakes[place]->missing > KD_ROOM) return 1;
+    }
+    return 0;
+}
+
+/* Look until something is found or the time is over (below 0: for ever). Without the interpreter. */
+static int kd_wait(struct pollfd *fds, kd_intake **intakes, int count, int64_t timeout_ms) {
+    int64_t until = timeout_ms < 0 ? -1 : kd_now_ms() + timeout_ms;
+    for (;;) {
+        int64_t left = -1;
+        int found;
+        if (kd_is_pending(intakes, count)) {
+            left = 0;
+        } else if (until >= 0) {
+            left = until - kd_now_ms();
+            if (left < 0) left = 0;
+            if (left > INT_MAX) left = INT_MAX;
+        }
+        found = kd_look(fds, intakes, count, (int)left);
+        if (found != 0) return found;
+        if (until >= 0 && kd_now_ms() >= until) return 0;
+    }
+}
+
+#endif

@@ -1,0 +1,171 @@
+"""Incoming bytes of one connection, read ahead by the poller and taken as frames by `Inbox`.
+
+Short frames are read into a room of the connection's own, many with one system call. A frame that does not fit there
+is read straight into the memory that `take` is given. The compiled twin is `_drain_c.Intake` (intake.h).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from kadence.clock import SystemClock
+from kadence.connection.frames import LENGTH_BYTES, SHORTEST
+
+__all__ = ["ROOM", "Intake", "PlainIntake"]
+
+ROOM: Final = 65_536
+"""Bytes that are read ahead for each connection."""
+
+_CLOCK: Final = SystemClock()
+
+_AT_ONCE: Final = 1 << 20
+"""Bytes of one connection, before the others get their turn."""
+
+
+class Intake(Protocol):
+    """What `Inbox` takes frames from."""
+
+    def advance(self) -> None:
+        """Read what is there. The poller does it."""
+        ...
+
+    def begins(self) -> int | None:
+        """The length of the first frame, as sent, once it is whole or is to be judged or given memory; else None."""
+        ...
+
+    def take(self, into: memoryview) -> int:
+        """Move the first frame's body to ``into``, which is as long. Returns how many bytes are still to be read."""
+        ...
+
+    def missing(self) -> int:
+        """How many bytes the long frame lacks that `take` has begun; once it is 0 the next frame can be taken."""
+        ...
+
+    def drop(self) -> None:
+        """Let go of the memory that was given to `take`."""
+        ...
+
+    def ended(self) -> bool:
+        """Whether the peer has closed the stream.
+
+        Raises:
+            OSError: the connection broke (ssl.SSLError included).
+        """
+        ...
+
+    @property
+    def heard_at(self) -> int:
+        """When (ms of the monotonic clock) something was read last; -1: never."""
+        ...
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the peer has sent a part of a frame."""
+        ...
+
+
+class PlainIntake:
+    """The intake of a stream that Python reads.
+
+    Args:
+        read: reads what is there; None for "not now", 0 at the end.
+
+    Attributes:
+        heard_at: when (ms of the monotonic clock) something was read last; -1: never.
+        more: the last read did not empty the connection: bytes may lie in TLS, where no selector sees them.
+    """
+
+    __slots__ = ("_begin", "_end", "_error", "_has_ended", "_into", "_read", "_room", "heard_at", "more")
+
+    def __init__(self, read: Callable[[memoryview], int | None]) -> None:
+        self._read = read
+        self._room = memoryview(bytearray(ROOM))
+        self._begin = self._end = 0
+        self._into: memoryview | None = None
+        self._error: OSError | None = None
+        self._has_ended = False
+        self.heard_at = -1
+        self.more = False
+
+    @property
+    def is_due(self) -> bool:
+        """Whether `Inbox` has something to do."""
+        return self._has_ended or self._error is not None or self._has_frame()
+
+    def advance(self) -> None:
+        taken = 0
+        self.more = False
+        while not self._has_ended and self._error is None:
+            into = self._space()
+            if not into or taken >= _AT_ONCE:
+                self.more = True
+                return
+            try:
+                count = self._read(into)
+            except OSError as error:
+                self._error = error
+                return
+            if count is None:
+                return
+            self._has_ended = count == 0
+            if self._into is not None:
+                self._into = self._into[count:]
+            else:
+                self._end += count
+            taken += count
+            self.heard_at = _CLOCK.now_ms()
+
+    def begins(self) -> int | None:
+        return self._length() if self._into is None and self._has_frame() else None
+
+    def take(self, into: memoryview) -> int:
+        start = self._begin + LENGTH_BYTES
+        held = min(self._end - start, len(into))
+        into[:held] = self._room[start : start + held]
+        self._begin = start + held
+        if self._begin == self._end:
+            self._begin = self._end = 0
+        if held < len(into):
+            self._into = into[held:]
+        return len(into) - held
+
+    def missing(self) -> int:
+        left = 0 if self._into is None else len(self._into)
+        if not left:
+            self._into = None
+        return left
+
+    def drop(self) -> None:
+        self._into = None
+
+    def ended(self) -> bool:
+        if self._error is not None:
+            raise self._error
+        return self._has_ended
+
+    @property
+    def is_inside(self) -> bool:
+        return self._end > self._begin or self._into is not None
+
+    def _length(self) -> int:
+        return int.from_bytes(self._room[self._begin : self._begin + LENGTH_BYTES], signed=True)
+
+    def _has_frame(self) -> bool:
+        if self._into is not None:
+            return not self._into
+        held = self._end - self._begin
+        if held < LENGTH_BYTES:
+            return False
+        length = self._length()
+        return not SHORTEST <= length <= ROOM - LENGTH_BYTES or held - LENGTH_BYTES >= length
+
+    def _space(self) -> memoryview:
+        """Where the next bytes go."""
+        if self._into is not None:
+            return self._into
+        if self._begin:
+            held = self._end - self._begin
+            self._room[:held] = bytes(self._room[self._begin : self._end])
+            self._begin, self._end = 0, held
+        return self._room[self._end :]

@@ -1,0 +1,106 @@
+"""Waiting for all sockets of a network thread, and reading from those that have something, in one call.
+
+The compiled poller does it without the interpreter and takes it back only when Python has something to do: a frame is
+whole, a connection ended, a socket can be written, another thread wakes this one (`_drain_c`, intake.h).
+"""
+
+from __future__ import annotations
+
+import selectors
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kadence.net import drain
+from kadence.net.wakeup import PlainWakeup, Wakeup
+
+if TYPE_CHECKING:
+    from kadence.net.intake import Intake
+
+__all__ = ["Poller", "new_poller"]
+
+
+class Poller(Protocol):
+    """One network thread's sockets."""
+
+    def watch(self, fd: int, events: int, owner: Any, intake: Intake | None = None) -> None:
+        """Tell ``owner`` of these events (`selectors`) from now on.
+
+        With an ``intake`` what comes in is read into it, and READ tells that `Inbox` has something to do.
+        """
+        ...
+
+    def unwatch(self, fd: int) -> None:
+        """Forget it. Before it is closed."""
+        ...
+
+    def wait(self, wait_ms: int | None) -> list[tuple[Any, int]]:
+        """Wait at most so long (ms; None: for ever) for something to happen: (owner, events) of each.
+
+        The owner of a wake-up is None. A signal may end the wait with nothing.
+        """
+        ...
+
+    def close(self) -> None:
+        """Forget everything; descriptors are their owners' concern."""
+        ...
+
+
+def new_poller() -> tuple[Poller, Wakeup]:
+    """The best poller there is, and what ends its waits."""
+    if drain.COMPILED:
+        wake = drain.drain.Wake()
+        return drain.drain.Poller(wake), wake
+    plain = PlainWakeup()
+    return _PlainPoller(plain), plain
+
+
+class _PlainPoller:
+    """By the selectors module."""
+
+    def __init__(self, wakeup: PlainWakeup) -> None:
+        self._wakeup = wakeup
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(wakeup.fileno(), selectors.EVENT_READ, (None, None))
+        # Of those that have one.
+        self._intakes: dict[int, tuple[Any, Any]] = {}
+
+    def watch(self, fd: int, events: int, owner: Any, intake: Any = None) -> None:
+        if fd in self._selector.get_map():
+            self._selector.modify(fd, events, (owner, intake))
+        else:
+            self._selector.register(fd, events, (owner, intake))
+        self._intakes.pop(fd, None)
+        if intake is not None:
+            self._intakes[fd] = owner, intake
+
+    def unwatch(self, fd: int) -> None:
+        self._intakes.pop(fd, None)
+        self._selector.unregister(fd)
+
+    def wait(self, wait_ms: int | None) -> list[tuple[Any, int]]:
+        is_pending = any(intake.more or intake.is_due for _, intake in self._intakes.values())
+        events: dict[int, int] = {}
+        ready: list[tuple[Any, int]] = []
+        for key, seen in self._selector.select(
+            0 if is_pending else None if wait_ms is None else wait_ms / 1000
+        ):
+            owner, intake = key.data
+            if owner is None:
+                self._wakeup.clear()
+            if intake is None:
+                ready.append((owner, seen))
+            else:
+                events[key.fd] = seen
+        for fd, (owner, intake) in self._intakes.items():
+            seen = events.get(fd, 0)
+            if seen & selectors.EVENT_READ or intake.more:
+                intake.advance()
+            seen &= selectors.EVENT_WRITE
+            if intake.is_due:
+                seen |= selectors.EVENT_READ
+            if seen:
+                ready.append((owner, seen))
+        return ready
+
+    def close(self) -> None:
+        self._intakes.clear()
+        self._selector.close()

@@ -1,0 +1,152 @@
+"""What the network thread leaves to the pulse (SYSTEM G3): heartbeats that are sent though it cannot run.
+
+The pulse is one native thread for a process (pulse.h) that never needs the interpreter. Each connection of a group
+has a *deputy* here, which leaves it a heartbeat as bytes and a time; while the network thread runs it puts that time
+off, so the pulse sends nothing. What it did send is counted before the network thread writes or reads on that
+connection: a broker answers in the order of the requests.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from kadence.clock import FOREVER
+from kadence.connection.request import Request, StandIn
+from kadence.errors import KafkaError
+from kadence.net import drain, openssl
+from kadence.wire import WireError
+
+if TYPE_CHECKING:
+    from kadence.connection.connection import BrokerConnection
+    from kadence.net.stream import Stream
+
+__all__ = ["AVAILABLE", "Deputy", "StoodIn", "deputy_of"]
+
+StoodIn = Callable[[list[Request], int], None]
+"""Takes the heartbeats that the pulse has sent, and when (ms) the last of them."""
+
+_pulse: Any = None
+if drain.COMPILED:
+    try:
+        from kadence.net import _pulse_c as _pulse
+    except ImportError:
+        if os.environ.get("KADENCE_EXTENSION") == "require":
+            raise
+if _pulse is not None:
+    if drain.TLS:
+        _pulse.bind_openssl(*(openssl.functions() or ()))
+    atexit.register(_pulse.end)
+
+_log = logging.getLogger("kadence.net")
+
+AVAILABLE: Final = _pulse is not None
+"""Whether there is a pulse: where the extension is."""
+
+
+def deputy_of(stream: Stream, connection: BrokerConnection, told: StoodIn) -> Deputy | None:
+    """What leaves heartbeats of this connection to the pulse; None where only Python can write on it."""
+    session = stream.session
+    return None if session is None or not AVAILABLE else Deputy(_pulse.Beat(session), connection, told)
+
+
+class Deputy:
+    """See the top of the file. Network thread.
+
+    Args:
+        beat: the pulse's side of the connection. told: of what the pulse has sent.
+    """
+
+    __slots__ = (
+        "_armed",
+        "_armed_version",
+        "_beat",
+        "_connection",
+        "_frame",
+        "_held_until",
+        "_message",
+        "_told",
+        "_version",
+        "_wish",
+    )
+
+    def __init__(self, beat: Any, connection: BrokerConnection, told: StoodIn) -> None:
+        self._beat = beat
+        self._connection = connection
+        self._told = told
+        self._wish: StandIn | None = None
+        # What the pulse has.
+        self._armed: StandIn | None = None
+        self._held_until = 0
+        # The latest message as bytes.
+        self._message: Any = None
+        self._frame, self._version = b"", 0
+        self._armed_version = 0
+
+    def leave(self, wish: StandIn | None, now: int) -> None:
+        """This is to be sent if nothing else is said in time; None: nothing is."""
+        self._wish = wish
+        self.arm(now)
+
+    def settle(self, now: int) -> None:
+        """Count what the pulse has sent. Before anything is written on the connection, or read from it."""
+        count = self._beat.settle()
+        if not count:
+            return
+        assert self._armed is not None
+        sent = self._armed.request
+        requests = [
+            Request(sent.message, sent.node_id, FOREVER, sent.lane, sent.tag, min_version=sent.min_version)
+            for _ in range(count)
+        ]
+        self._connection.stood_in(requests, self._armed_version, now)
+        self._told(requests, self._beat.sent_at)
+
+    def before_writing(self, now: int) -> None:
+        """Nothing may come between the messages of a login."""
+        if self._connection.is_steady:
+            self.settle(now)
+        else:
+            self._disarm(now)
+
+    def arm(self, now: int) -> None:
+        """Give the pulse what is wished, if it has not got that."""
+        wish, connection = self._wish, self._connection
+        if wish is self._armed and (wish is None or connection.held_until == self._held_until):
+            return
+        if wish is None or not connection.is_steady:
+            self._disarm(now)
+            return
+        self.settle(now)
+        if wish.request.message is not self._message:
+            try:
+                self._frame, self._version = connection.frame(wish.request)
+            except (KafkaError, WireError):
+                # The ordinary heartbeat meets the same, and tells.
+                return
+            self._message = wish.request.message
+        due = max(wish.due, connection.held_until)
+        try:
+            while not self._beat.arm(self._frame, due, wish.until, wish.interval_ms):
+                # One more of the old ones went out.
+                self.settle(now)
+        except OSError as error:
+            # Tried again with the next heartbeat.
+            _log.warning(
+                "the pulse cannot run, so nothing stands in for a network thread that is late: %s", error
+            )
+        self._armed, self._armed_version = wish, self._version
+        self._held_until = connection.held_until
+
+    def _disarm(self, now: int) -> None:
+        if self._armed is not None:
+            self._beat.disarm()
+            self.settle(now)
+            self._armed = None
+
+    def close(self) -> None:
+        """Before the connection's descriptor is closed."""
+        self._beat.close()

@@ -1,0 +1,59 @@
+"""The producer id, which sequence numbers need (KIP-98): asked for once there is something to send. Sans-IO."""
+
+from __future__ import annotations
+
+import logging
+
+from kadence.clock import FOREVER, add_ms
+from kadence.config import ProducerConfig
+from kadence.connection.backoff import Backoff
+from kadence.connection.request import ANY_NODE, Completed, Request
+from kadence.errors import KafkaError, for_code
+from kadence.protocol.init_producer_id import InitProducerIdRequest
+
+__all__ = ["Identity"]
+
+_log = logging.getLogger("kadence.producer")
+
+
+class Identity:
+    """Network thread only.
+
+    Attributes:
+        known: producer id and epoch; None until the broker gave one, and again when its epochs are used up.
+    """
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self.known: tuple[int, int] | None = None
+        self._request_timeout_ms = config.request_timeout_ms
+        self._is_asked = False
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+
+    def poll(self, now: int, *, wanted: bool) -> tuple[list[Request], int]:
+        """The request for an id, if one is wanted and none is under way; and when to ask again at the latest."""
+        if self.known is not None or self._is_asked or not wanted:
+            return [], FOREVER
+        if not self._backoff.ready(now):
+            return [], self._backoff.until
+        self._is_asked = True
+        message = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
+        return [Request(message, ANY_NODE, add_ms(now, self._request_timeout_ms))], FOREVER
+
+    def on_response(self, now: int, completed: Completed) -> KafkaError | None:
+        """Take the answer. Returns the error when there will never be an id."""
+        self._is_asked = False
+        response = completed.response
+        error = completed.error
+        if response is not None and response.error_code:
+            error = for_code(response.error_code, "the broker gave no producer id")
+        elif response is not None:
+            self._backoff.succeeded()
+            self.known = (response.producer_id, response.producer_epoch)
+            _log.info("producer id %d epoch %d", *self.known)
+            return None
+        self._backoff.failed(now)
+        _log.info("no producer id yet: %s", error)
+        if error is None or error.retriable:
+            return None
+        error.add_note("records need a producer id; enable.idempotence=false works without one")
+        return error

@@ -1,0 +1,56 @@
+"""What a client needs of frames: requests to bytes, and the header of an answer.
+
+A message's own class says all that is needed. `registry` knows the class of every API, which is what a broker needs to
+read requests; a client that loaded it would load every message of Kafka.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from kadence.protocol.message import Message, Request
+from kadence.protocol.request_header import RequestHeader
+from kadence.wire import VersionError, WireError, Writer
+
+__all__ = ["answer_header_version", "check_version", "encode_request", "write_message"]
+
+_API_VERSIONS: Final = 18
+
+
+def answer_header_version(request: type[Request], version: int) -> int:
+    """The version of the header before an answer: 0, or 1 when it is flexible (never for ApiVersions, KIP-511)."""
+    return 1 if version >= request.FLEXIBLE_FROM and request.API_KEY != _API_VERSIONS else 0
+
+
+def encode_request(message: Request, version: int, correlation_id: int, client_id: str | None) -> bytes:
+    """A request's frame without its length.
+
+    Raises:
+        VersionError: the version is not spoken here, or cannot carry what the message says.
+        WireError: a value does not fit its type.
+    """
+    check_version(type(message), version)
+    w = Writer()
+    header_version = 2 if version >= message.FLEXIBLE_FROM else 1
+    RequestHeader(message.API_KEY, version, correlation_id, client_id).write(w, header_version)
+    return write_message(w, message, version)
+
+
+def check_version(message: type[Message], version: int) -> None:
+    """Raise `VersionError` for a version that is not spoken here."""
+    if not message.MIN_VERSION <= version <= message.MAX_VERSION:
+        raise VersionError(
+            f"{message.__name__} version {version}: spoken here are {message.MIN_VERSION} to {message.MAX_VERSION}"
+        )
+
+
+def write_message(w: Writer, message: Message, version: int) -> bytes:
+    """The bytes in ``w``, and the message behind them."""
+    try:
+        message.write(w, version)
+        return w.getvalue()
+    except VersionError:
+        raise
+    except (struct.error, WireError) as error:
+        raise WireError(f"{type(message).__name__} version {version}: {error}") from error

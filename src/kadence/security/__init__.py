@@ -1,0 +1,9 @@
+"""Whom to trust and what to show: the ``sasl.*`` and ``ssl.*`` keys, read and checked. Opens no connection.
+
+It reads a configuration as `settings.Settings`, so it does not know `kadence.config`, which checks its keys here.
+"""
+
+from kadence.security.credentials import ClientCredentials, Credentials, Kerberos, Token
+from kadence.security.secret import Secret
+
+__all__ = ["ClientCredentials", "Credentials", "Kerberos", "Secret", "Token"]

@@ -1,0 +1,75 @@
+"""What a client authenticates with, as values. Whatever is secret is a `Secret`, and no repr shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from kadence.security.secret import Secret
+
+__all__ = ["ClientCredentials", "Credentials", "Kerberos", "Token"]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """An OAuth bearer token, as a token provider gives it.
+
+    Attributes:
+        value: what the broker is shown. expires_at: when it ends, in seconds since 1970; None when that is not
+            known, and then every connection asks for a new one. extensions: SASL extensions (KIP-342).
+    """
+
+    value: str = field(repr=False)
+    expires_at: float | None = None
+    extensions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCredentials:
+    """How to get tokens by OAuth's client credentials (RFC 6749, section 4.4).
+
+    Attributes:
+        is_encoded: id and secret are URL-encoded before they are joined, as the RFC has it (KIP-1025).
+    """
+
+    url: str
+    client_id: str
+    secret: Secret
+    scope: str | None
+    extensions: Mapping[str, str]
+    is_encoded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Kerberos:
+    """Whose tickets to show, for which service.
+
+    Attributes:
+        service: the first part of the brokers' principals, mostly ``kafka``.
+        principal: who we are; None: whoever the keytab or the ticket cache is of.
+        keytab: a file with our key; None: the tickets are in a cache, where kinit has put them.
+        ticket_cache: which cache; None: the system's default.
+    """
+
+    service: str
+    principal: str | None = None
+    keytab: str | None = None
+    ticket_cache: str | None = None
+
+    @property
+    def who(self) -> str:
+        """For messages."""
+        if self.principal is not None:
+            return f"principal {self.principal!r}"
+        return f"keytab {self.keytab!r}" if self.keytab is not None else "the ticket cache"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What to authenticate with: a user and password, a source of tokens, or Kerberos."""
+
+    mechanism: str
+    username: str = ""
+    password: Secret = field(default_factory=Secret)
+    tokens: Callable[[], Token] | ClientCredentials | None = field(default=None, repr=False)
+    kerberos: Kerberos | None = None

@@ -1,0 +1,114 @@
+"""From the ``sasl.*`` keys to credentials: what belongs together, and what contradicts itself.
+
+Whatever is secret is a `Secret` from the configuration to the last moment; no message here shows one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from kadence.errors import ConfigError
+from kadence.security import jaas, kerberos, oauth
+from kadence.security.credentials import Credentials
+from kadence.security.secret import Secret
+
+if TYPE_CHECKING:
+    from kadence.security.settings import Settings
+
+__all__ = ["MECHANISMS", "check", "credentials"]
+
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
+
+_MODULES: Final = {
+    "PlainLoginModule": ("PLAIN",),
+    "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+    "OAuthBearerLoginModule": ("OAUTHBEARER",),
+    "Krb5LoginModule": ("GSSAPI",),
+}
+
+
+def credentials(config: Settings) -> Credentials | None:
+    """What a configuration says to authenticate with; None without SASL.
+
+    Raises:
+        ConfigError: it contradicts itself, or something is missing.
+    """
+    if not config.security_protocol.startswith("SASL_"):
+        return None
+    mechanism = config.sasl_mechanism
+    if mechanism is None:
+        raise ConfigError(
+            f"security.protocol={config.security_protocol} needs sasl.mechanism: one of {', '.join(MECHANISMS)}"
+        )
+    options: Mapping[str, str] = {}
+    if config.sasl_jaas_config is not None:
+        options = _options(mechanism, str(config.sasl_jaas_config))
+    if mechanism == "OAUTHBEARER":
+        return oauth.credentials(config, options)
+    if mechanism == "GSSAPI":
+        return kerberos.credentials(config, options)
+    if options and (config.sasl_username is not None or config.sasl_password is not None):
+        raise ConfigError(
+            "sasl.jaas.config holds the user and password; leave out sasl.username and sasl.password"
+        )
+    username = options.get("username", config.sasl_username)
+    password = options.get("password", config.sasl_password)
+    if not username or password is None:
+        raise ConfigError(
+            f"sasl.mechanism={mechanism} needs sasl.username and sasl.password, or sasl.jaas.config"
+        )
+    if "\0" in username or "\0" in password:
+        raise ConfigError("sasl.username and sasl.password cannot hold a NUL character")
+    return Credentials(mechanism, username, Secret(password))
+
+
+def check(config: Settings, given: frozenset[str]) -> None:
+    """Contradictions among the keys of security.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    handler = config.sasl_login_callback_handler_class
+    if handler is not None and not handler.endswith("OAuthBearerLoginCallbackHandler"):
+        raise ConfigError(
+            f"sasl.login.callback.handler.class: {handler!r} is Java's; give sasl.oauthbearer.token.provider instead, "
+            "a callable that returns kadence.Token"
+        )
+    needed = credentials(config)
+    for name in sorted(given):
+        if not name.startswith("sasl.") or getattr(config, name.replace(".", "_")) is None:
+            continue
+        if needed is None:
+            raise ConfigError(
+                f"{name} has no effect with security.protocol={config.security_protocol}; set it to SASL_SSL "
+                "(or SASL_PLAINTEXT, without encryption)"
+            )
+        if name.startswith("sasl.kerberos.") and needed.mechanism != "GSSAPI":
+            raise ConfigError(f"{name} is for sasl.mechanism=GSSAPI, not {needed.mechanism}")
+        if name.startswith("sasl.oauthbearer.") and needed.mechanism != "OAUTHBEARER":
+            raise ConfigError(f"{name} is for sasl.mechanism=OAUTHBEARER, not {needed.mechanism}")
+
+
+def _options(mechanism: str, text: str) -> Mapping[str, str]:
+    module = jaas.parse(text)
+    if module.name not in _MODULES:
+        raise ConfigError(
+            f"sasl.jaas.config: login module {module.name!r} is not supported; known are {', '.join(_MODULES)}"
+        )
+    if mechanism not in _MODULES[module.name]:
+        raise ConfigError(
+            f"sasl.jaas.config names {module.name}, which is for sasl.mechanism="
+            f"{' or '.join(_MODULES[module.name])}, not {mechanism}"
+        )
+    if mechanism == "GSSAPI":
+        return kerberos.options(module.options)
+    known = oauth.OPTIONS if mechanism == "OAUTHBEARER" else ("username", "password")
+    for name in module.options:
+        if name not in known and not (mechanism == "OAUTHBEARER" and name.startswith(oauth.EXTENSION)):
+            raise ConfigError(
+                f"sasl.jaas.config: {module.name} has no option {name!r} here; known: {', '.join(known)}"
+            )
+    if mechanism != "OAUTHBEARER" and set(known) - set(module.options):
+        raise ConfigError(f"sasl.jaas.config: {module.name} needs username and password")
+    return module.options

@@ -1,0 +1,97 @@
+"""OAuth bearer tokens: from a function, or by client credentials from an endpoint (KIP-255, KIP-768)."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from kadence.errors import ConfigError
+from kadence.security.credentials import ClientCredentials, Credentials
+from kadence.security.secret import Secret
+
+if TYPE_CHECKING:
+    from kadence.security.settings import Settings
+
+__all__ = ["EXTENSION", "OPTIONS", "credentials", "is_loopback"]
+
+OPTIONS: Final = ("clientId", "clientSecret", "scope")
+"""Options of Java's OAuthBearerLoginModule."""
+
+EXTENSION: Final = "extension_"
+"""How options begin that are SASL extensions (KIP-342)."""
+
+_JAAS_NAMES: Final = {
+    "client.credentials.client.id": "clientId",
+    "client.credentials.client.secret": "clientSecret",
+    "scope": "scope",
+}
+
+
+def credentials(config: Settings, options: Mapping[str, str]) -> Credentials:
+    """What gets tokens, of the keys and of the options of a JAAS login module.
+
+    Raises:
+        ConfigError: they contradict each other, or something is missing.
+    """
+    if config.sasl_username is not None or config.sasl_password is not None:
+        raise ConfigError(
+            "sasl.username and sasl.password are not for OAUTHBEARER; its keys are "
+            "sasl.oauthbearer.client.credentials.client.id and .secret"
+        )
+    url, provider = config.sasl_oauthbearer_token_endpoint_url, config.sasl_oauthbearer_token_provider
+    client_id = _either(
+        "client.credentials.client.id", config.sasl_oauthbearer_client_credentials_client_id, options
+    )
+    secret = _either(
+        "client.credentials.client.secret", config.sasl_oauthbearer_client_credentials_client_secret, options
+    )
+    scope = _either("scope", config.sasl_oauthbearer_scope, options)
+    if provider is not None:
+        if url or client_id or secret or scope:
+            raise ConfigError(
+                "sasl.oauthbearer.token.provider gets tokens by itself; leave out the keys of an endpoint"
+            )
+        return Credentials("OAUTHBEARER", tokens=provider)
+    if not url or not client_id or secret is None:
+        raise ConfigError(
+            "sasl.mechanism=OAUTHBEARER needs sasl.oauthbearer.token.provider (a callable), or "
+            "sasl.oauthbearer.token.endpoint.url with sasl.oauthbearer.client.credentials.client.id and .secret"
+        )
+    _check_url(url)
+    extensions = {
+        name.removeprefix(EXTENSION): value for name, value in options.items() if name.startswith(EXTENSION)
+    }
+    encoded = config.sasl_oauthbearer_header_urlencode
+    tokens = ClientCredentials(url, client_id, Secret(secret), scope, extensions, bool(encoded))
+    return Credentials("OAUTHBEARER", client_id, tokens=tokens)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address is this machine by its looks; nothing is looked up."""
+    try:
+        return ipaddress.ip_address(host.strip("[]").partition("%")[0]).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _either(key: str, configured: str | None, options: Mapping[str, str]) -> str | None:
+    in_jaas = options.get(_JAAS_NAMES[key])
+    if configured is not None and in_jaas is not None:
+        raise ConfigError(
+            f"sasl.oauthbearer.{key} is also in sasl.jaas.config as {_JAAS_NAMES[key]}; give it once"
+        )
+    return configured if in_jaas is None else in_jaas
+
+
+def _check_url(url: str) -> None:
+    parts = urlsplit(url)
+    if not parts.hostname or parts.username is not None:
+        raise ConfigError(
+            "sasl.oauthbearer.token.endpoint.url is no URL such as https://login.example.org/token"
+        )
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
+        raise ConfigError(
+            "sasl.oauthbearer.token.endpoint.url must begin with https://: the client's secret is sent there"
+        )
