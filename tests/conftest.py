@@ -7,12 +7,14 @@ its absence fails the tests that need it; elsewhere they are skipped, and the en
 from __future__ import annotations
 
 import os
+import random
 import signal
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests import luck, schedule
 from tests.consumer import capabilities
 from tests.mock import MockCluster
 from tests.mock import mock_cluster as running_mock
@@ -32,6 +34,10 @@ def pytest_configure(config: pytest.Config) -> None:
     # A run that was put into the background by a script ignores SIGINT, and so would all that it starts: these tests
     # press Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    luck.prepare()
+    config.addinivalue_line(
+        "markers", "chance: has seeds or random examples; `make soak` runs it with others"
+    )
     config.addinivalue_line(
         "markers", "needs(*names): what a test asks of its broker: tests/consumer/capabilities.py"
     )
@@ -44,6 +50,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "kafka" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.kafka)
+        if luck.is_random(item):
+            item.add_marker(pytest.mark.chance)
+    schedule.by_length(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return schedule.scheduler(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+@pytest.fixture(autouse=True)
+def _luck() -> None:
+    """Backoffs, partitioners and everything else that rolls dice rolls the same ones each time."""
+    random.seed(luck.ROUND)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import pytest
+from tests.luck import seeds
 
 from kadence.broker.cluster import BrokerNode, Cluster
 from kadence.broker.dispatch import Dispatcher
@@ -133,7 +134,7 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
     made.loop.close()
 
 
-@pytest.mark.parametrize("stage", range(4), indirect=True)
+@pytest.mark.parametrize("stage", seeds(4), indirect=True)
 def test_no_request_meets_a_bug(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, "kadence.broker")
     served = answered = 0

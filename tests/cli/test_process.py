@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 from kadence.broker import Broker
 
@@ -66,7 +67,7 @@ def test_a_reader_that_has_enough(environment: dict[str, str]) -> None:
         assert consumer.stderr is not None
         consumer.stdout.readline()
         consumer.stdout.close()
-        assert consumer.wait(30) == 141
+        assert consumer.wait(PATIENCE) == 141
         assert b"Traceback" not in consumer.stderr.read()
 
 
@@ -80,5 +81,5 @@ def test_signals_end_it_cleanly(environment: dict[str, str], number: int, status
         assert consumer.stderr is not None
         consumer.stdout.readline()
         consumer.send_signal(number)
-        assert consumer.wait(30) == status
+        assert consumer.wait(PATIENCE) == status
         assert b"Traceback" not in consumer.stderr.read()

@@ -165,7 +165,7 @@ def test_bytes_that_answer_nothing_end_the_connection() -> None:
     with pytest.raises(MalformedMessageError, match="answer no request"):
         connection.receive(b"\0\0\0\1", None, NOW)
     with pytest.raises(MalformedMessageError, match="answer no request"):
-        connection.expects_lease()
+        connection.expects_loan()
 
 
 def test_an_answer_that_cannot_be_read_names_api_version_and_broker() -> None:
@@ -192,9 +192,9 @@ def test_only_fetch_answers_want_an_arena() -> None:
     send(connection, MetadataRequest(topics=None))
     send(connection, FetchRequest())
     headers = [header for header, _ in written(connection)]
-    assert not connection.expects_lease()
+    assert not connection.expects_loan()
     answer(connection, MetadataResponse(), 13, headers[0].correlation_id)
-    assert connection.expects_lease()
+    assert connection.expects_loan()
     done = answer(connection, FetchResponse(), headers[1].request_api_version, headers[1].correlation_id)
     assert done.response == FetchResponse()
 
@@ -293,3 +293,39 @@ def test_losing_the_connection_before_it_opened_ends_nothing() -> None:
     connection = make()
     connection.open(NOW)
     assert connection.lose(DisconnectedError("gone"), NOW) == []
+
+
+def test_g3_what_the_pulse_has_sent_is_answered_between_what_was_written_and_what_was_not() -> None:
+    connection = ready()
+    first, second = Request(HeartbeatRequest(), 1, FOREVER), Request(HeartbeatRequest(), 1, FOREVER)
+    connection.send(first, NOW)
+    ((before, _),) = written(connection)
+    connection.send(second, NOW)
+    beats = [Request(HeartbeatRequest(), 1, FOREVER) for _ in range(2)]
+    frame, version = connection.frame(beats[0])
+    assert int.from_bytes(frame[:4]) == len(frame) - 4
+    header, _ = registry.decode_request(frame[4:])
+    assert header.correlation_id == -2
+    connection.stood_in(beats, version, NOW)
+    ((after, _),) = written(connection)
+    ended = [
+        answer(connection, HeartbeatResponse(), version, correlation_id)
+        for correlation_id in (before.correlation_id, -2, -3, after.correlation_id)
+    ]
+    assert [item.request for item in ended] == [first, *beats, second]
+    assert connection.idle
+
+
+def test_g3_what_the_pulse_has_sent_ends_with_the_connection() -> None:
+    connection = ready()
+    beat = Request(HeartbeatRequest(), 1, FOREVER)
+    connection.stood_in([beat], connection.frame(beat)[1], NOW)
+    assert connection.in_flight == 1
+    (ended,) = connection.lose(DisconnectedError("gone"), NOW)
+    assert (ended.request, type(ended.error)) == (beat, DisconnectedError)
+
+
+def test_g3_a_frame_for_the_pulse_needs_a_broker_that_takes_it() -> None:
+    connection = ready([ApiVersion(api_key=ApiVersionsRequest.API_KEY, min_version=0, max_version=4)])
+    with pytest.raises(UnsupportedVersionError):
+        connection.frame(Request(HeartbeatRequest(), 1, FOREVER))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kadence.connection.sasl import scram
@@ -102,7 +102,6 @@ def test_scram_believes_no_broker_without_the_password(challenge: bytes, told: s
         exchange.answer(challenge)
 
 
-@settings(deadline=None)  # each example hashes a password, on a machine that may be busy
 @given(st.binary(max_size=200), st.booleans())
 def test_scram_answers_garbage_with_its_own_error(challenge: bytes, is_late: bool) -> None:
     exchange = rfc_7677()

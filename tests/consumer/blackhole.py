@@ -8,6 +8,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from tests.patience import PATIENCE
+
 from kadence import Broker
 from kadence.broker.cluster import BrokerNode
 
@@ -43,7 +45,7 @@ class Path:
 
     def close(self) -> None:
         self._ended = True
-        self._thread.join(5)
+        self._thread.join(PATIENCE)
         for sock in (self._listener, *self._open):
             sock.close()
         self._selector.close()

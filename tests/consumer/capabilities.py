@@ -121,6 +121,11 @@ CAPABILITIES: Final = (
     Capability("several brokers", "three nodes, leaders spread", {"kafka": _ONE_NODE}),
     Capability("leader moves", "a test moves a partition to another node", {"kafka": _ONE_NODE}),
     Capability(
+        "leaderless partitions",
+        "a test takes a partition's leader away",
+        {"kafka": _ONE_NODE, "mock": "crashes when such a partition is fetched"},
+    ),
+    Capability(
         "faults",
         "a kind of request is delayed, refused, dropped or cut off at will",
         {"kafka": "does as it likes", "mock": "its faults are not wrapped here"},

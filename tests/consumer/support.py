@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.mock import MockCluster
+from tests.patience import PATIENCE
 
 from kadence import Broker, Consumer, Producer, Records, TopicPartition
 from kadence.admin import Admin
@@ -56,9 +57,9 @@ class Cluster:
                 producer.send(topic, b"%d" % i + b"." * max(size - 8, 0), b"key", partition=i % partitions)
                 for i in range(start, start + count)
             ]
-            producer.flush(30)
+            producer.flush(PATIENCE)
             for future in sent:
-                future.result(30)
+                future.result(PATIENCE)
 
     def consumer(self, **settings: Any) -> Consumer:
         """A consumer that the fixture closes."""
@@ -80,7 +81,7 @@ def member_settings(protocol: str, **settings: Any) -> dict[str, Any]:
 
 
 def poll_until(
-    consumer: Consumer, done: Callable[[], bool], *, seconds: float = 20.0, **settings: Any
+    consumer: Consumer, done: Callable[[], bool], *, seconds: float = PATIENCE, **settings: Any
 ) -> list[Any]:
     """Poll until ``done``; everything that came. Fails rather than waits for ever."""
     found: list[Any] = []
@@ -91,7 +92,7 @@ def poll_until(
     return found
 
 
-def read(consumer: Consumer, count: int, *, seconds: float = 20.0, **settings: Any) -> list[Any]:
+def read(consumer: Consumer, count: int, *, seconds: float = PATIENCE, **settings: Any) -> list[Any]:
     """At least ``count`` records."""
     found: list[Any] = []
     end = time.monotonic() + seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from kadence import AsyncConsumer, Broker, Consumer, OffsetAndMetadata, Producer
 from kadence.errors import IllegalStateError
 
 A, B, C, D = partitions("t")
+unchecked: Any = OffsetAndMetadata
 
 
 @pytest.fixture
@@ -112,6 +114,41 @@ def test_assign_replaces_keeps_what_stays_and_forgets_the_rest(served: Broker) -
         assert subject.paused() == frozenset()
 
 
+@pytest.mark.needs("reading")
+def test_assign_takes_a_mapping_with_the_offset_where_each_partition_begins(cluster: Cluster) -> None:
+    topic = cluster.topic(2)
+    cluster.produce(topic, 20, partitions=2)
+    first, second = partitions(topic, 2)
+    subject = cluster.consumer()
+    subject.assign({first: 7, second: OffsetAndMetadata(9)})
+    assert (subject.position(first), subject.position(second)) == (7, 9)
+    found = read(subject, 4)
+    assert sorted((record.partition, record.offset) for record in found) == [(0, 7), (0, 8), (0, 9), (1, 9)]
+    subject.assign({first: 8})
+    assert subject.assignment() == {first}
+    assert [record.offset for record in read(subject, 2)] == [8, 9]
+
+
+def test_assign_with_an_offset_that_cannot_be_changes_nothing(served: Broker) -> None:
+    with consumer(served) as subject:
+        with pytest.raises(ValueError, match=">= 0, not -1"):
+            subject.assign({A: -1})
+        assert subject.assignment() == frozenset()
+
+
+def test_an_assign_whose_wait_is_interrupted_takes_effect_all_the_same(served: Broker) -> None:
+    """The network thread has it: the next poll reads, and subscribe() is still refused."""
+    with consumer(served, group_id="g") as subject:
+        call = subject._calls.assign([A], None)
+        next(call)
+        with pytest.raises(KeyboardInterrupt):
+            call.throw(KeyboardInterrupt)
+        assert len(read(subject, 10)) == 10
+        assert subject.assignment() == {A}
+        with pytest.raises(IllegalStateError, match=r"partitions by assign\(\)"):
+            subject.subscribe("t")
+
+
 def test_the_same_with_asyncio(served: Broker) -> None:
     async def work() -> None:
         async with AsyncConsumer(
@@ -124,6 +161,8 @@ def test_the_same_with_asyncio(served: Broker) -> None:
             assert sorted(seen) == [(0, 8), (0, 9), (1, 9)]
             await subject.incremental_unassign([A])
             assert subject.assignment() == {B}
+            await subject.assign({A: 9})
+            assert [record.offset for record in await subject.poll(5)] == [9]
 
     asyncio.run(asyncio.wait_for(work(), 30))
 
@@ -144,3 +183,56 @@ def test_assigning_an_unknown_partition_says_nothing_and_reads_the_others(served
     with consumer(served) as subject:
         subject.assign([A, TopicPartition("t", 99)])
         assert {record.partition for record in read(subject, 10)} == {0}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda c: c.assign([("t", "0")]),
+        lambda c: c.assign(["t0"]),
+        lambda c: c.assign([(5, 0)]),
+        lambda c: c.assign([("t", 1.0)]),
+        lambda c: c.assign([("t", -1)]),
+        lambda c: c.assign([("t", 2**31)]),
+        lambda c: c.assign(TopicPartition("t", 0)),
+        lambda c: c.assign({TopicPartition("t", 0): 1.5}),
+        lambda c: c.assign({TopicPartition("t", 0): 2**63}),
+        lambda c: c.assign({TopicPartition("t", 0): (1,)}),
+        lambda c: c.assign({TopicPartition("t", 0): (1, 2, 3)}),
+        lambda c: c.assign({TopicPartition("t", 0): (1, None)}),
+        lambda c: c.assign({TopicPartition("t", 0): ("1", "2")}),
+        lambda c: c.assign({TopicPartition("t", 0): (2, 1)}),
+        lambda c: c.incremental_assign({TopicPartition("t", 1): [0, 5]}),
+        lambda c: c.seek(TopicPartition("t", 0), "5"),
+        lambda c: c.seek(TopicPartition("t", 0), unchecked(1, "x")),
+        lambda c: c.seek("t", 5),
+        lambda c: c.position("t"),
+        lambda c: c.pause([("t", "0")]),
+        lambda c: c.commit({TopicPartition("t", 0): "5"}),
+        lambda c: c.commit({TopicPartition("t", 0): None}),
+        lambda c: c.commit({TopicPartition("t", 0): unchecked(1, None, 5)}),
+        lambda c: c.commit({(5, 0): 5}),
+        lambda c: c.commit([("t", 0)]),
+        lambda c: c.commit("t"),
+        lambda c: c.commit_async({TopicPartition("t", 0): 1.5}),
+        lambda c: c.committed([("t", "0")]),
+        lambda c: c.end_offsets([("t", "0")]),
+        lambda c: c.beginning_offsets([(5, 0)]),
+        lambda c: c.offsets_for_times({TopicPartition("t", 0): 1.5}),
+        lambda c: c.partitions_for(5),
+    ],
+)
+def test_what_is_no_partition_offset_or_name_is_refused_and_the_consumer_goes_on(
+    served: Broker, call: Callable[[Any], object]
+) -> None:
+    with consumer(served, group_id="g", enable_auto_commit=False) as reader:
+        reader.assign([TopicPartition("t", 0)])
+        with pytest.raises((TypeError, ValueError)) as raised:
+            call(reader)
+        assert any(
+            word in str(raised.value)
+            for word in ("partition", "offset", "range", "epoch", "name", "timestamp")
+        )
+        assert "positional" not in str(raised.value)
+        assert len(reader.poll(10)) > 0, "the network thread lives"
+        assert reader.assignment() == {TopicPartition("t", 0)}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import socket
 import struct
-import time
 
 import pytest
 from tests.consumer.capabilities import BROKERS, CAPABILITIES, NO_REQUEST, by_name, declared, mark, unmet
 from tests.consumer.support import Cluster, read
+from tests.patience import until
 
 from kadence import TopicPartition
 from kadence.protocol import error_codes
@@ -99,10 +99,7 @@ def test_several_brokers_are_three_with_the_leaders_spread_and_movable(cluster: 
     assert len(set(leaders)) == 3
     elsewhere = next(node for node in set(leaders) if node is not None and node != leaders[0])
     cluster.move_leader(TopicPartition(topic, 0), elsewhere)
-    end = time.monotonic() + 20
-    while consumer.partitions_for(topic)[0].leader != elsewhere:
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: consumer.partitions_for(topic)[0].leader == elsewhere)
 
 
 @pytest.mark.needs("reading", "faults")
@@ -111,7 +108,7 @@ def test_faults_are_of_the_broker_that_has_them(cluster: Cluster) -> None:
     topic = cluster.topic(1)
     cluster.produce(topic, 1, partitions=1)
     consumer = cluster.consumer()
-    consumer.assign([TopicPartition(topic, 0)])
     with cluster.broker.faults.error(FetchRequest, error_codes.UNKNOWN_SERVER_ERROR, times=1) as refused:
+        consumer.assign([TopicPartition(topic, 0)])
         assert len(read(consumer, 1)) == 1
     assert refused.hits == 1

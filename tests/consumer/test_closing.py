@@ -1,13 +1,21 @@
-"""close(leave=): who is told that a member goes (KIP-1092), on the brokers and in both group protocols."""
+"""How a membership ends: who is told that a member goes (KIP-1092), and who is not waited for."""
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import pytest
-from tests.consumer.support import Cluster, member_settings, poll_until
+from tests.consumer.support import Cluster, member_settings, poll_until, read
 
-from kadence import Admin, AsyncConsumer
+from kadence import Admin, AsyncConsumer, Broker, Consumer, Producer
+from kadence.protocol.find_coordinator import FindCoordinatorRequest
+from kadence.protocol.heartbeat import HeartbeatRequest
+from kadence.protocol.leave_group import LeaveGroupRequest
+from kadence.protocol.offset_commit import OffsetCommitRequest
 
 
 @pytest.fixture(params=["classic", "consumer"])
@@ -58,3 +66,59 @@ def test_b7_close_tells_the_group_what_it_is_asked_to_with_asyncio(cluster: Clus
 
     asyncio.run(asyncio.wait_for(work(), 60))
     assert members(cluster, group) == 1
+
+
+HANG = 3.0
+"""Seconds after which a call waits for somebody who is not there, however busy the machine is."""
+
+ENDS: dict[str, Callable[[Consumer], None]] = {
+    "close": lambda consumer: consumer.close(),
+    "unsubscribe": lambda consumer: consumer.unsubscribe(),
+}
+
+
+@contextmanager
+def member_with_something_to_commit(**settings: Any) -> Iterator[tuple[Consumer, Broker, Callable[[], None]]]:
+    """A member that has offsets to commit when it goes, its broker, and what stops that."""
+    with ExitStack() as stack:
+        broker = stack.enter_context(Broker())
+        broker.create_topic("t", 1)
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for _ in range(10):
+                producer.send("t", b"x")
+        consumer = Consumer(
+            bootstrap_servers=broker.bootstrap_servers,
+            group_id="g",
+            auto_offset_reset="earliest",
+            auto_commit_interval_ms=100_000,
+            **settings,
+        )
+        consumer.subscribe("t")
+        read(consumer, 10)
+        consumer.poll(0)
+        yield consumer, broker, stack.close
+        consumer.close(timeout=0)
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_b7_where_every_broker_is_gone_nobody_is_waited_for(how: str) -> None:
+    with member_with_something_to_commit() as (consumer, _, stop):
+        stop()
+        began = time.monotonic()
+        ENDS[how](consumer)
+        assert time.monotonic() - began < HANG
+        assert consumer.assignment() == frozenset()
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_b7_a_silent_coordinator_is_waited_for_no_longer_than_for_one_request(how: str) -> None:
+    with (
+        member_with_something_to_commit(request_timeout_ms=1_000) as (consumer, broker, _),
+        ExitStack() as faults,
+    ):
+        for request in (OffsetCommitRequest, LeaveGroupRequest, HeartbeatRequest, FindCoordinatorRequest):
+            faults.enter_context(broker.faults.drop(request))
+        began = time.monotonic()
+        ENDS[how](consumer)
+        assert time.monotonic() - began < 1.0 + HANG
+        assert consumer.assignment() == frozenset()

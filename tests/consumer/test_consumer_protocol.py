@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.consumer.support import Cluster, numbers, partitions, poll_until, read
+from tests.patience import PATIENCE
 
 from kadence import Consumer, RebalanceListener, TopicPartition
 from kadence.admin import Admin
@@ -75,7 +76,7 @@ def test_c5_a_stuck_member_delays_no_join_that_moves_nothing_of_its_own(cluster:
         newcomer.poll(0.02)
         return bool(newcomer.assignment())
 
-    end = time.monotonic() + 30
+    end = time.monotonic() + PATIENCE
     while not has_come():
         assert time.monotonic() < end
         empty += not other.poll(2)
@@ -114,15 +115,15 @@ def test_c5_a_revocation_runs_at_once_in_a_poll_that_waits(cluster: Cluster) -> 
 
     def wait() -> None:
         with suppress(WakeupError):
-            waits.poll(60)
+            waits.poll(10 * PATIENCE)
 
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
     newcomer = member(cluster, group, topic)
-    poll_until(newcomer, lambda: len(newcomer.assignment()) == 1, seconds=20)
+    poll_until(newcomer, lambda: len(newcomer.assignment()) == 1)
     assert [kind for kind, given in listener.events if given] == ["assigned", "revoked"]
     waits.wakeup()
-    thread.join(5)
+    thread.join(PATIENCE)
 
 
 def test_t17_a_wakeup_inside_a_callback_does_not_hold_the_group(cluster: Cluster) -> None:
@@ -215,10 +216,10 @@ def test_a_topic_made_anew_is_another_topic_read_from_its_start(cluster: Cluster
     consumer.commit()
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         admin.delete_topics([topic])
-        poll_until(consumer, lambda: {p.topic for p in consumer.assignment()} == {stays}, seconds=30)
+        poll_until(consumer, lambda: {p.topic for p in consumer.assignment()} == {stays})
         admin.create_topics({topic: 3})
     cluster.produce(topic, 30, partitions=3, start=100)
-    assert sorted(numbers(read(consumer, 30, seconds=40))) == list(range(100, 130))
+    assert sorted(numbers(read(consumer, 30))) == list(range(100, 130))
     assert consumer.assignment() == {*partitions(topic, 3), *partitions(stays, 1)}
     gone = [given for kind, given in listener.events if kind in ("revoked", "lost") and given]
     assert gone == [set(partitions(topic, 2))], "told once that it went"
@@ -235,7 +236,7 @@ def test_positions_of_a_deleted_topic_are_not_committed_to_the_one_made_anew(clu
         admin.delete_topics([topic])
         admin.create_topics({topic: 1})
     cluster.produce(topic, 100, partitions=1, start=100)
-    assert sorted(numbers(read(consumer, 100, seconds=40))) == list(range(100, 200))
+    assert sorted(numbers(read(consumer, 100))) == list(range(100, 200))
 
 
 @pytest.mark.needs("admin")
@@ -245,7 +246,7 @@ def test_partitions_that_are_added_come_without_a_rejoin(cluster: Cluster) -> No
     poll_until(consumer, lambda: len(consumer.assignment()) == 1)
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         admin.create_partitions({topic: 3})
-    poll_until(consumer, lambda: len(consumer.assignment()) == 3, seconds=30)
+    poll_until(consumer, lambda: len(consumer.assignment()) == 3)
     cluster.produce(topic, 6, partitions=3)
     assert len(read(consumer, 6)) == 6
 

@@ -1,8 +1,8 @@
 """Every call that can block ends at its deadline, whatever the network does (C2, B7): all calls × all silences.
 
 What ends a wait is the reaper on the network thread, by its own timer: `tests/consumer/network/test_reaper.py` and
-`test_turn.py` show that under virtual time. Here real consumers stand before real silence, and the clock is only
-asked whether that is so: most calls end within 50 ms, and none of them hangs.
+`test_turn.py` show under virtual time that it does so at the deadline. Here real consumers stand before real silence,
+where every other time-out is ten minutes away: a call that its deadline or its interruption did not end would hang.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import inspect
 import os
 import signal
 import socket
-import statistics
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,6 +20,7 @@ from typing import Any
 import pytest
 from tests.consumer.blackhole import path_to
 from tests.consumer.support import poll_until, read
+from tests.patience import PATIENCE, once_inside, until
 
 from kadence import AsyncConsumer, Broker, Consumer, Producer, RebalanceListener, TopicPartition
 from kadence.errors import ClosedError, KafkaTimeoutError, WakeupError
@@ -38,10 +37,7 @@ PARTITION = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
 TIMEOUT = 0.1
 
-HANG = 3.0
-"""Seconds after which a call hangs, however busy the machine is."""
-
-NEVER = {"request_timeout_ms": 60_000, "default_api_timeout_ms": 60_000}
+NEVER = {"request_timeout_ms": 600_000, "default_api_timeout_ms": 600_000}
 """No other time-out may come to help."""
 
 Call = Callable[[Any], Any]
@@ -209,15 +205,12 @@ def test_c2_every_blocking_call_ends_at_its_deadline(silence: str, shell: Shell)
 
     late = {name: seconds for name, (seconds, _) in found.items()}
     raised = {name: error for name, (_, error) in found.items() if error is not None}
-    assert max(late.values()) < HANG, late
+    assert max(late.values()) < PATIENCE, late
     if silence == "no coordinator":
         assert {"commit", "committed"} <= set(raised), "the others have all that they need"
-        waited = [late[name] for name in raised]
     else:
         assert set(raised) >= NEEDS_AN_ANSWER, "nobody answered, so nothing may claim an answer"
         assert all(late[name] >= -0.001 for name in NEEDS_AN_ANSWER), "an attempt is made until the deadline"
-        waited = [late[name] for name in (*NEEDS_AN_ANSWER, "poll", "poll_arrow")]
-    assert statistics.median(waited) < 0.05, late
     for name, error in raised.items():
         assert "did not answer" not in str(error), (
             f"{name}: ended by the caller's last resort, not by the reaper"
@@ -238,9 +231,9 @@ def test_b7_a_member_is_gone_at_its_deadline(silence: str, last: str, shell: She
         begin()
         late, error = shell.late(CALLS[last], consumer)
         assert error is None
-        assert late < HANG
+        assert late < PATIENCE
         assert consumer.assignment() == frozenset()
-        assert shell.late(CALLS["close"], consumer)[0] < HANG
+        assert shell.late(CALLS["close"], consumer)[0] < PATIENCE
 
 
 def test_c2_an_overdue_call_says_what_stood_in_its_way() -> None:
@@ -269,7 +262,6 @@ def test_b7_closing_twice_and_leaving_by_exception_on_a_dead_path(broker: Broker
         poll_until(consumer, lambda: bool(consumer.assignment()))
         path.dark = True
         path.swallow()
-        began = time.monotonic()
 
         def work() -> None:
             with consumer:
@@ -279,7 +271,6 @@ def test_b7_closing_twice_and_leaving_by_exception_on_a_dead_path(broker: Broker
         with pytest.raises(ZeroDivisionError):
             work()
         consumer.close()
-        assert time.monotonic() - began < HANG
 
 
 def test_c5_a_commit_before_a_revocation_holds_up_no_poll(broker: Broker) -> None:
@@ -311,13 +302,9 @@ def test_c5_a_commit_before_a_revocation_holds_up_no_poll(broker: Broker) -> Non
         consumer.poll(0)
         with broker.faults.drop(OffsetCommitRequest) as commits:
             consumer.subscribe("t", listener=listener)
-            began = time.monotonic()
-            while not commits.hits:
-                consumer.poll(0.01)
-                assert time.monotonic() - began < 20
-            began = time.monotonic()
+            until(lambda: consumer.poll(0.01) is None or commits.hits, every=0)
             consumer.poll(0)
-            assert time.monotonic() - began < 1.5, "a poll waits for nothing but its own deadline"
+            assert revoked == [], "a poll waits for nothing but its own deadline"
             with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
                 for _ in range(20):
                     producer.send("t", b"y", partition=1)
@@ -351,7 +338,7 @@ WAITING = (*sorted(NEEDS_AN_ANSWER), "poll", "poll_arrow", "position")
 
 
 def patient(name: str) -> Call:
-    """The call with half a minute of time: something else must end it."""
+    """The call with ten minutes of time: something else must end it."""
 
     def call(consumer: Any) -> Any:
         method = getattr(consumer, name)
@@ -364,93 +351,60 @@ def patient(name: str) -> Call:
             "beginning_offsets": ([PARTITION],),
             "end_offsets": ([PARTITION],),
         }
-        return method(*arguments.get(name, ()), timeout=30)
+        return method(*arguments.get(name, ()), timeout=600)
 
     return call
 
 
-def ends_within(
-    shell: Shell, consumer: Any, end: Callable[[], None], error: type[BaseException]
-) -> list[float]:
-    """How long after ``end`` each call that waits raised ``error`` (s)."""
-    took = []
+def end_all(shell: Shell, consumer: Any, end: Callable[[], None], error: type[BaseException]) -> None:
+    """Each call that waits raises ``error`` because of ``end``."""
     for name in WAITING:
-        at: list[float] = []
-
-        def interrupt(at: list[float] = at) -> None:
-            at.append(time.monotonic())
-            end()
-
-        timer = threading.Timer(0.1, interrupt)
-        timer.start()
+        ending = once_inside(end)
         with pytest.raises(error):
             shell.do(lambda name=name: patient(name)(consumer))  # type: ignore[misc]
-        took.append(time.monotonic() - at[0])
-        timer.join()
-    return took
+        ending.join()
 
 
-def test_c7_wakeup_ends_every_call_that_waits_within_50_ms(shell: Shell) -> None:
+def test_c7_wakeup_ends_every_call_that_waits(shell: Shell) -> None:
     with mute() as (address, _):
         consumer = shell.make(bootstrap_servers=address, group_id="g", group_protocol="classic", **NEVER)
         shell.do(lambda: consumer.assign([PARTITION]))
-        took = ends_within(shell, consumer, consumer.wakeup, WakeupError)
-        assert statistics.median(took) < 0.05, took
-        assert max(took) < HANG
+        end_all(shell, consumer, consumer.wakeup, WakeupError)
         shell.do(lambda: consumer.close(timeout=TIMEOUT))
 
 
-def test_c7_ctrl_c_ends_every_call_that_waits_within_50_ms() -> None:
+def test_c7_ctrl_c_ends_every_call_that_waits() -> None:
     shell = Shell("threads")
     with mute() as (address, _):
         consumer = shell.make(bootstrap_servers=address, group_id="g", group_protocol="classic", **NEVER)
         consumer.assign([PARTITION])
-        took = ends_within(shell, consumer, lambda: os.kill(os.getpid(), signal.SIGINT), KeyboardInterrupt)
-        assert statistics.median(took) < 0.05, took
-        assert max(took) < HANG
+        end_all(shell, consumer, lambda: os.kill(os.getpid(), signal.SIGINT), KeyboardInterrupt)
         consumer.close(timeout=TIMEOUT)
 
 
-def test_c7_a_cancelled_await_ends_every_call_that_waits_within_50_ms() -> None:
-    async def main(address: str) -> list[float]:
-        took = []
+def test_c7_a_cancelled_await_ends_every_call_that_waits() -> None:
+    async def main(address: str) -> None:
         consumer = AsyncConsumer(bootstrap_servers=address, group_id="g", group_protocol="classic", **NEVER)
         await consumer.assign([PARTITION])
         for name in WAITING:
             task = asyncio.ensure_future(patient(name)(consumer))
             await asyncio.sleep(0.05)
-            began = time.monotonic()
+            assert not task.done()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            took.append(time.monotonic() - began)
         await consumer.close(timeout=TIMEOUT)
-        return took
 
     with mute() as (address, _):
-        took = asyncio.run(main(address))
-    assert statistics.median(took) < 0.05, took
+        asyncio.run(main(address))
 
 
-def test_c7_close_from_another_thread_ends_every_call_that_waits_within_50_ms() -> None:
-    took = []
+def test_c7_close_from_another_thread_ends_every_call_that_waits() -> None:
     with mute() as (address, _):
         for name in WAITING:
             consumer = Consumer(bootstrap_servers=address, group_id="g", group_protocol="classic", **NEVER)
             consumer.assign([PARTITION])
-            ended: list[float] = []
-
-            def wait(consumer: Consumer = consumer, name: str = name, ended: list[float] = ended) -> None:
-                with pytest.raises((WakeupError, ClosedError)):
-                    patient(name)(consumer)
-                ended.append(time.monotonic())
-
-            waiter = threading.Thread(target=wait)
-            waiter.start()
-            time.sleep(0.05)
-            began = time.monotonic()
-            consumer.close(timeout=0.3)
-            waiter.join(HANG)
-            took.append(ended[0] - began)
-    assert statistics.median(took) < 0.05, took
-    assert max(took) < HANG
+            closing = once_inside(lambda consumer=consumer: consumer.close(timeout=0.3))  # type: ignore[misc]
+            with pytest.raises((WakeupError, ClosedError)):
+                patient(name)(consumer)
+            closing.join()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import confluent_kafka
 import pytest
 from tests.consumer.support import Cluster, partitions, read
+from tests.patience import PATIENCE
 
 from kadence import Consumer, Producer, TopicPartition
 from kadence.admin import Admin, NewTopic
@@ -54,7 +55,7 @@ def test_a3_a_record_above_a_limit_comes_all_the_same(
     ) as producer:
         for size in sizes:
             for number in range(2):
-                producer.send(topic, bytes(size), partition=number).result(30)
+                producer.send(topic, bytes(size), partition=number).result(PATIENCE)
     consumer = cluster.consumer(**settings)
     consumer.assign(partitions(topic, 2))
     found: dict[int, list[int]] = {0: [], 1: []}
@@ -71,7 +72,7 @@ def test_a_batch_above_max_batch_bytes_is_refused_and_can_be_stepped_over(
         bootstrap_servers=kafka.bootstrap_servers, max_request_size=8 * MIB, compression_type="lz4"
     ) as producer:
         for value in (b"before", bytes(2 * MIB), b"after"):
-            producer.send(topic, value, partition=0).result(30)
+            producer.send(topic, value, partition=0).result(PATIENCE)
     consumer = cluster.consumer(max_batch_bytes=1 * MIB)
     consumer.assign(partitions(topic, 1))
     assert [record.value for record in read(consumer, 1)] == [b"before"]
@@ -103,7 +104,7 @@ class Transactions:
         self.producer.begin_transaction()
         for value in values:
             self.producer.produce(self.topic, value, partition=0)
-        self.producer.flush(30)
+        self.producer.flush(PATIENCE)
 
     def end(self, *, commit: bool) -> None:
         if commit:

@@ -6,6 +6,7 @@ import time
 
 import pytest
 from tests.consumer.support import Cluster, member_settings, numbers, partitions, poll_until, read
+from tests.patience import PATIENCE, until
 
 from kadence import RebalanceListener, TopicPartition
 from kadence.admin import Admin
@@ -68,7 +69,7 @@ def test_two_members_share_and_the_one_that_stays_takes_all(
     cluster.produce(topic, 8, start=40)
     # At least once: what a member had not committed when it lost its partitions comes again.
     seen = set(numbers(first))
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE
     while len(seen) < 48:
         assert time.monotonic() < end, f"never came: {set(range(48)) - seen}"
         seen |= set(numbers(two.poll(0.2)))
@@ -87,11 +88,11 @@ def test_c5_partitions_that_stay_keep_flowing_while_another_member_joins(
     read(one, 10)
     two.subscribe(topic)
     empty = 0
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE
     while not two.assignment():
         assert time.monotonic() < end
         two.poll(0.01)  # not faster, or the records run out
-        empty += not one.poll(0.5)
+        empty += not one.poll(5)
     # Records of the partitions that stayed came with every poll, all through both rounds.
     assert empty == 0
     assert {record.partition for record in read(one, 50)} == {p.partition for p in one.assignment()}
@@ -100,11 +101,11 @@ def test_c5_partitions_that_stay_keep_flowing_while_another_member_joins(
 def test_b3_a_member_that_processes_longer_than_its_session_stays(cluster: Cluster) -> None:
     topic, group = cluster.topic(), cluster.name("g")
     cluster.produce(topic, 4)
-    consumer = cluster.consumer(group_id=group, session_timeout_ms=1_000, heartbeat_interval_ms=200)
+    consumer = cluster.consumer(group_id=group, session_timeout_ms=2_500, heartbeat_interval_ms=200)
     consumer.subscribe(topic)
     read(consumer, 4)
     member = consumer.group_metadata()
-    time.sleep(2.5)
+    time.sleep(3.5)
     assert consumer.poll(0.3) is not None
     assert consumer.group_metadata() == member
     assert len(consumer.rebalances()) == 1
@@ -117,13 +118,12 @@ def test_b4_a_member_that_does_not_poll_leaves_and_the_next_poll_rejoins(
     topic, group = cluster.topic(), cluster.name("g")
     cluster.produce(topic, 4)
     listener = Recorder()
-    settings = member_settings(protocol, group_id=group, session_timeout_ms=1_000, heartbeat_interval_ms=200)
+    settings = member_settings(protocol, group_id=group, session_timeout_ms=2_000, heartbeat_interval_ms=200)
     consumer = cluster.consumer(enable_auto_commit=False, max_poll_interval_ms=1_000, **settings)
     consumer.subscribe(topic, listener=listener)
     read(consumer, 4)
     before = consumer.group_metadata()
-    time.sleep(1.8)
-    assert consumer.assignment() == frozenset()
+    until(lambda: not consumer.assignment())
     with pytest.raises(CommitFailedError, match=r"max\.poll\.interval\.ms"):
         consumer.commit({TopicPartition(topic, 0): 1})
     assert numbers(read(consumer, 4)) is not None
@@ -137,16 +137,14 @@ def test_b4_a_member_that_does_not_poll_leaves_and_the_next_poll_rejoins(
 def test_b7_close_leaves_the_group_at_once(cluster: Cluster, protocol: str) -> None:
     topic, group = cluster.topic(), cluster.name("g")
     cluster.produce(topic, 4)
-    # With this session only a LeaveGroup can explain a quick hand-over.
-    settings = member_settings(protocol, group_id=group, session_timeout_ms=30_000)
+    # Before a session ends (45 s with KIP-848, which the broker decides) only a LeaveGroup explains a hand-over.
+    settings = member_settings(protocol, group_id=group, session_timeout_ms=300_000)
     one, two = cluster.consumer(**settings), cluster.consumer(**settings)
     one.subscribe(topic)
     read(one, 4)
-    started = time.monotonic()
     one.close()
     two.subscribe(topic)
-    poll_until(two, lambda: len(two.assignment()) == 4, seconds=15)
-    assert time.monotonic() - started < 15
+    poll_until(two, lambda: len(two.assignment()) == 4, seconds=30)
 
 
 @pytest.mark.needs("classic rebalances")
@@ -295,7 +293,7 @@ def test_c4_auto_takes_what_the_broker_has_and_loses_nothing(cluster: Cluster) -
     cluster.produce(topic, 8, start=40)
     # At least once: what a member had not committed when it lost its partitions comes again.
     seen = set(numbers(first))
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE
     while len(seen) < 48:
         assert time.monotonic() < end, f"never came: {set(range(48)) - seen}"
         seen |= set(numbers(two.poll(0.2)))

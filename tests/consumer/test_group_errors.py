@@ -20,7 +20,7 @@ def member(cluster: Cluster) -> Consumer:
         group_id=cluster.name("g"),
         group_protocol="classic",
         heartbeat_interval_ms=100,
-        session_timeout_ms=1_500,
+        session_timeout_ms=6_000,
     )
 
 

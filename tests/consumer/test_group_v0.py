@@ -42,7 +42,7 @@ def cluster(broker: Broker) -> Iterator[Cluster]:
 
 
 def member(cluster: Cluster, group: str, **settings: Any) -> Consumer:
-    defaults = {"heartbeat_interval_ms": 200, "session_timeout_ms": 1_500, "max_poll_interval_ms": 300_000}
+    defaults = {"heartbeat_interval_ms": 200, "session_timeout_ms": 3_000, "max_poll_interval_ms": 300_000}
     return cluster.consumer(group_id=group, group_protocol="classic", **{**defaults, **settings})
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import ON_CI
 from tests.consumer.support import numbers, read
+from tests.patience import PATIENCE
 
 from kadence import Consumer, Producer
 from kadence.admin import Admin, NewTopic
@@ -56,7 +57,7 @@ class Pair:
             return admin.describe_topics([topic])[topic].partitions[0]
 
     def until(self, topic: str, done: Callable[[PartitionInfo], bool]) -> None:
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENCE
         while not done(info := self.partition(topic)):
             assert time.monotonic() < end, f"it stays so: {info}"
             time.sleep(0.1)
@@ -102,7 +103,7 @@ def send(pair: Pair, topic: str, values: range, acks: str = "all", size: int = 0
     ) as producer:
         sent = [producer.send(topic, b"%d" % value + b"." * size) for value in values]
         for future in sent:
-            future.result(30)
+            future.result(PATIENCE)
 
 
 def reader(pair: Pair, topic: str) -> Consumer:
@@ -150,8 +151,8 @@ def test_a_leader_that_dies_costs_nothing_where_its_follower_had_all_and_is_told
             pair.until(topic, lambda info: info.leader == FIRST)
         send(pair, "clean", range(50, 100))
         send(pair, "torn", range(100, 110))
-        assert numbers(read(clean, 50, seconds=40)) == list(range(50, 100))
-        after = numbers(read(torn, 10, seconds=40))
+        assert numbers(read(clean, 50)) == list(range(50, 100))
+        after = numbers(read(torn, 10))
         while len(after) < 10 or after[-1] < 109:
             after += numbers(read(torn, 1))
     # What the follower had not copied is gone; what came in its place is all there, from its first record on.

@@ -67,8 +67,8 @@ def test_an_error_that_repeats_itself_is_one_line(broker: Broker, caplog: pytest
     topic = cluster.topic(1)
     cluster.produce(topic, 1, partitions=1)
     with cluster.consumer(retry_backoff_ms=5, retry_backoff_max_ms=5) as consumer:
-        consumer.assign([(topic, 0)])
         with broker.faults.error(FetchRequest, error_codes.UNKNOWN_SERVER_ERROR) as refused:
+            consumer.assign([(topic, 0)])
             consumer.poll(0)
             refused.wait(20)
         read(consumer, 1)

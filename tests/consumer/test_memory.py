@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.consumer.support import read
+from tests.patience import PATIENCE
 
 from kadence import Broker, Consumer, Producer, TopicPartition
 from kadence.consumer.border.buffer import Border
@@ -27,10 +28,10 @@ class Held:
         self.most = self.most_mapped = 0
         self.pool: ArenaPool | None = None
         self.border: Border | None = None
-        lease, decompress, make = ArenaPool.lease, codecs.decompress, Border.__init__
+        lend, decompress, make = ArenaPool.lend, codecs.decompress, Border.__init__
 
-        def leased(pool: ArenaPool, length: int) -> Arena:
-            arena = lease(pool, length)
+        def lent(pool: ArenaPool, length: int) -> Arena:
+            arena = lend(pool, length)
             self.pool = pool
             self.look()
             self.most_mapped = max(self.most_mapped, pool.in_use + pool.spare)
@@ -45,7 +46,7 @@ class Held:
             make(border, *args, **kwargs)
             self.border = border
 
-        patch.setattr(ArenaPool, "lease", leased)
+        patch.setattr(ArenaPool, "lend", lent)
         patch.setattr(fetched, "decompress", decompressed)
         patch.setattr(Border, "__init__", made)
 
@@ -138,7 +139,7 @@ def test_a3_one_batch_above_the_cap_is_let_in_alone() -> None:
     with Broker(topics={"t": 2}, config={"message.max.bytes": 4 * MIB}) as broker:
         with Producer(bootstrap_servers=broker.bootstrap_servers, max_request_size=4 * MIB) as producer:
             for partition in (0, 1):
-                producer.send("t", bytes(3 * MIB), partition=partition).result(10)
+                producer.send("t", bytes(3 * MIB), partition=partition).result(PATIENCE)
         with Consumer(
             bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest", buffer_memory=MIB
         ) as consumer:
@@ -182,3 +183,15 @@ def test_a3_paused_partitions_do_not_stand_in_the_way_of_others(
             take(consumer)
     assert offsets == {0: list(range(20)), 1: list(range(20 * 16))}
     assert held.most <= 2 * MIB
+
+
+def test_a3_partitions_paused_while_memory_is_full_starve_no_others(broker: Broker) -> None:
+    """18 MiB in 12 partitions, room for 8: each is paused once it gave something, and keeps what was fetched of it."""
+    fill(broker, 12 * 24, 64 * KIB, 12)
+    seen: set[int] = set()
+    with reader(broker, 8 * MIB, 12, max_poll_records=1) as consumer:
+        while len(seen) < 12:
+            records = consumer.poll(10)
+            assert records, f"{12 - len(seen)} partitions gave nothing: {consumer.not_fetched()}"
+            seen.update(record.partition for record in records)
+            consumer.pause({TopicPartition(record.topic, record.partition) for record in records})

@@ -16,6 +16,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 from tests.consumer.support import Cluster, numbers, poll_until, read
+from tests.patience import PATIENCE
 
 from kadence import Consumer, Producer, RebalanceListener, Records, TopicPartition
 from kadence.admin import Admin
@@ -115,7 +116,7 @@ class Member(threading.Thread):
 
     def stop(self) -> None:
         self._stop_asked.set()
-        self.join(30)
+        self.join(PATIENCE)
         assert not self.is_alive(), f"{self.name} does not leave"
         assert self.failure is None, repr(self.failure)
 
@@ -134,14 +135,14 @@ def producing(cluster: Cluster, topic: str) -> Iterator[Callable[[], int]]:
                     producer.send(topic, b"%d" % count, partition=count % PARTITIONS)
                     count += 1
                 time.sleep(0.01)
-            producer.flush(30)
+            producer.flush(PATIENCE)
 
     thread = threading.Thread(target=produce, daemon=True)
     thread.start()
 
     def finish() -> int:
         stop.set()
-        thread.join(30)
+        thread.join(PATIENCE)
         return count
 
     yield finish
@@ -273,8 +274,8 @@ class Java:
 
     def stop(self) -> None:
         self._process.terminate()
-        self._process.wait(30)
-        self._reader.join(30)
+        self._process.wait(PATIENCE)
+        self._reader.join(PATIENCE)
 
 
 class Librdkafka:
@@ -311,7 +312,7 @@ class Librdkafka:
 
     def stop(self) -> None:
         self._stop_asked.set()
-        self._thread.join(30)
+        self._thread.join(PATIENCE)
 
 
 @pytest.mark.parametrize("other", [Java, Librdkafka])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 
 import pytest
 from tests.consumer.support import Cluster, partitions, poll_until, read
+from tests.patience import once_inside
 
 from kadence import AsyncConsumer, Broker, Consumer, NotFetched, NotFetchedReason, TopicPartition
 
@@ -65,15 +65,14 @@ def test_another_thread_may_ask_while_a_poll_waits(cluster: Cluster) -> None:
         seen.append(reasons(consumer))
         consumer.wakeup()
 
-    timer = threading.Timer(0.2, ask)
-    timer.start()
+    asking = once_inside(ask)
     with pytest.raises(Exception, match="wakeup"):
         consumer.poll(30)
-    timer.join()
+    asking.join()
     assert seen == [{0: NotFetchedReason.PAUSED}]
 
 
-@pytest.mark.needs("leader moves")
+@pytest.mark.needs("leader moves", "leaderless partitions")
 def test_a_partition_that_nobody_leads(cluster: Cluster) -> None:
     topic = cluster.topic(2)
     consumer = cluster.consumer(metadata_max_age_ms=500)

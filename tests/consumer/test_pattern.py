@@ -62,11 +62,11 @@ def test_kip_848_new_topics_are_found_by_the_broker(cluster: Cluster) -> None:
     consumer.subscribe(SubscriptionPattern(f"{prefix}.*"))
     read(consumer, 4)
     create(cluster, f"{prefix}-b")
-    assert {record.topic for record in read(consumer, 4, seconds=40)} == {f"{prefix}-b"}
+    assert {record.topic for record in read(consumer, 4)} == {f"{prefix}-b"}
     assert consumer.assignment() == {*partitions(f"{prefix}-a", 2), *partitions(f"{prefix}-b", 2)}
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         admin.delete_topics([f"{prefix}-a"])
-    poll_until(consumer, lambda: topics_of(consumer) == {f"{prefix}-b"}, seconds=40)
+    poll_until(consumer, lambda: topics_of(consumer) == {f"{prefix}-b"})
     cluster.produce(f"{prefix}-b", 2, partitions=2)
     assert len(read(consumer, 2)) == 2
 

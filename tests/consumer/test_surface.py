@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
+import pickle
 import re
 import struct
 import time
@@ -14,7 +16,7 @@ from typing import Any
 import pytest
 from tests.consumer.support import partitions
 
-from kadence import AsyncConsumer, Broker, Consumer, Producer
+from kadence import AsyncConsumer, Broker, ConfigError, Consumer, Producer
 from kadence.testing.kafka import Kafka, kafka_jars
 
 JAVA = {
@@ -75,7 +77,7 @@ WAITS = {
 
 
 def public(cls: type) -> dict[str, Callable[..., Any]]:
-    return {name: getattr(cls, name) for name in vars(cls) if not name.startswith("_")}
+    return {name: getattr(cls, name) for name in dir(cls) if not name.startswith("_")}
 
 
 def declared_methods(data: bytes) -> set[str]:
@@ -203,3 +205,17 @@ def test_async_iteration_with_an_idle_timeout_ends_too(served: Broker) -> None:
             assert [record.offset async for record in subject.records(idle_timeout=0.5)] == [1, 2, 3, 4]
 
     asyncio.run(asyncio.wait_for(work(), 30))
+
+
+def test_a_consumer_that_is_pickled_or_copied_says_why_it_cannot_be(broker: Broker) -> None:
+    with Consumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
+        attempts: list[Callable[[object], object]] = [pickle.dumps, copy.copy]
+        for what in attempts:
+            with pytest.raises(TypeError, match="Consumer has connections and a thread"):
+                what(consumer)
+
+
+def test_settings_that_are_no_mapping_are_refused_with_what_is_wanted() -> None:
+    address: Any = "localhost:9092"
+    with pytest.raises(ConfigError, match=r"a mapping such as \{'bootstrap.servers'"):
+        Consumer(address)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -19,7 +18,8 @@ from hypothesis.stateful import (
     multiple,
     rule,
 )
-from tests.coordinator.world import Sent, World
+from tests.luck import examples
+from tests.worlds.coordinator import Sent, World
 
 from kadence.clock import FOREVER
 from kadence.coordinator import State
@@ -289,9 +289,7 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 TestGroupMachine = GroupMachine.TestCase
-TestGroupMachine.settings = settings(
-    max_examples=80, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+TestGroupMachine.settings = examples(80, stateful_step_count=30)
 
 
 def test_the_table_of_states_is_closed_and_dead_is_the_end() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.coordinator.world import World
+from tests.worlds.coordinator import World
 
 from kadence.protocol import error_codes as codes
 from kadence.protocol.consumer_protocol_subscription import ConsumerProtocolSubscription

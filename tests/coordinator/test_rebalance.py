@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.coordinator.world import World
+from tests.worlds.coordinator import World
 
 from kadence.protocol import error_codes as codes
 
@@ -96,7 +96,7 @@ def test_b8_join_v0_uses_the_session_timeout_for_both() -> None:
 
 
 def test_b8_a_parked_member_is_not_expired_by_its_session() -> None:
-    """Waiting for the coordinator is no silence of the member (T24)."""
+    """A member that waits for the coordinator's answer does not expire."""
     world = World()
     slow, waiting = world.stable(2, session=6_000, rebalance=60_000)
     parked = world.join(waiting.member_id, protocols={"range": b"changed"}, session=6_000)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.coordinator.world import World
+from tests.worlds.coordinator import World
 
 from kadence.protocol import error_codes as codes
 from kadence.protocol.heartbeat import HeartbeatRequest

@@ -132,18 +132,6 @@ def test_the_extras_that_are_named_exist() -> None:
             )
 
 
-def test_the_map_of_the_design_is_the_tree() -> None:
-    design = (ROOT / "docs" / "DESIGN.md").read_text()
-    listing = design.partition("## Map\n\n```\n")[2].partition("```")[0]
-    for room in (ROOT / "src" / "kadence").iterdir():
-        if room.is_dir() and (room / "__init__.py").exists():
-            assert re.search(rf"^  {room.name}/", listing, re.MULTILINE), f"{room.name}/ is not on the map"
-    for path in re.findall(r"`((?:\w+/)+\w+\.py)`", design):
-        assert (ROOT / "src" / "kadence" / path).exists(), f"docs/DESIGN.md names {path}"
-    for name in re.findall(r"(?<![*\w])[a-z][a-z_0-9]*\.py\b", listing):
-        assert any((ROOT / "src").rglob(name)) or any((ROOT / "tools").rglob(name)), f"the map names {name}"
-
-
 def test_the_written_pages_are_up_to_date() -> None:
     done = subprocess.run(
         [sys.executable, "tools/docs.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False

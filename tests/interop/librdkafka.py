@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import Consumer
+from tests.patience import PATIENCE
 
 from kadence.broker import Broker
 
@@ -37,7 +38,7 @@ def consuming(broker: Broker, group: str = "g", **config: Any) -> Iterator[Any]:
 
 def poll_until(consumers: list[Any], done: Callable[[], bool], seen: dict[bytes, int] | None = None) -> None:
     """Poll all of them until ``done``; values go to ``seen`` with how often they came."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while not done():
         assert time.monotonic() < deadline, "the group did not get there"
         for consumer in consumers:

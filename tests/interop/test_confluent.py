@@ -15,6 +15,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from tests.interop.librdkafka import QUIET, consuming, poll_until
+from tests.patience import PATIENCE
 
 from kadence.broker import Broker
 from kadence.protocol import error_codes as codes
@@ -36,7 +37,7 @@ def produce(broker: Broker, count: int = RECORDS, config: dict[str, Any] | None 
             "t", value=b"v%d" % number, key=b"k%d" % (number % 50), headers=[("n", b"%d" % number)],
             on_delivery=lambda error, _message: failures.append(error) if error else None,
         )  # fmt: skip
-    assert producer.flush(10) == 0
+    assert producer.flush(PATIENCE) == 0
     assert failures == []
 
 
@@ -144,18 +145,18 @@ def test_fetch_sessions_are_used(broker: Broker) -> None:
 def test_administration(broker: Broker) -> None:
     admin = admin_api.AdminClient({"bootstrap.servers": broker.bootstrap_servers, **QUIET})
     made = admin_api.NewTopic("made", 2, 1, config={"retention.ms": "1000"})
-    assert admin.create_topics([made])["made"].result(5) is None
+    assert admin.create_topics([made])["made"].result(PATIENCE) is None
     with pytest.raises(KafkaException) as raised:
-        admin.create_topics([made])["made"].result(5)
+        admin.create_topics([made])["made"].result(PATIENCE)
     assert raised.value.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
-    assert admin.create_partitions([admin_api.NewPartitions("made", 5)])["made"].result(5) is None
+    assert admin.create_partitions([admin_api.NewPartitions("made", 5)])["made"].result(PATIENCE) is None
     assert len(admin.list_topics("made", timeout=5).topics["made"].partitions) == 5
     resource = admin_api.ConfigResource(admin_api.ResourceType.TOPIC, "made")
-    config = admin.describe_configs([resource])[resource].result(5)
+    config = admin.describe_configs([resource])[resource].result(PATIENCE)
     assert config["retention.ms"].value == "1000"
-    cluster = admin.describe_cluster().result(5)
+    cluster = admin.describe_cluster().result(PATIENCE)
     assert {each.id for each in cluster.nodes} == {1, 2, 3}
-    assert admin.delete_topics(["made"])["made"].result(5) is None
+    assert admin.delete_topics(["made"])["made"].result(PATIENCE) is None
 
 
 def test_administration_of_groups(broker: Broker) -> None:
@@ -163,15 +164,15 @@ def test_administration_of_groups(broker: Broker) -> None:
     produce(broker, 40)
     with consuming(broker) as consumer:
         poll_until([consumer], lambda: len(consumer.assignment()) == 4)
-        assert [each.group_id for each in admin.list_consumer_groups().result(5).valid] == ["g"]
-        described = admin.describe_consumer_groups(["g"])["g"].result(5)
+        assert [each.group_id for each in admin.list_consumer_groups().result(PATIENCE).valid] == ["g"]
+        described = admin.describe_consumer_groups(["g"])["g"].result(PATIENCE)
         assert described.state.name == "STABLE"
         assert len(described.members[0].assignment.topic_partitions) == 4
     moved = ConsumerGroupTopicPartitions("g", [TopicPartition("t", 0, 3)])
-    admin.alter_consumer_group_offsets([moved])["g"].result(5)
-    listed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("g")])["g"].result(5)
+    admin.alter_consumer_group_offsets([moved])["g"].result(PATIENCE)
+    listed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("g")])["g"].result(PATIENCE)
     assert [(each.partition, each.offset) for each in listed.topic_partitions] == [(0, 3)]
     latest = admin.list_offsets({TopicPartition("t", 0): admin_api.OffsetSpec.latest()})
-    assert latest[TopicPartition("t", 0)].result(5).offset == broker.offsets("t")[0][1]
-    admin.delete_consumer_groups(["g"])["g"].result(5)
-    assert admin.list_consumer_groups().result(5).valid == []
+    assert latest[TopicPartition("t", 0)].result(PATIENCE).offset == broker.offsets("t")[0][1]
+    admin.delete_consumer_groups(["g"])["g"].result(PATIENCE)
+    assert admin.list_consumer_groups().result(PATIENCE).valid == []

@@ -28,9 +28,11 @@ def test_the_console_tools_produce_and_consume_in_a_group(broker: Broker, kafka:
         f"{TOOLS}.consumer.group.ConsumerGroupCommand", *servers, "--describe", "--group", "g"
     )
     rows = [line.split() for line in described.splitlines() if line.startswith("g ")]
-    assert {(row[2], row[3], row[4], row[5]) for row in rows} == {
-        (str(partition), str(end), str(end), "0") for partition, (_, end) in enumerate(broker.offsets("t"))
-    }
+    found = {(row[2], row[3], row[4], row[5]) for row in rows}
+    ends = [end for _, end in broker.offsets("t")]
+    # It ends with its hundredth record, maybe before it knows where it stands in partitions without records.
+    assert found <= {(str(partition), str(end), str(end), "0") for partition, end in enumerate(ends)}
+    assert {(str(partition), str(end), str(end), "0") for partition, end in enumerate(ends) if end} <= found
 
 
 def test_topics_are_administered_by_javas_tools(broker: Broker, kafka: Kafka) -> None:

@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 from kadence.broker import Broker
 
@@ -40,7 +41,7 @@ def produce(broker: Broker, **config: Any) -> None:
             producer.send("t", b"v%d" % number, key=b"k%d" % (number % 50), headers=[("n", b"%d" % number)])
             for number in range(RECORDS)
         ]
-        producer.flush(10)
+        producer.flush(PATIENCE)
         assert all(each.get(1).offset >= 0 for each in sent)
 
 
@@ -57,7 +58,7 @@ def consumer(broker: Broker) -> Any:
 
 
 def poll_until(consumers: list[Any], done: Callable[[], bool], seen: dict[bytes, int] | None = None) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while not done():
         assert time.monotonic() < deadline, "the group did not get there"
         for each in consumers:

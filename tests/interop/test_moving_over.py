@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import aiokafka
 import confluent_kafka
 import pytest
+from tests.patience import PATIENCE
 
 from kadence import Broker, Consumer, Producer
 
@@ -22,7 +23,6 @@ with warnings.catch_warnings(action="ignore"):
     import kafka
 
 GROUP = "moving"
-PATIENCE = 60.0
 
 
 class Member(Protocol):

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import pytest
 from tests.broker.wire import Wire, at, fetch
+from tests.patience import PATIENCE
 
 from kadence.broker import Broker
 from kadence.protocol import error_codes as codes
@@ -88,7 +89,7 @@ class Side:
 
     def wait_for_leaders(self) -> None:
         """Real Kafka answers a creation before its partitions are led."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         asked = [ListOffsetsPartition(partition_index=each, timestamp=-1) for each in range(2)]
         request = ListOffsetsRequest(
             replica_id=-1, topics=[ListOffsetsTopic(name=self.topic, partitions=asked)], timeout_ms=1_000
@@ -98,7 +99,7 @@ class Side:
 
     def wait_for_coordinator(self) -> None:
         """Real Kafka makes its offsets topic when it is first asked."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         while True:
             (found,) = self.wire.call(FindCoordinatorRequest(coordinator_keys=[self.group])).coordinators
             probe = self.wire.call(HeartbeatRequest(group_id=self.group, member_id="m")).error_code

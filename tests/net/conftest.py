@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 import trustme
+from tests.patience import PATIENCE
 
 from kadence.clock import SystemClock
 from kadence.connection.request import Completed, Lane, Request
-from kadence.net import ConnectionConfig, NetworkClient
+from kadence.net import ConnectionConfig, NetworkClient, drain
 
-PATIENCE_MS = 20_000
+PATIENCE_MS = int(PATIENCE * 1_000)
 
 
 class Driver:
@@ -57,6 +58,17 @@ class Driver:
         [ended] = self.complete()
         assert ended.request is request
         return ended
+
+
+@pytest.fixture(params=["compiled", "plain"])
+def half(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both halves that move bytes."""
+    if request.param == "plain":
+        monkeypatch.setattr(drain, "COMPILED", False)
+        monkeypatch.setattr(drain, "TLS", False)
+    elif not drain.COMPILED:
+        pytest.skip("the extension is not there")
+    return str(request.param)
 
 
 Connect = Callable[..., Driver]

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Self
 
+from tests.patience import PATIENCE
+
 from kadence.protocol import registry
 from kadence.protocol.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
 Behaviour = Callable[[socket.socket], None]
 
-PATIENCE = 20.0
 """Seconds after which a stuck server thread ends by an error instead of hanging the run."""
 
 OFFERED = [

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from tests.net.conftest import Connect
+from tests.patience import PATIENCE
 
 from kadence.connection.request import Lane
 from kadence.protocol.api_versions import ApiVersionsRequest
@@ -27,7 +28,7 @@ def test_metadata_then_fetch_from_the_leader(connect: Connect, servers: str) -> 
     producer = Producer({"bootstrap.servers": servers})
     for number in range(100):
         producer.produce(topic, value=bytes(10_000), key=str(number), partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(PATIENCE) == 0
 
     bootstrap = [address.rpartition(":") for address in servers.split(",")]
     driver = connect(*((host, int(port)) for host, _, port in bootstrap))
@@ -49,10 +50,10 @@ def test_metadata_then_fetch_from_the_leader(connect: Connect, servers: str) -> 
     )
     done = driver.ask(fetch, node_id=leader, lane=Lane.FETCH)
     assert done.error is None
-    assert done.lease is not None
+    assert done.loan is not None
     [answered] = done.response.responses[0].partitions
     records = FetchedRecords(answered.records, topic, 0, 0).take(100)
-    done.lease.release()
+    done.loan.release()
     assert records[0].key == b"0"
     assert driver.client.arenas.in_use == 0
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.net.conftest import Connect, Driver
 from tests.net.servers import Peer, accept, answering, frame, serve
+from tests.patience import PATIENCE
 
 from kadence.connection.request import ANY_NODE, Lane, Request
 from kadence.errors import (
@@ -42,7 +43,7 @@ def test_a_request_and_its_answer(connect: Connect) -> None:
     with serve(answering(MetadataResponse(cluster_id="c"))) as address:
         driver = connect(address)
         done = driver.ask(METADATA)
-        assert (done.error, done.response.cluster_id, done.version, done.lease) == (None, "c", 13, None)
+        assert (done.error, done.response.cluster_id, done.version, done.loan) == (None, "c", 13, None)
         assert repr(driver.client) == "<NetworkClient me nodes=0 connections=1/1 in_flight=0>"
         assert driver.client.trouble() is None
         assert driver.client.api_range(ANY_NODE, 3) == (0, 13)
@@ -132,7 +133,7 @@ def test_each_lane_has_a_connection_of_its_own(connect: Connect) -> None:
                 peers[type(message)] = (peer, header)
             peer, header = peers[HeartbeatRequest]
             peer.answer(header, HeartbeatResponse())
-            assert parked.wait(20)
+            assert parked.wait(PATIENCE)
             peer, header = peers[MetadataRequest]
             peer.answer(header, MetadataResponse())
 
@@ -159,6 +160,47 @@ def test_a_bootstrap_connection_becomes_the_brokers_own(connect: Connect) -> Non
         assert driver.ask(HEARTBEAT, node_id=1).error is None
         assert driver.client.api_range(1, 12) == (0, 4)
         assert driver.client.nodes() == (Node(1, host, port),)
+
+
+def test_one_address_twice_in_bootstrap_servers_is_one_connection(connect: Connect) -> None:
+    """Also once the broker is known: only one could become its connection."""
+    with serve(answering(MetadataResponse(), MetadataResponse(), HeartbeatResponse())) as (host, port):
+        driver = connect((host, port), (host, port))
+        requests = {driver.send(METADATA), driver.send(METADATA)}
+        assert {ended.request for ended in driver.complete(2)} == requests
+        driver.client.set_nodes([Node(1, host, port)])
+        # The server accepts one connection only.
+        assert driver.ask(HEARTBEAT, node_id=1).error is None
+        assert "connections=1/1" in repr(driver.client)
+
+
+def test_two_names_of_one_broker_end_with_the_one_that_metadata_tells(connect: Connect) -> None:
+    def behaviour(listener: socket.socket) -> None:
+        with accept(listener) as first:
+            first.greet()
+            asked, _ = first.read()
+            slow, _ = first.read()
+            first.answer(asked, MetadataResponse())
+            with accept(listener) as second:
+                second.greet()
+                header, _ = second.read()
+                second.answer(header, HeartbeatResponse())
+                first.answer(slow, MetadataResponse(cluster_id="slow"))
+                second.read()
+
+    def lookup(*_: Any, **__: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port))]
+
+    with serve(behaviour) as (host, port):
+        driver = connect(("one.example", port), ("other.example", port), lookup=lookup)
+        driver.send(METADATA)
+        slow = driver.send(METADATA)
+        driver.complete()
+        driver.client.set_nodes([Node(1, host, port)])
+        driver.send(HEARTBEAT, node_id=1)
+        ended = {item.request: item for item in driver.complete(2)}
+        assert ended[slow].response.cluster_id == "slow", "what was on its way by the other name is not lost"
+        driver.until(lambda: "connections=1/1" in repr(driver.client))
 
 
 def test_a_bootstrap_connection_that_is_no_broker_is_closed(connect: Connect) -> None:
@@ -329,7 +371,7 @@ def test_silence_is_a_timeout_that_closes_the_connection(connect: Connect) -> No
         patient = driver.send(METADATA, node_id=1, within_ms=300_000)
         hasty = driver.send(HEARTBEAT, node_id=1, within_ms=50)
         errors = {item.request: item.error for item in driver.complete(2)}
-        assert closed.wait(20)
+        assert closed.wait(PATIENCE)
     assert isinstance(errors[hasty], RequestTimedOutError)
     assert "did not answer Heartbeat in time" in str(errors[hasty])
     assert isinstance(errors[patient], DisconnectedError)
@@ -357,6 +399,19 @@ def test_a_silent_broker_can_be_given_up_before_its_time(connect: Connect) -> No
     assert isinstance(ended[swallowed].error, DisconnectedError)
     assert "does not answer" in str(ended[swallowed].error)
     assert ended[again].response == HeartbeatResponse()
+
+
+def test_connections_on_which_something_was_heard_are_not_given_up(connect: Connect) -> None:
+    with serve(answering(HeartbeatResponse(), HeartbeatResponse())) as (host, port):
+        driver = connect((host, port))
+        driver.client.set_nodes([Node(1, host, port)])
+        asked_at = driver.clock.now_ms()
+        assert driver.ask(HEARTBEAT, node_id=1).error is None
+        driver.client.disconnect(1, unless_heard_since=asked_at)
+        # The server accepts one connection only.
+        assert driver.ask(HEARTBEAT, node_id=1).error is None
+        driver.client.disconnect(1, unless_heard_since=driver.clock.now_ms() + 1)
+        assert "connections=0/0" in repr(driver.client)
 
 
 def test_a_handshake_without_an_answer_is_a_timeout_of_the_connection(connect: Connect) -> None:
@@ -459,20 +514,20 @@ def fetch_response(size: int) -> FetchResponse:
 
 
 @pytest.mark.parametrize("size", [0, 10, 70_000, 3_000_000])
-def test_fetch_responses_lie_in_a_leased_arena(connect: Connect, size: int) -> None:
+def test_fetch_responses_lie_in_a_lent_arena(connect: Connect, size: int) -> None:
     with serve(answering(fetch_response(size), fetch_response(size))) as (host, port):
         driver = connect((host, port))
         driver.client.set_nodes([Node(1, host, port)])
         for _ in range(2):
             done = driver.ask(FetchRequest(), node_id=1, lane=Lane.FETCH)
             assert done.error is None
-            assert done.lease is not None
-            assert done.lease.size >= size
-            assert driver.client.arenas.in_use == done.lease.size
+            assert done.loan is not None
+            assert done.loan.size >= size
+            assert driver.client.arenas.in_use == done.loan.size
             records = done.response.responses[0].partitions[0].records
             assert isinstance(records, memoryview)
             assert bytes(records) == bytes(i % 251 for i in range(size))
-            done.lease.release()
+            done.loan.release()
             assert driver.client.arenas.in_use == 0
 
 
@@ -555,7 +610,7 @@ def test_closing_while_a_name_hangs_does_not_hang(connect: Connect) -> None:
     hangs = threading.Event()
 
     def lookup(*_: Any, **__: Any) -> list[Any]:
-        hangs.wait(20)
+        hangs.wait(PATIENCE)
         return []
 
     driver: Driver = connect(("kafka.example", 9092), lookup=lookup)

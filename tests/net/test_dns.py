@@ -6,6 +6,8 @@ import socket
 import threading
 from typing import Any
 
+from tests.patience import PATIENCE
+
 from kadence.net.dns import Address, Resolver, interleave
 
 V4, V6 = socket.AF_INET, socket.AF_INET6
@@ -48,7 +50,7 @@ def test_names_are_looked_up_once_on_the_worker() -> None:
     resolver = Resolver(ready.set, lookup)
     assert resolver.ask("kafka.example", 9092) is None
     assert resolver.ask("kafka.example", 9092) is None
-    assert ready.wait(20)
+    assert ready.wait(PATIENCE)
     [found] = resolver.results()
     assert (found.host, found.port, found.error) == ("kafka.example", 9092, None)
     assert callers == ["kadence-dns"]
@@ -67,8 +69,8 @@ def test_failures_come_back_as_results() -> None:
     resolver = Resolver(ready.release, lookup)
     resolver.ask("no.such.host", 1)
     resolver.ask("label..empty", 1)
-    assert ready.acquire(timeout=20)
-    assert ready.acquire(timeout=20)
+    assert ready.acquire(timeout=PATIENCE)
+    assert ready.acquire(timeout=PATIENCE)
     errors = {found.host: str(found.error) for found in resolver.results()}
     assert "Name or service not known" in errors["no.such.host"]
     assert "not a host name" in errors["label..empty"]

@@ -18,8 +18,8 @@ from tests.net.conftest import Certificates
 
 from kadence.errors import AuthenticationError, ConnectError
 from kadence.net.endpoint import fetch_token
-from kadence.secret import Secret
-from kadence.security import ClientCredentials, Token
+from kadence.security.credentials import ClientCredentials, Token
+from kadence.security.secret import Secret
 
 SECRET = "hunter2/+ü"
 

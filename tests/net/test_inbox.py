@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import selectors
 import socket
 from collections.abc import Iterator
 
@@ -10,6 +12,7 @@ import pytest
 from kadence.errors import DisconnectedError, MalformedMessageError
 from kadence.net.arena import ArenaPool
 from kadence.net.inbox import Frame, Inbox
+from kadence.net.poller import new_poller
 from kadence.net.stream import stream_of
 
 
@@ -21,16 +24,19 @@ class Wire:
     def __init__(self) -> None:
         ours, self.peer = socket.socketpair()
         self._keep = ours
-        self._wake, self._other = socket.socketpair()
         ours.setblocking(False)
         self.pool = ArenaPool(1 << 24)
-        self.leased = False
-        self.inbox = Inbox(
-            stream_of(ours), self.pool, lambda: self.leased, 1_000_000, "broker 1 (kafka:9092)"
-        )
+        self.lent = False
+        self.poller, self._wakeup = new_poller()
+        intake = stream_of(ours).intake
+        self.poller.watch(ours.fileno(), selectors.EVENT_READ, self, intake)
+        self.inbox = Inbox(intake, self.pool, lambda: self.lent, 1_000_000, "broker 1 (kafka:9092)")
 
     def next(self) -> Frame | None:
-        return self.inbox.next_frame(self._wake.fileno())
+        if (frame := self.inbox.next_frame()) is None:
+            self.poller.wait(0)
+            frame = self.inbox.next_frame()
+        return frame
 
     def until_frame(self) -> None:
         while self.next() is None:
@@ -46,14 +52,16 @@ class Wire:
 
     def close(self) -> None:
         self.inbox.close()
-        for sock in (self._keep, self.peer, self._wake, self._other):
+        self.poller.close()
+        self._wakeup.close()
+        for sock in (self._keep, self.peer):
             sock.close()
 
 
-@pytest.fixture(params=[False, True], ids=["bytes", "leased"])
-def wire(request: pytest.FixtureRequest) -> Iterator[Wire]:
+@pytest.fixture(params=["bytes", "lent"])
+def wire(request: pytest.FixtureRequest, half: str) -> Iterator[Wire]:
     made = Wire()
-    made.leased = request.param
+    made.lent = request.param == "lent"
     yield made
     made.close()
 
@@ -72,11 +80,11 @@ def test_byte_by_byte(wire: Wire) -> None:
     assert found == [b"first", b"second"]
 
 
-def test_a_leased_frame_lies_in_an_arena_that_its_taker_holds(wire: Wire) -> None:
+def test_a_lent_frame_lies_in_an_arena_that_its_taker_holds(wire: Wire) -> None:
     wire.peer.sendall(framed(b"x" * 50_000))
     frame = wire.next()
     assert frame is not None
-    if wire.leased:
+    if wire.lent:
         assert frame.arena is not None
         assert wire.pool.in_use == frame.arena.size
         frame.arena.release()
@@ -85,11 +93,18 @@ def test_a_leased_frame_lies_in_an_arena_that_its_taker_holds(wire: Wire) -> Non
     assert wire.pool.in_use == 0
 
 
-def test_whether_to_lease_is_asked_for_each_frame(wire: Wire) -> None:
-    wire.peer.sendall(framed(b"first", b"second"))
-    wire.leased = True
+def test_an_answer_too_short_for_records_needs_no_arena(wire: Wire) -> None:
+    wire.peer.sendall(framed(b"x" * 17))
+    frame = wire.next()
+    assert frame is not None
+    assert frame.arena is None
+
+
+def test_whether_to_lend_is_asked_for_each_frame(wire: Wire) -> None:
+    wire.peer.sendall(framed(b"first" * 10, b"second" * 10))
+    wire.lent = True
     first = wire.next()
-    wire.leased = False
+    wire.lent = False
     second = wire.next()
     assert first is not None
     assert second is not None
@@ -113,7 +128,25 @@ def test_a_peer_that_leaves_is_told_with_where(wire: Wire, sent: bytes) -> None:
 
 
 def test_memory_of_an_unfinished_frame_comes_back(wire: Wire) -> None:
+    """Only a long one has any: a short one waits in the intake until it is whole."""
     wire.peer.sendall(framed(b"some body")[:-1])
     assert wire.next() is None
+    assert wire.pool.in_use == 0
+    wire.peer.sendall(b"y" + framed(bytes(200_000))[:60_000])
+    assert wire.bodies() == [b"some body"]
+    assert (wire.pool.in_use > 0) == wire.lent
     wire.inbox.close()
+    assert wire.pool.in_use == 0
+
+
+def test_long_and_short_frames_follow_each_other(wire: Wire) -> None:
+    """In pieces that end anywhere."""
+    sizes = [3_000, 65_532, 65_533, 65_536, 4, 300_000, 70_000, 5, 5]
+    bodies = [random.Random(size).randbytes(size) for size in sizes]
+    data = framed(*bodies)
+    found = []
+    for start in range(0, len(data), 7_001):
+        wire.peer.sendall(data[start : start + 7_001])
+        found += wire.bodies()
+    assert found == bodies
     assert wire.pool.in_use == 0

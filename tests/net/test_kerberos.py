@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from tests.patience import PATIENCE
 
 from kadence.connection.sasl.exchange import Exchange
 from kadence.connection.sasl.plain import Plain
@@ -24,7 +25,7 @@ class Centre:
 
     def _begin(self, host: str) -> Exchange:
         self.asked.append(host)
-        assert self.allowed.acquire(timeout=30)
+        assert self.allowed.acquire(timeout=PATIENCE)
         if self.error is not None:
             raise self.error
         return Plain(host, "")
@@ -32,7 +33,7 @@ class Centre:
     def make(self) -> None:
         """Let one end, and wait until it lies ready."""
         self.allowed.release()
-        assert self.notified.acquire(timeout=30)
+        assert self.notified.acquire(timeout=PATIENCE)
 
 
 @pytest.fixture
@@ -147,6 +148,6 @@ def test_the_thread_ends_with_the_client(centre: Centre) -> None:
     thread = centre.login._thread
     assert thread is not None
     centre.login.close()
-    thread.join(30)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
     assert repr(centre.login) == "<login by GSSAPI of principal 'alice'>"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.net.conftest import Connect
 from tests.net.servers import accept, serve
+from tests.patience import PATIENCE
 
 from kadence.connection.request import Lane
 from kadence.errors import AuthenticationError, ConnectError, KafkaError, RequestTimedOutError
@@ -21,8 +22,8 @@ from kadence.protocol import error_codes
 from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kadence.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kadence.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from kadence.secret import Secret
-from kadence.security import Credentials, Token
+from kadence.security.credentials import Credentials, Token
+from kadence.security.secret import Secret
 from kadence.types import Node
 
 PLAIN = Credentials("PLAIN", "alice", Secret("geheim"))
@@ -41,7 +42,7 @@ class Source:
 
     def __call__(self) -> Token:
         self.threads.append(threading.current_thread().name)
-        assert self.may.wait(20)
+        assert self.may.wait(PATIENCE)
         item = self.given.pop(0)
         if isinstance(item, Exception):
             raise item
@@ -57,7 +58,7 @@ def logging_in(source: Callable[[], Token]) -> Iterator[tuple[TokenLogin, thread
 
 
 def fetched(login: TokenLogin, come: threading.Event, now: int) -> None:
-    assert come.wait(20)
+    assert come.wait(PATIENCE)
     come.clear()
     assert login.deliver(now)
 
@@ -273,7 +274,7 @@ def test_a_request_that_waits_for_a_renewal_is_waited_for_and_not_spun_for(conne
                 header, _ = peer.read()
                 if round_:
                     renews.set()
-                    assert may_go_on.wait(20)
+                    assert may_go_on.wait(PATIENCE)
                 peer.answer(header, SaslHandshakeResponse())
                 header, _ = peer.read()
                 peer.answer(header, SaslAuthenticateResponse(session_lifetime_ms=1))

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
-from kadence.backoff import Backoff
 from kadence.clock import FOREVER
+from kadence.connection.backoff import Backoff
 from kadence.connection.request import ANY_NODE, Lane, Request
 from kadence.errors import ConnectError, RequestTimedOutError
 from kadence.net import ConnectionConfig, NetworkClient
@@ -33,7 +34,7 @@ class Patient:
         self.client = NetworkClient(config, self.clock, lookup=self._lookup, rng=random.Random(7))
 
     def _lookup(self, *_: Any, **__: Any) -> list[Any]:
-        self.hangs.wait(20)
+        self.hangs.wait(PATIENCE)
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
 

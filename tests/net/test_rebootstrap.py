@@ -74,3 +74,17 @@ def test_kip899_with_strategy_none_the_bootstrap_address_serves_until_brokers_ar
         assert isinstance(ended.error, RequestTimedOutError)
         driver.client.set_nodes(())
         assert driver.client.can_send(ANY_NODE, Lane.MAIN, driver.clock.now_ms()), "now they are all there is"
+
+
+def test_b7_nobody_is_there_once_every_address_has_failed(connect: Connect) -> None:
+    """A connection that was lost is no such thing: the broker may take the next one."""
+    with serve(answering(MetadataResponse(cluster_id="c"))) as address:
+        driver = connect(address)
+        assert not driver.client.is_cut_off(), "nothing was tried"
+        driver.ask(METADATA)
+        assert not driver.client.is_cut_off()
+        driver.client.set_nodes([Node(1, "127.0.0.1", dead_port())])
+        assert isinstance(driver.ask(HEARTBEAT, node_id=1).error, ConnectError)
+        assert not driver.client.is_cut_off(), "the bootstrap address may be tried"
+    driver.send(METADATA)
+    driver.until(driver.client.is_cut_off)

@@ -17,7 +17,8 @@ import pytest
 from tests.net.conftest import Certificates
 
 from kadence.net import openssl, stream
-from kadence.net.stream import COMPILED, Stream
+from kadence.net.drain import COMPILED
+from kadence.net.stream import Stream
 
 MADE_OF = ["plain", "tls"] + (["compiled plain", "compiled tls"] if COMPILED else [])
 BIG = 3_000_000
@@ -28,7 +29,6 @@ class Pair:
 
     def __init__(self, kind: str, certificates: Certificates) -> None:
         ours, theirs = socket.socketpair()
-        self.wake_fd, self.wake_end = (end.detach() for end in socket.socketpair())
         theirs.settimeout(20)
         self.peer: socket.socket = theirs
         self.sock: socket.socket = ours
@@ -78,8 +78,6 @@ class Pair:
     def close(self) -> None:
         self.sock.close()
         self.peer.close()
-        os.close(self.wake_fd)
-        os.close(self.wake_end)
 
 
 @pytest.fixture(params=MADE_OF)
@@ -106,7 +104,12 @@ def sending(pair: Pair, *parts: bytes) -> Iterator[None]:
 def test_nothing_there_is_not_now(pair: Pair) -> None:
     into = memoryview(bytearray(10))
     assert pair.stream.read_now(into) is None
-    assert pair.stream.fill(into, pair.wake_fd) is None
+
+
+def test_a_long_message_comes_in_pieces(pair: Pair) -> None:
+    data = os.urandom(BIG)
+    with sending(pair, data):
+        assert pair.read(BIG, pair.stream.read_now) == data
 
 
 def test_read_now_takes_what_is_there(pair: Pair) -> None:
@@ -116,48 +119,6 @@ def test_read_now_takes_what_is_there(pair: Pair) -> None:
     assert pair.stream.read_now(memoryview(bytearray(10))) is None
 
 
-def test_fill_reads_a_long_frame(pair: Pair) -> None:
-    data = os.urandom(BIG)
-    with sending(pair, data):
-        assert pair.read(BIG, lambda into: pair.stream.fill(into, pair.wake_fd)) == data
-
-
-def test_fill_leaves_the_next_frame_where_it_is(pair: Pair) -> None:
-    data = os.urandom(100_000)
-    with sending(pair, data):
-        assert pair.read(60_000, lambda into: pair.stream.fill(into, pair.wake_fd)) == data[:60_000]
-        assert pair.read(40_000, pair.stream.read_now) == data[60_000:]
-
-
-@pytest.fixture
-def endless_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A `fill` that waits at all hangs until the test's own timeout."""
-    monkeypatch.setattr(stream, "_PATIENCE_MS", 600_000)
-    monkeypatch.setattr(stream, "_STRETCH_MS", 600_000)
-
-
-@pytest.mark.timeout(30)
-@pytest.mark.usefixtures("endless_patience")
-def test_fill_returns_what_it_has_and_does_not_wait_once_woken(pair: Pair) -> None:
-    os.write(pair.wake_end, b"\0")
-    pair.peer.sendall(b"part")
-    pair.wait()
-    assert pair.read(4, lambda rest: pair.stream.fill(rest, pair.wake_fd)) == b"part"
-    assert pair.stream.fill(memoryview(bytearray(100)), pair.wake_fd) is None
-
-
-@pytest.mark.timeout(30)
-@pytest.mark.usefixtures("endless_patience")
-def test_the_compiled_fill_waits_for_the_rest_of_a_frame(pair: Pair) -> None:
-    if type(pair.stream).__name__ != "_CompiledStream":
-        pytest.skip("the Python streams leave waiting to the selector")
-    data = os.urandom(BIG)
-    into = bytearray(BIG)
-    with sending(pair, data[:1000], data[1000:50_000], data[50_000:]):
-        assert pair.stream.fill(memoryview(into), pair.wake_fd) == BIG
-    assert into == data
-
-
 def test_the_end_of_the_stream_is_0(pair: Pair) -> None:
     pair.peer.sendall(b"last")
     if isinstance(pair.peer, ssl.SSLSocket):
@@ -165,11 +126,11 @@ def test_the_end_of_the_stream_is_0(pair: Pair) -> None:
             pair.peer.settimeout(0)
             pair.peer.unwrap()
     pair.peer.shutdown(socket.SHUT_WR)
-    assert pair.read(4, lambda into: pair.stream.fill(into, pair.wake_fd)) == b"last"
+    assert pair.read(4, pair.stream.read_now) == b"last"
     into = memoryview(bytearray(10))
     pair.wait()
     assert pair.stream.read_now(into) == 0
-    assert pair.stream.fill(into, pair.wake_fd) == 0
+    assert pair.stream.read_now(into) == 0, "an end stays one"
 
 
 def test_an_end_in_the_middle_shows_after_the_bytes(pair: Pair) -> None:
@@ -177,9 +138,9 @@ def test_an_end_in_the_middle_shows_after_the_bytes(pair: Pair) -> None:
     pair.peer.shutdown(socket.SHUT_RDWR)
     into = memoryview(bytearray(10))
     pair.wait()
-    assert pair.stream.fill(into, pair.wake_fd) == 4
+    assert pair.stream.read_now(into) == 4
     try:
-        assert pair.stream.fill(into[4:], pair.wake_fd) == 0
+        assert pair.stream.read_now(into[4:]) == 0
     except ssl.SSLEOFError:
         # TLS without a farewell: OpenSSL tells a truncation from an end.
         assert isinstance(pair.sock, ssl.SSLSocket)
@@ -192,8 +153,6 @@ def test_a_reset_is_an_os_error(pair: Pair) -> None:
     with pytest.raises(OSError, match="Bad file descriptor"):
         pair.stream.read_now(memoryview(bytearray(1)))
     with pytest.raises(OSError, match="Bad file descriptor"):
-        pair.stream.fill(memoryview(bytearray(1)), pair.wake_fd)
-    with pytest.raises(OSError, match="Bad file descriptor"):
         pair.stream.write_now(memoryview(b"x"))
 
 
@@ -203,7 +162,7 @@ def test_junk_under_tls_is_named_by_the_ssl_module(pair: Pair) -> None:
     os.write(pair.peer.fileno(), b"junk that is no TLS record, and long enough")
     pair.wait()
     with pytest.raises(ssl.SSLError, match=r"(?i)wrong.version|packet|record|ssl"):
-        pair.stream.fill(memoryview(bytearray(10)), pair.wake_fd)
+        pair.stream.read_now(memoryview(bytearray(10)))
 
 
 def test_write_now_writes_what_fits_and_goes_on(pair: Pair) -> None:
@@ -252,7 +211,7 @@ def test_the_pointer_is_proved_before_it_is_used(certificates: Certificates) -> 
 
 @pytest.mark.parametrize(("mode", "compiled"), [("off", False), ("auto", COMPILED)])
 def test_the_extension_can_be_switched_off(mode: str, compiled: bool) -> None:
-    code = "from kadence.net.stream import COMPILED; print(COMPILED)"
+    code = "from kadence.net.drain import COMPILED; print(COMPILED)"
     environment = {**os.environ, "KADENCE_EXTENSION": mode}
     result = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True

@@ -2,46 +2,63 @@
 
 from __future__ import annotations
 
-import select
+import selectors
+import socket
 import threading
+from collections.abc import Iterator
 
+import pytest
+
+from kadence.net.poller import Poller, new_poller
 from kadence.net.wakeup import Wakeup
 
+WOKEN = [(None, selectors.EVENT_READ)]
 
-def is_readable(wakeup: Wakeup) -> bool:
-    poller = select.poll()
-    poller.register(wakeup.fileno(), select.POLLIN)
-    return bool(poller.poll(0))
+Made = tuple[Poller, Wakeup]
 
 
-def test_a_flood_costs_one_byte() -> None:
-    wakeup = Wakeup()
+@pytest.fixture
+def made(half: str) -> Iterator[Made]:
+    poller, wakeup = new_poller()
+    yield poller, wakeup
+    poller.close()
+    wakeup.close()
+
+
+def test_a_flood_is_one_wake_up(made: Made) -> None:
+    poller, wakeup = made
     for _ in range(100_000):
         wakeup.wake()
-    assert wakeup._reader.recv(64) == b"\0"
-    wakeup.close()
+    assert poller.wait(None) == WOKEN
+    assert poller.wait(0) == []
 
 
-def test_a_wake_up_before_the_wait_is_not_lost_and_one_after_it_is_new() -> None:
-    wakeup = Wakeup()
+def test_a_wake_up_before_the_wait_is_not_lost_and_one_after_it_is_new(made: Made) -> None:
+    poller, wakeup = made
     wakeup.wake()
-    assert is_readable(wakeup)
-    wakeup.clear()
-    assert not is_readable(wakeup)
+    assert poller.wait(None) == WOKEN
     wakeup.wake()
-    assert is_readable(wakeup)
-    wakeup.close()
+    assert poller.wait(None) == WOKEN
+    assert poller.wait(0) == []
 
 
-def test_clearing_when_nothing_was_woken_and_waking_when_closed_do_no_harm() -> None:
-    wakeup = Wakeup()
-    wakeup.clear()
+def test_waking_when_closed_does_no_harm_to_whoever_has_the_descriptor_now(made: Made) -> None:
+    poller, wakeup = made
+    poller.close()
     wakeup.close()
+    wakeup.close()
+    others = [end for _ in range(4) for end in socket.socketpair()]
     wakeup.wake()
+    for end in others:
+        end.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            end.recv(1)
+    for end in others:
+        end.close()
 
 
-def test_no_wake_up_is_lost_between_threads() -> None:
-    wakeup = Wakeup()
+def test_no_wake_up_is_lost_between_threads(made: Made) -> None:
+    poller, wakeup = made
     asked, served, rounds = 0, 0, 2_000
     turn = threading.Semaphore(0)
 
@@ -54,13 +71,9 @@ def test_no_wake_up_is_lost_between_threads() -> None:
 
     thread = threading.Thread(target=ask)
     thread.start()
-    poller = select.poll()
-    poller.register(wakeup.fileno(), select.POLLIN)
     while served < rounds:
-        assert poller.poll(20_000), "a wake-up was lost"
-        wakeup.clear()
+        assert poller.wait(20_000) == WOKEN, "a wake-up was lost"
         while served < asked:
             served += 1
             turn.release()
     thread.join()
-    wakeup.close()

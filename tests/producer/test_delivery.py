@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.producer.world import TOPIC_ID, World, batches_of, header_of, values_of
+from tests.luck import examples
+from tests.worlds.producer import TOPIC_ID, World, batches_of, header_of, values_of
 
 from kadence.connection.request import Request
 from kadence.errors import DisconnectedError, LocalError
@@ -88,7 +89,7 @@ class Play:
 
     def pump(self) -> None:
         for _ in range(20):
-            requests = self.world.poll()
+            requests = self.world.turn()
             for request in requests:
                 if isinstance(request.message, ProduceRequest):
                     self.wire.append(request)
@@ -106,13 +107,13 @@ class Play:
             response = ProduceResponse(
                 responses=[TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=answers)]
             )
-            self.world.respond(request, response)
+            self.world.answer(request, response)
 
     def lose_connection(self) -> None:
         """Everything in flight is lost: what the broker had read, and what it had not."""
         lost, self.wire = list(self.wire), deque()
         for request in lost:
-            self.world.lose(request, DisconnectedError("gone"))
+            self.world.fail(request, DisconnectedError("gone"))
 
     def may_be_too_large(self, tp: TopicPartition, batch: bytes) -> bool:
         """A broker that took a batch once does not find it too large the next time."""
@@ -150,7 +151,7 @@ class Play:
         raise AssertionError(f"it never came to an end: {self.world.sender!r}")
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(steps)
 def test_exactly_once_in_order(script: list[tuple[str, int]]) -> None:
     play = Play()
@@ -163,7 +164,7 @@ def test_exactly_once_in_order(script: list[tuple[str, int]]) -> None:
     assert play.world.accumulator.used_bytes == 0
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(steps, st.integers(5, 60))
 def test_with_batches_that_fail_the_rest_is_still_exactly_once_in_order(
     script: list[tuple[str, int]], fail_every: int

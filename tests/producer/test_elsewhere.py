@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 from tests.producer.reading import read_all
 
 from kadence.admin import Admin, NewTopic
@@ -23,7 +24,7 @@ def test_kafka_takes_every_compression(kafka: Any, compression: str) -> None:
             producer.send(topic, b"%d" % n * 10, b"k%d" % (n % 7), headers=[("n", b"%d" % n)])
             for n in range(1000)
         ]
-        places = [future.result(30) for future in futures]
+        places = [future.result(PATIENCE) for future in futures]
     messages = read_all(servers, topic, 3, 1000)
     found = {(m.partition(), m.offset()): (m.value(), m.key(), m.headers()) for m in messages}
     assert len(found) == 1000
@@ -34,7 +35,7 @@ def test_kafka_takes_every_compression(kafka: Any, compression: str) -> None:
 
 def test_kafka_creates_a_topic_for_us(kafka: Any) -> None:
     with Producer(bootstrap_servers=kafka.bootstrap_servers) as producer:
-        assert producer.send("producer-auto", b"x").result(30).offset == 0
+        assert producer.send("producer-auto", b"x").result(PATIENCE).offset == 0
 
 
 def test_kafkas_limit_splits_batches(kafka: Any) -> None:
@@ -45,7 +46,7 @@ def test_kafkas_limit_splits_batches(kafka: Any) -> None:
         futures = [producer.send(topic, b"x" * 400) for _ in range(20)]
         futures.append(producer.send(topic, b"x" * 5000))
         futures += [producer.send(topic, b"x" * 400) for _ in range(3)]
-        producer.flush(30)
+        producer.flush(PATIENCE)
     offsets = [future.result(0).offset for future in futures if future.exception(0) is None]
     assert offsets == list(range(23))
     with pytest.raises(RecordTooLargeError):
@@ -56,7 +57,7 @@ def test_kafkas_limit_splits_batches(kafka: Any) -> None:
 def test_the_mock_cluster(mock_cluster: Any, acks: str) -> None:
     with Producer(bootstrap_servers=mock_cluster.bootstrap_servers, acks=acks) as producer:
         futures = [producer.send("t", b"%d" % n) for n in range(100)]
-        producer.flush(30)
+        producer.flush(PATIENCE)
         assert all(future.exception(0) is None for future in futures)
     partitions = 4
     assert len(read_all(mock_cluster.bootstrap_servers, "t", partitions, 100)) == 100

@@ -6,6 +6,7 @@ import logging
 import threading
 
 import pytest
+from tests.patience import PATIENCE
 
 from kadence.errors import InvalidTopicError, KafkaError, KafkaTimeoutError, RecordTooLargeError
 from kadence.producer.futures import Delivery, RecordFuture, RecordMetadata
@@ -49,7 +50,7 @@ def test_waits_for_another_thread(delivery: Delivery) -> None:
     future = RecordFuture(delivery, 0, 0)
     thread = threading.Thread(target=delivery.complete, args=(5,))
     thread.start()
-    assert future.result(10).offset == 5
+    assert future.result(PATIENCE).offset == 5
     thread.join()
 
 

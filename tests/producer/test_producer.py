@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 from tests.producer.reading import read_all
 
 from kadence.admin import Admin
@@ -44,10 +45,10 @@ def test_what_is_sent_is_read(three: Broker) -> None:
         future = producer.send(
             "t", b"v", b"k", partition=2, timestamp=1234, headers=[("a", b"1"), ("b", None)]
         )
-        assert future.result(10) == ("t", 2, 0, 1234)
+        assert future.result(PATIENCE) == ("t", 2, 0, 1234)
         producer.send("t", None, b"tombstone", partition=2, headers={"c": bytearray(b"2")})
         producer.send("t", memoryview(b"view"), partition=2)
-        producer.flush(10)
+        producer.flush(PATIENCE)
         assert [info.partition for info in producer.partitions_for("t")] == [0, 1, 2, 3, 4, 5]
     one, two, three_ = read_all(three.bootstrap_servers, "t", 6, 3)
     assert (one.value(), one.key(), one.timestamp()[1]) == (b"v", b"k", 1234)
@@ -73,16 +74,16 @@ def test_keys_go_where_other_clients_put_them(three: Broker) -> None:
     for n in range(50):
         key = b"key-%d" % n
         theirs.produce("t", b"", key, on_delivery=lambda _, m: expected.__setitem__(m.key(), m.partition()))
-    assert theirs.flush(10) == 0
+    assert theirs.flush(PATIENCE) == 0
     with Producer(bootstrap_servers=three.bootstrap_servers) as producer:
         futures = {key: producer.send("t", b"", key) for key in expected}
-        assert {key: future.result(10).partition for key, future in futures.items()} == expected
+        assert {key: future.result(PATIENCE).partition for key, future in futures.items()} == expected
 
 
 def test_records_without_a_key_reach_all_partitions(three: Broker) -> None:
     with Producer(bootstrap_servers=three.bootstrap_servers, batch_size=200) as producer:
         futures = [producer.send("t", b"x" * 50) for _ in range(300)]
-        assert {future.result(10).partition for future in futures} == set(range(6))
+        assert {future.result(PATIENCE).partition for future in futures} == set(range(6))
 
 
 def test_many_threads_share_one(three: Broker) -> None:
@@ -97,34 +98,34 @@ def test_many_threads_share_one(three: Broker) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        assert sorted(future.result(10).offset for future in futures) == list(range(2000))
+        assert sorted(future.result(PATIENCE).offset for future in futures) == list(range(2000))
 
 
 def test_a_lost_answer_does_not_repeat_the_record(broker: Broker) -> None:
     with Producer(bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=1) as producer:
-        producer.send("t", b"0").result(10)
+        producer.send("t", b"0").result(PATIENCE)
         with broker.faults.disconnect(ProduceRequest, served=True, times=1) as fault:
-            assert producer.send("t", b"1").result(10).offset == 1
+            assert producer.send("t", b"1").result(PATIENCE).offset == 1
         assert fault.hits == 1
-        assert producer.send("t", b"2").result(10).offset == 2
+        assert producer.send("t", b"2").result(PATIENCE).offset == 2
 
 
 def test_retriable_answers_are_retried_in_order(broker: Broker) -> None:
     with Producer(bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=1, batch_size=100) as producer:
-        producer.send("t", b"0").result(10)
+        producer.send("t", b"0").result(PATIENCE)
         with broker.faults.error(ProduceRequest, ec.NOT_LEADER_OR_FOLLOWER, times=3):
             futures = [producer.send("t", b"x" * 100) for _ in range(20)]
-            assert [future.result(10).offset for future in futures] == list(range(1, 21))
+            assert [future.result(PATIENCE).offset for future in futures] == list(range(1, 21))
 
 
 def test_a_broker_that_forgot_us_gets_a_new_epoch(broker: Broker) -> None:
     with Producer(bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=1) as producer:
-        producer.send("t", b"0").result(10)
+        producer.send("t", b"0").result(PATIENCE)
         with (
             broker.faults.observe(ProduceRequest) as seen,
             broker.faults.error(ProduceRequest, ec.UNKNOWN_PRODUCER_ID, times=1),
         ):
-            assert producer.send("t", b"1").result(10).offset == 1
+            assert producer.send("t", b"1").result(PATIENCE).offset == 1
         assert len(seen) == 2
 
 
@@ -133,7 +134,7 @@ def test_linger_gathers_and_flush_does_not_wait_for_it(broker: Broker) -> None:
         with broker.faults.observe(ProduceRequest) as seen:
             futures = [producer.send("t", b"x") for _ in range(100)]
             assert not any(future.done() for future in futures)
-            producer.flush(10)
+            producer.flush(PATIENCE)
             assert all(future.done() for future in futures)
             assert len(seen) == 1
         last = producer.send("t", b"x")
@@ -162,8 +163,8 @@ def test_buffer_memory_blocks_and_then_raises(broker: Broker) -> None:
             with pytest.raises(KafkaTimeoutError, match=r"buffer\.memory=1000 is full"):
                 producer.send("t", b"x" * 300)
         # Room again as soon as the broker answers.
-        producer.flush(10)
-        assert producer.send("t", b"x" * 300).result(10).offset == 2
+        producer.flush(PATIENCE)
+        assert producer.send("t", b"x" * 300).result(PATIENCE).offset == 2
 
 
 def test_a_topic_that_does_not_exist() -> None:
@@ -191,8 +192,8 @@ def test_a_topic_that_appears_while_we_wait() -> None:
             thread.start()
             asked.wait(2)
             admin.create_topics({"late": 2})
-            thread.join(10)
-        assert result[0].result(10).offset == 0
+            thread.join(PATIENCE)
+        assert result[0].result(PATIENCE).offset == 0
 
 
 def test_a_name_that_no_topic_can_have(broker: Broker) -> None:
@@ -214,7 +215,7 @@ def test_partitions_beyond_the_topic(three: Broker) -> None:
             ):
                 producer.send("t", b"x", partition=partition)
         admin.create_partitions({"t": 7})
-        assert producer.send("t", b"x", partition=6).result(10).partition == 6
+        assert producer.send("t", b"x", partition=6).result(PATIENCE).partition == 6
 
 
 def test_no_broker_at_all() -> None:
@@ -254,7 +255,7 @@ def test_the_brokers_limit_splits_a_batch_and_names_the_record_that_is_too_large
     with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=10_000) as producer:
         futures = [producer.send("small", b"x" * 400) for _ in range(20)]
         futures.append(producer.send("small", b"x" * 5000))
-        producer.flush(10)
+        producer.flush(PATIENCE)
     assert [future.result(0).offset for future in futures[:20]] == list(range(20))
     with pytest.raises(RecordTooLargeError, match=r"max\.message\.bytes"):
         futures[20].result(0)
@@ -288,7 +289,7 @@ def test_close_ends_a_send_that_blocks() -> None:
     thread = threading.Thread(target=work)
     thread.start()
     producer.close(0)
-    thread.join(10)
+    thread.join(PATIENCE)
     assert len(errors) == 1
 
 
@@ -304,8 +305,8 @@ def test_a_bug_on_the_network_thread_reaches_every_caller(
     monkeypatch.setattr(producer._thread._sender, "poll", broken)
     producer._thread.wakeup()
     with pytest.raises(FatalNetworkError, match="a bug"):
-        future.result(10)
-    producer._thread.join(10)
+        future.result(PATIENCE)
+    producer._thread.join(PATIENCE)
     with pytest.raises(FatalNetworkError, match="a bug") as caught:
         producer.send("t", b"x")
     assert isinstance(caught.value.__cause__, RuntimeError)
@@ -326,7 +327,7 @@ def test_a_producer_that_is_forgotten_delivers_and_warns(broker: Broker) -> None
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_child_after_fork_is_refused(broker: Broker) -> None:
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        producer.send("t", b"x").result(10)
+        producer.send("t", b"x").result(PATIENCE)
         child = os.fork()
         if child == 0:
             status = 1
@@ -338,7 +339,7 @@ def test_a_child_after_fork_is_refused(broker: Broker) -> None:
             finally:
                 os._exit(status)
         assert os.waitpid(child, 0)[1] == 0
-        assert producer.send("t", b"x").result(10).offset == 1
+        assert producer.send("t", b"x").result(PATIENCE).offset == 1
 
 
 def test_leaders_that_move_under_way(three: Broker) -> None:
@@ -347,9 +348,9 @@ def test_leaders_that_move_under_way(three: Broker) -> None:
         for n in range(300):
             futures.append(producer.send("t", b"%d" % n, partition=0))
             if n % 100 == 50:
-                futures[-1].result(10)
+                futures[-1].result(PATIENCE)
                 three.move_leader("t", 0, three.node_ids[n // 100])
-        assert [future.result(10).offset for future in futures] == list(range(300))
+        assert [future.result(PATIENCE).offset for future in futures] == list(range(300))
     messages = read_all(three.bootstrap_servers, "t", 6, 300)
     assert [message.value() for message in messages] == [b"%d" % n for n in range(300)]
 

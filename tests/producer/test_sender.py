@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.producer.world import TOPIC_ID, TP, World, batches_of, header_of, values_of
+from tests.worlds.producer import TOPIC_ID, TP, World, batches_of, header_of, values_of
 
 from kadence.errors import (
     AuthenticationError,
@@ -36,15 +36,15 @@ def identity_of(batch: bytes) -> tuple[int, int, int]:
 def test_asks_for_an_id_and_the_topic_before_anything_else() -> None:
     world = World()
     future = world.append()
-    identity, metadata = world.poll()
+    identity, metadata = world.turn()
     assert isinstance(identity.message, InitProducerIdRequest)
     assert identity.message.transactional_id is None
     assert isinstance(metadata.message, MetadataRequest)
     assert [topic.name for topic in metadata.message.topics or []] == ["t"]
-    assert world.poll() == []
+    assert world.turn() == []
     world.answer_housekeeping(identity)
     world.answer_housekeeping(metadata)
-    (request,) = world.poll()
+    (request,) = world.turn()
     assert request.node_id == 1
     assert request.message.acks == -1
     assert request.message.topic_data[0].topic_id == TOPIC_ID
@@ -62,7 +62,7 @@ def test_without_topic_ids_produce_stays_below_13() -> None:
     world.ready()
     topic = world.topics.cluster.topics["t"]
     object.__setattr__(topic, "topic_id", bytes(16))
-    (request,) = world.poll()
+    (request,) = world.turn()
     assert request.max_version == 12
 
 
@@ -72,7 +72,7 @@ def test_lingers_then_sends() -> None:
     world.ready()
     assert world.wake_at() == world.now + 5
     world.advance(5)
-    assert len(world.poll()) == 1
+    assert len(world.turn()) == 1
 
 
 def test_one_batch_of_each_partition_and_one_request_per_broker() -> None:
@@ -83,10 +83,10 @@ def test_one_batch_of_each_partition_and_one_request_per_broker() -> None:
         for n in range(2):
             world.append(b"%d" % n * 50, tp=tp)
     world.ready()
-    first = {request.node_id: request for request in world.poll()}
+    first = {request.node_id: request for request in world.turn()}
     assert set(batches_of(first[1])) == {TP, third}
     assert set(batches_of(first[2])) == {other}
-    second = {request.node_id: request for request in world.poll()}
+    second = {request.node_id: request for request in world.turn()}
     assert identity_of(batches_of(second[1])[TP]) == (9, 0, 1)
 
 
@@ -100,7 +100,7 @@ def test_a_request_is_no_larger_than_allowed() -> None:
     step = world.sender.poll(world.now)
     assert [len(batches_of(request)) for request in step.requests] == [1]
     assert step.wake_at == world.now
-    assert len(world.poll()) == 1
+    assert len(world.turn()) == 1
 
 
 def test_five_in_flight_then_waits() -> None:
@@ -108,10 +108,10 @@ def test_five_in_flight_then_waits() -> None:
     for n in range(7):
         world.append(b"%d" % n * 60)
     world.ready()
-    requests = [request for _ in range(9) for request in world.poll()]
+    requests = [request for _ in range(9) for request in world.turn()]
     assert [identity_of(batches_of(request)[TP])[2] for request in requests] == [0, 1, 2, 3, 4]
     world.acknowledge(requests[0], 0)
-    assert len(world.poll()) == 1
+    assert len(world.turn()) == 1
 
 
 def test_a_broker_in_backoff_is_left_alone() -> None:
@@ -129,9 +129,9 @@ def test_waits_for_a_leader() -> None:
     world.ready()
     world.leaders[TP] = 2
     world.advance(1000)
-    (request,) = world.poll()
+    (request,) = world.turn()
     world.answer_housekeeping(request)
-    (request,) = world.poll()
+    (request,) = world.turn()
     assert request.node_id == 2
 
 
@@ -139,21 +139,21 @@ def test_a_lost_request_is_repeated_byte_for_byte_and_later_ones_wait() -> None:
     world = World(batch_size=60)
     futures = [world.append(b"%d" % n * 60) for n in range(3)]
     world.ready()
-    one, two = world.poll() + world.poll()
-    world.lose(one, LOST)
+    one, two = world.turn() + world.turn()
+    world.fail(one, LOST)
     # The third was never sent; the second is on its way; neither may overtake the first.
-    assert all(isinstance(request.message, MetadataRequest) for request in world.poll())
+    assert all(isinstance(request.message, MetadataRequest) for request in world.turn())
     world.acknowledge(two, code=ec.OUT_OF_ORDER_SEQUENCE_NUMBER)
     world.advance(150)
-    (again,) = (r for r in world.poll() if isinstance(r.message, ProduceRequest))
+    (again,) = (r for r in world.turn() if isinstance(r.message, ProduceRequest))
     assert batches_of(again) == batches_of(one)
-    assert world.poll() == []
+    assert world.turn() == []
     world.acknowledge(again, 0)
     world.advance(150)
-    (again,) = world.poll()
+    (again,) = world.turn()
     assert batches_of(again) == batches_of(two)
     world.acknowledge(again, 1)
-    (third,) = world.poll()
+    (third,) = world.turn()
     assert identity_of(batches_of(third)[TP]) == (9, 0, 2)
     world.acknowledge(third, 2)
     assert [future.result(0).offset for future in futures] == [0, 1, 2]
@@ -163,12 +163,12 @@ def test_retries_back_off_exponentially() -> None:
     world = World()
     world.append()
     world.ready()
-    (request,) = world.poll()
+    (request,) = world.turn()
     waits = []
     for _ in range(6):
         world.acknowledge(request, code=ec.NOT_ENOUGH_REPLICAS)
         start = world.now
-        while not (requests := world.poll()):
+        while not (requests := world.turn()):
             world.now = world.sender.poll(world.now).wake_at
         (request,) = requests
         waits.append(world.now - start)
@@ -185,13 +185,13 @@ def test_a_moved_leader_is_looked_up(code: int) -> None:
     world = World()
     world.append()
     world.ready()
-    (request,) = world.poll()
+    (request,) = world.turn()
     world.leaders[TP] = 2
     world.acknowledge(request, code=code)
-    (metadata,) = world.poll()
+    (metadata,) = world.turn()
     world.answer_housekeeping(metadata)
     world.advance(150)
-    (again,) = world.poll()
+    (again,) = world.turn()
     assert again.node_id == 2
     assert batches_of(again) == batches_of(request)
 
@@ -200,7 +200,7 @@ def test_duplicate_sequence_is_success_without_an_offset() -> None:
     world = World()
     future = world.append()
     world.ready()
-    (request,) = world.poll()
+    (request,) = world.turn()
     world.acknowledge(request, code=ec.DUPLICATE_SEQUENCE_NUMBER)
     assert future.result(0).offset == -1
 
@@ -212,20 +212,20 @@ def test_a_broker_that_lost_our_past_gets_a_new_epoch(code: int) -> None:
     world = World(batch_size=60)
     futures = [world.append(b"%d" % n * 60) for n in range(3)]
     world.ready()
-    (first,) = world.poll()
+    (first,) = world.turn()
     world.acknowledge(first, 0)
-    second, third = world.poll() + world.poll()
+    second, third = world.turn() + world.turn()
     assert identity_of(batches_of(second)[TP]) == (9, 0, 1)
     world.acknowledge(second, code=code)
     world.advance(150)
-    assert world.poll() == [], "not before the third is answered too"
+    assert world.turn() == [], "not before the third is answered too"
     world.acknowledge(third, code=code)
     world.advance(300)
-    (again,) = world.poll()
+    (again,) = world.turn()
     assert identity_of(batches_of(again)[TP]) == (9, 1, 0)
     assert values_of(batches_of(again)[TP]) == values_of(batches_of(second)[TP])
     world.acknowledge(again, 1)
-    (again,) = world.poll()
+    (again,) = world.turn()
     assert identity_of(batches_of(again)[TP]) == (9, 1, 1)
     world.acknowledge(again, 2)
     assert [future.result(0).offset for future in futures] == [0, 1, 2]
@@ -235,13 +235,13 @@ def test_the_last_epoch_is_followed_by_a_new_id() -> None:
     world = World()
     future = world.append()
     world.ready()
-    world.sender._identity = (9, 32767)
-    (request,) = world.poll()
+    world.sender._identity.known = (9, 32767)
+    (request,) = world.turn()
     world.acknowledge(request, code=ec.INVALID_PRODUCER_EPOCH)
     world.advance(150)
-    (identity,) = world.poll()
-    world.respond(identity, InitProducerIdResponse(producer_id=10, producer_epoch=0))
-    (again,) = world.poll()
+    (identity,) = world.turn()
+    world.answer(identity, InitProducerIdResponse(producer_id=10, producer_epoch=0))
+    (again,) = world.turn()
     assert identity_of(batches_of(again)[TP]) == (10, 0, 0)
     world.acknowledge(again, 3)
     assert future.result(0).offset == 3
@@ -251,13 +251,13 @@ def test_a_refused_batch_fails_alone() -> None:
     world = World(batch_size=60)
     futures = [world.append(b"%d" % n * 60) for n in range(2)]
     world.ready()
-    one, two = world.poll() + world.poll()
+    one, two = world.turn() + world.turn()
     world.acknowledge(one, code=ec.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(TopicAuthorizationError):
         futures[0].result(0)
     world.acknowledge(two, code=ec.OUT_OF_ORDER_SEQUENCE_NUMBER)
     world.advance(150)
-    (again,) = world.poll()
+    (again,) = world.turn()
     assert identity_of(batches_of(again)[TP]) == (9, 1, 0), (
         "the numbers of the refused batch are not used again"
     )
@@ -270,7 +270,7 @@ def test_single_records_are_blamed() -> None:
     world = World()
     futures = [world.append(), world.append()]
     world.ready()
-    (request,) = world.poll()
+    (request,) = world.turn()
     blamed = [BatchIndexAndErrorMessage(1, "no key on a compacted topic")]
     world.acknowledge(request, code=ec.INVALID_RECORD, record_errors=blamed)
     with pytest.raises(BrokerError, match="other records of its batch were refused"):
@@ -283,19 +283,19 @@ def test_a_batch_that_is_too_large_is_split_until_it_fits() -> None:
     world = World()
     futures = [world.append(b"%d" % n) for n in range(4)]
     world.ready()
-    (request,) = world.poll()
+    (request,) = world.turn()
     world.acknowledge(request, code=ec.MESSAGE_TOO_LARGE)
-    (left,) = world.poll()
+    (left,) = world.turn()
     assert values_of(batches_of(left)[TP]) == [b"0", b"1"]
     assert identity_of(batches_of(left)[TP]) == (9, 0, 0)
     world.acknowledge(left, 10)
     assert not futures[0].done(), "the futures of one batch are decided together"
-    (right,) = world.poll()
+    (right,) = world.turn()
     assert identity_of(batches_of(right)[TP]) == (9, 0, 2)
     world.acknowledge(right, code=ec.MESSAGE_TOO_LARGE)
-    (third,) = world.poll()
+    (third,) = world.turn()
     world.acknowledge(third, 12)
-    (fourth,) = world.poll()
+    (fourth,) = world.turn()
     world.acknowledge(fourth, code=ec.MESSAGE_TOO_LARGE)
     assert [future.result(0).offset for future in futures[:3]] == [10, 11, 12]
     with pytest.raises(RecordTooLargeError, match=r"t-0 makes a batch of \d+ bytes.*max.message.bytes"):
@@ -309,7 +309,7 @@ def test_time_runs_out_before_it_is_sent() -> None:
     future = world.append()
     world.ready()
     world.advance(1000)
-    world.poll()
+    world.turn()
     with pytest.raises(KafkaTimeoutError, match=r"delivery.timeout.ms=1000; its partition has no leader"):
         future.result(0)
 
@@ -318,12 +318,12 @@ def test_time_runs_out_in_flight_and_the_late_answer_changes_nothing() -> None:
     world = World(delivery_timeout_ms=1000, batch_size=60)
     first = world.append(b"0" * 60)
     world.ready()
-    (request,) = world.poll()
+    (request,) = world.turn()
     world.advance(500)
     second = world.append(b"1" * 60)
-    (later,) = world.poll()
+    (later,) = world.turn()
     world.advance(500)
-    assert world.poll() == []
+    assert world.turn() == []
     with pytest.raises(KafkaTimeoutError, match=r"1 records for t-0 .*no answer came"):
         first.result(0)
     assert not second.done()
@@ -338,18 +338,18 @@ def test_time_runs_out_between_attempts() -> None:
     world = World(delivery_timeout_ms=1000)
     future = world.append()
     world.ready()
-    (request,) = world.poll()
+    (request,) = world.turn()
     world.advance(990)
-    world.lose(request, LOST)
+    world.fail(request, LOST)
     world.advance(10)
-    world.poll()
+    world.turn()
     with pytest.raises(KafkaTimeoutError, match="last error after 1 attempts: gone") as caught:
         future.result(0)
     assert isinstance(caught.value.__cause__, DisconnectedError)
     # What comes next is numbered after the gap; if the broker never saw it, that ends in a new epoch.
     world.append()
     world.advance(1000)
-    for request in world.poll():
+    for request in world.turn():
         if isinstance(request.message, ProduceRequest):
             assert identity_of(batches_of(request)[TP]) == (9, 0, 1)
 
@@ -358,7 +358,7 @@ def test_wakes_for_the_first_deadline() -> None:
     world = World(delivery_timeout_ms=1000)
     world.append()
     world.ready()
-    world.poll()
+    world.turn()
     assert world.wake_at() == world.now + 1000
 
 
@@ -367,18 +367,18 @@ def test_one_undecided_batch_without_idempotence() -> None:
     for n in range(2):
         world.append(b"%d" % n * 60)
     world.ready()
-    (request,) = world.poll()
+    (request,) = world.turn()
     assert identity_of(batches_of(request)[TP]) == (-1, -1, -1)
-    assert world.poll() == []
+    assert world.turn() == []
     world.acknowledge(request, 0)
-    assert len(world.poll()) == 1
+    assert len(world.turn()) == 1
 
 
 def test_out_of_sequence_without_idempotence_is_final() -> None:
     world = World(enable_idempotence=False)
     future = world.append()
     world.ready()
-    (request,) = world.poll()
+    (request,) = world.turn()
     world.acknowledge(request, code=ec.OUT_OF_ORDER_SEQUENCE_NUMBER)
     assert future.exception(0) is not None
 
@@ -387,10 +387,10 @@ def test_acks_0_has_no_answer() -> None:
     world = World(acks="0", batch_size=60)
     futures = [world.append(b"%d" % n * 60) for n in range(2)]
     world.ready()
-    one, two = world.poll() + world.poll()
+    one, two = world.turn() + world.turn()
     assert one.message.acks == 0
-    world.respond(one, None)
-    world.lose(two, LOST)
+    world.answer(one, None)
+    world.fail(two, LOST)
     assert futures[0].result(0).offset == -1
     assert not futures[1].done()
 
@@ -399,8 +399,8 @@ def test_an_answer_that_lacks_a_partition() -> None:
     world = World()
     future = world.append()
     world.ready()
-    (request,) = world.poll()
-    world.respond(request, ProduceResponse())
+    (request,) = world.turn()
+    world.answer(request, ProduceResponse())
     with pytest.raises(MalformedMessageError, match="lacks t-0"):
         future.result(0)
 
@@ -409,8 +409,8 @@ def test_a_transport_error_that_time_does_not_mend() -> None:
     world = World()
     future = world.append()
     world.ready()
-    (request,) = world.poll()
-    world.lose(request, AuthenticationError("no"))
+    (request,) = world.turn()
+    world.fail(request, AuthenticationError("no"))
     with pytest.raises(AuthenticationError):
         future.result(0)
 
@@ -418,12 +418,12 @@ def test_a_transport_error_that_time_does_not_mend() -> None:
 def test_no_id_for_us() -> None:
     world = World()
     future = world.append()
-    identity = world.poll()[0]
-    world.respond(identity, InitProducerIdResponse(error_code=ec.COORDINATOR_LOAD_IN_PROGRESS))
+    identity = world.turn()[0]
+    world.answer(identity, InitProducerIdResponse(error_code=ec.COORDINATOR_LOAD_IN_PROGRESS))
     assert not future.done()
     world.advance(150)
-    identity = world.poll()[0]
-    world.respond(identity, InitProducerIdResponse(error_code=ec.CLUSTER_AUTHORIZATION_FAILED))
+    identity = world.turn()[0]
+    world.answer(identity, InitProducerIdResponse(error_code=ec.CLUSTER_AUTHORIZATION_FAILED))
     with pytest.raises(BrokerError, match="gave no producer id") as caught:
         future.result(0)
     assert "enable.idempotence=false" in caught.value.__notes__[0]
@@ -439,11 +439,11 @@ def test_records_that_cannot_be_encoded(monkeypatch: pytest.MonkeyPatch) -> None
 
     with monkeypatch.context() as patch:
         patch.setattr("kadence.producer.sender.encode_batch", explode)
-        assert world.poll() == []
+        assert world.turn() == []
     with pytest.raises(LocalError, match="codec"):
         future.result(0)
     world.append()
-    (request,) = world.poll()
+    (request,) = world.turn()
     assert identity_of(batches_of(request)[TP]) == (9, 0, 0)
 
 
@@ -451,8 +451,8 @@ def test_fail_all() -> None:
     world = World(batch_size=60)
     futures = [world.append(b"%d" % n * 60) for n in range(3)]
     world.ready()
-    one, two = world.poll() + world.poll()
-    world.lose(two, LOST)
+    one, two = world.turn() + world.turn()
+    world.fail(two, LOST)
     world.sender.fail_all(LocalError("over"))
     assert all(isinstance(future.exception(0), LocalError) for future in futures)
     world.acknowledge(one, 0)

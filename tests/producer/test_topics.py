@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.producer.world import TP, World
+from tests.worlds.producer import TP, World
 
 from kadence.clock import FOREVER
 from kadence.connection.request import Completed, Request
@@ -27,7 +27,7 @@ def test_asked_once_and_again_when_old() -> None:
     request = ask(world)
     assert request is not None
     assert ask(world) is None
-    world.respond(request, world.metadata())
+    world.answer(request, world.metadata())
     assert world.topics.cluster.leader(TP) == 1
     assert world.topics.poll(world.now) == (None, world.now + 60_000)
     world.advance(60_000)
@@ -39,14 +39,14 @@ def test_failures_are_repeated_after_a_backoff() -> None:
     world.topics.want("t")
     request = ask(world)
     assert request is not None
-    world.lose(request, DisconnectedError("gone"))
+    world.fail(request, DisconnectedError("gone"))
     assert ask(world) is None
     assert not world.topics.failure
     assert str(world.topics.last_error) == "gone"
     world.advance(150)
     request = ask(world)
     assert request is not None
-    world.lose(request, AuthenticationError("no"))
+    world.fail(request, AuthenticationError("no"))
     assert world.topics.failure is not None
     assert world.topics.answers == 1
 

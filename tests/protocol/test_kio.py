@@ -16,10 +16,11 @@ import uuid
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
+from tests.luck import examples
 from tests.protocol.values import Case, Limits, cases, decode, encode, messages
 
 from kadence.protocol import error_codes
@@ -86,9 +87,7 @@ def _to_kio(kind: str | None, hint: Any, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("case", cases(), ids=str)
-@settings(
-    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+@examples(10)
 @given(data=st.data())
 def test_bytes_equal_kios_both_ways(case: Case, data: st.DataObject) -> None:
     message = data.draw(messages(case, LIMITS))

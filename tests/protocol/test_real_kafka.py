@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 from tests.protocol.real_requests import REQUEST_FOR, Ground, consumer_join
 
 from kadence.protocol import registry
@@ -41,7 +42,6 @@ from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupRequestAssign
 from kadence.records import encode_batch
 from kadence.testing.kafka import Kafka
 
-PATIENCE = 30.0
 """Seconds that Kafka may take to settle (topic made, offsets topic made) before a test fails."""
 
 

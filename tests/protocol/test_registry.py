@@ -7,8 +7,9 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.luck import examples
 from tests.protocol.test_round_trip import mutated
 from tests.protocol.values import Case, cases, messages
 
@@ -156,9 +157,7 @@ def test_records_may_be_any_buffer() -> None:
     assert len(frames) == 1
 
 
-@settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+@examples(200)
 @given(case=st.sampled_from(REQUEST_CASES), data=st.data(), seed=st.integers(0, 2**32))
 def test_a_broker_survives_mutated_requests(case: Case, data: st.DataObject, seed: int) -> None:
     frame = registry.encode_request(data.draw(messages(case)), case.version, 1, "client")

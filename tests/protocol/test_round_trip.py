@@ -9,17 +9,16 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.luck import examples
 from tests.protocol.values import Case, cases, decode, encode, messages
 
 from kadence.wire import Reader, WireError
 
-SETTINGS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-
 
 @pytest.mark.parametrize("case", cases(), ids=str)
-@settings(SETTINGS, max_examples=5)
+@examples(5)
 @given(data=st.data())
 def test_what_is_written_reads_back(case: Case, data: st.DataObject) -> None:
     message = data.draw(messages(case))
@@ -33,7 +32,7 @@ def test_defaults_fit_every_version(case: Case) -> None:
     assert decode(case.python, case.version, encode(message, case.version)) == message
 
 
-@settings(SETTINGS, max_examples=150)
+@examples(150)
 @given(case=st.sampled_from(cases()), data=st.data())
 def test_no_message_reads_from_less_than_its_bytes(case: Case, data: st.DataObject) -> None:
     written = encode(data.draw(messages(case)), case.version)
@@ -42,7 +41,7 @@ def test_no_message_reads_from_less_than_its_bytes(case: Case, data: st.DataObje
             decode(case.python, case.version, written[:size])
 
 
-@settings(SETTINGS, max_examples=300)
+@examples(300)
 @given(case=st.sampled_from(cases()), data=st.data(), seed=st.integers(0, 2**32))
 def test_mutated_bytes_raise_wire_errors_only(case: Case, data: st.DataObject, seed: int) -> None:
     written = encode(data.draw(messages(case)), case.version)

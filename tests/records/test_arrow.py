@@ -131,6 +131,14 @@ def test_constant_columns_of_every_length(count: int) -> None:
     assert got["partition"].to_pylist() == [2**31 - 1] * count
 
 
+def test_constant_columns_of_a_table_of_1_mib_are_made_once() -> None:
+    data = encode_batch([(T0, None, None, ())] * 10_000)
+    first, second = (arrow.to_table(FetchedRecords(data, "topic", 0, 0).take_columns()) for _ in range(2))
+    for name in ("topic", "partition"):
+        one, other = (each[name].chunk(0).buffers()[-1] for each in (first, second))
+        assert one.address == other.address, name
+
+
 def test_buffers_are_wrapped_not_copied() -> None:
     [part] = FetchedRecords(from_rows(ROWS), "t", 0, 0).take_columns()
     got = arrow.to_record_batch(part)

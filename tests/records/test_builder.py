@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.luck import examples
 from tests.records.batches import Row, from_rows
 from tests.records.conftest import Half
 
@@ -33,7 +34,7 @@ def encoder(half: Half) -> Any:
 
 
 @given(records)
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_both_encoders_write_the_same_bytes(given_records: list[tuple[Any, ...]]) -> None:
     from tests.records.conftest import COMPILED, PYTHON, load_half
 
@@ -164,7 +165,7 @@ def test_nothing_to_build_and_unknown_codecs() -> None:
 
 
 @given(data, data, headers)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_the_bound_of_a_record_holds_and_is_tight(
     key: bytes | None, value: bytes | None, pairs: list[tuple[str, bytes | None]]
 ) -> None:

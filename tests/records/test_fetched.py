@@ -120,6 +120,20 @@ def test_control_batches_never_come_out_but_move_the_offset() -> None:
     assert offsets(reader) == [3]
 
 
+def test_kip320_the_epoch_is_that_of_the_last_batch_below_the_position_though_it_gave_nothing() -> None:
+    """A transaction's marker that a later leader wrote: its offset is not one of the epoch before it."""
+    data = encode_batch([(0, None, b"v", ())], leader_epoch=1)
+    marker = encode_batch(
+        [(0, bytes(4), bytes(6), ())], base_offset=1, control=True, producer_id=7, leader_epoch=2
+    )
+    fetched = FetchedRecords(data + marker, "t", 0, 0)
+    (record,) = fetched.take()
+    assert record.leader_epoch == 1
+    assert (fetched.next_offset, fetched.leader_epoch) == (2, 2)
+    old = FetchedRecords(data + marker, "t", 0, 2)
+    assert (old.next_offset, old.leader_epoch) == (2, None), "nothing was read, so nothing is known"
+
+
 def test_only_a_control_batch() -> None:
     reader = fetched(marker(6, 9, commit=False), 6)
     assert (reader.exhausted, reader.next_offset, reader.take()) == (True, 7, [])

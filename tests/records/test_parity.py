@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.luck import examples, seeds
 from tests.records.batches import Row, batch, from_rows, marker, record
 from tests.records.conftest import COMPILED, PYTHON, Half, load_half
 
@@ -112,7 +113,7 @@ def both(data: bytes, offset: int, steps: list[int], **options: Any) -> Outcome:
 
 
 @given(partitions(), st.lists(st.integers(1, 9), min_size=1, max_size=4), st.booleans())
-@settings(max_examples=70, deadline=None)
+@examples(70)
 def test_random_batches(data: bytes, steps: list[int], read_committed: bool) -> None:
     first = int.from_bytes(data[:8], "big")
     options: dict[str, Any] = {"aborted": [(5, first)]} if read_committed else {}
@@ -122,7 +123,7 @@ def test_random_batches(data: bytes, steps: list[int], read_committed: bool) -> 
 
 
 @given(partitions(), st.integers(1, 400))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_bound_in_bytes(data: bytes, max_bytes: int) -> None:
     def pieces(name: str) -> list[Any]:
         half = load_half(name)
@@ -140,7 +141,7 @@ def test_bound_in_bytes(data: bytes, max_bytes: int) -> None:
 
 
 @given(partitions(), st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 255)), min_size=1, max_size=5))
-@settings(max_examples=120, deadline=None)
+@examples(120)
 def test_damaged_batches(data: bytes, damage: list[tuple[int, int]]) -> None:
     """Without checksums every lie reaches the parsers: both refuse the same ones, after the same records."""
     broken = bytearray(data)
@@ -150,12 +151,12 @@ def test_damaged_batches(data: bytes, damage: list[tuple[int, int]]) -> None:
 
 
 @given(st.binary(max_size=60), st.integers(0, 6), st.integers(0, 2**31 - 1))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_noise_in_place_of_records(noise: bytes, count: int, last_delta: int) -> None:
     both(batch(noise, count, last_delta=last_delta), 0, [2], strict=True)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_damage_inside_one_record(seed: int) -> None:
     """Every byte of a small batch's records set to many values: what the random search may miss."""
     dice = random.Random(seed)

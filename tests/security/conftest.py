@@ -13,7 +13,7 @@ from tests.net.conftest import Certificates, certificates
 from kadence.errors import MissingDependencyError
 from kadence.testing.kafka import Kafka
 
-__all__ = ["ODD_PASSWORD", "PASSWORD", "certificates"]
+__all__ = ["ODD_PASSWORD", "PASSWORD", "certificates", "listener_identity"]
 
 PASSWORD = "correct-horse"
 ODD_PASSWORD = "b=ü ﬁ 1"
@@ -37,6 +37,17 @@ def _certificates(pem: str) -> str:
     return pem[pem.index("-----BEGIN CERTIFICATE") :]
 
 
+def listener_identity(listener: str, certificates: Certificates) -> dict[str, str]:
+    """Kafka's properties for a listener with TLS."""
+    return {
+        f"listener.name.{listener}.ssl.keystore.type": "PEM",
+        f"listener.name.{listener}.ssl.keystore.key": _pkcs8(certificates.server.read_bytes()),
+        f"listener.name.{listener}.ssl.keystore.certificate.chain": _certificates(
+            certificates.server.read_text()
+        ),
+    }
+
+
 @pytest.fixture(scope="package")
 def secured(certificates: Certificates) -> Iterator[Kafka]:
     """Listeners SASL (PLAIN, SCRAM), SECURE (the same over TLS), BRIEF (with sessions of 2 s), TOKEN (OAUTHBEARER)."""
@@ -46,9 +57,7 @@ def secured(certificates: Certificates) -> Iterator[Kafka]:
         "listener.name.token.sasl.enabled.mechanisms": "OAUTHBEARER",
         "listener.name.token.oauthbearer.sasl.jaas.config": _TOKEN,
         "listener.name.token.oauthbearer.sasl.server.callback.handler.class": _VALIDATOR,
-        "listener.name.secure.ssl.keystore.type": "PEM",
-        "listener.name.secure.ssl.keystore.key": _pkcs8(certificates.server.read_bytes()),
-        "listener.name.secure.ssl.keystore.certificate.chain": _certificates(certificates.server.read_text()),
+        **listener_identity("secure", certificates),
     }
     for name in ("sasl", "secure", "brief"):
         properties[f"listener.name.{name}.sasl.enabled.mechanisms"] = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"

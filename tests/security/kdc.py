@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.patience import PATIENCE
+
 __all__ = ["REALM", "Kdc", "missing", "running"]
 
 REALM = "KADENCE.TEST"
@@ -104,7 +106,7 @@ def running(directory: Path) -> Iterator[Kdc]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE
         while not _listens(port):
             assert centre.poll() is None, (directory / "kdc.log").read_text()
             assert time.monotonic() < end, "krb5kdc does not listen"
@@ -112,4 +114,4 @@ def running(directory: Path) -> Iterator[Kdc]:
         yield Kdc(directory, config, environment)
     finally:
         centre.terminate()
-        centre.wait(10)
+        centre.wait(PATIENCE)

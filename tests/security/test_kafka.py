@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.net.conftest import Certificates
 from tests.net.test_endpoint import endpoint
+from tests.patience import PATIENCE
 from tests.security.conftest import ODD_PASSWORD, PASSWORD
 
 from kadence import Admin, Consumer, Producer, Token, TopicPartition
@@ -81,11 +82,11 @@ def test_tokens_of_a_provider(secured: Kafka) -> None:
 
     settings = sasl(secured, "TOKEN", sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token_provider=provider)
     with Producer(**settings) as producer:
-        producer.send("tokens", b"v", partition=0).result(20)
+        producer.send("tokens", b"v", partition=0).result(PATIENCE)
     before = len(asked)
     with Consumer(**settings, auto_offset_reset="earliest", group_id="tokens") as consumer:
         consumer.subscribe(["tokens"])
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         while not (records := consumer.poll(timeout=1)):
             assert time.monotonic() < deadline
     assert records
@@ -143,7 +144,7 @@ def test_b6_in_a_group_and_for_the_other_clients(secured: Kafka) -> None:
     with Admin(**settings) as admin, pytest.raises(AuthenticationError):
         admin.describe_cluster(timeout=20)
     with Producer(**settings) as producer, pytest.raises(AuthenticationError):
-        producer.send("tokens", b"v").result(20)
+        producer.send("tokens", b"v").result(PATIENCE)
 
 
 def test_a_token_that_the_broker_does_not_take(secured: Kafka) -> None:
@@ -187,14 +188,14 @@ def test_sessions_are_renewed_without_losing_the_connection(
         Producer(**by_token) as producer,
         Consumer(**settings, group_id="brief", auto_offset_reset="earliest") as consumer,
     ):
-        producer.send("brief", b"v", partition=0).result(20)
+        producer.send("brief", b"v", partition=0).result(PATIENCE)
         consumer.subscribe(["brief"])
         while not consumer.poll(timeout=1):
             pass
         caplog.clear()
         end = time.monotonic() + 5
         while time.monotonic() < end:
-            producer.send("brief", b"v", partition=0).result(20)
+            producer.send("brief", b"v", partition=0).result(PATIENCE)
             sent += 1
             seen += len(consumer.poll(timeout=0.2))
         while seen < sent:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import ON_CI
+from tests.patience import PATIENCE
 from tests.security import kdc
 
 from kadence import Admin, Consumer, Producer, TopicPartition
@@ -83,10 +84,10 @@ def works(settings: dict[str, Any]) -> bool:
 def test_a_keytab_is_enough(realm: Realm) -> None:
     settings = realm.settings(sasl_kerberos_keytab=str(realm.alice), sasl_kerberos_principal="alice")
     with Producer(**settings) as producer:
-        producer.send("tickets", b"v", partition=0).result(20)
+        producer.send("tickets", b"v", partition=0).result(PATIENCE)
     with Consumer(**settings, auto_offset_reset="earliest", group_id="tickets") as consumer:
         consumer.subscribe(["tickets"])
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         while not (records := consumer.poll(timeout=1)):
             assert time.monotonic() < deadline
         metrics = {name.name: value for name, value in consumer.metrics().items()}
@@ -140,7 +141,7 @@ def test_connections_authenticate_anew_before_the_broker_ends_their_session(real
     settings = realm.settings("BRIEF", sasl_kerberos_keytab=str(realm.alice))
     with Consumer(**settings) as consumer:
         consumer.assign([TopicPartition("tickets", 0)])
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         while True:
             consumer.poll(timeout=0.2)
             metrics = {name.name: value for name, value in consumer.metrics().items()}

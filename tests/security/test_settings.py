@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
-from kadence import Token, jaas, security
+from kadence import Token
 from kadence.config import AdminConfig, ConsumerConfig
 from kadence.errors import ConfigError
 from kadence.net import ConnectionConfig
-from kadence.secret import Secret
-from kadence.security import ClientCredentials, Kerberos, is_loopback
+from kadence.security import jaas
+from kadence.security import login as of_keys
+from kadence.security.credentials import ClientCredentials, Kerberos
+from kadence.security.oauth import is_loopback
+from kadence.security.secret import Secret
 
 SECRET = "hunter2"
 PLAIN = {
@@ -50,7 +53,7 @@ def with_jaas(mechanism: str, text: str, **changes: Any) -> dict[str, Any]:
 
 
 def read(settings: dict[str, Any]) -> Any:
-    return security.credentials(AdminConfig.parse(settings))
+    return of_keys.credentials(AdminConfig.parse(settings))
 
 
 def test_user_and_password() -> None:
@@ -157,7 +160,7 @@ def test_a_token_provider() -> None:
 
     settings = {name: value for name, value in OAUTH.items() if not name.startswith("sasl.oauthbearer")}
     config = ConsumerConfig.parse(settings, sasl_oauthbearer_token_provider=provider)
-    found = security.credentials(config)
+    found = of_keys.credentials(config)
     assert found is not None
     assert found.tokens is provider
 
@@ -211,7 +214,7 @@ def test_secrets_show_in_no_repr(settings: dict[str, Any]) -> None:
     config = AdminConfig.parse(settings)
     assert SECRET not in repr(config)
     assert SECRET not in repr(ConnectionConfig.of(config))
-    assert SECRET not in repr(security.credentials(config))
+    assert SECRET not in repr(of_keys.credentials(config))
     assert pickle.loads(pickle.dumps(config)) == config
     assert SECRET not in repr(Token(SECRET, 1.0))
     assert SECRET not in repr(jaas.parse(f"A required password={SECRET};"))

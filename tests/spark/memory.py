@@ -175,42 +175,41 @@ class MemoryRecords:
     at_once: int = 5
     clock: FakeClock | None = None
     positions: dict[TopicPartition, int] = field(default_factory=dict)
-    started: list[dict[TopicPartition, int]] = field(default_factory=list)
+    started: list[dict[TopicPartition, tuple[int, int]]] = field(default_factory=list)
     polled: list[int] = field(default_factory=list)
     parked: int = 0
     closed: int = 0
-    _active: set[TopicPartition] = field(default_factory=set)
+    _until: dict[TopicPartition, int] = field(default_factory=dict)
 
-    def start(self, positions: Mapping[TopicPartition, int]) -> None:
-        self.positions = dict(positions)
-        self.started.append(dict(positions))
-        self._active = set(positions)
+    def start(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        self.positions = {partition: start for partition, (start, _) in ranges.items()}
+        self.started.append(dict(ranges))
+        self._until = {partition: end for partition, (_, end) in ranges.items()}
 
     def poll(self, max_records: int, timeout: float) -> pa.Table:
         self.polled.append(max_records)
         tables = []
         left = min(max_records, self.at_once)
-        for partition in sorted(self._active):
+        for partition, until in sorted(self._until.items()):
             start, end = self.log_range(partition)
             position = self.positions[partition]
+            if position >= until:
+                continue
             if not start <= position <= end:
                 raise for_code(error_codes.OFFSET_OUT_OF_RANGE, str(partition))
-            fresh = [pair for pair in self.logs[partition] if pair[0] >= position][:left]
+            fresh = [pair for pair in self.logs[partition] if position <= pair[0] < until][:left]
             left -= len(fresh)
             if fresh:
                 tables.append(kafka_table(partition, fresh))
                 self.positions[partition] = fresh[-1][0] + 1
             elif left:
-                self.positions[partition] = end
+                self.positions[partition] = min(end, until)
         if not tables and self.clock is not None:
             self.clock.advance(int(timeout * 1000))
         return pa.concat_tables(tables) if tables else kafka_table(TopicPartition("t", 0), [])
 
     def position(self, partition: TopicPartition) -> int:
         return self.positions[partition]
-
-    def finish(self, partition: TopicPartition) -> None:
-        self._active.discard(partition)
 
     def log_range(self, partition: TopicPartition) -> tuple[int, int]:
         log = self.logs[partition]

@@ -92,24 +92,42 @@ def test_a_reader_is_used_for_one_task_after_the_other(cluster: Cluster) -> None
     first, second = TopicPartition(cluster.topic, 0), TopicPartition(cluster.topic, 1)
     client = executor_client(options_for(cluster).client, "test", headers=False)
     try:
-        client.start({first: 15, second: 2})
+        client.start({first: (15, 20), second: (2, 10)})
         seen = 0
         while seen < 13:
             seen += client.poll(1000, 1.0).num_rows
         assert (client.position(first), client.position(second)) == (20, 10)
         assert client.log_range(first) == (0, 20)
         client.park()
-        client.start({first: 18})
+        client.start({first: (18, 20)})
         table = client.poll(1, 1.0)
         assert table["offset"].to_pylist() == [18]
-        client.finish(first)
-        assert client.poll(1, 0.05).num_rows == 0
-        client.park()
-        client.start({first: 19})  # what was finished before is read again
+        client.park()  # though not all of it was read
+        client.start({first: (19, 20)})
         assert client.poll(10, 1.0)["value"].to_pylist() == [b"19"]
-        client.start({first: 500})
+        client.start({first: (500, 510)})
         with pytest.raises(OffsetOutOfRangeError):
             client.poll(10, 5.0)
+    finally:
+        client.close()
+
+
+def test_a_reader_between_two_micro_batches_keeps_what_it_has_fetched(cluster: Cluster) -> None:
+    """One batch of records, which the range of the first task cuts in two."""
+    cluster.create(1)
+    cluster.produce(range(20), partition=0)
+    partition = TopicPartition(cluster.topic, 0)
+    client = executor_client(options_for(cluster).client, "test", headers=False)
+    try:
+        seen: list[int] = []
+        for start, end in ((0, 7), (7, 12), (12, 20)):
+            client.start({partition: (start, end)})
+            while client.position(partition) < end:
+                seen += client.poll(1000, 1.0)["offset"].to_pylist()
+            client.park()
+        assert seen == list(range(20))
+        fetched = client._consumer._border.measures.fetches.records.total
+        assert fetched == 20, "none was fetched twice"
     finally:
         client.close()
 

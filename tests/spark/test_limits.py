@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kadence.spark.limits import ByteEstimate, Gate, offsets_for_bytes, spread
@@ -21,7 +21,6 @@ def test_in_proportion_to_the_backlog_and_at_least_one() -> None:
     assert spread({A: (0, 900), B: (1000, 1100), C: (7, 8)}, 100) == {A: 89, B: 1009, C: 8}
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(
         st.builds(TopicPartition, st.just("t"), st.integers(0, 30)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kadence.errors import IllegalStateError
@@ -18,7 +18,6 @@ offsets = st.dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(offsets, offsets)
 def test_what_is_written_is_read(
     following: dict[TopicPartition, int], first: dict[TopicPartition, int]

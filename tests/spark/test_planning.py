@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kadence.spark.planning import WORTH_A_TASK, OffsetRange, Task, TaskSize, plan
@@ -79,7 +79,6 @@ def test_partitions_of_one_leader_go_together() -> None:
     assert [{leaders[piece.topic_partition] for piece in task} for task in tasks] == [{0}, {1}]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 500), max_size=20),
     st.integers(1, 16),

@@ -11,6 +11,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from tests.patience import PATIENCE
 from tests.spark.conftest import Cluster, Runs
 
 from kadence.spark.clients import executor_client
@@ -46,7 +47,7 @@ def test_only_committed_records_of_transactions(
         producer.begin_transaction()
         for value in values:
             producer.produce(real_cluster.topic, str(value).encode())
-        producer.flush(30)
+        producer.flush(PATIENCE)
         finish(30)
     while real_cluster.ends() != {0: 17}:  # the marker of the abort is written after its request is answered
         pass
@@ -101,4 +102,4 @@ def delete_below(cluster: Cluster, offset: int) -> None:
     """DeleteRecords, as retention would."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     for deleted in admin.delete_records([ConfluentPartition(cluster.topic, 0, offset)]).values():
-        deleted.result(30)
+        deleted.result(PATIENCE)

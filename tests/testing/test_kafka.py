@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 
 from kadence.errors import LocalError, MissingDependencyError
 from kadence.testing.kafka import Kafka
@@ -67,7 +68,7 @@ def test_the_guard_kills_what_a_killed_owner_leaves(tmp_path: Path) -> None:
             assert process.stdout is not None
             assert process.stdout.readline() == b"guarding\n"
             process.send_signal(signal.SIGKILL)
-        assert stand_in.wait(timeout=10) == -signal.SIGKILL
+        assert stand_in.wait(timeout=PATIENCE) == -signal.SIGKILL
     # The guard removes the data after the kill, in a process that nobody waits for.
     for _ in range(200):
         if not directory.exists():

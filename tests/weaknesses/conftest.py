@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.consumer.conftest import cluster
+from tests.patience import PATIENCE
 
 from kadence import Broker, Consumer, Producer
 
@@ -38,7 +39,7 @@ class Served:
                 for number in range(start, start + count)
             ]
             for future in sent:
-                future.result(30)
+                future.result(PATIENCE)
 
     def consumer(self, **settings: Any) -> Consumer:
         """One that starts at the beginning; closed at the end of the test."""

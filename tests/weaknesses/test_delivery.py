@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.consumer.support import Cluster, poll_until, read
+from tests.patience import PATIENCE
 from tests.weaknesses.conftest import Served
 
 from kadence import OffsetAndMetadata, Producer, TopicPartition
@@ -27,7 +28,7 @@ WORKER = """
     done = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     consumer = Consumer(
         bootstrap_servers=servers, group_id=group, group_protocol="classic", auto_offset_reset="earliest",
-        session_timeout_ms=1_200, heartbeat_interval_ms=200, auto_commit_interval_ms=0, max_poll_records=10,
+        session_timeout_ms=2_500, heartbeat_interval_ms=200, auto_commit_interval_ms=0, max_poll_records=10,
     )
     consumer.subscribe(topic)
     while True:
@@ -182,7 +183,7 @@ def test_a_poison_pill_never_blocks_the_records_behind_it(served: Served, policy
     bad = b"\xff not json"
     with Producer(bootstrap_servers=served.broker.bootstrap_servers) as producer:
         for value in (b'{"n": 1}', bad, b'{"n": 2}'):
-            producer.send("t", value).result(10)
+            producer.send("t", value).result(PATIENCE)
     settings = {"dead_letter_topic": "dead"} if policy == "dead-letter" else {}
     consumer = served.consumer(
         value_deserializer="json", group_id="g", deserialization_errors=policy, **settings

@@ -7,6 +7,7 @@ import tracemalloc
 
 import pytest
 from tests.consumer.support import poll_until, read
+from tests.patience import until
 from tests.weaknesses.conftest import Served
 
 from kadence import NotFetchedReason, TopicPartition
@@ -32,12 +33,13 @@ def test_a_partition_that_is_not_fetched_says_why(served: Served) -> None:
         paused: NotFetchedReason.PAUSED,
         missing: NotFetchedReason.UNKNOWN_TOPIC,
     }
-    consumer.assign(wanted)
+    consumer.assign(list(wanted))
     consumer.pause([paused])
-    end = time.monotonic() + 20
-    while {partition: each.reason for partition, each in consumer.not_fetched().items()} != wanted:
-        assert time.monotonic() < end, consumer.not_fetched()
-        time.sleep(0.02)
+
+    def told() -> bool:
+        return {partition: each.reason for partition, each in consumer.not_fetched().items()} == wanted
+
+    until(told, what=consumer.not_fetched)
     assert all(each.since >= 0 for each in consumer.not_fetched().values())
 
 
@@ -124,7 +126,7 @@ def test_an_error_of_a_fetch_is_waited_out_and_nothing_is_skipped(served: Served
     """Fetching stood still after errors of a broker (KP #2605, #1435, RDK #1605)."""
     served.produce(10)
     consumer = served.consumer()
-    consumer.assign([PARTITION])
     with served.faults.error(FetchRequest, error_codes.UNKNOWN_SERVER_ERROR, times=3) as refused:
+        consumer.assign([PARTITION])
         assert [record.offset for record in read(consumer, 10)] == list(range(10))
         assert refused.hits == 3

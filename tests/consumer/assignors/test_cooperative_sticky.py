@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import random
 import struct
 import time
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.luck import examples
 
 from kadence.consumer.assignors import CooperativeStickyAssignor, LastAssignment, MemberSubscription
 from kadence.types import TopicPartition
@@ -109,8 +112,36 @@ def test_agreement_after_two_rounds_whatever_changed(
         assert fleet.owned == kept, "a rebalance without a reason moves nothing"
 
 
+def test_agreement_after_two_rounds_where_the_free_partitions_have_to_go_round_about() -> None:
+    """a-1 to m4 and b-2 to m3: the other way round m4 gets nothing, and m2 must give up a-0 for it."""
+    fleet = Fleet({"a": 2, "b": 3}, {"m1": frozenset("b"), "m2": frozenset("a")})
+    assert fleet.settle() == 1
+    fleet.topics |= {"m2": frozenset("ab"), "m3": frozenset("ab"), "m4": frozenset("a")}
+    fleet.owned |= {"m3": frozenset(), "m4": frozenset()}
+    assert fleet.settle() == 2
+    assert fleet.loads() == [1, 1, 1, 2]
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_agreement_after_two_rounds_whoever_owns_what(seed: int) -> None:
+    """From any ownership at all, whether an assignor would have made it or not: see the head of plan.py for why."""
+    rng = random.Random(seed)
+    counts = {topic: rng.randint(1, 6) for topic in rng.sample("abcdefgh", rng.randint(1, 8))}
+    names = [f"m{number}" for number in range(rng.randint(1, 9))]
+    members = {name: frozenset(rng.sample("abcdefgh", rng.randint(1, 8))) for name in names}
+    fleet = Fleet(counts, members)
+    for topic, count in counts.items():
+        readers = [name for name in names if topic in members[name]]
+        for number in range(count):
+            if readers and rng.random() < 0.8:
+                owner = rng.choice(readers)
+                fleet.owned[owner] |= {TopicPartition(topic, number)}
+    assert fleet.settle() <= 2
+    assert set().union(*fleet.owned.values()) == fleet.wanted()
+
+
 @given(counts_, st.dictionaries(st.sampled_from(["m1", "m2", "m3", "m4"]), topics_, min_size=1, max_size=4))
-@settings(max_examples=60)
+@examples(60)
 def test_as_even_as_subscriptions_permit(counts: dict[str, int], members: dict[str, frozenset[str]]) -> None:
     """No single chain of moves can make it more even: compared with exhaustive search over loads."""
     counts = {topic: min(count, 3) for topic, count in counts.items()}

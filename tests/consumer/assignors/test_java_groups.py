@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from tests.patience import PATIENCE
 
 from kadence import Admin, Consumer
 from kadence.testing.kafka import Kafka
@@ -18,7 +19,7 @@ PARTITIONS = 6
 @contextmanager
 def java(kafka: Kafka, topic: str, group: str, *properties: str) -> Iterator[None]:
     """Java's console consumer as a member of the group, while the block runs."""
-    settings = [f"group.id={group}", "heartbeat.interval.ms=200", "session.timeout.ms=2000", *properties]
+    settings = [f"group.id={group}", "heartbeat.interval.ms=200", "session.timeout.ms=6000", *properties]
     command = kafka.tool_command(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         "--bootstrap-server",
@@ -38,7 +39,7 @@ def java(kafka: Kafka, topic: str, group: str, *properties: str) -> Iterator[Non
 
 
 def poll_until(consumer: Consumer, done: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while not done():
         assert time.monotonic() < end, f"{consumer!r} owns {consumer.assignment()}"
         consumer.poll(0.05)
@@ -83,7 +84,7 @@ def test_java_leads(kafka: Kafka, strategy: str) -> None:
     with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
         admin.create_topics({name: PARTITIONS})
         with java(kafka, name, name, java_class(strategy)):
-            end = time.monotonic() + 60
+            end = time.monotonic() + PATIENCE
             while not any(
                 group.group_id == name and group.state == "Stable" for group in admin.list_groups()
             ):

@@ -8,6 +8,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from tests.patience import PATIENCE
 
 from kadence import Admin, Broker, Consumer
 
@@ -43,7 +44,7 @@ def owned(consumer: Any) -> list[int]:
 
 def poll_until(consumers: list[Any], done: Callable[[], bool]) -> None:
     """Each consumer polls in turn, until ``done``; fails with what each owns after 30 s."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + PATIENCE
     while not done():
         assert time.monotonic() < end, [owned(consumer) for consumer in consumers]
         for consumer in consumers:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import ON_CI
+from tests.luck import seeds
 
 from kadence.consumer.assignors import (
     Assignment,
@@ -27,7 +28,7 @@ from kadence.testing.kafka import kafka_jars
 from kadence.types import TopicPartition
 
 JAVA = "org.apache.kafka.clients.consumer"
-SEEDS = range(25)
+SEEDS = seeds(25)
 Members = dict[str, MemberSubscription]
 
 
@@ -169,7 +170,7 @@ def test_range_and_roundrobin_are_kafkas(jvm: Jvm, ours: Any, theirs: str, seed:
     assert {m: sorted(given) for m, given in ours.assign(counts, members).items()} == expected
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", seeds(80))
 def test_kip_881_range_with_racks_is_kafkas(jvm: Jvm, seed: int) -> None:
     topics, members = scattered(random.Random(seed))
     expected = {m: sorted(given) for m, given in jvm.assign_near("RangeAssignor", topics, members).items()}

@@ -15,7 +15,7 @@ def test_b9_the_first_turn_and_one_that_was_not_due_are_not_late() -> None:
     assert lateness.turned(NOW + 50) == 0, "an answer came, or a call"
     lateness.due(NOW + 50, FOREVER)
     assert lateness.turned(NOW + 10**9) == 0
-    assert lateness.seen(NOW) == (0, 0, None)
+    assert lateness.seen(NOW) == (0, 0, None, 0)
 
 
 def test_b9_what_passes_after_the_planned_time_is_late() -> None:
@@ -24,7 +24,7 @@ def test_b9_what_passes_after_the_planned_time_is_late() -> None:
     assert lateness.turned(NOW + 3_100) == 3_000
     lateness.due(NOW + 3_100, NOW + 3_200)
     assert lateness.turned(NOW + 3_250) == 50
-    assert lateness.seen(NOW + 5_100) == (0.05, 3.0, 2.0)
+    assert lateness.seen(NOW + 5_100) == (0.05, 3.0, 2.0, 0)
 
 
 def test_b9_a_plan_in_the_past_means_now() -> None:

@@ -7,6 +7,8 @@ import threading
 from types import FrameType
 from typing import Any
 
+from tests.patience import PATIENCE
+
 from kadence.consumer.border.buffer import Signal
 
 
@@ -43,7 +45,7 @@ def test_c7_an_interrupted_wait_never_leaves_the_setter_hanging() -> None:
         signal.prepare()
         setter = threading.Thread(target=signal.set, daemon=True)
         setter.start()
-        setter.join(10)
+        setter.join(PATIENCE)
         assert not setter.is_alive(), f"set() hangs after an interruption at line {step}"
         # It was set, so this returns at once.
         signal.wait(60)

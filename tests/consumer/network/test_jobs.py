@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 
+from tests.patience import PATIENCE
+
 from kadence.consumer.network.jobs import JobThread
 
 
@@ -22,7 +24,7 @@ def test_jobs_run_one_after_the_other_and_failures_are_results() -> None:
     for work in (lambda: 1, fails, lambda: sys.exit(3), lambda: 2):
         jobs.submit(work, done)
     for _ in range(4):
-        assert woken.acquire(timeout=30)
+        assert woken.acquire(timeout=PATIENCE)
     jobs.deliver(0)
     jobs.close()
     assert results == [

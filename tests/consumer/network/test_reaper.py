@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kadence.clock import FOREVER
-from kadence.consumer.border.messages import CallbackDone, FetchCommitted, Seek
+from kadence.consumer.border.messages import CallbackDone, Commit, FetchCommitted, Seek
 from kadence.consumer.network.reaper import Reaper
 from kadence.errors import ClosedError, KafkaTimeoutError
 from kadence.types import TopicPartition
@@ -56,3 +56,12 @@ def test_the_end_of_a_callback_does_not_end_the_call_of_the_same_number() -> Non
     reaper.watch(CallbackDone(1, 0, None))
     assert reaper.reap(50) == []
     assert reaper.settle(1)
+
+
+def test_an_asynchronous_commit_is_not_watched_for_no_answer_ends_it() -> None:
+    reaper = Reaper(lambda: None)
+    reaper.watch(Commit(1, 100, {}, retry=False))
+    assert reaper.next_deadline == FOREVER
+    assert reaper.reap(1_000) == []
+    reaper.watch(Commit(2, 100, {}, retry=True))
+    assert reaper.next_deadline == 100

@@ -20,6 +20,9 @@ from kadence.consumer.network.thread import Outlet, Turn
 from kadence.consumer.state.subscription import Subscription
 from kadence.errors import KafkaTimeoutError
 from kadence.testing import FakeClock
+from kadence.types import TopicPartition
+
+PARTITION = TopicPartition("t", 0)
 
 
 class SilentNetwork:
@@ -29,6 +32,8 @@ class SilentNetwork:
         self._clock = clock
         self.waits: list[int | None] = []
         self.oversleeps = 0
+        # Whether each turn's answers matter to the loner only.
+        self.is_private = False
 
     def send(self, owner: object, requests: Iterable[object]) -> None: ...
 
@@ -37,7 +42,8 @@ class SilentNetwork:
         self._clock.advance((10**6 if wait_ms is None else wait_ms) + self.oversleeps)
         return []
 
-    def deliver(self, now: int, completed: object) -> None: ...
+    def deliver(self, now: int, completed: object) -> bool:
+        return self.is_private
 
 
 class Nothing:
@@ -49,6 +55,8 @@ class Nothing:
     def __init__(self) -> None:
         self.wake_at = FOREVER
         self.hurried: list[int] = []
+        self.asked = 0
+        self.jobs_done = False
 
     def process(self, now: int, call: object) -> None: ...
 
@@ -58,9 +66,11 @@ class Nothing:
         self.hurried.append(now)
 
     def poll(self, now: int) -> Poll:
+        self.asked += 1
         return Poll(wake_at=self.wake_at)
 
-    def deliver(self, now: int) -> None: ...
+    def deliver(self, now: int) -> bool:
+        return self.jobs_done
 
 
 class Bench:
@@ -69,6 +79,8 @@ class Bench:
         self.border = Border(lambda: None)
         self.network = SilentNetwork(self.clock)
         self.nothing = Nothing()
+        self.loner = Nothing()
+        loner: Any = self.loner
         reaper = Reaper(lambda: "broker 1 is silent")
         parts: list[Any] = [self.network, self.nothing]
         self.turn = Turn(
@@ -80,7 +92,8 @@ class Bench:
             Outlet(self.border, Subscription(), reaper),
             parts[1],
             None,
-            (parts[1],),
+            (parts[1], loner),
+            loner,
         )
 
     def call(self, call_id: int, within_ms: int) -> None:
@@ -130,7 +143,7 @@ def test_c2_a_call_without_any_time_gets_one_round_of_the_network(bench: Bench) 
 
 
 def test_c2_reaping_reads_the_clock_after_the_wait(bench: Bench) -> None:
-    """Trap T5: by the time before it, the call would wait for one turn more."""
+    """By the time before the network the call would wait for one turn more."""
     bench.call(1, 100)
     bench.nothing.wake_at = bench.clock.now_ms() + 90
     bench.network.oversleeps = 30
@@ -160,3 +173,68 @@ def test_b7_a_close_that_nobody_answers_ends_at_its_deadline(bench: Bench) -> No
     while bench.turn.run_once():
         pass
     assert bench.clock.now_ms() == began + 300
+
+
+def test_an_error_that_repeats_while_nobody_polls_is_kept_once(bench: Bench) -> None:
+    """A partition assigned by hand may fail each second, for days, while the application works on something else."""
+    reaper = Reaper(lambda: None)
+    outlet = Outlet(bench.border, Subscription(), reaper)
+    for _ in range(1_000):
+        outlet(m.Failed(KafkaTimeoutError("not yet")))
+        outlet(m.Failed(KafkaTimeoutError("not yet"), partition=PARTITION, lease=3))
+    assert len(bench.border.facts) == 2
+    outlet(m.Failed(KafkaTimeoutError("not yet"), fatal=True))
+    assert len(bench.border.facts) == 3
+    bench.border.facts.clear()
+    outlet(m.Failed(KafkaTimeoutError("not yet")))
+    assert len(bench.border.facts) == 1, "the application has taken what was told before"
+
+
+def test_c10_after_an_answer_that_matters_to_one_manager_only_that_one_is_asked(bench: Bench) -> None:
+    bench.network.is_private = True
+    bench.loner.wake_at = bench.clock.now_ms() + 10
+    bench.turn.run_once()
+    assert (bench.nothing.asked, bench.loner.asked) == (1, 1)
+    bench.nothing.wake_at = bench.loner.wake_at = FOREVER
+    bench.network.oversleeps = -10
+    bench.turn._others_wake_at = bench.clock.now_ms() + 500
+    bench.turn.run_once()
+    assert (bench.nothing.asked, bench.loner.asked) == (1, 2)
+
+
+def test_c10_the_others_are_asked_again_when_they_said_so(bench: Bench) -> None:
+    bench.network.is_private = True
+    bench.nothing.wake_at = bench.clock.now_ms() + 100
+    bench.turn.run_once()
+    # What it had to do is done at its time, 100 ms later, which the wait was bounded by.
+    bench.nothing.wake_at = FOREVER
+    bench.turn.run_once()
+    assert (bench.nothing.asked, bench.loner.asked) == (2, 2)
+
+
+def test_c10_the_others_bound_the_wait_of_a_turn_in_which_they_are_not_asked(bench: Bench) -> None:
+    bench.network.is_private = True
+    bench.nothing.wake_at = bench.clock.now_ms() + 100
+    bench.loner.wake_at = bench.clock.now_ms() + 40
+    bench.turn.run_once()
+    bench.loner.wake_at = FOREVER
+    bench.turn.run_once()
+    assert bench.nothing.asked == 1
+    assert bench.network.waits == [40, 60]
+
+
+@pytest.mark.parametrize("event", ["imperative", "job", "any answer", "closing"])
+def test_c10_whatever_else_happens_asks_all(bench: Bench, event: str) -> None:
+    bench.network.is_private = True
+    bench.nothing.wake_at = bench.clock.now_ms() + 10_000
+    bench.loner.wake_at = bench.clock.now_ms() + 10
+    if event == "any answer":
+        bench.network.is_private = False
+    bench.turn.run_once()
+    if event == "imperative":
+        bench.call(1, 500)
+    bench.nothing.jobs_done = event == "job"
+    if event == "closing":
+        bench.nothing.closing = m.Close(1, bench.clock.now_ms() + 300, leave=None)
+    bench.turn.run_once()
+    assert bench.nothing.asked == 2

@@ -1,0 +1,384 @@
+"""Polls that are nothing but a step of an index: what both halves do, and what they stop for (C6, C7, C9)."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.consumer.application.reading.test_collector import cell, put
+from tests.consumer.application.test_interrupted_callbacks import Subject
+from tests.luck import examples
+
+from kadence import Broker, Consumer, Producer, TopicPartition
+from kadence.consumer.border import messages as m
+from kadence.consumer.border.cells import Cell, Origin
+from kadence.errors import ClosedError, ConcurrentAccessError, WakeupError
+from kadence.metrics.sensors import Tally
+from kadence.records import Record
+from kadence.testing import FakeClock
+
+PARTITIONS = 3
+COUNT = 8
+
+
+class Half:
+    """The steps of one half, over hands of three partitions."""
+
+    def __init__(self, suffix: str) -> None:
+        try:
+            hand = importlib.import_module(f"kadence.consumer.border._hand_{suffix}")
+            steps = importlib.import_module(f"kadence.consumer.application.reading._steps_{suffix}")
+        except ImportError as error:
+            if os.environ.get("KADENCE_EXTENSION") == "require":
+                raise
+            pytest.skip(f"the extension is not built ({error})")
+        self.clock = FakeClock()
+        self.attention = hand.Attention()
+        self.polls = Tally(0)
+        self.records = Tally(0)
+        self.steps = steps.Steps(self.attention, self.clock.now_ms, self.polls)
+
+        class Standing(hand.Standing):  # type: ignore[misc, name-defined]
+            proved: object = None
+
+            def current(self) -> str:
+                return "the position"
+
+        self.hand = hand.Hand
+        self.cells = [Standing(1) for _ in range(PARTITIONS)]
+        self.places = [steps.Place(each, number, self.records) for number, each in enumerate(self.cells)]
+        for number in range(PARTITIONS):
+            self.fill(number, 0)
+
+    def fill(self, number: int, start: int) -> None:
+        """A new hand, as a reader installs it."""
+        records = [Record("t", number, offset, leader_epoch=4) for offset in range(start, start + COUNT)]
+        self.cells[number].hand = self.hand(self.cells[number].lease, records, start, 3, start + COUNT + 2, 5)
+
+    def seen(self) -> list[object]:
+        """All that can be seen from outside."""
+        return [
+            self.steps.calls,
+            self.steps.taken,
+            self.attention.up,
+            self.polls.count,
+            self.records.total,
+            [place.partition for place in self.steps.touched],
+            [
+                (each.hand.position(), each.hand.proved(), each.hand.left, each.hand.counted, each.proved)
+                for each in self.cells
+            ],
+        ]
+
+    def act(self, what: str, argument: int) -> object:
+        steps, cell = self.steps, self.cells[argument % PARTITIONS]
+        if what == "step":
+            record = steps.step()
+            return None if record is None else (record.partition, record.offset)
+        if what == "several":
+            chunks = steps.several(argument + 1)
+            return chunks and [(number, [record.offset for record in records]) for number, records in chunks]
+        if what == "arm":
+            steps.disarm()
+            self.attention.up = False
+            steps.arm(self.clock.now_ms(), self.places)
+        elif what == "disarm":
+            return [place.partition for place in steps.disarm()]
+        elif what == "put back":
+            again = [place.partition for place in steps.put_back()]
+            steps.touched.clear()
+            return again
+        elif what in ("prove", "settle"):
+            getattr(steps, what)()
+        elif what == "let go":
+            steps.let_go()
+        elif what == "attention":
+            self.attention.up = True
+        elif what == "later":
+            self.clock.advance(argument % 2)
+        elif what == "pause":
+            cell.paused = not cell.paused
+        elif what == "revoke":
+            cell.revoking = not cell.revoking
+        elif what == "hold":
+            cell.held = not cell.held
+        elif what == "seek":
+            cell.lease += 1
+        else:
+            self.fill(argument % PARTITIONS, 100)
+        return None
+
+
+actions = st.tuples(
+    st.sampled_from(
+        [
+            *["step"] * 6, "several", "several", "arm", "arm", "disarm", "put back", "prove", "settle", "let go",
+            "attention", "later", "pause", "revoke", "hold", "seek", "fill",
+        ]
+    ),
+    st.integers(0, COUNT + 1),
+)  # fmt: skip
+
+
+@examples(300)
+@given(script=st.lists(actions, max_size=40))
+def test_both_halves_do_the_same(script: list[tuple[str, int]]) -> None:
+    compiled, plain = Half("c"), Half("py")
+    for half in (compiled, plain):
+        half.act("arm", 0)
+    for what, argument in script:
+        assert compiled.act(what, argument) == plain.act(what, argument), what
+        assert compiled.seen() == plain.seen(), what
+
+
+@pytest.fixture(params=["c", "py"])
+def half(request: pytest.FixtureRequest) -> Half:
+    return Half(request.param)
+
+
+def test_a2_steps_take_turns(half: Half) -> None:
+    half.act("arm", 0)
+    assert [half.act("step", 0) for _ in range(5)] == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1)]
+    assert half.act("disarm", 0) == [0, 1], "who was served since all had their turn goes behind the others"
+
+
+def test_each_step_proves_what_the_one_before_it_returned(half: Half) -> None:
+    half.act("arm", 0)
+    half.act("step", 0)
+    hands = [each.hand for each in half.cells]
+    assert (hands[0].position(), hands[0].proved()) == ((1, 4), None)
+    half.act("step", 0)
+    assert (hands[0].proved(), hands[1].proved()) == ((1, 4), None)
+
+
+def test_a_hand_that_is_used_up_stands_behind_what_follows_its_last_record(half: Half) -> None:
+    half.act("arm", 0)
+    assert half.act("several", COUNT - 1) == [(0, list(range(COUNT)))]
+    assert half.cells[0].hand.position() == (COUNT + 2, 5)
+
+
+def test_steps_end_with_the_millisecond_and_with_the_hand(half: Half) -> None:
+    half.act("arm", 0)
+    assert half.act("several", COUNT) is None
+    assert half.act("step", 0) == (0, 0)
+    half.clock.advance(1)
+    assert half.act("step", 0) is None
+
+
+def test_another_thread_takes_no_step(half: Half) -> None:
+    half.act("arm", 0)
+    found: list[object] = []
+    thread = threading.Thread(target=lambda: found.append(half.act("step", 0)))
+    thread.start()
+    thread.join()
+    assert found == [None]
+
+
+def test_metrics_count_steps_once_and_not_what_was_put_back(half: Half) -> None:
+    half.act("arm", 0)
+    for _ in range(4):
+        half.act("step", 0)
+    half.steps.settle()
+    half.steps.settle()
+    assert (half.polls.count, half.records.total) == (4, 4)
+    half.steps.put_back()
+    half.act("arm", 0)
+    half.act("step", 0)
+    half.act("step", 0)
+    half.steps.settle()
+    assert (half.polls.count, half.records.total) == (6, 5)
+
+
+# ---------------------------------------------------------------- what a step must stop for
+
+
+def armed(*cells: Cell) -> Subject:
+    """The application side, after a poll that found nothing to do but to take records."""
+    subject = Subject(FakeClock())
+    subject.border.assignment = {one.partition: one for one in cells}
+    for one in cells:
+        put(subject.border, one, 50)
+    with subject.shell:
+        assert subject.core.poll_buffered(1)
+    assert subject.core.steps.step() is not None
+    return subject
+
+
+def tell(subject: Subject) -> None:
+    subject.border.tell(m.Failed(ZeroDivisionError()))
+
+
+def truncate(subject: Subject) -> None:
+    for one in subject.border.assignment.values():
+        one.lease = 2
+        one.origin = Origin(2, 5, None)
+
+
+def revoke(subject: Subject) -> None:
+    for one in subject.border.assignment.values():
+        one.revoking = True
+
+
+def pause(subject: Subject) -> None:
+    for one in subject.border.assignment.values():
+        one.paused = True
+
+
+def fetch(subject: Subject) -> None:
+    put(subject.border, cell(7), 1)
+
+
+def end(subject: Subject) -> None:
+    subject.border.ended = True
+    subject.border.alert()
+
+
+def enter(subject: Subject) -> None:
+    with subject.shell:
+        pass
+
+
+def wait(subject: Subject) -> None:
+    subject.core.clock.advance(1)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        tell, truncate, revoke, pause, fetch, end, enter, wait,
+        lambda subject: subject.core.wakeup(),
+        lambda subject: subject.core.abandon(0),
+        lambda subject: subject.border.press(),
+    ],
+    ids=[
+        "fact", "lease", "revoking", "paused", "fetched", "ended", "entered", "time", "wakeup", "closed", "pressed",
+    ],
+)  # fmt: skip
+def test_a_step_stops_for(change: Callable[[Subject], None]) -> None:
+    subject = armed(cell(0))
+    change(subject)
+    assert subject.core.steps.step() is None
+
+
+@pytest.mark.parametrize("settings", [{"value_deserializer": bytes}, {"interceptors": [object()]}])
+def test_what_somebody_else_must_see_is_no_step(settings: dict[str, Any]) -> None:
+    subject = Subject(**settings)
+    one = cell(0)
+    subject.border.assignment = {one.partition: one}
+    put(subject.border, one, 50)
+    with subject.shell:
+        assert subject.core.poll_buffered(1)
+    assert subject.core.steps.step() is None
+
+
+def test_b4_a_stall_tells_how_many_records_a_step_gave_and_which() -> None:
+    one = cell(0)
+    subject = armed(one)
+    assert subject.core.steps.several(7)
+    subject.core.steps.settle()  # somebody reads the metrics
+    assert subject.core.stalls._look() == (7, {one.partition: range(2, 9)})
+    with subject.shell:
+        assert subject.core.poll_buffered(20)
+    assert subject.core.stalls._look() == (20, {one.partition: range(9, 29)})
+
+
+# ---------------------------------------------------------------- the whole consumer
+
+
+@pytest.fixture
+def served(broker: Broker) -> Broker:
+    broker.create_topic("t", 2)
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for number in range(2_000):
+            producer.send("t", b"%d" % number, partition=number % 2)
+    return broker
+
+
+def consumer(broker: Broker, **settings: object) -> Consumer:
+    made = Consumer(bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest", **settings)
+    made.assign([TopicPartition("t", 0), TopicPartition("t", 1)])
+    return made
+
+
+def test_polls_of_all_kinds_read_each_record_once_and_in_order(served: Broker) -> None:
+    found: dict[int, list[int]] = {0: [], 1: []}
+    sizes = (1, 3, 500, 7, 1, 64, 65)
+    with consumer(served) as subject:
+        turn = 0
+        while sum(map(len, found.values())) < 2_000:
+            turn += 1
+            if turn % 3 == 0:
+                records = [next(subject)]
+            elif turn % 3 == 1:
+                iterator = iter(subject)
+                records = [next(iterator) for _ in range(min(5, 2_000 - sum(map(len, found.values()))))]
+            else:
+                records = list(subject.poll(5, max_records=sizes[turn % len(sizes)]))
+            for record in records:
+                found[record.partition].append(record.offset)
+            for number in (0, 1):
+                assert subject.position(TopicPartition("t", number)) == len(found[number])
+    assert found == {0: list(range(1_000)), 1: list(range(1_000))}
+
+
+def test_d_iteration_commits_what_a_later_step_proved(served: Broker) -> None:
+    def work() -> None:
+        with consumer(served, group_id="g") as subject:
+            subject.pause([("t", 1)])
+            for record in subject:
+                if record.offset == 300:
+                    raise RuntimeError("while it is processed")
+
+    with pytest.raises(RuntimeError):
+        work()
+    with consumer(served, group_id="g") as after:
+        found = after.committed([("t", 0)])[TopicPartition("t", 0)]
+        assert found is not None
+        assert found.offset == 300
+
+
+def test_c7_an_iteration_is_refused_while_another_thread_is_inside_and_ends_by_wakeup_and_close(
+    served: Broker,
+) -> None:
+    subject = consumer(served)
+    iterator = iter(subject)
+    next(iterator)
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with subject._shell:
+            inside.set()
+            leave.wait(10)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    assert inside.wait(10)
+    with pytest.raises(ConcurrentAccessError):
+        next(iterator)
+    leave.set()
+    other.join()
+    next(iterator)
+    subject.wakeup()
+    with pytest.raises(WakeupError):
+        next(iterator)
+    next(iterator)
+    subject.close()
+    with pytest.raises(ClosedError):
+        next(iterator)
+
+
+def test_a_hand_voided_by_a_seek_gives_nothing_more(served: Broker) -> None:
+    with consumer(served) as subject:
+        subject.pause([("t", 1)])
+        iterator = iter(subject)
+        assert [next(iterator).offset for _ in range(10)] == list(range(10))
+        subject.seek(TopicPartition("t", 0), 500)
+        assert [next(iterator).offset for _ in range(10)] == list(range(500, 510))
+        subject.seek_to_beginning([("t", 0)])
+        assert next(iterator).offset == 0

@@ -1,0 +1,113 @@
+"""Automatic commits under a clock of our own: when they come, and what they cost."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from types import FrameType
+from typing import Any
+
+import pytest
+from tests.consumer.application.test_interrupted_callbacks import Nobody
+
+from kadence import TopicPartition
+from kadence.config import ConsumerConfig
+from kadence.consumer.application.core import Core
+from kadence.consumer.application.shell import Shell
+from kadence.consumer.border import messages as m
+from kadence.consumer.border.buffer import Border
+from kadence.consumer.border.cells import Cell, Origin
+from kadence.testing import FakeClock
+from kadence.types import OffsetAndMetadata
+
+PARTITION = TopicPartition("t", 0)
+
+
+class Subject:
+    """The application side alone, with one partition assigned by hand whose position is 5."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.border = Border(lambda: None)
+        config = ConsumerConfig.parse({"group.id": "g", "bootstrap.servers": "nowhere:1"})
+        self.core = Core(config, self.border, Nobody(), self.clock, lambda config: NotImplemented)
+        self.shell = Shell(self.core, self.border, self.clock)
+        self.core.manual = True
+        cell = Cell(PARTITION, 1)
+        cell.origin = Origin(1, 5, None)
+        self.border.assignment = {PARTITION: cell}
+
+    def poll(self, after_ms: int = 0) -> list[int]:
+        """A poll so much later; the offsets that it commits, which succeeds."""
+        self.clock.advance(after_ms)
+        known = len(self.border.imperatives)
+        with self.shell:
+            self.shell.run(self.core.poll(0, 10))
+        found = []
+        for call in list(self.border.imperatives)[known:]:
+            if isinstance(call, m.Commit):
+                found.append(call.offsets[PARTITION].offset)
+                self.border.tell(m.CommitCompleted(call.id, call.offsets, None))
+        return found
+
+
+@pytest.fixture
+def subject() -> Subject:
+    return Subject()
+
+
+def test_offsets_that_do_not_change_are_committed_again_once_a_minute(subject: Subject) -> None:
+    """The broker forgets what a group without members has not committed for long (offsets.retention.minutes)."""
+    assert subject.poll(5_000) == [5]
+    committed = [at for second in range(5, 305, 5) for at in [second] * len(subject.poll(5_000))]
+    assert committed == [60, 120, 180, 240, 300]
+
+
+def test_offsets_that_change_are_committed_each_interval(subject: Subject) -> None:
+    assert subject.poll(5_000) == [5]
+    cell = subject.border.assignment[PARTITION]
+    for offset in (7, 9):
+        cell.position = cell.proved = Origin(1, offset, None)
+        assert subject.poll(4_999) == []
+        assert subject.poll(1) == [offset]
+
+
+def test_after_a_seek_back_the_same_place_is_committed_again(subject: Subject) -> None:
+    """A topic made anew, too, begins another stretch of reading."""
+    assert subject.poll(5_000) == [5]
+    assert subject.poll() == []
+    cell = subject.border.assignment[PARTITION]
+    cell.lease = 2
+    cell.origin = Origin(2, 5, None)
+    assert subject.poll(5_000) == [5]
+
+
+def ends_of(count: int) -> int:
+    """How many calls of Python it takes to take in the ends of so many commits with callbacks."""
+    subject = Subject()
+    ended: list[Mapping[TopicPartition, OffsetAndMetadata]] = []
+    for _ in range(count):
+        subject.core.commit_async(
+            {PARTITION: OffsetAndMetadata(1)}, lambda offsets, error: ended.append(offsets)
+        )
+    for call in list(subject.border.imperatives):
+        if isinstance(call, m.Commit):
+            subject.border.tell(m.CommitCompleted(call.id, call.offsets, None))
+    calls = 0
+
+    def counts(frame: FrameType, event: str, arg: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(counts)
+    try:
+        subject.poll()
+    finally:
+        sys.setprofile(None)
+    assert len(ended) == count
+    return calls
+
+
+def test_the_ends_of_many_commits_cost_as_much_each_as_those_of_few() -> None:
+    few, many = ends_of(100), ends_of(1_000)
+    assert many < 11 * few

@@ -1,0 +1,328 @@
+"""Ctrl-C at any point of a poll, or another task, loses no step of a rebalance and no end of a commit."""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+import traceback
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
+
+import pytest
+from tests.consumer.application.reading.test_collector import border, cell, put
+from tests.consumer.application.test_interrupted import Interruption
+
+from kadence import RebalanceListener, Record, TopicPartition
+from kadence.clock import FOREVER, Clock, SystemClock
+from kadence.config import ConsumerConfig
+from kadence.consumer.application.core import Core, Run
+from kadence.consumer.application.reading.collector import Collector
+from kadence.consumer.application.reading.reader import Reader
+from kadence.consumer.application.shell import Shell
+from kadence.consumer.border import messages as m
+from kadence.consumer.border.buffer import Border
+from kadence.consumer.border.cells import Cell, Origin
+from kadence.errors import ConcurrentAccessError, IllegalStateError, WakeupError
+from kadence.types import OffsetAndMetadata
+
+PARTITION = TopicPartition("t", 0)
+AT = {PARTITION: OffsetAndMetadata(1)}
+
+PARTS = ("core.py", "rebalancing.py", "exchange.py", "commits.py", "shell.py", "border/buffer.py")
+
+
+class AtCalls(Interruption):
+    """Only where the interpreter looks for signals: as a function begins, after a call, before a jump back."""
+
+    def __init__(self, at: int, by_opcode: tuple[str, ...]) -> None:
+        super().__init__(at, by_opcode)
+        self._before: dict[FrameType, str] = {}
+
+    def _step(self, frame: FrameType) -> None:
+        before = self._before.get(frame, "CALL")
+        now = self._before[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+        # A call that raised goes to its handler without a look.
+        if before.startswith(("CALL", "JUMP_BACKWARD")) and now != "PUSH_EXC_INFO":
+            super()._step(frame)
+
+
+class Nobody:
+    """A network side that does nothing."""
+
+    def start(self) -> None: ...
+
+    def join(self, seconds: float) -> None: ...
+
+    def is_alive(self) -> bool:
+        return True
+
+
+class Listener(RebalanceListener):
+    def __init__(self) -> None:
+        self.count = 0
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        self.count += 1
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        self.count += 1
+
+
+class Subject:
+    """The application side alone; what it says to the network side is looked at."""
+
+    def __init__(self, clock: Clock | None = None, **settings: object) -> None:
+        self.border = Border(lambda: None)
+        config = ConsumerConfig.parse({"group.id": "g", "bootstrap.servers": "nowhere:1"}, **settings)
+        clock = clock or SystemClock()
+        self.core = Core(config, self.border, Nobody(), clock, lambda config: NotImplemented)
+        self.shell = Shell(self.core, self.border, clock)
+        self.listener = self.core.listener = Listener()
+        self.core.subscribed = frozenset(("t",))
+
+    def poll(self) -> None:
+        """As `Consumer.poll` does it."""
+        with self.shell:
+            if self.core.poll_buffered(10) is None:
+                self.shell.run(self.core.poll(0, 10))
+
+    def interrupted_poll(self, interruption: Interruption) -> Interruption:
+        with contextlib.suppress(KeyboardInterrupt), interruption:
+            self.poll()
+        return interruption
+
+    def done(self) -> list[int]:
+        return [call.id for call in self.border.imperatives if isinstance(call, m.CallbackDone)]
+
+
+def steps() -> Iterable[int]:
+    at = 0
+    while True:
+        at += 1
+        yield at
+
+
+def test_t17_ctrl_c_anywhere_in_a_poll_never_loses_the_end_of_a_callback() -> None:
+    for at in steps():
+        subject = Subject()
+        subject.border.tell(m.RevokePartitions(1, (PARTITION,)))
+        subject.border.tell(m.AssignPartitions(2, (PARTITION,)))
+        interruption = subject.interrupted_poll(Interruption(at, PARTS))
+        subject.poll()
+        assert set(subject.done()) == {1, 2}, interruption.where
+        assert subject.listener.count <= 2, f"a callback ran twice: {interruption.where}"
+        assert subject.listener.count >= 1 + (not interruption.happened), interruption.where
+        said = len(subject.border.imperatives)
+        subject.poll()
+        assert len(subject.border.imperatives) == said
+        if not interruption.happened:
+            break
+    assert at > 300
+
+
+def test_ctrl_c_anywhere_in_a_poll_never_loses_the_end_of_a_commit() -> None:
+    ends: list[int] = []
+    for at in steps():
+        subject = Subject()
+        ends.clear()
+        subject.core.commit_async(AT, lambda offsets, error: ends.append(len(offsets)))
+        [commit] = subject.border.imperatives
+        subject.border.tell(m.CommitCompleted(commit.id, AT, None))
+        interruption = subject.interrupted_poll(Interruption(at, PARTS))
+        subject.poll()
+        assert len(ends) == 1 or (not ends and "_run_first" in interruption.where), interruption.where
+        if not interruption.happened:
+            break
+    assert at > 100
+
+
+def test_c5_a_task_that_waits_before_a_revocation_finds_it_done_by_another() -> None:
+    """Under asyncio: unsubscribe() waits for the commit of what goes, and meanwhile the poll beside it goes on."""
+    subject = Subject()
+    cell = Cell(PARTITION, 1)
+    cell.origin = Origin(1, 5, None)
+    subject.border.assignment = {PARTITION: cell}
+    subject.border.tell(m.RevokePartitions(1, (PARTITION,)))
+    leaving = subject.core.unsubscribe(FOREVER)
+    next(leaving)
+    [unsubscribe, commit] = subject.border.imperatives
+    assert isinstance(commit, m.Commit)
+    subject.border.tell(m.Answer(commit.id))
+    subject.poll()
+    assert subject.done() == [1]
+    leaving.send(None)
+    subject.border.tell(m.Answer(unsubscribe.id))
+    with contextlib.suppress(StopIteration):
+        leaving.send(None)
+    assert subject.listener.count == 1
+    assert subject.done() == [1]
+
+
+def test_c7_ctrl_c_where_a_fetch_is_done_with_keeps_the_books_of_what_is_buffered() -> None:
+    """Else the network thread would believe for ever that bytes lie here, and fetch so much less.
+
+    Not shown: the instant within Arena.release() itself, which can cost one arena.
+    """
+    for at in steps():
+        shared, one = border(), cell(0)
+        shared.assignment = {one.partition: one}
+        arenas = [put(shared, one, 2), put(shared, one, 2, offset=2), put(shared, one, 2, offset=4)]
+        size = sum(len(fetched.data) for fetched in shared.fetched)
+        collector = Collector(shared, check_crcs=True, max_batch_bytes=1 << 20)
+        collector.prove()
+        interruption = AtCalls(at, ("/collector.py",))
+        with contextlib.suppress(KeyboardInterrupt), interruption:
+            collector.take_records(3)
+            collector.take_records(3)
+        collector.put_back()
+        collector.drop_all()
+        assert one.drained_bytes == size, interruption.where
+        assert shared.decompressed_bytes == 0, interruption.where
+        assert [arena.holds for arena in arenas] == [0, 0, 0], interruption.where
+        if not interruption.happened:
+            break
+    assert at > 30
+
+
+@pytest.mark.parametrize("entry", ["call", "close"])
+def test_c7_ctrl_c_in_the_doors_of_a_call_leaves_the_consumer_to_others(entry: str) -> None:
+    def enter(shell: Shell) -> None:
+        if entry == "call":
+            with shell:
+                pass
+        elif shell.claim(FOREVER):
+            shell.release()
+
+    def free() -> bool:
+        with contextlib.suppress(ConcurrentAccessError), subject.shell:
+            return True
+        return False
+
+    for at in steps():
+        subject = Subject()
+        interruption = AtCalls(at, ("consumer/application/shell.py",))
+        with contextlib.suppress(KeyboardInterrupt), interruption:
+            enter(subject.shell)
+        with ThreadPoolExecutor(1) as other:
+            assert other.submit(free).result(), interruption.where
+        if not interruption.happened:
+            break
+    assert at > 2
+
+
+def test_c7_close_may_be_called_again_after_ctrl_c_in_the_last_of_it() -> None:
+    def interrupted(offsets: object, error: Exception | None) -> None:
+        raise KeyboardInterrupt
+
+    subject = Subject()
+    subject.core.commit_async(AT, interrupted)
+    [commit] = subject.border.imperatives
+    subject.border.ended = True
+    subject.border.tell(m.CommitCompleted(commit.id, AT, None))
+    with pytest.raises(KeyboardInterrupt):
+        subject.shell.run(subject.core.close(FOREVER, proved_only=True, leave=None))
+    subject.shell.run(subject.core.close(FOREVER, proved_only=True, leave=None))
+    assert subject.core.closed
+
+
+def test_unsubscribe_is_done_though_a_callback_raised() -> None:
+    def revoked(partitions: object) -> None:
+        raise ZeroDivisionError
+
+    subject = Subject()
+    subject.listener.on_partitions_revoked = revoked  # type: ignore[method-assign]
+    subject.border.tell(m.RevokePartitions(1, (PARTITION,)))
+    leaving = subject.core.unsubscribe(FOREVER)
+    step = next(leaving)
+    assert isinstance(step, Run)
+    with contextlib.suppress(ZeroDivisionError):
+        step.work()
+    leaving.throw(ZeroDivisionError())
+    [unsubscribe, done] = subject.border.imperatives
+    assert done == m.CallbackDone(1, 0, "ZeroDivisionError()")
+    subject.border.tell(m.Answer(unsubscribe.id))
+    with pytest.raises(ZeroDivisionError):
+        leaving.send(None)
+    assert subject.core.subscribed is None
+    assert subject.core.listener is None
+
+
+def test_an_unsubscribe_whose_wait_is_interrupted_takes_effect_and_the_callback_still_runs() -> None:
+    """The network thread has it. A poll that waited for records would wait for ever: nobody joins any more."""
+    subject = Subject()
+    leaving = subject.core.unsubscribe(FOREVER)
+    next(leaving)
+    with pytest.raises(KeyboardInterrupt):
+        leaving.throw(KeyboardInterrupt)
+    assert subject.core.subscribed is None
+    with pytest.raises(IllegalStateError, match="nothing to poll"):
+        subject.poll()
+    subject.border.tell(m.RevokePartitions(1, (PARTITION,)))
+    again = subject.core.unsubscribe(FOREVER)
+    step = next(again)
+    assert isinstance(step, Run)
+    step.work()
+    again.send(None)
+    assert subject.listener.count == 1
+    assert subject.done() == [1]
+
+
+def test_a5_a_poll_that_raised_before_it_took_anything_says_nothing_of_a_round() -> None:
+    subject = Subject(max_poll_records="auto")
+    pace = subject.core.pace
+    assert pace is not None
+    one = cell(0)
+    subject.border.assignment = {one.partition: one}
+    put(subject.border, one, 10)
+    subject.poll()
+    assert pace.polls(subject.core.clock.now_ms() + 1_000_000) == 1, "ten records took very long"
+    subject.core.wakeup()
+    with pytest.raises(WakeupError):
+        subject.poll()
+    assert pace.polls(subject.core.clock.now_ms()) == 1
+
+
+def test_a4_a_truncation_in_the_instant_in_which_records_are_taken_loses_none_that_wait_to_be_decoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    subject = Subject(value_deserializer=bytes)
+    one = cell(0)
+    subject.border.assignment = {one.partition: one}
+    put(subject.border, one, 10)
+    look = Reader.look
+
+    def then_the_network_thread_has_its_turn(reader: Reader, limit: int) -> list[Record]:
+        found = look(reader, limit)
+        at = one.current()
+        if found and at is not None:
+            one.lease = 2
+            one.origin = Origin(2, at.offset, None, (0, None))
+        return found
+
+    monkeypatch.setattr(Reader, "look", then_the_network_thread_has_its_turn)
+    subject.poll()
+    now = one.current()
+    assert now is not None
+    assert now.offset == 0, "nothing was returned"
+
+
+def test_b6_ctrl_c_anywhere_in_a_poll_never_loses_an_error_of_the_background() -> None:
+    for at in steps():
+        subject = Subject()
+        subject.border.tell(m.Failed(ZeroDivisionError("told once")))
+        interruption = AtCalls(at, PARTS)
+        told = False
+        for around in (interruption, contextlib.nullcontext()):
+            try:
+                with around:
+                    subject.poll()
+            except ZeroDivisionError:
+                told = True
+            except KeyboardInterrupt as error:
+                # It came when the other one was on its way already, and is told as what happened during that.
+                told = "told once" in "".join(traceback.format_exception(error))
+        assert told, interruption.where
+        if not interruption.happened:
+            break
+    assert at > 10

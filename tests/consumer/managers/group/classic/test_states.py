@@ -1,0 +1,41 @@
+"""How a member's rebalances are told one after the other."""
+
+from __future__ import annotations
+
+from kadence.consumer.border.messages import Fact, RebalanceFailed, RebalanceFinished
+from kadence.consumer.managers.group.classic.states import Chronicle
+from kadence.types import GroupMetadata, TopicPartition
+
+GROUP = GroupMetadata("g", 3, "m")
+
+
+def test_a_rebalance_that_the_identity_does_not_survive_is_told_as_failed() -> None:
+    told: list[Fact] = []
+    chronicle = Chronicle(told.append)
+    chronicle.begin(100, "first join")
+    chronicle.abandon()
+    assert told == [RebalanceFailed()]
+    chronicle.abandon()
+    assert len(told) == 1, "none was under way"
+
+
+def test_leaving_by_our_own_will_fails_no_rebalance() -> None:
+    told: list[Fact] = []
+    chronicle = Chronicle(told.append)
+    chronicle.begin(100, "first join")
+    chronicle.forget()
+    chronicle.abandon()
+    assert told == []
+
+
+def test_one_that_begins_again_before_it_ends_keeps_its_first_cause_and_time() -> None:
+    told: list[Fact] = []
+    chronicle = Chronicle(told.append)
+    chronicle.begin(100, "subscription changed")
+    chronicle.begin(150, "the coordinator asked (heartbeat)")
+    chronicle.finish(180, GROUP, frozenset({TopicPartition("t", 0)}))
+    (finished,) = told
+    assert isinstance(finished, RebalanceFinished)
+    rebalance = finished.rebalance
+    assert (rebalance.cause, rebalance.started_at, rebalance.ended_at) == ("subscription changed", 100, 180)
+    assert rebalance.added == (TopicPartition("t", 0),)

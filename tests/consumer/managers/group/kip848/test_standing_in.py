@@ -1,0 +1,106 @@
+"""A KIP-848 member whose heartbeats the pulse sent: what they say, and what their answers do (SYSTEM G3)."""
+
+from __future__ import annotations
+
+import pytest
+from tests.worlds.kip848 import INTERVAL, Bench, own, said
+
+from kadence.connection.request import Lane, Request
+from kadence.consumer.managers.group.kip848.states import State
+from kadence.consumer.managers.group.membership import STOOD_IN
+from kadence.errors import DisconnectedError
+from kadence.protocol import error_codes
+
+
+@pytest.fixture
+def bench() -> Bench:
+    bench = Bench()
+    bench.settle(0, 1)
+    return bench
+
+
+def stand_in(bench: Bench, times: int = 1) -> list[Request]:
+    """The pulse has sent what it was left."""
+    message = bench.member.stand_in()
+    requests = [Request(message, 7, 0, Lane.GROUP, STOOD_IN) for _ in range(times)]
+    bench.owners.update(dict.fromkeys(requests, bench.heartbeat))
+    bench.now += 3 * INTERVAL
+    bench.heartbeat.stood_in(bench.now, requests, bench.now)
+    return requests
+
+
+def test_it_says_everything_so_that_an_answer_nobody_read_does_no_harm(bench: Bench) -> None:
+    (request,) = stand_in(bench)
+    assert (request.message.member_id, request.message.member_epoch) == ("m1", 1)
+    assert said(request) == {"rebalance_timeout_ms": 300_000, "topics": ["t"], "owned": own(0, 1)}
+
+
+def test_it_is_the_same_object_until_there_is_something_else_to_say(bench: Bench) -> None:
+    message = bench.member.stand_in()
+    bench.answer(bench.beat(), 1)
+    assert bench.member.stand_in() is message
+    bench.answer(bench.beat(), 2)
+    assert bench.member.stand_in().member_epoch == 2
+
+
+def test_before_it_is_in_the_group_and_after_there_is_nothing_to_send() -> None:
+    bench = Bench()
+    assert bench.member.stand_in() is None
+    bench.subscribe("t")
+    request = bench.beat()
+    assert bench.member.stand_in() is None
+    bench.answer(request, 1, {"t": [0]})
+    assert bench.member.stand_in() is not None
+    bench.member.poll_timed_out(bench.now)
+    assert bench.member.stand_in() is None
+
+
+def test_what_its_answers_bring_is_taken_like_that_of_any_other(bench: Bench) -> None:
+    first, second = stand_in(bench, 2)
+    bench.answer(first, 2, {"t": [0, 1, 2]})
+    bench.answer(second, 2, {"t": [0, 1, 2]})
+    assert bench.state() is State.ACKNOWLEDGING
+    acknowledgement = bench.beat()
+    assert acknowledgement.message.member_epoch == 2
+    assert said(acknowledgement)["owned"] == own(0, 1, 2)
+    assert bench.state() is State.STABLE
+    assert len(bench.causes) == 2, "the first join, and one more"
+
+
+def test_an_answer_that_comes_after_another_heartbeat_was_sent_is_asked_for_again(bench: Bench) -> None:
+    ordinary = bench.beat()
+    (request,) = stand_in(bench)
+    bench.answer(request, 2, {"t": [0, 1, 2]})
+    assert bench.state() is State.STABLE
+    bench.answer(ordinary, 1)
+    assert said(bench.beat())["owned"] == own(0, 1)
+
+
+def test_fenced_once_though_every_one_of_them_was_refused(bench: Bench) -> None:
+    first, second = stand_in(bench, 2)
+    bench.answer(first, code=error_codes.FENCED_MEMBER_EPOCH)
+    assert bench.state() is State.JOINING
+    bench.answer(second, code=error_codes.FENCED_MEMBER_EPOCH)
+    assert bench.state() is State.JOINING
+    assert [name for name, _ in bench.serve()].count("LosePartitions") == 1
+
+
+def test_fenced_with_an_epoch_that_is_over_it_stays_with_the_present_one(bench: Bench) -> None:
+    """The pulse repeats the epoch it was left, and the broker goes on by two meanwhile."""
+    first, second, third = stand_in(bench, 3)
+    bench.answer(first, 2, {"t": [0, 1, 2]})
+    bench.answer(second, 3, {"t": [0, 1, 2, 3]})
+    bench.answer(third, code=error_codes.FENCED_MEMBER_EPOCH)
+    assert bench.state() is State.ACKNOWLEDGING
+    assert "LosePartitions" not in [name for name, _ in bench.serve()]
+    acknowledgement = bench.beat()
+    assert acknowledgement.message.member_epoch == 3
+    assert said(acknowledgement)["owned"] == own(0, 1, 2, 3)
+
+
+def test_after_a_lost_connection_the_next_heartbeat_says_everything(bench: Bench) -> None:
+    (request,) = stand_in(bench)
+    bench.fail(request, DisconnectedError("gone"))
+    bench.find()
+    assert bench.state() is State.STABLE
+    assert said(bench.beat())["owned"] == own(0, 1)

@@ -1,0 +1,749 @@
+"""Commits: order, coalescing, deadlines, and rebalances in between. Driven by hand, one answer at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.worlds.classic_group import Group
+from tests.worlds.cluster import NODE, id_of, partitions
+from tests.worlds.hand import START
+from tests.worlds.members import Member
+
+from kadence.connection.cluster import Cluster, Topic
+from kadence.connection.request import Completed, Request
+from kadence.consumer.border import messages as m
+from kadence.consumer.managers.group.commit import CommitManager
+from kadence.errors import (
+    BrokerError,
+    CommitFailedError,
+    ConnectError,
+    DisconnectedError,
+    FencedInstanceIdError,
+    GroupAuthorizationError,
+    KafkaTimeoutError,
+    OffsetMetadataTooLargeError,
+    TopicAuthorizationError,
+    UnknownTopicOrPartitionError,
+)
+from kadence.protocol import error_codes as ec
+from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kadence.protocol.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kadence.protocol.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from kadence.protocol.registry import decode_request, decode_response, encode_request, encode_response
+from kadence.protocol.sync_group import SyncGroupRequest
+from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+
+T0, T1 = partitions("t", 0, 1)
+
+
+@pytest.fixture
+def group() -> Group:
+    return Group({"t": 4}, offset_metadata_max_bytes=10)
+
+
+@pytest.fixture
+def member(group: Group) -> Member:
+    member = group.member("a")
+    group.settle()
+    return member
+
+
+def committed(group: Group, member: Member, *wanted: TopicPartition) -> dict[TopicPartition, int | None]:
+    call = member.fetch_committed(group.now, wanted)
+    group.advance(100)
+    answer = member.answer_to(call)
+    assert answer is not None
+    if answer.error is not None:
+        raise answer.error
+    return {p: None if o is None else o.offset for p, o in answer.value.items()}  # type: ignore[attr-defined]
+
+
+def codes(message: OffsetCommitRequest, *values: int) -> OffsetCommitResponse:
+    """An answer with these codes, in the order of the request's partitions; the last one for the rest."""
+    left = list(values)
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                topic_id=topic.topic_id,
+                name=topic.name,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=p.partition_index,
+                        error_code=left.pop(0) if len(left) > 1 else left[0],
+                    )
+                    for p in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def refuse_commits(group: Group, *plan: int | None) -> None:
+    """The first commits are refused with these codes (None: let through), later ones go to the coordinator."""
+    left = list(plan)
+
+    def refuse(member: Member, request: Request) -> Any:
+        if isinstance(request.message, OffsetCommitRequest) and left:
+            code = left.pop(0)
+            return None if code is None else codes(request.message, code)
+        return None
+
+    group.refuse = refuse
+
+
+# ------------------------------------------------------------ the plain way
+
+
+def test_commit_and_committed(group: Group, member: Member) -> None:
+    call = member.commit(group.now, {T0: 5, T1: 7})
+    group.advance(100)
+    assert member.answer_to(call) == m.Answer(call)
+    assert committed(group, member, T0, T1, *partitions("t", 2)) == {
+        T0: 5,
+        T1: 7,
+        TopicPartition("t", 2): None,
+    }
+
+
+def test_epoch_and_metadata_travel(group: Group, member: Member) -> None:
+    member.commits.commit(
+        group.now, m.Commit(99, group.now + 1000, {T0: OffsetAndMetadata(5, 3, "note")}, True)
+    )
+    call = member.fetch_committed(group.now, [T0])
+    group.advance(100)
+    answer = member.answer_to(call)
+    assert answer is not None
+    assert answer.value == {T0: OffsetAndMetadata(5, 3, "note")}
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+def test_every_version_of_offset_commit(version: int) -> None:
+    group = Group({"t": 2})
+    group.versions = {8: version, 9: min(10, max(1, version))}
+    member = group.member("a")
+    group.settle()
+    call = member.commit(group.now, {T0: 5})
+    group.advance(100)
+    assert member.answer_to(call) == m.Answer(call)
+    assert committed(group, member, T0) == {T0: 5}
+
+
+@pytest.mark.parametrize("version", range(1, 11))
+def test_every_version_of_offset_fetch(version: int) -> None:
+    group = Group({"t": 2})
+    group.versions = {9: version}
+    member = group.member("a")
+    group.settle()
+    member.commit(group.now, {T0: 5})
+    assert committed(group, member, T0, T1) == {T0: 5, T1: None}
+
+
+def test_topic_ids_cap_the_version_when_one_is_unknown(group: Group, member: Member) -> None:
+    member.membership.leave(group.now, reason="", callbacks=False)
+    member.subscription.unsubscribe()
+    for partition, version in ((T0, None), (TopicPartition("new", 0), 9)):
+        manager = _alone(member)
+        manager.commit(group.now, m.Commit(1, group.now + 1000, {partition: OffsetAndMetadata(1)}, True))
+        (request,) = manager.poll(group.now).requests
+        assert request.max_version == version
+
+
+def _alone(member: Member) -> CommitManager:
+    return CommitManager(member.coordinator, member.membership, member.metadata, member.config, member.facts)
+
+
+def test_manual_assignment_commits_as_nobody(group: Group) -> None:
+    member = Member("m", {"t": 4}, group_instance_id="static")
+    group.members.append(member)
+    call = member.commit(group.now, {T0: 5})
+    group.advance(100)
+    assert member.answer_to(call) == m.Answer(call)
+    (message,) = group.sent(OffsetCommitRequest)
+    sent = (message.generation_id_or_member_epoch, message.member_id, message.group_instance_id)
+    assert sent == (-1, "", None)
+
+
+def test_manual_commit_into_a_live_group_says_what_is_wrong(group: Group, member: Member) -> None:
+    other = Member("m", {"t": 4})
+    group.members.append(other)
+    call = other.commit(group.now, {T0: 5})
+    group.advance(100)
+    answer = other.answer_to(call)
+    assert answer is not None
+    assert isinstance(answer.error, CommitFailedError)
+    assert "assign()" in str(answer.error)
+
+
+# ------------------------------------------------------------ order
+
+
+def test_order_is_kept_and_waiting_commits_go_out_as_one(group: Group, member: Member) -> None:
+    ids = [member.commit(group.now, {T0: n}, retry=False) for n in (1, 2)]
+    group.advance(0)
+    ids += [member.commit(group.now, {T0: n}, retry=False) for n in (3, 4)]
+    group.advance(100)
+    assert [fact.id for fact in member.of(m.CommitCompleted)] == ids
+    sent = [message.topics[0].partitions[0].committed_offset for message in group.sent(OffsetCommitRequest)]
+    assert sent == [2, 4]
+    assert committed(group, member, T0) == {T0: 4}
+
+
+def test_commit_of_nothing_is_done_after_those_before_it(group: Group, member: Member) -> None:
+    first = member.commit(group.now, {T0: 1}, retry=False)
+    second = member.commit(group.now, {})
+    group.advance(100)
+    told = [fact.id for fact in member.facts if isinstance(fact, m.CommitCompleted | m.Answer)]
+    assert told == [first, second]
+
+
+def test_committed_sees_the_commits_before_it(group: Group, member: Member) -> None:
+    member.commit(group.now, {T0: 1}, retry=False)
+    group.advance(0)
+    member.commit(group.now, {T0: 2}, retry=False)
+    assert committed(group, member, T0) == {T0: 2}
+
+
+def test_a_look_up_waits_for_the_answer_of_the_commit_before_it(group: Group, member: Member) -> None:
+    """It takes another connection, so it could overtake the commit."""
+    group.delay = lambda: 100
+    member.commit(group.now, {T0: 1}, retry=False)
+    group.advance(0)
+    call = member.fetch_committed(group.now, [T0])
+    group.advance(199)
+    assert group.sent(OffsetFetchRequest) == []
+    group.advance(201)
+    answer = member.answer_to(call)
+    assert answer is not None
+    assert isinstance(answer.value, dict)
+    assert answer.value[T0].offset == 1
+
+
+def test_a_repeated_commit_never_overtakes_a_newer_one(group: Group, member: Member) -> None:
+    refuse_commits(group, ec.COORDINATOR_LOAD_IN_PROGRESS)
+    member.commit(group.now, {T0: 1})
+    group.advance(3)
+    member.commit(group.now, {T0: 2}, retry=False)
+    group.advance(2_000)
+    assert committed(group, member, T0) == {T0: 2}
+
+
+def test_pending_counts_what_is_not_told(group: Group, member: Member) -> None:
+    member.commit(group.now, {T0: 1}, retry=False)
+    assert member.commits.pending == 1
+    group.advance(10)
+    assert member.commits.pending == 0
+
+
+# ------------------------------------------------------------ failures
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ec.COORDINATOR_LOAD_IN_PROGRESS,
+        ec.NOT_COORDINATOR,
+        ec.COORDINATOR_NOT_AVAILABLE,
+        ec.REQUEST_TIMED_OUT,
+        ec.UNKNOWN_TOPIC_OR_PARTITION,
+    ],
+)
+def test_sync_commit_repeats_what_is_retriable(group: Group, member: Member, code: int) -> None:
+    refuse_commits(group, code, code)
+    call = member.commit(group.now, {T0: 5})
+    group.advance(2_000)
+    assert member.answer_to(call) == m.Answer(call)
+    assert committed(group, member, T0) == {T0: 5}
+
+
+@pytest.mark.parametrize("code", [ec.NOT_COORDINATOR, ec.COORDINATOR_NOT_AVAILABLE, ec.REQUEST_TIMED_OUT])
+def test_coordinator_is_looked_up_again(group: Group, member: Member, code: int) -> None:
+    refuse_commits(group, code)
+    member.commit(group.now, {T0: 5})
+    group.advance(4)
+    assert member.coordinator.node_id is None
+    group.advance(1_000)
+    assert member.coordinator.node_id == NODE
+
+
+def test_async_commit_is_tried_once(group: Group, member: Member) -> None:
+    refuse_commits(group, ec.COORDINATOR_LOAD_IN_PROGRESS)
+    member.commit(group.now, {T0: 5}, retry=False)
+    group.advance(2_000)
+    (done,) = member.of(m.CommitCompleted)
+    assert isinstance(done.error, BrokerError)
+    assert done.error.retriable
+    assert len(group.sent(OffsetCommitRequest)) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (ec.GROUP_AUTHORIZATION_FAILED, GroupAuthorizationError),
+        (ec.OFFSET_METADATA_TOO_LARGE, OffsetMetadataTooLargeError),
+        (ec.TOPIC_AUTHORIZATION_FAILED, TopicAuthorizationError),
+        (ec.INVALID_COMMIT_OFFSET_SIZE, BrokerError),
+        (ec.FENCED_INSTANCE_ID, FencedInstanceIdError),
+        (999, BrokerError),
+    ],
+)
+def test_lasting_errors_reach_the_caller(
+    group: Group, member: Member, code: int, kind: type[Exception]
+) -> None:
+    refuse_commits(group, code)
+    call = member.commit(group.now, {T0: 5})
+    group.advance(100)
+    answer = member.answer_to(call)
+    assert answer is not None
+    assert isinstance(answer.error, kind)
+
+
+def test_denied_topics_are_collected(group: Group, member: Member) -> None:
+    group.refuse = lambda _, request: (
+        codes(request.message, ec.TOPIC_AUTHORIZATION_FAILED, ec.NONE)
+        if isinstance(request.message, OffsetCommitRequest)
+        else None
+    )
+    call = member.commit(group.now, {T0: 5, T1: 5})
+    group.advance(100)
+    answer = member.answer_to(call)
+    assert answer is not None
+    assert "not allowed to commit for t" in str(answer.error)
+
+
+def test_each_commit_of_a_merged_request_gets_its_own_result(group: Group, member: Member) -> None:
+    group.refuse = lambda _, request: (
+        codes(request.message, ec.NONE, ec.OFFSET_METADATA_TOO_LARGE)
+        if isinstance(request.message, OffsetCommitRequest)
+        else None
+    )
+    good = member.commit(group.now, {T0: 5}, retry=False)
+    bad = member.commit(group.now, {T1: 5}, retry=False)
+    group.advance(100)
+    errors = {fact.id: fact.error for fact in member.of(m.CommitCompleted)}
+    assert errors[good] is None
+    assert isinstance(errors[bad], OffsetMetadataTooLargeError)
+
+
+def test_lost_connection_is_repeated_for_sync_and_told_for_async(group: Group, member: Member) -> None:
+    lost: list[Request] = []
+
+    def lose(_: Member, request: Request) -> bool:
+        if isinstance(request.message, OffsetCommitRequest) and len(lost) < 2:
+            lost.append(request)
+            return True
+        return False
+
+    group.lose = lose
+    quick = member.commit(group.now, {T0: 1}, retry=False)
+    group.advance(100)
+    (done,) = member.of(m.CommitCompleted)
+    assert done.id == quick
+    assert isinstance(done.error, DisconnectedError)
+    call = member.commit(group.now, {T0: 2})
+    group.advance(2_000)
+    assert member.answer_to(call) == m.Answer(call)
+
+
+def test_deadline_ends_a_commit_while_every_broker_is_silent(group: Group, member: Member) -> None:
+    group.lose = lambda _, request: isinstance(request.message, OffsetCommitRequest)
+    call = member.commit(group.now, {T0: 1}, timeout=500)
+    group.advance(499)
+    assert member.answer_to(call) is None
+    group.advance(1)
+    answer = member.answer_to(call)
+    assert answer is not None
+    assert isinstance(answer.error, KafkaTimeoutError)
+    assert "the connection was lost" in str(answer.error)
+    assert member.commits.pending == 0
+
+
+def test_b7_only_who_parts_from_partitions_gives_up_where_no_broker_is_there(
+    group: Group, member: Member
+) -> None:
+    group.lose = lambda _, request: isinstance(request.message, OffsetCommitRequest)
+    patient = member.commit(group.now, {T0: 1})
+    parting = member.commit(group.now, {T0: 2}, parting=True)
+    group.advance(500)
+    assert member.answer_to(parting) is None, "a broker may be there"
+    member.commits.is_cut_off = lambda: True
+    group.advance(200)
+    answer = member.answer_to(parting)
+    assert answer is not None
+    assert isinstance(answer.error, ConnectError)
+    assert member.answer_to(patient) is None
+
+
+def test_deadline_of_an_unanswered_lookup(group: Group, member: Member) -> None:
+    group.lose = lambda _, request: isinstance(request.message, OffsetFetchRequest)
+    call = member.fetch_committed(group.now, [T0], timeout=500)
+    group.advance(500)
+    answer = member.answer_to(call)
+    assert answer is not None
+    assert isinstance(answer.error, KafkaTimeoutError)
+
+
+def test_commit_without_a_coordinator_waits_for_one(group: Group) -> None:
+    member = Member("m", {"t": 4})
+    wake = START + 60_000
+    member.commit(START, {T0: 1})
+    requests, wake_at = member.turn(START)
+    assert requests == []
+    assert wake_at == START, "the coordinator is looked up in the next turn, at once"
+    requests, wake_at = member.turn(START)
+    assert [request.name for request in requests] == ["FindCoordinator"]
+    assert wake_at == wake
+
+
+# ------------------------------------------------------------ rebalances in between
+
+
+def test_c5_commit_that_a_rebalance_overtook_is_sent_again(group: Group, member: Member) -> None:
+    """The generation ends between sending and arrival; the partition stays ours, so the commit is not lost."""
+    refuse_commits(group, ec.ILLEGAL_GENERATION)
+    member.commit(group.now, {T0: 9}, retry=False)
+    group.advance(1)  # on its way
+    member.membership.group = GroupMetadata(
+        "g", member.membership.group.generation_id, member.membership.group.member_id
+    )
+    member.membership.rebalance(group.now, "overtakes")
+    group.advance(5_000)
+    (done,) = member.of(m.CommitCompleted)
+    assert done.error is None
+    assert committed(group, member, T0) == {T0: 9}
+
+
+def test_c5_commit_waits_while_the_assignment_is_on_its_way(group: Group, member: Member) -> None:
+    lost: list[Request] = []
+
+    def lose(_: Member, request: Request) -> bool:
+        if isinstance(request.message, SyncGroupRequest) and not lost:
+            lost.append(request)
+            return True
+        return False
+
+    group.lose = lose
+    member.membership.rebalance(group.now, "test")
+    while member.membership.state.name != "COMPLETING_REBALANCE":
+        group.advance(1)
+    call = member.commit(group.now, {T0: 3})
+    group.advance(5_000)
+    assert member.answer_to(call) == m.Answer(call)
+
+
+def test_partitions_are_given_up_after_the_asynchronous_commits_that_were_given_before(
+    group: Group, member: Member
+) -> None:
+    """Else what is given inside on_partitions_revoked would be of partitions that are not this member's any more."""
+    given_up: list[int] = []
+    member.commits.after(group.now, (T0,), given_up.append)
+    assert len(given_up) == 1, "there is nothing to wait for"
+    member.commit(group.now, {T0: 5, T1: 5}, retry=False)
+    member.commit(group.now, {T1: 6}, retry=False)
+    member.commits.after(group.now, (T0,), given_up.append)
+    member.commits.after(group.now, partitions("u", 0), given_up.append)
+    assert len(given_up) == 2, "of others nothing is waited for"
+    # What comes later is not waited for: it may never end.
+    group.advance(0)
+    member.commit(group.now, {T0: 9}, retry=False)
+    group.advance(2)
+    assert len(given_up) == 3
+    assert committed(group, member, T0, T1) == {T0: 9, T1: 6}
+
+
+def test_who_leaves_gives_partitions_up_without_waiting_for_a_coordinator(
+    group: Group, member: Member
+) -> None:
+    given_up: list[str] = []
+    member.commit(group.now, {T0: 5}, retry=False)
+    member.coordinator.mark_unknown(group.now, "test")
+    member.commits.after(group.now, (T0,), lambda now: given_up.append("stays"))
+    member.commits.after(group.now, (T0,), lambda now: given_up.append("leaves"), patient=False)
+    assert given_up == ["leaves"]
+    group.advance(1_000)
+    assert given_up == ["leaves", "stays"]
+
+
+@pytest.mark.parametrize("end", ["the time is over", "the group is lost"])
+def test_partitions_are_given_up_though_the_commits_before_fail(
+    group: Group, member: Member, end: str
+) -> None:
+    group.lose = lambda _, request: isinstance(request.message, OffsetCommitRequest)
+    given_up: list[int] = []
+    member.commit(group.now, {T0: 5}, retry=False, timeout=500)
+    member.commits.after(group.now, (T0,), given_up.append)
+    if end == "the group is lost":
+        member.membership.poll_timed_out(group.now)
+    group.advance(600)
+    assert len(given_up) == 1
+
+
+def test_while_no_coordinator_is_known_the_oldest_of_many_asynchronous_commits_fail(
+    group: Group, member: Member
+) -> None:
+    """A broker that is gone for a minute must not cost the memory of all commits of that minute."""
+    member.coordinator.mark_unknown(group.now, "test")
+    for offset in range(1_500):
+        member.commit(group.now, {T0: offset}, retry=False)
+    assert member.commits.pending == 1_000
+    ends = member.of(m.CommitCompleted)
+    assert len(ends) == 500
+    assert all(isinstance(fact.error, BrokerError) and fact.error.retriable for fact in ends)
+    group.advance(1_000)
+    assert member.commits.pending == 0
+    assert committed(group, member, T0) == {T0: 1_499}
+
+
+def test_commit_of_lost_partitions_fails_with_advice(group: Group, member: Member) -> None:
+    member.membership.poll_timed_out(group.now)
+    call = member.commit(group.now, {T0: 3})
+    group.advance(100)
+    answer = member.answer_to(call)
+    assert answer is not None
+    assert isinstance(answer.error, CommitFailedError)
+    assert "max.poll.interval.ms" in str(answer.error)
+    assert "max.poll.records" in str(answer.error)
+    assert group.sent(OffsetCommitRequest) == []
+
+
+def test_a_commit_leaves_out_the_partitions_that_moved_and_commits_the_others(
+    group: Group, member: Member
+) -> None:
+    """Two members share four partitions: what this one gave up is named, what stayed is committed."""
+    other = group.member("b")
+    group.settle()
+    (stays, *_), (moved, *_) = sorted(member.owned), sorted(other.owned)
+    call = member.commit(group.now, {stays: 3, moved: 7})
+    later = member.commit(group.now, {moved: 8, stays: 4}, retry=False)
+    group.advance(1_000)
+    answer = member.answer_to(call)
+    assert answer is not None
+    assert isinstance(answer.error, CommitFailedError)
+    assert answer.error.partitions == {moved}
+    assert str(moved) in str(answer.error)
+    assert "The other partitions of the commit are committed." in str(answer.error)
+    (done,) = member.of(m.CommitCompleted)
+    assert done.id == later
+    assert isinstance(done.error, CommitFailedError)
+    assert done.error.partitions == {moved}
+    assert committed(group, member, stays, moved) == {stays: 4, moved: None}
+
+
+def test_commit_given_before_a_loss_is_not_sent_after_it(group: Group, member: Member) -> None:
+    """Lost and assigned again: somebody else may have read it in between, so the old commit is void."""
+    member.coordinator.mark_unknown(group.now, "test")
+    call = member.commit(group.now, {T0: 3}, retry=False)
+    answer = HeartbeatResponse(error_code=ec.UNKNOWN_MEMBER_ID)
+    heartbeat = Request(None, NODE, group.now)
+    identity = member.membership.group
+    heartbeat.message = HeartbeatRequest("g", identity.generation_id, identity.member_id)
+    member.membership.on_heartbeat(group.now, Completed(heartbeat, answer, None, 4, group.now))
+    group.advance(15_000)
+    assert T0 in member.owned
+    (done,) = member.of(m.CommitCompleted)
+    assert done.id == call
+    assert isinstance(done.error, CommitFailedError)
+
+
+def test_unknown_member_at_commit_fails_it_and_rejoins(group: Group, member: Member) -> None:
+    refuse_commits(group, ec.UNKNOWN_MEMBER_ID)
+    call = member.commit(group.now, {T0: 3})
+    group.advance(20_000)
+    answer = member.answer_to(call)
+    assert answer is not None
+    assert isinstance(answer.error, CommitFailedError)
+    assert member.of(m.LosePartitions)
+    assert member.membership.state.name == "STABLE"
+    assert member.causes[-1] == "session lost: UNKNOWN_MEMBER_ID"
+
+
+def test_eager_commit_inside_the_revocation_callback() -> None:
+    group = Group({"t": 2})
+    a = group.member("a", partition_assignment_strategy=("range",))
+    group.settle()
+    calls: list[int] = []
+    a.on_revoked = lambda lost: calls.append(a.commit(group.now, dict.fromkeys(lost, 8)))
+    a.work(group.now)
+    group.member("b", partition_assignment_strategy=("range",))
+    group.advance(5_000)
+    assert a.membership.state.name == "REVOKING"
+    call = a.commit(group.now, {T0: 4})
+    group.advance(100)
+    assert a.answer_to(call) == m.Answer(call), "still ours, so a commit works"
+
+
+# ------------------------------------------------------------ look-ups
+
+
+def refuse_fetches(group: Group, *plan: int, partition: bool) -> None:
+    left = list(plan)
+
+    def refuse(_: Member, request: Request) -> Any:
+        if not (isinstance(request.message, OffsetFetchRequest) and left):
+            return None
+        code, (asked,) = left.pop(0), request.message.groups
+        topics = [
+            OffsetFetchResponseTopics(
+                topic_id=topic.topic_id,
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartitions(n, -1, -1, "", code if partition else 0)
+                    for n in topic.partition_indexes
+                ],
+            )
+            for topic in asked.topics or ()
+        ]
+        top = 0 if partition else code
+        return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(asked.group_id, topics, top)])
+
+    group.refuse = refuse
+
+
+@pytest.mark.parametrize(
+    ("code", "partition"),
+    [
+        (ec.COORDINATOR_LOAD_IN_PROGRESS, False),
+        (ec.NOT_COORDINATOR, False),
+        (ec.UNSTABLE_OFFSET_COMMIT, True),
+        (ec.UNKNOWN_TOPIC_ID, True),
+    ],
+)
+def test_lookup_repeats_what_is_retriable(group: Group, member: Member, code: int, partition: bool) -> None:
+    member.commit(group.now, {T0: 5})
+    group.advance(50)
+    refuse_fetches(group, code, code, partition=partition)
+    call = member.fetch_committed(group.now, [T0])
+    group.advance(2_000)
+    answer = member.answer_to(call)
+    assert answer is not None
+    assert answer.value == {T0: OffsetAndMetadata(5)}
+
+
+def test_unknown_topic_id_asks_for_metadata(group: Group, member: Member) -> None:
+    refuse_fetches(group, ec.UNKNOWN_TOPIC_ID, partition=True)
+    member.fetch_committed(group.now, [T0])
+    group.advance(10)
+    assert member.metadata.updates == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "partition", "kind"),
+    [
+        (ec.GROUP_AUTHORIZATION_FAILED, False, GroupAuthorizationError),
+        (ec.TOPIC_AUTHORIZATION_FAILED, True, TopicAuthorizationError),
+        (ec.UNKNOWN_TOPIC_OR_PARTITION, True, BrokerError),
+    ],
+)
+def test_lookup_refused_for_good(
+    group: Group, member: Member, code: int, partition: bool, kind: type[Exception]
+) -> None:
+    refuse_fetches(group, code, partition=partition)
+    with pytest.raises(kind):
+        committed(group, member, T0)
+
+
+def test_lookup_that_is_repeated_after_a_refusal_for_good_does_not_spin(group: Group, member: Member) -> None:
+    refuse_fetches(group, *[ec.GROUP_AUTHORIZATION_FAILED] * 1_000, partition=False)
+    refused: list[int] = []
+
+    def again(now: int, result: object) -> None:
+        refused.append(now)
+        member.commits.lookup(now, frozenset([T0]), again)
+
+    member.commits.lookup(group.now, frozenset([T0]), again)
+    group.advance(10_000)
+    assert 5 <= len(refused) <= 20
+
+
+def test_equal_lookups_that_wait_are_one_request(group: Group, member: Member) -> None:
+    before = len(group.sent(OffsetFetchRequest))
+    seen: list[Any] = []
+    calls = [member.fetch_committed(group.now, [T0]) for _ in range(3)]
+    member.commits.lookup(group.now, frozenset([T0]), lambda now, result: seen.append(result))
+    group.advance(100)
+    assert len(group.sent(OffsetFetchRequest)) == before + 1
+    assert all(member.answer_to(call) is not None for call in calls)
+    assert seen == [{T0: None}]
+
+
+def test_require_stable_is_always_asked(group: Group, member: Member) -> None:
+    member.fetch_committed(group.now, [T0])
+    group.advance(10)
+    assert all(message.require_stable for message in group.sent(OffsetFetchRequest))
+
+
+def test_old_form_of_a_lookup_reads_back() -> None:
+    """Version 7 has one group and its topics at the top; the bytes must be those of Kafka's own message."""
+    member = Member("m", {"t": 4})
+    member.coordinator.node = None
+    member.fetch_committed(START, [T0, T1])
+    group = Group({"t": 4})
+    group.members.append(member)
+    group.versions[9] = 7
+    group.advance(10)
+    (message,) = group.sent(OffsetFetchRequest)
+    frame = encode_request(message, 7, 1, "c")
+    _, read = decode_request(frame)
+    assert (read.group_id, [(t.name, t.partition_indexes) for t in read.topics], read.groups) == (
+        "g",
+        [("t", [0, 1])],
+        [],
+    )
+    assert decode_response(type(message), 7, encode_response(OffsetFetchResponse(), 7, 1))
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["metadata says so", "metadata knows it no more"])
+def test_commit_of_a_topic_that_was_deleted_does_not_wait_for_it(
+    group: Group, member: Member, told: bool
+) -> None:
+    """A rebalance because of the deletion commits first, and would be held up until request.timeout.ms."""
+    gone = {"t": Topic("t", error_code=ec.UNKNOWN_TOPIC_OR_PARTITION)} if told else {}
+    member.metadata.cluster = Cluster(topics=gone)
+    refuse_commits(group, ec.UNKNOWN_TOPIC_OR_PARTITION)
+    call = member.commit(group.now, {T0: 5})
+    group.advance(50)
+    answer = member.answer_to(call)
+    assert answer is not None
+    assert isinstance(answer.error, UnknownTopicOrPartitionError)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "made again"])
+def test_kip516_a_position_is_committed_to_the_topic_it_was_read_from(
+    group: Group, member: Member, again: bool
+) -> None:
+    """By its name it would become the position in a topic that was made anew, whose first records nobody would read."""
+    state = member.subscription.partitions[T0]
+    state.topic_id = old = id_of("t")
+    topics = {"t": Topic("t", b"new".ljust(16))} if again else {}
+    member.metadata.cluster = Cluster(topics=topics)
+    sent: list[Request] = []
+
+    def refuse(_: Member, request: Request) -> Any:
+        if not isinstance(request.message, OffsetCommitRequest):
+            return None
+        sent.append(request)
+        return codes(request.message, ec.UNKNOWN_TOPIC_ID)
+
+    group.refuse = refuse
+    call = member.commit(group.now, {T0: 5})
+    state.topic_id = b"new".ljust(16)
+    group.advance(5_000)
+    answer = member.answer_to(call)
+    assert answer is not None
+    assert isinstance(answer.error, BrokerError)
+    assert answer.error.code == ec.UNKNOWN_TOPIC_ID
+    (request,) = sent
+    assert request.max_version is None
+    assert [topic.topic_id for topic in request.message.topics] == [old]

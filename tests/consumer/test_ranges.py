@@ -1,0 +1,103 @@
+"""Ranges (C11): `assign({partition: (start, end)})` reads exactly that, and the broker hardly sends more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from kadence import AsyncConsumer, Broker, Consumer, Producer, TopicPartition
+
+COUNT, SIZE = 20_000, 100
+PARTS = [TopicPartition("t", number) for number in range(4)]
+
+
+@pytest.fixture(scope="module")
+def filled() -> Iterator[Broker]:
+    """Four partitions with so many records each, in batches of some hundred."""
+    with Broker(topics={"t": len(PARTS)}) as broker:
+        with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=20) as producer:
+            for number in range(COUNT * len(PARTS)):
+                producer.send("t", b"%0100d" % (number // len(PARTS)), partition=number % len(PARTS))
+        yield broker
+
+
+def reader(broker: Broker, **settings: object) -> Consumer:
+    return Consumer(bootstrap_servers=broker.bootstrap_servers, **settings)
+
+
+def fetched(consumer: Consumer | AsyncConsumer) -> float:
+    return next(
+        value
+        for name, value in consumer.metrics().items()
+        if name.name == "bytes-consumed-total" and "topic" not in name.tags
+    )
+
+
+def test_c11_a_range_gives_its_records_and_iteration_ends(filled: Broker) -> None:
+    with reader(filled) as consumer:
+        consumer.assign({PARTS[0]: (100, 1_100), PARTS[1]: (0, 0), PARTS[2]: (COUNT - 5, COUNT)})
+        offsets: dict[int, list[int]] = {}
+        for record in consumer:
+            offsets.setdefault(record.partition, []).append(record.offset)
+        assert offsets == {0: list(range(100, 1_100)), 2: list(range(COUNT - 5, COUNT))}
+        assert consumer.finished() == consumer.assignment() == frozenset(PARTS[:3])
+        assert not consumer.poll(60), "at once: nothing more can come"
+        assert list(consumer.records()) == []
+
+
+def test_c11_polls_and_columns_end_where_iteration_does(filled: Broker) -> None:
+    with reader(filled, max_poll_records=300) as consumer:
+        consumer.assign({PARTS[0]: (0, 1_000), PARTS[1]: (10, 20)})
+        count = 0
+        while consumer.finished() != frozenset(PARTS[:2]):
+            count += len(consumer.poll(10))
+        assert count == 1_010
+    pytest.importorskip("pyarrow")
+    with reader(filled) as consumer:
+        consumer.assign({PARTS[0]: (0, 1_000), PARTS[1]: (10, 20)})
+        offsets: list[int] = []
+        while consumer.finished() != frozenset(PARTS[:2]):
+            offsets += consumer.poll_arrow(10)["offset"].to_pylist()
+        assert sorted(offsets) == sorted([*range(1_000), *range(10, 20)])
+
+
+def test_c11_asyncio_ends_too(filled: Broker) -> None:
+    async def main() -> list[int]:
+        async with AsyncConsumer(bootstrap_servers=filled.bootstrap_servers) as consumer:
+            await consumer.assign({PARTS[0]: (5, 10)})
+            found = [record.offset async for record in consumer]
+            assert consumer.finished() == {PARTS[0]}
+            return found
+
+    assert asyncio.run(main()) == list(range(5, 10))
+
+
+def test_c11_ranges_that_follow_each_other_fetch_nothing_twice(filled: Broker) -> None:
+    with reader(filled) as consumer:
+        given: list[int] = []
+        for start in range(0, COUNT, 1_000):
+            consumer.assign(dict.fromkeys(PARTS, (start, start + 1_000)))
+            records = [record for record in consumer if record.partition == 0]
+            given += [record.offset for record in records]
+        assert given == list(range(COUNT))
+        all_there_is = COUNT * len(PARTS) * SIZE
+        assert fetched(consumer) < 1.2 * all_there_is
+
+
+def test_c11_a_range_without_an_end_is_read_on(filled: Broker) -> None:
+    with reader(filled) as consumer:
+        consumer.assign({PARTS[0]: (0, 10)})
+        assert len(list(consumer)) == 10
+        consumer.assign({PARTS[0]: 10})
+        assert next(consumer).offset == 10
+        assert consumer.finished() == frozenset()
+        consumer.assign({PARTS[0]: (11, 20)})
+        consumer.incremental_assign({PARTS[1]: (0, 3)})
+        assert len(list(consumer)) == 12, "what was assigned before keeps its end"
+
+
+def test_c11_a_range_that_ends_before_it_begins_is_refused(filled: Broker) -> None:
+    with reader(filled) as consumer, pytest.raises(ValueError, match="must not end before it begins"):
+        consumer.assign({PARTS[0]: (5, 4)})

@@ -1,0 +1,58 @@
+"""How tests wait for what other threads, processes and brokers do.
+
+No test measures time: how long something takes is the machine's business. A test waits until a thing is so, and fails
+when it is not so after a time in which even a busy machine has done it many times over.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["PATIENCE", "once_inside", "until"]
+
+PATIENCE: Final = 60.0
+"""Seconds after which what must happen counts as a hang."""
+
+
+def until(done: Callable[[], object], *, what: Callable[[], object] | str = "", every: float = 0.02) -> None:
+    """Wait until ``done()`` is true; ``what`` says, or tells then, what did not happen.
+
+    ``done`` may do a step of its own that waits, such as a poll; then ``every`` is 0.
+    """
+    end = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < end, f"not within {PATIENCE:g} s: {what() if callable(what) else what}"
+        if every:
+            time.sleep(every)
+
+
+def once_inside(act: Callable[[], object]) -> threading.Thread:
+    """Let ``act`` happen on another thread as soon as this one stands inside a call of Kadence; join it afterwards."""
+    caller = threading.get_ident()
+
+    def run() -> None:
+        before: object = None
+
+        def stands() -> bool:
+            nonlocal before
+            innermost = frame = sys._current_frames().get(caller)
+            place, before = before, innermost and (id(innermost), innermost.f_lasti)
+            while frame is not None and not _waits(str(frame.f_globals.get("__name__"))):
+                frame = frame.f_back
+            return frame is not None and place == before
+
+        until(stands, what="nobody waits")
+        act()
+
+    thread = threading.Thread(target=run, name="once inside")
+    thread.start()
+    return thread
+
+
+def _waits(module: str) -> bool:
+    # An event loop that has nothing to do waits in its selector, and awaited calls are on no stack then.
+    return module == "selectors" or module.startswith("kadence.")

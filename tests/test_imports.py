@@ -1,0 +1,133 @@
+"""The front door loads what is used: which modules an import brings, never how long it takes."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import kadence
+from kadence import loading
+from kadence.records import KERNEL
+
+ROOMS = {"admin", "broker", "cli", "coordinator", "net", "producer", "spark", "testing"}
+"""What a consumer's application side does not need."""
+
+HEAVY = {
+    "asyncio",
+    "concurrent",
+    "ctypes",
+    "http",
+    "multiprocessing",
+    "pyarrow",
+    "socket",
+    "ssl",
+    "subprocess",
+}
+
+
+def loaded(statement: str) -> set[str]:
+    """The modules that this statement brings into an interpreter that has nothing yet."""
+    code = f"import sys; before = set(sys.modules); {statement}; print(*(set(sys.modules) - before))"
+    return set(
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.split()
+    )
+
+
+def test_the_package_alone_loads_nothing_but_its_own_door() -> None:
+    modules = loaded("import kadence")
+    assert {name for name in modules if name.startswith("kadence")} == {
+        "kadence",
+        "kadence.consumer",
+        "kadence.consumer.application",
+        "kadence.consumer.application.suppliers",
+        "kadence.loading",
+    }
+    assert not modules & (HEAVY | {"dataclasses", "inspect", "logging"})
+
+
+def test_a_consumer_by_name_loads_its_network_side_and_no_other_room() -> None:
+    modules = loaded("from kadence import Consumer")
+    rooms = {name.split(".")[1] for name in modules if name.startswith("kadence.")}
+    assert rooms & ROOMS == {"net"}
+    # Without our extension the checksum is a package's, which loads what it likes.
+    package = {"google-crc32c": "google_crc32c", "crc32c": "crc32c"}.get(KERNEL)
+    theirs = set() if package is None else loaded(f"import {package}")
+    assert not (modules - theirs) & (HEAVY - {"ctypes", "socket", "ssl"})
+
+
+def test_making_a_consumer_loads_nothing() -> None:
+    """Beside a thread that computes each module takes about 7 ms: the interpreter is given away to read it."""
+    config = "{'bootstrap.servers': '127.0.0.1:1', 'group.id': 'g'}"
+    modules = loaded(
+        f"from kadence import Consumer; before = set(sys.modules); Consumer({config}).close(timeout=0)"
+    )
+    assert modules == set()
+
+
+def test_a_consumers_protocol_is_no_broker() -> None:
+    """It needs its own requests only, not a table of every message."""
+    modules = loaded("from kadence import Consumer")
+    assert not modules & {"kadence.protocol.tables", "kadence.protocol.create_topics"}
+
+
+def test_the_first_consumer_loads_its_network_side_and_no_other_client() -> None:
+    modules = loaded("from kadence import Consumer; Consumer(bootstrap_servers='localhost:1').close()")
+    assert "kadence.consumer.network.thread" in modules
+    assert not {name.split(".")[1] for name in modules if name.startswith("kadence.")} & (ROOMS - {"net"})
+    assert "asyncio" not in modules
+
+
+def test_every_name_of_the_front_door_is_there_as_type_checkers_read_it() -> None:
+    tree = ast.parse(Path(kadence.__file__).read_text())
+    [typed] = [
+        node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
+    homes = {
+        alias.name: node.module
+        for node in typed.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert set(kadence.__all__) == kadence._HOMES.keys()
+    assert kadence._HOMES.items() <= homes.items()
+    for name in kadence.__all__:
+        assert getattr(kadence, name) is getattr(importlib.import_module(kadence._HOMES[name]), name)
+        assert name in dir(kadence)
+
+
+def test_modules_are_attributes_and_what_is_not_there_is_said() -> None:
+    assert "KafkaError" in vars(kadence.errors)
+    with pytest.raises(AttributeError, match="no attribute 'Konsumer'"):
+        kadence.Konsumer  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute '_private'"):
+        kadence._private  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_other_threads_give_way_while_modules_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = sys.getswitchinterval()
+    seen = []
+
+    def imported(name: str) -> ModuleType:
+        seen.append(sys.getswitchinterval())
+        if name == "outer":
+            loading.load("inner")
+            seen.append(sys.getswitchinterval())
+        if name == "broken":
+            raise ImportError(name)
+        return sys
+
+    monkeypatch.setattr(loading, "import_module", imported)
+    loading.load("outer")
+    with pytest.raises(ImportError, match="broken"):
+        loading.load("broken")
+    assert all(interval < before for interval in seen)
+    assert len(seen) == 4
+    assert sys.getswitchinterval() == before

@@ -1,0 +1,120 @@
+"""A fetch manager with all that it stands on, told and answered by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.worlds.cluster import TOPIC_ID, answer, config, knowing
+from tests.worlds.hand import Facts, Hand, Managers
+
+from kadence.connection.request import Request
+from kadence.consumer.border.buffer import Border, Fetched
+from kadence.consumer.managers.cluster.metadata import MetadataManager
+from kadence.consumer.managers.fetching.fetch import FetchManager
+from kadence.consumer.state.subscription import Subscription
+from kadence.protocol.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from kadence.records import encode_batch
+from kadence.types import TopicPartition
+
+P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
+
+
+class Arena:
+    def __init__(self) -> None:
+        self.holds = 1
+        self.size = 1000
+
+    def retain(self) -> None:
+        self.holds += 1
+
+    def release(self) -> None:
+        self.holds -= 1
+
+
+class World(Hand):
+    """A fetch manager with all that it stands on; partitions 0 and 1 are led by broker 1, 2 by broker 2."""
+
+    def __init__(
+        self, *partitions: TopicPartition, metadata: MetadataManager | None = None, **settings: Any
+    ) -> None:
+        self.facts = Facts()
+        self.subscription = Subscription()
+        self.metadata = metadata or knowing({P0: 1, P1: 1, P2: 2}, self.facts)
+        self.wakes = 0
+        self.border = Border(self._wake)
+        self.in_use = self.slack = self.limit = 0
+        self.manager = FetchManager(
+            config(**settings), self.subscription, self.metadata, self.border, self, self.facts
+        )
+        super().__init__(Managers(self.manager))
+        self.subscription.assign(partitions)
+        for partition in partitions:
+            self.subscription.position(partition, 0, None)
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+    def pause(self, partition: TopicPartition, paused: bool = True) -> None:
+        """As the application does it."""
+        cell = self.state(partition).cell
+        cell.paused = paused
+        self.border.look_at(cell)
+
+    def drain(self, fetched: Fetched) -> bool:
+        """The application is done with what was fetched. Whether that woke the network thread."""
+        before = self.wakes
+        fetched.cell.drained_bytes += len(fetched.data)
+        fetched.arena.release()
+        self.border.made_room(fetched.cell)
+        return self.wakes != before
+
+    def state(self, partition: TopicPartition) -> Any:
+        return self.subscription.partitions[partition]
+
+    def poll(self, now: int) -> list[Request]:
+        self.now = now
+        return self.turn()
+
+    def reply(
+        self,
+        request: Request,
+        now: int,
+        batches: dict[TopicPartition, bytes] | None = None,
+        *,
+        code: int = 0,
+        codes: dict[TopicPartition, int] | None = None,
+        preferred: dict[TopicPartition, int] | None = None,
+        session: int = 7,
+    ) -> Arena:
+        arena = Arena()
+        told = {**dict.fromkeys([*(codes or {}), *(preferred or {})], b""), **(batches or {})}
+        data = [
+            PartitionData(
+                partition_index=partition.partition,
+                error_code=(codes or {}).get(partition, 0),
+                preferred_read_replica=(preferred or {}).get(partition, -1),
+                high_watermark=100,
+                last_stable_offset=100,
+                log_start_offset=0,
+                records=memoryview(raw),
+            )
+            for partition, raw in told.items()
+        ]
+        response = FetchResponse(
+            error_code=code,
+            session_id=session,
+            responses=[FetchableTopicResponse(topic_id=TOPIC_ID, partitions=data)],
+        )
+        self.manager.on_response(now, answer(request, response, now, loan=arena, version=17))
+        return arena
+
+
+def batch(count: int = 2, offset: int = 0, size: int = 1) -> bytes:
+    return encode_batch([(0, None, b"v" * size, ())] * count, base_offset=offset)
+
+
+def asked(request: Request) -> dict[int, int]:
+    """Partition number to fetch offset."""
+    return {
+        part.partition: part.fetch_offset for topic in request.message.topics for part in topic.partitions
+    }

@@ -1,0 +1,123 @@
+"""Managers under virtual time, answered by hand: what all worlds stand on.
+
+A test moves the clock, takes what the managers send, and answers it, in any order or not at all. Nothing happens by
+itself, so the same test always runs the same way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kadence.clock import FOREVER
+from kadence.connection.request import Completed, Request
+from kadence.consumer.border import messages as m
+from kadence.errors import DisconnectedError, KafkaError
+
+__all__ = ["START", "Facts", "Hand", "Managers"]
+
+START = 1_000_003
+"""Not 0, so that code that takes 0 for "never" is found out."""
+
+
+class Facts(list[Any]):
+    """Everything told to the application, in order."""
+
+    def __call__(self, fact: m.Fact) -> None:
+        self.append(fact)
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [fact for fact in self if isinstance(fact, kind)]
+
+    @property
+    def causes(self) -> list[str]:
+        """Why there were rebalances."""
+        return [fact.rebalance.cause for fact in self.of(m.RebalanceFinished)]
+
+
+class Managers:
+    """Managers in the order of a turn, and which of them sent what."""
+
+    def __init__(self, *managers: Any) -> None:
+        self.managers: list[Any] = list(managers)
+        self.owners: dict[Request, Any] = {}
+
+    def poll_all(self, now: int) -> tuple[list[Request], int]:
+        """What they send now, and when they must be asked again."""
+        requests: list[Request] = []
+        wake_at = FOREVER
+        for manager in self.managers:
+            poll = manager.poll(now)
+            self.owners |= dict.fromkeys(poll.requests, manager)
+            requests += poll.requests
+            wake_at = min(wake_at, poll.wake_at)
+        return requests, wake_at
+
+    def complete(self, now: int, completed: Completed) -> None:
+        """Tell whoever sent the request how it ended; a test may have polled the only manager itself."""
+        only = self.managers[0] if len(self.managers) == 1 else None
+        owner = self.owners.pop(completed.request, only)
+        assert owner is not None, f"nobody sent {completed.request}"
+        owner.on_response(now, completed)
+
+
+class Hand:
+    """The test's hand on a clock and on the answers.
+
+    Attributes:
+        now: the present (ms).
+        version: of the answers for which a test names none.
+    """
+
+    def __init__(self, managers: Managers, now: int = START, *, version: int = 13) -> None:
+        self.now = now
+        self.version = version
+        self._managers = managers
+
+    def turn(self, later: int = 0) -> list[Request]:
+        """What is sent now, or ``later`` ms later."""
+        self.now += later
+        return self._managers.poll_all(self.now)[0]
+
+    def ask(self, what: str | type[Any], later: int = 0) -> Request:
+        """The one request of this name or kind that the turn sends."""
+        requests = self.turn(later)
+        if isinstance(what, str):
+            found = [each for each in requests if each.name == what]
+        else:
+            found = [each for each in requests if isinstance(each.message, what)]
+        assert len(found) == 1, f"expected one {what}, got {requests}"
+        return found[0]
+
+    def only(self, later: int = 0) -> Request:
+        """The one request that the turn sends."""
+        (request,) = self.turn(later)
+        return request
+
+    def names(self, later: int = 0) -> list[str]:
+        """The names of what the turn sends."""
+        return [request.name for request in self.turn(later)]
+
+    def wake_at(self) -> int:
+        """When the managers must be asked again; nothing is due now."""
+        requests, wake_at = self._managers.poll_all(self.now)
+        assert not requests, requests
+        return wake_at
+
+    def advance(self, duration_ms: int) -> None:
+        """Let time pass without a turn."""
+        self.now += duration_ms
+
+    def answer(
+        self, request: Request, response: object, *, version: int | None = None, loan: Any = None
+    ) -> None:
+        """The broker answers."""
+        version = self.version if version is None else version
+        self._managers.complete(self.now, Completed(request, response, None, version, self.now, loan))
+
+    def fail(self, request: Request, error: KafkaError) -> None:
+        """There is no answer; this happened instead."""
+        self._managers.complete(self.now, Completed(request, None, error, -1, self.now))
+
+    def lose(self, request: Request) -> None:
+        """The connection is lost with it."""
+        self.fail(request, DisconnectedError("gone"))

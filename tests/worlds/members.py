@@ -1,0 +1,215 @@
+"""One member of a group: its managers, put together as a consumer has them, and a small application before them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from tests.worlds.cluster import FakeMetadata
+from tests.worlds.hand import START, Facts, Managers
+
+from kadence.config import ConsumerConfig
+from kadence.connection.request import Request
+from kadence.consumer.application.rebalancing import without_void
+from kadence.consumer.border import messages as m
+from kadence.consumer.border.progress import Progress
+from kadence.consumer.managers.group.auto import AutoMembership
+from kadence.consumer.managers.group.classic.member import ClassicMembership
+from kadence.consumer.managers.group.commit import CommitManager
+from kadence.consumer.managers.group.coordinator import CoordinatorManager
+from kadence.consumer.managers.group.heartbeat import HeartbeatManager
+from kadence.consumer.managers.group.kip848.member import ConsumerMembership
+from kadence.consumer.state.subscription import Subscription
+from kadence.types import OffsetAndMetadata, TopicPartition
+
+__all__ = ["FakeJobs", "Member"]
+
+
+class FakeJobs:
+    """Jobs wait until `run`."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Callable[[], object], Callable[[int, object, Exception | None], None]]] = []
+
+    def submit(
+        self, work: Callable[[], object], done: Callable[[int, object, Exception | None], None]
+    ) -> None:
+        self.waiting.append((work, done))
+
+    def run(self, now: int) -> None:
+        waiting, self.waiting = self.waiting, []
+        for work, done in waiting:
+            try:
+                result, error = work(), None
+            except Exception as raised:  # noqa: BLE001 - it is the job's result
+                result, error = None, raised
+            done(now, result, error)
+
+
+class Member(Managers):
+    """The network side of one consumer, and an application that polls unless it is told to work.
+
+    Attributes:
+        busy: the application processes and does not poll, so callbacks wait.
+        dead: the process is gone.
+        facts: everything told to the application, in order.
+        history: names of callbacks run, with their partitions.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        topics: Mapping[str, int],
+        *,
+        protocol: str = "classic",
+        has_listener: bool = False,
+        subscribe: Iterable[str] = (),
+        **config: Any,
+    ) -> None:
+        self.name = name
+        # As the consumer itself is made, without what the configuration's own reader would add or refuse.
+        self.config = ConsumerConfig(**{"group_id": "g", "group_protocol": protocol, **config})
+        self.facts = Facts()
+        self.history: list[tuple[str, tuple[TopicPartition, ...]]] = []
+        self.busy = False
+        self.dead = False
+        self.on_revoked: Callable[[tuple[TopicPartition, ...]], None] | None = None
+        self.jobs = FakeJobs()
+        self.metadata = FakeMetadata(topics)
+        self.progress = Progress()
+        self.subscription = Subscription()
+        self.coordinator = CoordinatorManager("g", self.config, self.facts)
+        self.membership: Any = self._membership(protocol)
+        self.heartbeat = HeartbeatManager(
+            self.coordinator, self.membership, self.progress, self.config, self.facts
+        )
+        self.commits = CommitManager(
+            self.coordinator, self.membership, self.metadata, self.config, self.facts
+        )
+        super().__init__(self.coordinator, self.commits, self.heartbeat, self.membership)
+        self._ids = itertools.count(1)
+        self._has_listener = has_listener
+        self._served = 0
+        if subscribe:
+            self.subscribe(START, subscribe)
+
+    def _membership(self, protocol: str) -> Any:
+        ids = itertools.count(1)
+
+        def classic() -> ClassicMembership:
+            return ClassicMembership(
+                self.coordinator, self.subscription, self.metadata, self.config, self.jobs, self.facts
+            )
+
+        def kip848(min_version: int) -> ConsumerMembership:
+            return ConsumerMembership(
+                self.coordinator,
+                self.subscription,
+                self.metadata,
+                self.config,
+                self.facts,
+                lambda: f"{self.name}{next(ids)}",
+                min_version=min_version,
+            )
+
+        if protocol == "classic":
+            return classic()
+        if protocol == "consumer":
+            return kip848(0)
+        self.parts = classic(), kip848(1)
+        """The two that auto chooses from."""
+        return AutoMembership(self.coordinator, *self.parts, self.config)
+
+    # -- the application
+
+    def subscribe(self, now: int, topics: Iterable[str]) -> None:
+        self.subscription.subscribe(frozenset(topics), None, has_listener=self._has_listener)
+        self.membership.subscription_changed(now)
+
+    def work(self, now: int) -> None:
+        """From now on the application processes and does not poll."""
+        self.busy = True
+        self.progress.leave_poll(now)
+
+    def poll(self, now: int) -> None:
+        """The application waits for records from now on."""
+        self.busy = False
+        self.progress.enter_poll(now)
+
+    def serve(self, now: int) -> None:
+        """What the application does inside poll: asking to join, and rebalance callbacks."""
+        if self.busy or self.dead:
+            return
+        if self.membership.needs_polled:
+            self.membership.polled(now)
+        self.run_callbacks(now)
+
+    def run_callbacks(self, now: int) -> list[tuple[str, tuple[TopicPartition, ...]]]:
+        """Run the callbacks that wait; returns them."""
+        ran = []
+        while unread := self.unread:
+            self._served = len(self.facts)
+            for fact in without_void(fact for fact in unread if isinstance(fact, m.CallbackNeeded)):
+                ran.append((type(fact).__name__, fact.partitions))
+                if isinstance(fact, m.RevokePartitions) and self.on_revoked is not None:
+                    self.on_revoked(fact.partitions)
+                self.membership.callback_done(now, fact.id, None)
+        self.history += ran
+        return ran
+
+    @property
+    def unread(self) -> list[Any]:
+        """Facts that the application has not looked at."""
+        return self.facts[self._served :]
+
+    def commit(
+        self,
+        now: int,
+        offsets: dict[TopicPartition, int],
+        *,
+        retry: bool = True,
+        timeout: int = 60_000,
+        parting: bool = False,
+    ) -> int:
+        call_id = next(self._ids)
+        values = {p: OffsetAndMetadata(o) for p, o in offsets.items()}
+        self.commits.commit(now, m.Commit(call_id, now + timeout, values, retry, parting))
+        return call_id
+
+    def fetch_committed(self, now: int, partitions: Iterable[TopicPartition], timeout: int = 60_000) -> int:
+        call_id = next(self._ids)
+        self.commits.fetch_committed(now, m.FetchCommitted(call_id, now + timeout, frozenset(partitions)))
+        return call_id
+
+    # -- to look at
+
+    def has_left(self) -> bool:
+        return bool(self.membership.left)
+
+    @property
+    def owned(self) -> list[TopicPartition]:
+        return sorted(self.subscription.partitions)
+
+    @property
+    def flowing(self) -> list[TopicPartition]:
+        """Owned, and handed out."""
+        return [p for p in self.owned if not self.subscription.partitions[p].cell.revoking]
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return self.facts.of(kind)
+
+    def answer_to(self, call_id: int) -> m.Answer | None:
+        return next((fact for fact in self.of(m.Answer) if fact.id == call_id), None)
+
+    @property
+    def causes(self) -> list[str]:
+        return self.facts.causes
+
+    # -- the network thread
+
+    def turn(self, now: int) -> tuple[list[Request], int]:
+        """One pass over the managers: what they send, and when they must be asked again."""
+        self.jobs.run(now)
+        requests, wake_at = self.poll_all(now)
+        return requests, now if self.jobs.waiting else wake_at
