@@ -2,10 +2,12 @@
 
     python bench/gil.py [--seconds 3] [--frame-mib 8]
 
-A server process sends Fetch responses over loopback as fast as they are asked for; one thread of this process
-receives them with `kadence.net`, another runs pure Python all the time. For plain TCP and TLS, with the compiled
-drain and without: MiB received per second, how often the network thread had to come back for the interpreter per
-MiB (each time it may wait a switch interval, 5 ms), and what share of its idle speed the busy thread kept.
+A server process answers Fetch requests over loopback; one thread of this process receives the answers with
+`kadence.net`, another runs pure Python all the time. For plain TCP and TLS, with the compiled half and without, two
+tables. Long frames, as fast as they are asked for: MiB received per second, how often the network thread had to come
+back for the interpreter per MiB (each time it may wait a switch interval, 5 ms), and what share of its idle speed the
+busy thread kept. And one small answer at a time: how often for each, from the request to its answer, and how long that
+took. The application's thread, which waits for it, has to come back once more.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 MIB = 1 << 20
+LONG_POLL_BELOW = 10_000
 
 
 def serve(listener: socket.socket, context: ssl.SSLContext | None, frame_bytes: int) -> None:
@@ -57,6 +60,9 @@ def serve(listener: socket.socket, context: ssl.SSLContext | None, frame_bytes: 
                     answer = registry.encode_response(fetched, header.request_api_version, 0)
                     body += len(answer).to_bytes(4) + answer
                 body[4:8] = header.correlation_id.to_bytes(4)
+                if frame_bytes < LONG_POLL_BELOW:
+                    # As a broker does that has to wait for a record; else the answer is there before it is waited for.
+                    time.sleep(0.001)
                 peer.sendall(body)
             stream.close()
 
@@ -76,10 +82,13 @@ class Count:
 
 
 def receive(port: int, ca: str | None, seconds: float, *, busy: bool) -> tuple[float, ...]:
-    """(MiB/s, hand-overs per MiB, CPU µs per MiB of the network thread, steps/s of the busy thread)."""
+    """Of each answer: bytes, hand-overs; MiB/s, CPU µs per MiB of the network thread, steps/s of the busy thread.
+
+    Last: the median ms from sending a request to having its answer.
+    """
     from kadence.clock import SystemClock
     from kadence.connection.request import Lane, Request
-    from kadence.net import ConnectionConfig, NetworkClient, stream
+    from kadence.net import ConnectionConfig, NetworkClient, drain, stream
     from kadence.protocol.fetch import FetchRequest
     from kadence.types import Node
 
@@ -87,51 +96,62 @@ def receive(port: int, ca: str | None, seconds: float, *, busy: bool) -> tuple[f
     context = ssl.create_default_context(cafile=ca) if ca else None
     client = NetworkClient(ConnectionConfig(bootstrap=(("127.0.0.1", port),), ssl_context=context), clock)
     client.set_nodes([Node(0, "127.0.0.1", port)])
-    selector: Any = client._selector
-    selector.select = count.of(selector.select)
-    if stream._drain is not None:
-        stream._drain = type(
-            "Counted", (), {**vars(stream._drain), "fill": staticmethod(count.of(stream._drain.fill))}
-        )
+    poller: Any = client._poller
+    if not drain.COMPILED:
+        poller._selector.select = count.of(poller._selector.select)
     for cls in (stream._PlainStream, stream._TlsStream):
         made: Any = cls
         made.read_now, made.write_now = count.of(made.read_now), count.of(made.write_now)
-    received, burnt = 0, 0.0
+
+    def hand_overs() -> int:
+        return count.calls + (poller.releases if drain.COMPILED else 0)
+
+    received, answers, burnt = 0, 0, 0.0
+    took: list[int] = []
     done = threading.Event()
     error: list[Any] = []
 
     def network() -> None:
-        nonlocal received, burnt
+        nonlocal received, answers, burnt
         while not done.is_set():
+            sent = time.perf_counter_ns()
             client.send(Request(FetchRequest(), 0, clock.now_ms() + 30_000, Lane.FETCH))
             while not (ended := client.poll(1000)):
                 pass
-            if ended[0].lease is None:
+            took.append(time.perf_counter_ns() - sent)
+            if ended[0].loan is None:
                 error.append(ended[0].error)
                 return
-            received += ended[0].lease.size
+            received += len(ended[0].response.responses[0].partitions[0].records)
+            answers += 1
             burnt = time.thread_time()
-            ended[0].lease.release()
+            ended[0].loan.release()
 
     thread = threading.Thread(target=network)
     thread.start()
     # The first frames find no arena and a cold TCP window.
     time.sleep(0.5)
-    start, before, calls, burnt_before, steps = time.perf_counter(), received, count.calls, burnt, 0
+    start, before, burnt_before, steps = time.perf_counter(), (received, answers, hand_overs()), burnt, 0
+    took.clear()
     while (now := time.perf_counter()) - start < seconds:
         if busy:
             sum(range(1000))
             steps += 1
         else:
             time.sleep(0.05)
-    moved, used, cpu = (received - before) / MIB, count.calls - calls, burnt - burnt_before
+    size, number, used = (
+        after - old for after, old in zip((received, answers, hand_overs()), before, strict=True)
+    )
+    cpu = burnt - burnt_before
+    median = sorted(took)[len(took) // 2] / 1e6 if took else 0.0
     done.set()
     thread.join()
     client.close()
     if error:
         raise error[0]
-    moved = max(moved, 0.001)
-    return moved / (now - start), used / moved, 1e6 * cpu / moved, steps / (now - start)
+    moved = max(size / MIB, 0.001)
+    elapsed = now - start
+    return size / number, used / number, moved / elapsed, 1e6 * cpu / moved, steps / elapsed, median
 
 
 def alone(seconds: float) -> float:
@@ -153,6 +173,39 @@ def certificates(where: Path) -> tuple[Path, Path]:
     return ca, server
 
 
+def run(port: int, ca: str, seconds: float, mode: str) -> list[list[float]]:
+    """`receive` in a process of its own, without and with a busy thread."""
+    rows = []
+    for busy in ("0", "1"):
+        command = [sys.executable, __file__, "--seconds", str(seconds), "--one", str(port), ca, busy]
+        environment = {**os.environ, "KADENCE_EXTENSION": mode}
+        result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        rows.append([float(word) for word in result.stdout.split()])
+    return rows
+
+
+def compare(frame_bytes: int, seconds: float) -> dict[str, list[list[float]]]:
+    """Rows of `run` by what was used."""
+    found = {}
+    with tempfile.TemporaryDirectory() as directory:
+        ca, server = certificates(Path(directory))
+        for name, secure in (("plain", False), ("TLS", True)):
+            context = None
+            if secure:
+                context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+                context.load_cert_chain(server)
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                fork = multiprocessing.get_context("fork")
+                process = fork.Process(target=serve, args=(listener, context, frame_bytes), daemon=True)
+                process.start()
+                port = listener.getsockname()[1]
+                for mode in ("auto", "off"):
+                    label = f"{name}, {'compiled' if mode == 'auto' else 'Python'}"
+                    found[label] = run(port, str(ca) if secure else "", seconds, mode)
+                process.kill()
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -166,42 +219,21 @@ def main() -> None:
         print(*receive(int(port), ca or None, arguments.seconds, busy=busy == "1"))
         return
     idle = alone(1.0)
-    print(
-        f"frames of {arguments.frame_mib:g} MiB; {arguments.seconds:g} s each; one busy Python thread beside"
-    )
+    print(f"{arguments.seconds:g} s each; beside: one busy Python thread")
+    print(f"\nfetches of {arguments.frame_mib:g} MiB")
     print(
         f"{'':24}{'alone MiB/s':>12}{'busy MiB/s':>12}{'hand-overs/MiB':>16}{'CPU µs/MiB':>12}{'busy thread':>13}"
     )
-    with tempfile.TemporaryDirectory() as directory:
-        ca, server = certificates(Path(directory))
-        for name, secure in (("plain", False), ("TLS", True)):
-            context = None
-            if secure:
-                context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-                context.load_cert_chain(server)
-            with socket.create_server(("127.0.0.1", 0)) as listener:
-                fork = multiprocessing.get_context("fork")
-                process = fork.Process(
-                    target=serve, args=(listener, context, int(arguments.frame_mib * MIB)), daemon=True
-                )
-                process.start()
-                port = listener.getsockname()[1]
-                for mode in ("auto", "off"):
-                    rows = []
-                    for busy in ("0", "1"):
-                        command = [sys.executable, __file__, "--seconds", str(arguments.seconds)]
-                        command += ["--one", str(port), str(ca) if secure else "", busy]
-                        environment = {**os.environ, "KADENCE_EXTENSION": mode}
-                        result = subprocess.run(
-                            command, env=environment, capture_output=True, text=True, check=True
-                        )
-                        rows.append([float(word) for word in result.stdout.split()])
-                    label = f"{name}, {'compiled' if mode == 'auto' else 'Python'}"
-                    print(
-                        f"{label:24}{rows[0][0]:>12.0f}{rows[1][0]:>12.0f}{rows[1][1]:>16.2f}"
-                        f"{rows[1][2]:>12.0f}{rows[1][3] / idle:>12.0%}"
-                    )
-                process.kill()
+    for label, (quiet, beside) in compare(int(arguments.frame_mib * MIB), arguments.seconds).items():
+        size, hand_overs, speed, cpu, steps, _ = beside
+        print(
+            f"{label:24}{quiet[2]:>12.0f}{speed:>12.0f}{hand_overs / size * MIB:>16.2f}{cpu:>12.0f}"
+            f"{steps / idle:>12.0%}"
+        )
+    print("\none small fetch at a time")
+    print(f"{'':24}{'alone ms':>12}{'busy ms':>12}{'hand-overs/answer':>19}{'busy thread':>13}")
+    for label, (quiet, beside) in compare(100, arguments.seconds).items():
+        print(f"{label:24}{quiet[5]:>12.2f}{beside[5]:>12.2f}{beside[1]:>19.2f}{beside[4] / idle:>12.0%}")
 
 
 if __name__ == "__main__":

@@ -16,9 +16,9 @@ from contextlib import nullcontext
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from harness.table import write_section
 from kadence import Broker, Consumer, Producer, TopicPartition
 from kadence.protocol.fetch import FetchRequest
-from report import write_section
 
 HEURISTICS = ("bytes", "total", "share")
 PARTITIONS = 8

@@ -21,10 +21,10 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
+from harness.table import write_section
+from harness.topics import benchmark_kafka, fill
 from kadence.testing.kafka import KAFKA_VERSION
 from kadence.testing.maven import maven_jars
-from report import write_section
-from topics import benchmark_kafka, fill
 
 SPARK_VERSION = "4.2.0"
 ROOT = Path(__file__).resolve().parent.parent

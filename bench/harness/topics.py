@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from harness.peers import CONFLUENT_BEST
 from kadence.testing.kafka import Kafka
 
 PARTITIONS = 8
@@ -17,16 +20,20 @@ PARTITIONS = 8
 JVM_OPTIONS = ("-Xms1g", "-Xmx1g")
 
 
-def benchmark_kafka(directory: Path) -> Kafka:
+def benchmark_kafka(directory: Path, properties: Mapping[str, str] | None = None) -> Kafka:
     """A Kafka, not yet started, with a TLS listener whose certificate is made in ``directory``."""
     certificate, key = make_certificate(directory)
-    properties = {
+    settings = {
         "listener.name.tls.ssl.keystore.type": "PEM",
         "listener.name.tls.ssl.keystore.certificate.chain": certificate.read_text(),
         "listener.name.tls.ssl.keystore.key": key.read_text(),
         "log.retention.ms": "-1",
+        # Kafka's own defaults in place of those for tests: how often members of new groups send heartbeats is part of
+        # what an idle consumer costs.
+        "group.consumer.heartbeat.interval.ms": "5000",
+        **(properties or {}),
     }
-    return Kafka(properties, listeners={"TLS": "SSL"}, jvm_options=JVM_OPTIONS)
+    return Kafka(settings, listeners={"TLS": "SSL"}, jvm_options=JVM_OPTIONS)
 
 
 def make_certificate(directory: Path) -> tuple[Path, Path]:
@@ -59,15 +66,20 @@ def make_certificate(directory: Path) -> tuple[Path, Path]:
     return certificate, key
 
 
+def create(bootstrap: str, topic: str, partitions: int) -> None:
+    """Create ``topic`` without records."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 4})
+    for created in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+        created.result(60)
+
+
 def fill(bootstrap: str, topic: str, size: int, count: int) -> None:
     """Create ``topic`` and write ``count`` records of ``size`` bytes with 16-byte keys.
 
     The records go to the partitions in turn and lie in batches as librdkafka's producer makes them by
     default (up to 10,000 records or 1 MB).
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for created in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
-        created.result(30)
+    create(bootstrap, topic, PARTITIONS)
     producer = Producer(
         {"bootstrap.servers": bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000}
     )
@@ -85,3 +97,21 @@ def fill(bootstrap: str, topic: str, size: int, count: int) -> None:
             producer.poll(0)
     if producer.flush(120):
         raise SystemExit(f"{topic} could not be filled: records are still unsent after 120 s")
+
+
+def warm(bootstrap: str, topic: str, count: int) -> None:
+    """Read the topic once: a broker that never served these bytes is slow to its first client."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": f"warm-{topic}", "auto.offset.reset": "earliest"}
+        | CONFLUENT_BEST
+    )
+    consumer.subscribe([topic])
+    left = count
+    while left > 0 and (messages := consumer.consume(500, 10.0)):
+        left -= len(messages)
+    consumer.close()
+
+
+if __name__ == "__main__":
+    fill(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    warm(sys.argv[1], sys.argv[2], int(sys.argv[4]))
