@@ -4,6 +4,8 @@
 BROKER ?= embedded
 # The tests wait for clocks and brokers more than for processors.
 WORKERS ?= 3
+# How long make soak begins new rounds.
+MINUTES ?= 10
 PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$each" && break; done)
 VENV := .venv
@@ -12,14 +14,16 @@ PIP := $(RUN) -m pip --disable-pip-version-check -q
 # What the installed package is made of; a change of one of these installs it again.
 BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '_*_c.py' -o -name '*.pxd' -o -name '*.h' \))
 
-.PHONY: help demo test coverage lint format generate bench bench-decode bench-gil bench-spark docs clean
+.PHONY: help demo test soak hold coverage lint format generate bench bench-decode bench-gil bench-spark bench-stages docs clean
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
 	@echo "make test            every test (ARGS='-m \"not kafka\"' and the like reach pytest; WORKERS=0 for one process)"
+	@echo "make soak            property tests and simulations with other seeds (MINUTES=10; SEED=n repeats a round)"
+	@echo "make hold            C calls that hold the interpreter for 15 and for 30 s, which must not cost the membership"
 	@echo "make lint            ruff, mypy --strict, the directions between rooms, generated code up to date"
-	@echo "make bench           Kadence beside the other clients on one real Kafka topic (ARGS='--help' for more)"
-	@echo "make bench-decode    decoding alone; bench-gil: what the interpreter costs the network thread"
+	@echo "make bench           Kadence beside the other clients on one real Kafka (ARGS='--rows iteration', ARGS='--help')"
+	@echo "make bench-stages    where the time of one record goes; bench-decode: decoding alone; bench-gil: the interpreter"
 	@echo "make bench-spark     Kadence's Spark source beside Spark's JVM connector"
 	@echo "make docs            write the generated pages of docs/"
 	@echo "make coverage        the tests again, with line and branch coverage"
@@ -27,8 +31,16 @@ help:
 demo: $(VENV)/.has-demo
 	@$(RUN) -m kadence demo --broker $(BROKER) $(ARGS)
 
+# The same order of sets and the same examples each time; make soak tries others.
+test: export PYTHONHASHSEED ?= 0
 test: $(VENV)/.has-test
-	@$(RUN) -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	@$(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+soak: $(VENV)/.has-test
+	@$(RUN) tools/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) -- $(ARGS)
+
+hold: $(VENV)/.has-test
+	@for seconds in 15 30; do KADENCE_HOLD=$$seconds $(RUN) -m pytest tests/consumer/test_pulse.py -q -rP $(ARGS) || exit 1; done
 
 coverage: $(VENV)/.has-test
 	@$(RUN) -m pytest --cov --cov-report=term-missing:skip-covered $(ARGS)
@@ -48,10 +60,13 @@ generate: $(VENV)/.has-test
 	$(RUN) tools/generate.py
 
 bench: $(VENV)/.has-test
-	@$(RUN) bench/consume.py $(ARGS)
+	@$(RUN) bench/run.py $(ARGS)
 
 bench-decode: $(VENV)/.has-test
 	@$(RUN) bench/decode.py $(ARGS)
+
+bench-stages: $(VENV)/.has-test
+	@$(RUN) bench/stages.py $(ARGS)
 
 bench-gil: $(VENV)/.has-test
 	@$(RUN) bench/gil.py $(ARGS)
