@@ -51,8 +51,11 @@ class Cluster:
             self.broker.move_leader(partition.topic, partition.partition, node)
 
     def produce(self, topic: str, count: int, *, partitions: int = 4, start: int = 0, size: int = 0) -> None:
-        """``count`` records, round robin over the partitions; values are their numbers, padded to ``size``."""
-        with Producer(bootstrap_servers=self.bootstrap_servers) as producer:
+        """``count`` records, round robin over the partitions; values are their numbers, padded to ``size``.
+
+        Batches end where they are full, never where the machine was slow: librdkafka's mock answers a fetch with one.
+        """
+        with Producer(bootstrap_servers=self.bootstrap_servers, linger_ms=int(PATIENCE * 1_000)) as producer:
             sent = [
                 producer.send(topic, b"%d" % i + b"." * max(size - 8, 0), b"key", partition=i % partitions)
                 for i in range(start, start + count)
