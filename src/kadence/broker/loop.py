@@ -1,4 +1,9 @@
-"""One thread, one selector: sockets, timers, and calls from other threads. It knows nothing of Kafka."""
+"""One thread, one selector: sockets, timers, and calls from other threads. It knows nothing of Kafka.
+
+A loop that was held up (a busy machine, a held interpreter) first serves what has arrived meanwhile, and judges by the
+clock only then: a timer fires when it was due before the sockets were last looked at. Else a member would lose its
+session although its heartbeats lie here unread.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +43,8 @@ class Loop:
 
     Args:
         clock: where time comes from.
-        before_wait: asked before each wait; may do what is due and returns its next deadline.
+        before_wait: asked before each wait; may do what is due at the time it is given, and returns its next
+            deadline.
     """
 
     def __init__(self, clock: Clock, before_wait: Callable[[int], int]) -> None:
@@ -79,13 +85,14 @@ class Loop:
     def run(self) -> None:
         """Serve until `stop`. What raises in one callback is logged, and the others go on."""
         try:
+            deadline = self.clock.now_ms()
             while not self._is_stopping:
-                now = self.clock.now_ms()
-                deadline = min(self._run_timers(now), self._before_wait(now))
-                for key, events in self.selector.select(wait_seconds(deadline, self.clock.now_ms())):
+                looked_at = self.clock.now_ms()
+                for key, events in self.selector.select(wait_seconds(deadline, looked_at)):
                     self._guarded(key.data, events)
                 for _ in range(len(self._calls)):
                     self._run_call(*self._calls.popleft())
+                deadline = min(self._run_timers(looked_at), self._before_wait(looked_at))
         finally:
             self._has_ended = True
             self._cancel_calls()
