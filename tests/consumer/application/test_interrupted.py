@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import asyncio
 import contextlib
+import dis
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -44,6 +45,10 @@ BY_LINE = (
     "consumer/application/reading/_steps_py.py",
 )
 
+NOWHERE = frozenset(("PUSH_EXC_INFO", "POP_EXCEPT"))
+"""No signal is looked for here. An error that tracing raises here stays the thread's current one for ever, and every
+later error of the process tells of it."""
+
 STEPS = ("poll", "poll_arrow", "_run", "run", "_next", "Iteration.__next__")
 
 
@@ -80,6 +85,9 @@ class Interruption:
         self._left -= 1
         if self._left == 0:
             code = frame.f_code
+            if dis.opname[code.co_code[frame.f_lasti]] in NOWHERE:
+                self._left = 1
+                return
             self.where = f"{code.co_qualname}, line {frame.f_lineno}, instruction {frame.f_lasti}"
             self.happened = True
             sys.settrace(None)
@@ -327,7 +335,9 @@ class SecondCtrlC:
         frame.f_trace_opcodes = True
         if event == "opcode":
             self._left -= 1
-            if self._left == 0:
+            if self._left == 0 and dis.opname[frame.f_code.co_code[frame.f_lasti]] in NOWHERE:
+                self._left = 1
+            elif self._left == 0:
                 self.happened = True
                 sys.settrace(None)
                 raise KeyboardInterrupt("the second")
