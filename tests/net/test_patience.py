@@ -63,6 +63,26 @@ def test_a_request_for_any_node_is_late_at_its_deadline(patient: Patient) -> Non
     assert patient.client.in_flight() == 0
 
 
+def test_a_wake_up_that_came_while_the_thread_was_kept_from_running_ends_its_poll(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is seen by the look before the wait; the wait for ever after it would hang whoever woke the thread."""
+    client, waits = patient.client, []
+    poller = client._poller
+
+    class Watched:
+        def wait(self, wait_ms: int | None) -> object:
+            waits.append(wait_ms)
+            return poller.wait(wait_ms)
+
+    client.poll(0)
+    monkeypatch.setattr(client, "_poller", Watched())
+    patient.clock.advance(10_000)
+    client.wakeup()
+    assert client.poll(int(PATIENCE * 1_000)) == []
+    assert waits == [0, 0]
+
+
 def test_a_look_up_that_takes_too_long_fails_the_attempt_and_later_ones_wait_longer(patient: Patient) -> None:
     client, clock = patient.client, patient.clock
     client.set_nodes([Node(1, "kafka.example", 9092)])

@@ -261,7 +261,8 @@ class NetworkClient:
             self._look(0)
         self._work(now)
         meters.works.record(now, now - self._woke_at)
-        patience = self._patience(wait_ms, now)
+        # A wake-up that the first look took away ends this poll: nobody wakes this thread for the same thing twice.
+        patience = 0 if self.woken else self._patience(wait_ms, now)
         woke_at = self._look(patience)
         meters.waits.record(woke_at, woke_at - now)
         self._is_late = patience is not None and woke_at - now > patience + _LATE_MS
