@@ -6,13 +6,16 @@ when it is not so after a time in which even a busy machine has done it many tim
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["PATIENCE", "once_inside", "until"]
+import pytest
+
+__all__ = ["PATIENCE", "once_inside", "overdue", "until"]
 
 PATIENCE: Final = 60.0
 """Seconds after which what must happen counts as a hang."""
@@ -28,6 +31,29 @@ def until(done: Callable[[], object], *, what: Callable[[], object] | str = "", 
         assert time.monotonic() < end, f"not within {PATIENCE:g} s: {what() if callable(what) else what}"
         if every:
             time.sleep(every)
+
+
+def overdue(
+    call: Callable[[float], object],
+    error: type[Exception],
+    *,
+    match: str,
+    enough: Callable[[], bool] = lambda: True,
+) -> None:
+    """``call(seconds)`` runs into its deadline, and its error says ``match``, which is of what happened until then.
+
+    On a busy machine a short time may be over before anything, or ``enough``, has happened; then the call is given
+    more.
+    """
+    seconds = 0.1
+    while True:
+        with pytest.raises(error) as raised:
+            call(seconds)
+        if (re.search(match, str(raised.value)) and enough()) or seconds > PATIENCE / 4:
+            assert raised.match(match)
+            assert enough()
+            return
+        seconds *= 4
 
 
 def once_inside(act: Callable[[], object]) -> threading.Thread:

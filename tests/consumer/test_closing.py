@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.consumer.support import Cluster, member_settings, poll_until, read
+from tests.patience import PATIENCE
 
 from kadence import Admin, AsyncConsumer, Broker, Consumer, Producer
 from kadence.protocol.find_coordinator import FindCoordinatorRequest
@@ -68,12 +69,12 @@ def test_b7_close_tells_the_group_what_it_is_asked_to_with_asyncio(cluster: Clus
     assert members(cluster, group) == 1
 
 
-HANG = 3.0
-"""Seconds after which a call waits for somebody who is not there, however busy the machine is."""
+FOR_EVER = 10 * PATIENCE
+"""Seconds that a call has which waits for nobody."""
 
 ENDS: dict[str, Callable[[Consumer], None]] = {
-    "close": lambda consumer: consumer.close(),
-    "unsubscribe": lambda consumer: consumer.unsubscribe(),
+    "close": lambda consumer: consumer.close(timeout=FOR_EVER),
+    "unsubscribe": lambda consumer: consumer.unsubscribe(timeout=FOR_EVER),
 }
 
 
@@ -102,11 +103,11 @@ def member_with_something_to_commit(**settings: Any) -> Iterator[tuple[Consumer,
 
 @pytest.mark.parametrize("how", ENDS)
 def test_b7_where_every_broker_is_gone_nobody_is_waited_for(how: str) -> None:
-    with member_with_something_to_commit() as (consumer, _, stop):
+    with member_with_something_to_commit(request_timeout_ms=600_000) as (consumer, _, stop):
         stop()
         began = time.monotonic()
         ENDS[how](consumer)
-        assert time.monotonic() - began < HANG
+        assert time.monotonic() - began < PATIENCE
         assert consumer.assignment() == frozenset()
 
 
@@ -120,5 +121,5 @@ def test_b7_a_silent_coordinator_is_waited_for_no_longer_than_for_one_request(ho
             faults.enter_context(broker.faults.drop(request))
         began = time.monotonic()
         ENDS[how](consumer)
-        assert time.monotonic() - began < 1.0 + HANG
+        assert time.monotonic() - began < PATIENCE
         assert consumer.assignment() == frozenset()

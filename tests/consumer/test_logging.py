@@ -33,7 +33,12 @@ def session(cluster: Cluster, caplog: pytest.LogCaptureFixture, work: int, **set
             consumer.commit(records)
             consumer.committed([partition])
             consumer.end_offsets([partition])
-    ours = [record for record in caplog.records if record.name.startswith("kadence")]
+    # That the machine is busy is no part of the story.
+    ours = [
+        record
+        for record in caplog.records
+        if record.name.startswith("kadence") and "was kept from running" not in record.getMessage()
+    ]
     assert {record.name.split(".")[1] for record in ours} <= {"consumer", "net"}
     return [f"{record.levelname} {record.getMessage()}" for record in ours]
 
@@ -70,7 +75,7 @@ def test_an_error_that_repeats_itself_is_one_line(broker: Broker, caplog: pytest
         with broker.faults.error(FetchRequest, error_codes.UNKNOWN_SERVER_ERROR) as refused:
             consumer.assign([(topic, 0)])
             consumer.poll(0)
-            refused.wait(20)
+            refused.wait(20)  # of them
         read(consumer, 1)
     told = [record.getMessage() for record in caplog.records if record.name.startswith("kadence.consumer")]
     assert sum("UNKNOWN_SERVER_ERROR" in line for line in told) == 1
