@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.consumer.support import Cluster, partitions, read
+from tests.patience import PATIENCE
 
 from kadence import AsyncConsumer, Broker, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from kadence.errors import IllegalStateError
@@ -157,12 +158,12 @@ def test_the_same_with_asyncio(served: Broker) -> None:
             await subject.incremental_assign({A: 8, B: 9})
             seen: list[tuple[int, int]] = []
             while len(seen) < 3:
-                seen += [(record.partition, record.offset) for record in await subject.poll(5)]
+                seen += [(record.partition, record.offset) for record in await subject.poll(PATIENCE)]
             assert sorted(seen) == [(0, 8), (0, 9), (1, 9)]
             await subject.incremental_unassign([A])
             assert subject.assignment() == {B}
             await subject.assign({A: 9})
-            assert [record.offset for record in await subject.poll(5)] == [9]
+            assert [record.offset for record in await subject.poll(PATIENCE)] == [9]
 
     asyncio.run(asyncio.wait_for(work(), 30))
 
@@ -170,9 +171,9 @@ def test_the_same_with_asyncio(served: Broker) -> None:
 def test_records_of_a_poll_know_their_partitions_and_next_offsets(served: Broker) -> None:
     with consumer(served, group_id="g", enable_auto_commit=False) as subject:
         subject.assign([A, B])
-        records = subject.poll(5)
+        records = subject.poll(PATIENCE)
         while len(records) < 10:
-            records = subject.poll(5)
+            records = subject.poll(PATIENCE)
         expected = {partition: OffsetAndMetadata(10, 0) for partition in records.partitions()}
         assert records.next_offsets() == expected
         subject.commit(records.next_offsets())
@@ -234,5 +235,5 @@ def test_what_is_no_partition_offset_or_name_is_refused_and_the_consumer_goes_on
             for word in ("partition", "offset", "range", "epoch", "name", "timestamp")
         )
         assert "positional" not in str(raised.value)
-        assert len(reader.poll(10)) > 0, "the network thread lives"
+        assert len(reader.poll(PATIENCE)) > 0, "the network thread lives"
         assert reader.assignment() == {TopicPartition("t", 0)}

@@ -42,7 +42,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 async def read(subject: AsyncConsumer, count: int) -> list[int]:
     found: list[int] = []
     while len(found) < count:
-        found.extend(int(record.value) for record in await subject.poll(5))
+        found.extend(int(record.value) for record in await subject.poll(PATIENCE))
     return found
 
 
@@ -134,20 +134,20 @@ def test_b4_only_a_turning_loop_is_progress(served: Broker) -> None:
         async with consumer(
             served,
             group_id="g",
-            session_timeout_ms=2_000,
+            session_timeout_ms=4_000,
             heartbeat_interval_ms=100,
-            max_poll_interval_ms=2_000,
+            max_poll_interval_ms=4_000,
         ) as subject:
             await subject.subscribe("t")
             await read(subject, 100)
             before = subject.group_metadata().member_id
             # A poll that waits on a turning loop for longer than the interval: nothing happens.
-            await subject.poll(3)
+            await subject.poll(5)
             assert subject.group_metadata().member_id == before
             # A task waits in poll, but something blocks the loop: no progress, so the member leaves.
-            waiting = asyncio.create_task(subject.poll(5))
+            waiting = asyncio.create_task(subject.poll(7))
             await asyncio.sleep(0.05)
-            time.sleep(3)  # noqa: ASYNC251 - blocking the loop is the point
+            time.sleep(5)  # noqa: ASYNC251 - blocking the loop is the point
             await waiting
             assert subject.group_metadata().member_id != before
 
@@ -207,7 +207,7 @@ def test_polls_from_the_buffer_let_other_tasks_run(served: Broker, monkeypatch: 
         async with consumer(served, max_poll_records=1) as subject:
             await subject.assign([PARTITION])
             task = asyncio.create_task(other())
-            await subject.poll(5)
+            await subject.poll(PATIENCE)
             before = turns
             for _ in range(10):
                 assert await subject.poll(0)
@@ -260,7 +260,7 @@ def test_memory_that_runs_out_in_the_second_partition_loses_nothing_of_the_first
             found: list[int] = []
             while [await subject.position(partition) for partition in both] != [5, 5]:
                 try:
-                    found.extend(record.value for record in await subject.poll(5))
+                    found.extend(record.value for record in await subject.poll(PATIENCE))
                 except MemoryError:
                     assert not failures
             assert not failures

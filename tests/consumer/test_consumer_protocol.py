@@ -81,7 +81,7 @@ def test_c5_a_stuck_member_delays_no_join_that_moves_nothing_of_its_own(cluster:
         assert other.poll(PATIENCE), "records of the partitions that stayed come with every poll"
     assert stuck.assignment() == mine
     before = len(stuck.rebalances())
-    assert stuck.poll(2)
+    assert stuck.poll(PATIENCE)
     assert len(stuck.rebalances()) == before
     stuck.commit()
 

@@ -99,7 +99,7 @@ def test_a3_a_gibibyte_goes_through_32_mebibytes(broker: Broker, held: Held) -> 
     next_offsets = [0] * 8
     with reader(broker, 32 * MIB, 8) as consumer:
         while sum(next_offsets) < 16 * KIB:
-            records = consumer.poll(10)
+            records = consumer.poll(PATIENCE)
             assert records
             for record in records:
                 assert record.offset == next_offsets[record.partition]
@@ -129,7 +129,7 @@ def test_a3_data_that_decompresses_to_a_thousand_times_its_size(broker: Broker, 
     count = 0
     with reader(broker, 32 * MIB, 8, max_poll_records=1) as consumer:
         while count < 1024:
-            records = consumer.poll(10)
+            records = consumer.poll(PATIENCE)
             assert records
             count += len(records)
     assert held.most <= 32 * MIB
@@ -165,7 +165,7 @@ def test_a3_paused_partitions_do_not_stand_in_the_way_of_others(
     offsets: dict[int, list[int]] = {0: [], 1: []}
 
     def take(consumer: Consumer) -> None:
-        records = consumer.poll(10)
+        records = consumer.poll(PATIENCE)
         assert records, f"nothing came any more ({what}): {consumer.not_fetched()}"
         for record in records:
             offsets[record.partition].append(record.offset)
@@ -191,7 +191,7 @@ def test_a3_partitions_paused_while_memory_is_full_starve_no_others(broker: Brok
     seen: set[int] = set()
     with reader(broker, 8 * MIB, 12, max_poll_records=1) as consumer:
         while len(seen) < 12:
-            records = consumer.poll(10)
+            records = consumer.poll(PATIENCE)
             assert records, f"{12 - len(seen)} partitions gave nothing: {consumer.not_fetched()}"
             seen.update(record.partition for record in records)
             consumer.pause({TopicPartition(record.topic, record.partition) for record in records})

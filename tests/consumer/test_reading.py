@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.consumer.support import Cluster, numbers, partitions, read
+from tests.patience import PATIENCE
 
 from kadence import OffsetAndMetadata, TopicPartition
 from kadence.errors import (
@@ -55,10 +56,10 @@ def test_a1_poll_returns_no_more_than_its_cap_and_fetches_nothing_twice(cluster:
     consumer.assign(partitions(topic))
     seen: list[int] = []
     while len(seen) < 300:
-        records = consumer.poll(5)
+        records = consumer.poll(PATIENCE)
         assert 1 <= len(records) <= 7
         seen.extend(numbers(records))
-    records = consumer.poll(5, max_records=-1)
+    records = consumer.poll(PATIENCE, max_records=-1)
     assert len(records) > 7
     seen.extend(numbers(records))
     seen.extend(numbers(read(consumer, 400 - len(seen))) if len(seen) < 400 else [])
@@ -72,7 +73,7 @@ def test_a4_positions_follow_what_was_returned(cluster: Cluster) -> None:
     partition = TopicPartition(topic, 0)
     consumer.assign([partition])
     assert consumer.position(partition) == 0
-    assert len(consumer.poll(10)) == 10
+    assert len(consumer.poll(PATIENCE)) == 10
     assert consumer.position(partition) == 10
     assert consumer.current_lag(partition) == 30
 
@@ -83,14 +84,14 @@ def test_seek_drops_what_was_fetched_for_the_old_position(cluster: Cluster) -> N
     consumer = cluster.consumer(max_poll_records=5)
     partition = TopicPartition(topic, 0)
     consumer.assign([partition])
-    assert numbers(consumer.poll(10)) == [0, 1, 2, 3, 4]
+    assert numbers(consumer.poll(PATIENCE)) == [0, 1, 2, 3, 4]
     consumer.seek(partition, 30)
     assert consumer.position(partition) == 30
-    assert numbers(consumer.poll(10))[0] == 30
+    assert numbers(consumer.poll(PATIENCE))[0] == 30
     consumer.seek_to_beginning([partition])
-    assert numbers(consumer.poll(10))[0] == 0
+    assert numbers(consumer.poll(PATIENCE))[0] == 0
     consumer.seek(partition, OffsetAndMetadata(7))
-    assert numbers(consumer.poll(10))[0] == 7
+    assert numbers(consumer.poll(PATIENCE))[0] == 7
     consumer.seek_to_end()
     assert consumer.position(partition) == 40
 
@@ -109,10 +110,10 @@ def test_assign_and_seek_need_no_reset_policy(cluster: Cluster) -> None:
     first = partitions(topic)[0]
     consumer.assign([first])
     with pytest.raises(NoOffsetForPartitionError):
-        consumer.poll(5)
+        consumer.poll(PATIENCE)
     consumer.seek(first, 999)
     with pytest.raises(OffsetOutOfRangeError):
-        consumer.poll(5)
+        consumer.poll(PATIENCE)
 
 
 def test_paused_partitions_return_nothing_and_keep_what_is_buffered(cluster: Cluster) -> None:
@@ -149,7 +150,7 @@ def test_poll_arrow_has_what_poll_has(cluster: Cluster) -> None:
     consumer.assign(partitions(topic))
     rows: list[dict[str, object]] = []
     while len(rows) < 100:
-        table = consumer.poll_arrow(5)
+        table = consumer.poll_arrow(PATIENCE)
         assert table.num_rows <= 30
         rows.extend(table.to_pylist())
     assert sorted(int(row["value"]) for row in rows) == list(range(100))  # type: ignore[call-overload]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.consumer.support import Cluster, member_settings, poll_until
+from tests.patience import PATIENCE
 
 from kadence import AsyncConsumer, Consumer
 from kadence.errors import WakeupError
@@ -57,7 +58,7 @@ def test_a_wakeup_is_for_the_poll_and_not_for_subscribe(cluster: Cluster, protoc
     one.wakeup()
     one.subscribe(cluster.topic(1))
     with pytest.raises(WakeupError):
-        one.poll(10)
+        one.poll(PATIENCE)
 
 
 def test_the_same_with_asyncio(cluster: Cluster, protocol: str) -> None:

@@ -98,7 +98,7 @@ def test_c6_asyncio_polls_from_the_buffer_wake_nobody(cluster: Cluster) -> None:
             bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest", max_poll_records=1
         ) as consumer:
             await consumer.assign([(topic, 0)])
-            assert await consumer.poll(20)
+            assert await consumer.poll(PATIENCE)
             before = consumer._core._border.wakes
             for _ in range(400):
                 assert len(await consumer.poll(0)) == 1
@@ -152,7 +152,7 @@ def test_c7_a_wakeup_before_a_poll_ends_that_poll_and_loses_no_record(broker: Br
         subject.wakeup()
         with pytest.raises(WakeupError):
             subject.poll(FOR_EVER)
-        assert subject.poll(1).by_partition()[PARTITION][0].offset == len(first)
+        assert subject.poll(PATIENCE).by_partition()[PARTITION][0].offset == len(first)
 
 
 def test_c7_ctrl_c_ends_a_poll(broker: Broker, topic: str) -> None:

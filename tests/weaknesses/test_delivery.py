@@ -192,7 +192,7 @@ def test_a_poison_pill_never_blocks_the_records_behind_it(served: Served, policy
     seen = [record.value for record in read(consumer, 1)]
     if policy == "raise":
         with pytest.raises(RecordDeserializationError) as error:
-            consumer.poll(10)
+            consumer.poll(PATIENCE)
         assert (error.value.partition, error.value.offset) == (PARTITION, 1)
         consumer.seek(PARTITION, error.value.offset + 1)
     seen += [record.value for record in (read(consumer, 1) if len(seen) < 2 else [])]

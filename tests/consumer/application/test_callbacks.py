@@ -312,9 +312,9 @@ def wait_until(done: Callable[[], bool]) -> None:
 
 def impatient(protocol: str, group: str, **given: Any) -> dict[str, Any]:
     given = member_settings(
-        protocol, group_id=group, session_timeout_ms=1_000, heartbeat_interval_ms=200, **given
+        protocol, group_id=group, session_timeout_ms=1_200, heartbeat_interval_ms=200, **given
     )
-    return {**given, "max_poll_interval_ms": 1_000}
+    return {**given, "max_poll_interval_ms": 3_000}
 
 
 @pytest.mark.needs("classic rebalances")
@@ -352,8 +352,7 @@ def test_b11_partitions_that_went_before_their_assigned_callback_ran_are_told_as
 
     listener = Listener(assigned=assigned)
     # A broker with KIP-848 may think for two seconds before it assigns.
-    patience = {"max_poll_interval_ms": 4_000} if protocol == "consumer" else {}
-    one = cluster.consumer(**{**impatient(protocol, group), **patience})
+    one = cluster.consumer(**{**impatient(protocol, group), "max_poll_interval_ms": 5_000})
     one.subscribe(topic, listener=listener)
     one.poll(0)
     wait_until(lambda: len(one.assignment()) == 4)

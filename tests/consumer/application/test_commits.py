@@ -239,7 +239,7 @@ def test_t4_auto_commit_takes_nothing_of_a_poll_that_raised(served: Broker) -> N
         assert len(read(subject, 50)) == 50
         for _ in range(3):
             with pytest.raises(RecordDeserializationError):
-                subject.poll(5)
+                subject.poll(PATIENCE)
     with consumer(served) as after:
         assert after.committed([PARTITION])[PARTITION] == OffsetAndMetadata(50, 0)
 

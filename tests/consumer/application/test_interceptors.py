@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.consumer.support import read
+from tests.patience import PATIENCE
 
 from kadence import (
     AsyncConsumer,
@@ -170,11 +171,11 @@ def test_iteration_gives_what_an_interceptor_adds_before_it_polls_again(served: 
         assert [next(subject).value for _ in range(3)] == [b"0", b"again", b"1"]
         assert subject.position(PARTITION) == 2
         # What was added comes with the next call, whichever that is, and proves nothing processed before it came.
-        assert [record.value for record in subject.poll(5)] == [b"again"]
+        assert [record.value for record in subject.poll(PATIENCE)] == [b"again"]
         proved = subject._border.assignment[PARTITION].proved_position()
         assert proved is not None
         assert proved.offset == 1
-        assert subject.poll(5, max_records=1).next_offsets()[PARTITION].offset == 3
+        assert subject.poll(PATIENCE, max_records=1).next_offsets()[PARTITION].offset == 3
 
 
 def test_async_iteration_gives_what_an_interceptor_adds(served: Broker) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.consumer.support import Cluster
 from tests.luck import examples
+from tests.patience import PATIENCE
 
 from kadence import Broker
 from kadence.config import ConsumerConfig
@@ -122,8 +123,8 @@ def test_a5_a_consumer_begins_with_one_record_for_poll_and_poll_arrow(broker: Br
     with cluster.consumer(max_poll_records="auto") as consumer:
         consumer.assign([(topic, 0)])
         # The first Arrow table of a process waits for the import of pyarrow, and that counts as processing.
-        sizes = [len(consumer.poll(10)), *(consumer.poll_arrow(10).num_rows for _ in range(6))]
+        sizes = [len(consumer.poll(PATIENCE)), *(consumer.poll_arrow(PATIENCE).num_rows for _ in range(6))]
         assert sizes[0] == 1
         assert all(after <= 4 * before for before, after in pairwise(sizes))
         assert max(sizes) > 4, "and grows"
-        assert len(consumer.poll(10, max_records=20)) == 20, "a cap of one call is that call's"
+        assert len(consumer.poll(PATIENCE, max_records=20)) == 20, "a cap of one call is that call's"

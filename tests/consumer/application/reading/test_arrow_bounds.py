@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.consumer.application.reading.test_collector import Arena, border, cell
+from tests.patience import PATIENCE
 
 from kadence import Broker, Consumer, Producer, TopicPartition
 from kadence.config import ConsumerConfig
@@ -79,9 +80,9 @@ def test_a1_a_table_is_as_large_as_its_bytes_and_a_call_may_say_otherwise(broker
         bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest", max_poll_arrow_bytes=100_000
     ) as consumer:
         consumer.assign([TopicPartition("t", 0)])
-        assert consumer.poll_arrow(10).num_rows == 1_000
-        assert consumer.poll_arrow(10, max_records=7).num_rows == 7
-        assert consumer.poll_arrow(10, max_records=-1).num_rows > 1_000
+        assert consumer.poll_arrow(PATIENCE).num_rows == 1_000
+        assert consumer.poll_arrow(PATIENCE, max_records=7).num_rows == 7
+        assert consumer.poll_arrow(PATIENCE, max_records=-1).num_rows > 1_000
 
 
 @pytest.mark.skipif(IMPLEMENTATION == "python", reason="the plain half keeps no memory")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.consumer.support import Cluster, partitions, read
+from tests.patience import PATIENCE
 
 from kadence import AsyncConsumer, Broker, Consumer, Producer, Record, TopicPartition
 from kadence.errors import DeadLetterError, RecordDeserializationError
@@ -93,7 +94,7 @@ def test_raise_returns_what_came_before_then_raises_from_each_poll_until_a_seek(
         assert values(read(subject, 5)) == [0, 1, 2, 3, 4]
         for _ in range(3):
             with pytest.raises(RecordDeserializationError) as error:
-                subject.poll(5)
+                subject.poll(PATIENCE)
         refused = error.value
         assert (refused.partition, refused.offset, refused.field) == (PARTITION, 5, "value")
         assert (refused.record.value, refused.record.key) == (b"secret", b"k")
@@ -117,7 +118,7 @@ def test_a_pause_sets_a_bad_record_aside_and_others_go_on(served: Broker) -> Non
         assert values(read(subject, 2)) == [1, 2]
         subject.resume([PARTITION])
         with pytest.raises(RecordDeserializationError):
-            subject.poll(5)
+            subject.poll(PATIENCE)
 
 
 def test_a1_a_cap_holds_for_what_was_kept(served: Broker) -> None:
@@ -125,10 +126,10 @@ def test_a1_a_cap_holds_for_what_was_kept(served: Broker) -> None:
         subject.assign([PARTITION])
         assert values(read(subject, 5)) == [0, 1, 2, 3, 4]
         with pytest.raises(RecordDeserializationError):
-            subject.poll(5)
+            subject.poll(PATIENCE)
         subject.seek(PARTITION, 7)
-        assert values(subject.poll(5, max_records=3)) == [7, 8, 9]
-        assert values(subject.poll(5, max_records=3)) == [10, 11, 12]
+        assert values(subject.poll(PATIENCE, max_records=3)) == [7, 8, 9]
+        assert values(subject.poll(PATIENCE, max_records=3)) == [10, 11, 12]
         assert subject.position(PARTITION) == 13
 
 
@@ -154,7 +155,7 @@ def test_skip_goes_on_where_a_whole_poll_is_bad(broker: Broker) -> None:
     fill(broker.bootstrap_servers, "t", [*([b"bad"] * 30), b"30"])
     with consumer(broker, deserialization_errors="skip", max_poll_records=7) as subject:
         subject.assign([PARTITION])
-        assert values(subject.poll(20)) == [30]
+        assert values(subject.poll(PATIENCE)) == [30]
 
 
 @pytest.mark.parametrize("policy", ["raise", "skip"])
@@ -252,13 +253,13 @@ def test_a_dead_letter_topic_that_takes_nothing_stops_the_reading_and_loses_noth
         with served.faults.error(ProduceRequest, TOPIC_AUTHORIZATION_FAILED):
             for _ in range(2):
                 with pytest.raises(DeadLetterError, match="'bad': TOPIC_AUTHORIZATION_FAILED"):
-                    subject.poll(20)
+                    subject.poll(PATIENCE)
                 assert subject.position(PARTITION) == 0
         # What was under way when the fault ended may still be told; then it is sent again and goes on.
         found: list[Any] = []
         while len(found) < 18:
             with contextlib.suppress(DeadLetterError):
-                found += values(subject.poll(20))
+                found += values(subject.poll(PATIENCE))
         assert found == [n for n in range(20) if n not in (5, 6)]
 
 
@@ -301,7 +302,7 @@ def test_c7_a_poll_that_is_cancelled_while_dead_letters_are_under_way_loses_noth
                 with pytest.raises(asyncio.CancelledError):
                     await reading
                 assert await subject.position(PARTITION) == 0
-                assert values(await subject.poll(20)) == [n for n in range(20) if n not in (5, 6)]
+                assert values(await subject.poll(PATIENCE)) == [n for n in range(20) if n not in (5, 6)]
             # The first delivery was waited for, not made again.
             assert fault.hits == 1
 
@@ -314,10 +315,10 @@ def test_poll_arrow_gives_bytes_and_loses_nothing_that_a_poll_kept(served: Broke
         subject.assign([PARTITION])
         read(subject, 5)
         with pytest.raises(RecordDeserializationError):
-            subject.poll(5)
+            subject.poll(PATIENCE)
         found: list[bytes] = []
         while len(found) < 15:
-            found += subject.poll_arrow(5)["value"].to_pylist()
+            found += subject.poll_arrow(PATIENCE)["value"].to_pylist()
         assert found == [b"secret", b"secret", *(b"%d" % n for n in range(7, 20))]
 
 
