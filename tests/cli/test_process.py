@@ -38,7 +38,7 @@ def served() -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def run(arguments: list[str], **more: Any) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([*PROGRAM, *arguments], capture_output=True, timeout=60, check=False, **more)
+    return subprocess.run([*PROGRAM, *arguments], capture_output=True, timeout=PATIENCE, check=False, **more)
 
 
 def test_a_session_of_programs(served: tuple[subprocess.Popen[str], str]) -> None:
@@ -48,7 +48,7 @@ def test_a_session_of_programs(served: tuple[subprocess.Popen[str], str]) -> Non
     consumed = run(["consume", "t", "-e", "--format", "values"], env=env)
     assert (consumed.returncode, sorted(consumed.stdout.split())) == (0, [b"1", b"2", b"3"])
     broker.send_signal(signal.SIGINT)
-    out, err = broker.communicate(timeout=30)
+    out, err = broker.communicate(timeout=PATIENCE)
     assert (broker.returncode, out) == (0, "")
     assert "broker closed" in err
 

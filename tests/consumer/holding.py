@@ -14,6 +14,8 @@ import sys
 import time
 from typing import Any
 
+from tests.patience import PATIENCE
+
 from kadence import Consumer
 
 __all__ = ["Holder", "hold_the_interpreter", "membership_after"]
@@ -75,7 +77,7 @@ def membership_after(topic: str, hold: float, settings: dict[str, Any]) -> dict[
 
 
 def _poll_until(consumer: Consumer, done: Any) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + PATIENCE
     while not done():
         assert time.monotonic() < end, repr(consumer)
         consumer.poll(0.1)

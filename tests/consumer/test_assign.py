@@ -165,7 +165,7 @@ def test_the_same_with_asyncio(served: Broker) -> None:
             await subject.assign({A: 9})
             assert [record.offset for record in await subject.poll(PATIENCE)] == [9]
 
-    asyncio.run(asyncio.wait_for(work(), 30))
+    asyncio.run(asyncio.wait_for(work(), PATIENCE))
 
 
 def test_records_of_a_poll_know_their_partitions_and_next_offsets(served: Broker) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from tests.consumer.support import Cluster, partitions, poll_until, read
-from tests.patience import once_inside
+from tests.patience import PATIENCE, once_inside
 
 from kadence import AsyncConsumer, Broker, Consumer, NotFetched, NotFetchedReason, TopicPartition
 
@@ -104,4 +104,4 @@ def test_the_event_loop_s_consumer_answers_the_same(broker: Broker) -> None:
             return reasons(consumer)
 
     broker.create_topic("t", 1)
-    assert asyncio.run(asyncio.wait_for(work(), 30)) == {0: NotFetchedReason.PAUSED}
+    assert asyncio.run(asyncio.wait_for(work(), PATIENCE)) == {0: NotFetchedReason.PAUSED}

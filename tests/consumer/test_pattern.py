@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import pytest
 from tests.consumer.support import Cluster, partitions, poll_until, read
+from tests.patience import PATIENCE
 
 from kadence import AsyncConsumer, Broker, Consumer, SubscriptionPattern
 from kadence.admin import Admin
@@ -136,7 +137,7 @@ def test_asyncio(cluster: Cluster) -> None:
                 await anext(consumer)
             return count
 
-    assert asyncio.run(asyncio.wait_for(main(), 30)) == 4
+    assert asyncio.run(asyncio.wait_for(main(), PATIENCE)) == 4
 
 
 # ---------------------------------------------------------------- where the broker cannot

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.consumer.support import partitions
+from tests.patience import PATIENCE
 
 from kadence import AsyncConsumer, Broker, ConfigError, Consumer, Producer
 from kadence.testing.kafka import Kafka, kafka_jars
@@ -204,7 +205,7 @@ def test_async_iteration_with_an_idle_timeout_ends_too(served: Broker) -> None:
             assert (await anext(subject)).offset == 0
             assert [record.offset async for record in subject.records(idle_timeout=0.5)] == [1, 2, 3, 4]
 
-    asyncio.run(asyncio.wait_for(work(), 30))
+    asyncio.run(asyncio.wait_for(work(), PATIENCE))
 
 
 def test_a_consumer_that_is_pickled_or_copied_says_why_it_cannot_be(broker: Broker) -> None:

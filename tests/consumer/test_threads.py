@@ -364,7 +364,7 @@ def test_c7_a_wakeup_that_ends_a_commit_inside_a_callback_leaves_the_group_going
                 timer = threading.Thread(target=wake)
                 timer.start()
                 try:
-                    subject.commit({PARTITION: 0}, timeout=60)
+                    subject.commit({PARTITION: 0}, timeout=PATIENCE)
                 finally:
                     timer.join()
 
@@ -450,7 +450,7 @@ def test_c8_a_child_that_ends_says_nothing_for_its_parent(broker: Broker, topic:
         [sys.executable, "-W", "always", "-c", textwrap.dedent(program)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=True,
     )
     assert ended.stdout == "a member still\n"
@@ -475,7 +475,7 @@ def test_c7_ctrl_c_ends_a_program_and_the_member_is_gone(broker: Broker, topic: 
         assert running.stdout is not None
         assert running.stdout.readline() == "waiting\n"
         running.send_signal(signal.SIGINT)
-        _, errors = running.communicate(timeout=30)
+        _, errors = running.communicate(timeout=PATIENCE)
     assert running.returncode == -signal.SIGINT
     assert "KeyboardInterrupt" in errors
     assert "Empty" in broker.describe_groups()["g"]
@@ -501,7 +501,7 @@ def test_b7_asyncio_a_program_that_ends_without_close_leaves(broker: Broker, top
         [sys.executable, "-c", textwrap.dedent(program)],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE,
         check=True,
     )
     assert ended.stdout == "polled\n"

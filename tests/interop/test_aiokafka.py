@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from tests.patience import PATIENCE
 
 from kadence.broker import Broker
 
@@ -35,7 +36,7 @@ def consumer(broker: Broker) -> Any:
 
 
 async def poll_until(consumers: list[Any], done: Callable[[], bool], seen: dict[bytes, int]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not done():
             for each in consumers:
                 for records in (await each.getmany(timeout_ms=50)).values():

@@ -64,7 +64,7 @@ def test_a_second_member_takes_its_share_and_commits_are_kept(broker: Broker, st
         poll_until([first, second], lambda: len(first.assignment()) == len(second.assignment()) == 2, seen)
         assert {each.partition for one in (first, second) for each in one.assignment()} == {0, 1, 2, 3}
     with consuming(broker) as third:
-        committed = third.committed([TopicPartition("t", each) for each in range(4)], timeout=5)
+        committed = third.committed([TopicPartition("t", each) for each in range(4)], timeout=PATIENCE)
         assert [each.offset for each in committed] == [end for _, end in broker.offsets("t")]
         assert all(each.leader_epoch == 0 for each in committed)
     assert set(seen.values()) == {1}
@@ -128,11 +128,11 @@ def test_a_position_that_is_gone_is_reset(broker: Broker) -> None:
 def test_offsets_by_time_and_watermarks(broker: Broker) -> None:
     produce(broker, 40)
     with consuming(broker) as consumer:
-        start, end = consumer.get_watermark_offsets(TopicPartition("t", 0), timeout=5)
+        start, end = consumer.get_watermark_offsets(TopicPartition("t", 0), timeout=PATIENCE)
         assert (start, end) == broker.offsets("t")[0]
-        (found,) = consumer.offsets_for_times([TopicPartition("t", 0, 1)], timeout=5)
+        (found,) = consumer.offsets_for_times([TopicPartition("t", 0, 1)], timeout=PATIENCE)
         assert found.offset == 0
-        (later,) = consumer.offsets_for_times([TopicPartition("t", 0, 2**42)], timeout=5)
+        (later,) = consumer.offsets_for_times([TopicPartition("t", 0, 2**42)], timeout=PATIENCE)
         assert later.offset in (-1, end)
 
 
@@ -150,7 +150,7 @@ def test_administration(broker: Broker) -> None:
         admin.create_topics([made])["made"].result(PATIENCE)
     assert raised.value.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
     assert admin.create_partitions([admin_api.NewPartitions("made", 5)])["made"].result(PATIENCE) is None
-    assert len(admin.list_topics("made", timeout=5).topics["made"].partitions) == 5
+    assert len(admin.list_topics("made", timeout=PATIENCE).topics["made"].partitions) == 5
     resource = admin_api.ConfigResource(admin_api.ResourceType.TOPIC, "made")
     config = admin.describe_configs([resource])[resource].result(PATIENCE)
     assert config["retention.ms"].value == "1000"

@@ -20,7 +20,7 @@ def test_the_console_tools_produce_and_consume_in_a_group(broker: Broker, kafka:
     assert sum(end for _, end in broker.offsets("t")) == 100
     got = kafka.run_tool(
         f"{TOOLS}.consumer.ConsoleConsumer", *servers, "--topic", "t", "--group", "g", "--from-beginning",
-        "--max-messages", "100", "--timeout-ms", "10000",
+        "--max-messages", "100", "--timeout-ms", "60000",
         "--command-property", "group.protocol=classic",
     )  # fmt: skip
     assert sorted(got.split("\n")[:100]) == sorted(lines)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.net.conftest import Certificates
 from tests.net.test_endpoint import endpoint
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.security.conftest import ODD_PASSWORD, PASSWORD
 
 from kadence import Admin, Consumer, Producer, Token, TopicPartition
@@ -47,7 +47,7 @@ def unsecured_token(seconds: float = 3600, subject: str = "alice") -> Token:
 
 def works(settings: dict[str, Any]) -> bool:
     with Admin(**settings) as admin:
-        return bool(admin.describe_cluster(timeout=20).cluster_id)
+        return bool(admin.describe_cluster(timeout=PATIENCE).cluster_id)
 
 
 def measured(consumer: Consumer, metric: str) -> float:
@@ -120,7 +120,7 @@ def test_b6_a_wrong_password_is_raised_by_poll_and_the_next_poll_tries_again(
         consumer.assign([TopicPartition("tokens", 0)])
         for _ in range(2):
             with pytest.raises(AuthenticationError) as error:
-                consumer.poll(timeout=20)
+                consumer.poll(timeout=PATIENCE)
             text = str(error.value)
             assert secured.addresses["SASL"] in text
             assert f"refused SASL {mechanism} of user 'alice': Authentication failed" in text
@@ -138,11 +138,11 @@ def test_b6_in_a_group_and_for_the_other_clients(secured: Kafka) -> None:
         consumer.subscribe(["tokens"])
         for _ in range(2):
             with pytest.raises(AuthenticationError):
-                consumer.poll(timeout=20)
+                consumer.poll(timeout=PATIENCE)
         with pytest.raises(AuthenticationError):
-            consumer.list_topics(timeout=20)
+            consumer.list_topics(timeout=PATIENCE)
     with Admin(**settings) as admin, pytest.raises(AuthenticationError):
-        admin.describe_cluster(timeout=20)
+        admin.describe_cluster(timeout=PATIENCE)
     with Producer(**settings) as producer, pytest.raises(AuthenticationError):
         producer.send("tokens", b"v").result(PATIENCE)
 
@@ -155,19 +155,19 @@ def test_a_token_that_the_broker_does_not_take(secured: Kafka) -> None:
         sasl_oauthbearer_token_provider=lambda: unsecured_token(seconds=-600),
     )
     with Admin(**settings) as admin, pytest.raises(AuthenticationError, match="invalid_token"):
-        admin.describe_cluster(timeout=20)
+        admin.describe_cluster(timeout=PATIENCE)
 
 
 def test_a_mechanism_that_the_listener_lacks(secured: Kafka) -> None:
     settings = sasl(secured, "TOKEN", **password("SCRAM-SHA-256"))
     with Admin(**settings) as admin, pytest.raises(AuthenticationError, match="can be: OAUTHBEARER"):
-        admin.describe_cluster(timeout=20)
+        admin.describe_cluster(timeout=PATIENCE)
 
 
 def test_sasl_spoken_to_a_listener_without_it(secured: Kafka) -> None:
     settings = sasl(secured, "PLAINTEXT", **password())
     with Admin(**settings) as admin, pytest.raises(AuthenticationError, match="takes anybody"):
-        admin.describe_cluster(timeout=20)
+        admin.describe_cluster(timeout=PATIENCE)
 
 
 def test_sessions_are_renewed_without_losing_the_connection(
@@ -192,20 +192,24 @@ def test_sessions_are_renewed_without_losing_the_connection(
         consumer.subscribe(["brief"])
         while not consumer.poll(timeout=1):
             pass
-        caplog.clear()
-        end = time.monotonic() + 5
-        while time.monotonic() < end:
-            producer.send("brief", b"v", partition=0).result(PATIENCE)
-            sent += 1
-            seen += len(consumer.poll(timeout=0.2))
+
+        def no_connection_opened() -> bool:
+            """Through two sessions. A machine that is busy for the last tenth of one may lose a connection."""
+            nonlocal sent, seen
+            caplog.clear()
+            before = measured(consumer, "successful-reauthentication-total")
+            while measured(consumer, "successful-reauthentication-total") < before + 2:
+                producer.send("brief", b"v", partition=0).result(PATIENCE)
+                sent += 1
+                seen += len(consumer.poll(timeout=0.2))
+            return not [record for record in caplog.records if "connect" in record.getMessage()]
+
+        until(no_connection_opened, what=lambda: caplog.text, every=0)
         while seen < sent:
             seen += len(consumer.poll(timeout=1))
-        assert measured(consumer, "successful-reauthentication-total") >= 2
         assert measured(consumer, "reauthentication-latency-max") >= 0
+        until(lambda: len(given) > 1)
     assert seen == sent
-    opened = [record.getMessage() for record in caplog.records if "connect" in record.getMessage()]
-    assert opened == []
-    assert len(given) > 1
 
 
 def test_a_client_without_sasl_is_told_that_the_listener_may_want_it(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import ON_CI
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.security import kdc
 
 from kadence import Admin, Consumer, Producer, TopicPartition
@@ -78,7 +78,7 @@ def environment(realm: Realm, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 def works(settings: dict[str, Any]) -> bool:
     with Admin(**settings) as admin:
-        return bool(admin.describe_cluster(timeout=20).cluster_id)
+        return bool(admin.describe_cluster(timeout=PATIENCE).cluster_id)
 
 
 def test_a_keytab_is_enough(realm: Realm) -> None:
@@ -123,7 +123,7 @@ def test_without_any_ticket_the_error_says_so(realm: Realm) -> None:
             with pytest.raises(
                 AuthenticationError, match="no Kerberos ticket of the ticket cache for kafka@127"
             ):
-                consumer.poll(timeout=20)
+                consumer.poll(timeout=PATIENCE)
 
 
 def test_a_service_that_the_centre_does_not_know_is_named(realm: Realm) -> None:
@@ -134,19 +134,31 @@ def test_a_service_that_the_centre_does_not_know_is_named(realm: Realm) -> None:
             AuthenticationError, match=r"kafak@127.0.0.1: Server .* not found in Kerberos database"
         ),
     ):
-        consumer.partitions_for("tickets", timeout=20)
+        consumer.partitions_for("tickets", timeout=PATIENCE)
 
 
 def test_connections_authenticate_anew_before_the_broker_ends_their_session(realm: Realm) -> None:
     settings = realm.settings("BRIEF", sasl_kerberos_keytab=str(realm.alice))
     with Consumer(**settings) as consumer:
         consumer.assign([TopicPartition("tickets", 0)])
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            consumer.poll(timeout=0.2)
-            metrics = {name.name: value for name, value in consumer.metrics().items()}
-            if metrics["successful-reauthentication-total"] >= 2:
-                break
-            assert time.monotonic() < deadline
-    assert metrics["connection-close-total"] <= 1, "at most the bootstrap connection"
-    assert metrics["failed-reauthentication-total"] == 0
+
+        def measured(name: str) -> float:
+            return next(value for key, value in consumer.metrics().items() if key.name == name)
+
+        def no_connection_closed() -> bool:
+            """Through two sessions. A machine that is busy for the last tenth of one may lose a connection."""
+            closed, before = (
+                measured("connection-close-total"),
+                measured("successful-reauthentication-total"),
+            )
+            until(
+                lambda: (
+                    not consumer.poll(timeout=0.2)
+                    and measured("successful-reauthentication-total") >= before + 2
+                ),
+                every=0,
+            )
+            return measured("connection-close-total") == closed
+
+        until(no_connection_closed, every=0)
+        assert measured("failed-reauthentication-total") == 0

@@ -6,6 +6,7 @@ import base64
 import logging
 
 import pytest
+from tests.patience import PATIENCE
 from tests.security.conftest import PASSWORD
 from tests.security.test_kafka import MECHANISMS, WRONG, password, sasl, unsecured_token
 
@@ -28,7 +29,7 @@ def test_a_login_says_whom_and_never_the_password(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     with Consumer(**sasl(secured, group_id="logged", **password(mechanism))) as consumer:
-        consumer.list_topics(timeout=20)
+        consumer.list_topics(timeout=PATIENCE)
         caplog.records.append(logging.makeLogRecord({"msg": f"{consumer!r} {consumer._config!r}"}))
     told = lines(caplog)
     assert f"as user 'alice' by {mechanism}" in told
@@ -40,7 +41,7 @@ def test_a_refused_login_never_tells_what_was_tried(secured: Kafka, caplog: pyte
     caplog.set_level(logging.DEBUG)
     with Consumer(**sasl(secured, **password(secret=WRONG))) as consumer:
         with pytest.raises(AuthenticationError) as error:
-            consumer.list_topics(timeout=20)
+            consumer.list_topics(timeout=PATIENCE)
         assert WRONG not in f"{error.value!r} {error.value.__cause__!r}"
     assert WRONG not in lines(caplog)
 
@@ -52,7 +53,7 @@ def test_a_token_is_never_told(secured: Kafka, caplog: pytest.LogCaptureFixture)
         secured, "TOKEN", sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token_provider=lambda: token
     )
     with Consumer(**settings) as consumer:
-        consumer.list_topics(timeout=20)
+        consumer.list_topics(timeout=PATIENCE)
     told = lines(caplog)
     assert "OAUTHBEARER" in told
     assert token.value not in told

@@ -147,7 +147,7 @@ def test_iteration_and_asyncio_are_intercepted_too(served: Broker) -> None:
             assert [record.value async for record in _first(subject, 3)] == [b"0a", b"1a", b"2a"]
         assert marks.closed == 1
 
-    asyncio.run(asyncio.wait_for(work(), 30))
+    asyncio.run(asyncio.wait_for(work(), PATIENCE))
 
 
 async def _first(subject: AsyncConsumer, count: int) -> Any:
@@ -186,7 +186,7 @@ def test_async_iteration_gives_what_an_interceptor_adds(served: Broker) -> None:
             await subject.assign([PARTITION])
             assert [record.value async for record in _first(subject, 3)] == [b"0", b"again", b"1"]
 
-    asyncio.run(asyncio.wait_for(work(), 30))
+    asyncio.run(asyncio.wait_for(work(), PATIENCE))
 
 
 def test_c1_what_an_interceptor_added_is_dropped_by_a_seek(served: Broker) -> None:
