@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.consumer.support import Cluster, numbers, poll_until
+from tests.patience import PATIENCE
 
 from kadence import Assignor, Consumer, RebalanceListener, TopicPartition
 from kadence.errors import AssignorError, InconsistentGroupProtocolError
@@ -47,7 +48,7 @@ class Team:
         member.close()
         self.members.remove(member)
 
-    def until(self, done: Callable[[], bool], seconds: float = 30) -> None:
+    def until(self, done: Callable[[], bool], seconds: float = PATIENCE) -> None:
         end = time.monotonic() + seconds
         while not done():
             assert time.monotonic() < end, [sorted(member.assignment()) for member in self.members]

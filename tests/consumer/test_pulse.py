@@ -29,9 +29,9 @@ __all__ = ["certificates"]
 
 pytestmark = pytest.mark.skipif(not pulse.AVAILABLE, reason="without the extension there is no pulse")
 
-HOLD = float(os.environ.get("KADENCE_HOLD", "3"))
+HOLD = float(os.environ.get("KADENCE_HOLD", "4"))
 """Seconds for which the interpreter is held."""
-SESSION_MS = 1_000 if HOLD < 10 else 6_000
+SESSION_MS = 2_000 if HOLD < 10 else 6_000
 INTERVAL_MS = SESSION_MS // 3
 TIMES = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": INTERVAL_MS}
 
