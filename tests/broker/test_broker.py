@@ -15,6 +15,7 @@ from kadence.protocol import error_codes as codes
 from kadence.protocol.describe_cluster import DescribeClusterRequest
 from kadence.protocol.heartbeat import HeartbeatRequest
 from kadence.protocol.metadata import MetadataRequest
+from kadence.testing.kafka import free_ports
 
 
 def test_it_listens_on_loopback_and_closes() -> None:
@@ -51,8 +52,8 @@ def test_a_port_in_use_is_one_clear_error() -> None:
 
 
 def test_a_node_whose_port_is_taken_leaves_no_listener_behind() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    (port,) = free_ports(1)
+    with socket.create_server(("127.0.0.1", port)):
         with pytest.raises(ConnectError):
             Broker(port=port - 1, nodes=2)
         with Broker(port=port - 1):

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from kadence.testing.kafka import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -75,13 +76,6 @@ def test_snippets_run_and_print_what_the_page_says(
             assert output == block.printed
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @pytest.mark.parametrize("page", pages_with("sh"), ids=named)
 def test_commands_work(page: Path, tmp_path: Path) -> None:
     lines = "".join(block.text for block in blocks(page, "sh")).splitlines()
@@ -89,7 +83,8 @@ def test_commands_work(page: Path, tmp_path: Path) -> None:
     for target in targets:
         subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True)
     script = "\n".join(line for line in lines if not line.startswith("make "))
-    port = str(free_port())
+    (number,) = free_ports(1)
+    port = str(number)
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import threading
 from typing import Any
@@ -31,12 +32,12 @@ HEARTBEAT = HeartbeatRequest(group_id="g", member_id="m")
 METADATA = MetadataRequest(topics=None)
 
 
+_dead_ports = itertools.count(1)
+
+
 def dead_port() -> int:
-    """A port of the loopback where nobody listens."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+    """A port of the loopback where nobody listens: not one that another test may be given meanwhile."""
+    return next(_dead_ports)
 
 
 def test_a_request_and_its_answer(connect: Connect) -> None:

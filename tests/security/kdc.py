@@ -14,6 +14,8 @@ from pathlib import Path
 
 from tests.patience import PATIENCE
 
+from kadence.testing.kafka import free_ports
+
 __all__ = ["REALM", "Kdc", "missing", "running"]
 
 REALM = "KADENCE.TEST"
@@ -77,9 +79,7 @@ def _listens(port: int) -> bool:
 
 @contextmanager
 def running(directory: Path) -> Iterator[Kdc]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = free_ports(1)
     config, profile = directory / "krb5.conf", directory / "kdc.conf"
     config.write_text(
         f"[libdefaults]\n default_realm = {REALM}\n dns_lookup_kdc = false\n dns_lookup_realm = false\n"

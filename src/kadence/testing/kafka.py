@@ -14,13 +14,14 @@ POSIX only (sh, file locks).
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -30,7 +31,7 @@ from kadence.errors import LocalError
 from kadence.java import Java, find_java
 from kadence.testing.maven import maven_jars
 
-__all__ = ["KAFKA_VERSION", "Kafka", "kafka_jars"]
+__all__ = ["KAFKA_VERSION", "Kafka", "free_ports", "kafka_jars"]
 
 KAFKA_VERSION: Final = "4.3.1"
 
@@ -67,6 +68,9 @@ _JVM_OPTIONS: Final = ("-Xms256m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredSt
 
 _READY: Final = "Kafka Server started"
 
+_PORTS: Final = range(20_000, 32_000)
+"""Below those that Linux gives to whoever asks for any (from 32768 on), and macOS and Windows (from 49152 on)."""
+
 # Waits for a word; anything but "done" (above all the end of the pipe) means that our owner is gone.
 _GUARD: Final = 'read -r word; [ "$word" = done ] || { kill -9 "$1"; rm -rf "$2"; }'
 
@@ -98,7 +102,7 @@ class Kafka:
         scram_users: Sequence[str] = (),
         jvm_options: Sequence[str] = _JVM_OPTIONS,
         join: Kafka | None = None,
-        startup_timeout: float = 60.0,
+        startup_timeout: float = 180.0,
     ) -> None:
         self.bootstrap_servers = ""
         self.addresses: dict[str, str] = {}
@@ -152,7 +156,7 @@ class Kafka:
         quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
         return [*_java_command(kafka_jars()), quiet, *jvm_options, main_class, *arguments]
 
-    def run_tool(self, main_class: str, *arguments: str, timeout: float = 60.0, stdin: str = "") -> str:
+    def run_tool(self, main_class: str, *arguments: str, timeout: float = 180.0, stdin: str = "") -> str:
         """Run one of Kafka's own tools to its end and return what it wrote to stdout.
 
         Raises:
@@ -188,7 +192,7 @@ class Kafka:
 
     def _write_properties(self, directory: Path) -> Path:
         names = [*self._listeners, *([] if self._join else ["CONTROLLER"])]
-        ports = _free_ports(len(names))
+        ports = free_ports(len(names))
         addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)}
         protocols = {**self._listeners, "CONTROLLER": "PLAINTEXT"}
         properties = {
@@ -270,13 +274,21 @@ def _run_format(jars: Path, config: Path, scram_users: Sequence[str]) -> None:
         raise LocalError(f"Kafka's storage could not be formatted:\n{done.stdout}{done.stderr}")
 
 
-def _free_ports(count: int) -> list[int]:
-    # All are held open until the last is known, so that none is given twice.
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback for servers that are still to start.
+
+    They are none of those that systems give away for the asking: until a JVM is there, others may ask for many. The
+    choice is the system's own, for tests seed the usual one, and several processes start servers.
+    """
+    found: list[int] = []
     with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+        while len(found) < count:
+            port = secrets.choice(_PORTS)
+            probe = stack.enter_context(socket.socket())
+            with suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                found.append(port)
+    return found
 
 
 def _accepts(address: str) -> bool:
