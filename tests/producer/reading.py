@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from confluent_kafka import Consumer, Message, TopicPartition
+from tests.patience import PATIENCE
 
 
 def read_all(bootstrap_servers: str, topic: str, partitions: int, count: int) -> list[Message]:
@@ -14,7 +15,7 @@ def read_all(bootstrap_servers: str, topic: str, partitions: int, count: int) ->
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
         found: list[Message] = []
         while len(found) < count:
-            batch = consumer.consume(count - len(found), timeout=10)
+            batch = consumer.consume(count - len(found), timeout=PATIENCE)
             assert batch, f"{len(found)} of {count} records came"
             for message in batch:
                 assert message.error() is None, message.error()

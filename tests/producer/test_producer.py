@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import random
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, overdue, until
 from tests.producer.reading import read_all
 
 from kadence.admin import Admin
@@ -21,6 +22,7 @@ from kadence.errors import (
     FatalNetworkError,
     ForkedError,
     InvalidTopicError,
+    KafkaError,
     KafkaTimeoutError,
     RecordTooLargeError,
     SerializationError,
@@ -30,6 +32,7 @@ from kadence.producer import Producer, RecordFuture
 from kadence.protocol import error_codes as ec
 from kadence.protocol.metadata import MetadataRequest
 from kadence.protocol.produce import ProduceRequest
+from kadence.testing.clock import FakeClock
 
 NO_TOPICS = {"auto.create.topics.enable": "false"}
 
@@ -153,31 +156,45 @@ def test_flush_in_vain(broker: Broker) -> None:
         future.result(0)
 
 
-def test_buffer_memory_blocks_and_then_raises(broker: Broker) -> None:
+def test_buffer_memory_blocks_and_then_raises() -> None:
     settings = {"buffer.memory": 1000, "max.block.ms": 60, "batch.size": 400}
-    with Producer({"bootstrap.servers": broker.bootstrap_servers, **settings}) as producer:
-        producer.partitions_for("t")
-        with broker.faults.delay(ProduceRequest, 0.4, times=1):
+    clock = FakeClock()
+    with (
+        Broker(topics={"t": 1}, clock=clock) as broker,
+        Producer({"bootstrap.servers": broker.bootstrap_servers, **settings}) as producer,
+    ):
+
+        def known() -> bool:
+            with contextlib.suppress(KafkaTimeoutError):
+                return bool(producer.partitions_for("t"))
+            return False
+
+        until(known)
+        with broker.faults.delay(ProduceRequest, 0.4, times=1) as delayed:
             producer.send("t", b"x" * 300)
             producer.send("t", b"x" * 300)
             with pytest.raises(KafkaTimeoutError, match=r"buffer\.memory=1000 is full"):
                 producer.send("t", b"x" * 300)
+            delayed.wait()
+        clock.advance(400)
+        broker.offsets("t")
         # Room again as soon as the broker answers.
         producer.flush(PATIENCE)
         assert producer.send("t", b"x" * 300).result(PATIENCE).offset == 2
 
 
 def test_a_topic_that_does_not_exist() -> None:
-    with (
-        Broker(config=NO_TOPICS) as broker,
-        Producer(
-            bootstrap_servers=broker.bootstrap_servers, max_block_ms=200, retry_backoff_ms=10
-        ) as producer,
-        pytest.raises(
-            UnknownTopicOrPartitionError, match=r"topic 'no' does not exist.*kadence topics create no"
-        ),
-    ):
-        producer.send("no", b"x")
+    with Broker(config=NO_TOPICS) as broker:
+
+        def send(seconds: float) -> None:
+            with Producer(
+                bootstrap_servers=broker.bootstrap_servers,
+                max_block_ms=int(seconds * 1_000),
+                retry_backoff_ms=10,
+            ) as producer:
+                producer.send("no", b"x")
+
+        overdue(send, KafkaError, match=r"topic 'no' does not exist.*kadence topics create no")
 
 
 def test_a_topic_that_appears_while_we_wait() -> None:
@@ -219,11 +236,12 @@ def test_partitions_beyond_the_topic(three: Broker) -> None:
 
 
 def test_no_broker_at_all() -> None:
-    with (
-        Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=200) as producer,
-        pytest.raises(KafkaTimeoutError, match=r"nothing is known of topic 't'.*127\.0\.0\.1:1"),
-    ):
-        producer.send("t", b"x")
+
+    def send(seconds: float) -> None:
+        with Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=int(seconds * 1_000)) as producer:
+            producer.send("t", b"x")
+
+    overdue(send, KafkaTimeoutError, match=r"nothing is known of topic 't'.*127\.0\.0\.1:1")
 
 
 def test_what_cannot_be_sent(broker: Broker) -> None:
