@@ -76,8 +76,8 @@ def test_kip_345_a_restart_within_the_session_is_no_rebalance(
 
 def test_kip_345_a_static_member_that_stays_away_is_replaced_when_its_session_ends(cluster: Cluster) -> None:
     topic, group = cluster.topic(), cluster.name("g")
-    stays = member(cluster, group, "stays", session_timeout_ms=2_500)
-    goes = member(cluster, group, "goes", session_timeout_ms=2_500)
+    stays = member(cluster, group, "stays")
+    goes = member(cluster, group, "goes", session_timeout_ms=3_000)
     stays.subscribe(topic)
     poll_until(stays, lambda: len(stays.assignment()) == 4)  # so it leads, and knows who leaves
     share(stays, goes, topic)

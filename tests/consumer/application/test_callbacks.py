@@ -236,7 +236,7 @@ def test_c5_with_asyncio_the_steps_are_awaited_and_may_do_the_same(cluster: Clus
         nonlocal raised
         settings_ = {"auto_offset_reset": "earliest", **settings(protocol, group)}
         if cluster.mock is not None and protocol == "classic":
-            settings_ |= {"session_timeout_ms": 1_200}
+            settings_ |= {"session_timeout_ms": 4_000}
         async with AsyncConsumer(bootstrap_servers=cluster.bootstrap_servers, **settings_) as subject:
 
             async def assigned(partitions: Partitions) -> None:

@@ -168,9 +168,9 @@ def test_a_membership_is_measured_under_both_protocols(cluster: Cluster, protoco
     assert value(metrics, "last-heartbeat-seconds-ago", COORDINATOR) >= 0
     assert value(metrics, "heartbeat-rate", COORDINATOR) > 0
     assert value(metrics, "heartbeat-response-time-max", COORDINATOR) >= 0
-    assert value(metrics, "join-total", COORDINATOR) == (
-        0 if protocol == "consumer" else pytest.approx(1, abs=1)
-    )
+    joins = value(metrics, "join-total", COORDINATOR)
+    # A machine that is busy for a session joins again.
+    assert joins == 0 if protocol == "consumer" else joins >= 1
     assert value(metrics, "rebalance-total", COORDINATOR) >= 1
     assert value(metrics, "rebalance-latency-max", COORDINATOR) >= 0
     assert value(metrics, "partition-assigned-latency-max", COORDINATOR) >= listener.seconds * 1000
