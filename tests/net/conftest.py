@@ -12,7 +12,7 @@ import pytest
 import trustme
 from tests.patience import PATIENCE
 
-from kadence.clock import SystemClock
+from kadence.clock import Clock, SystemClock
 from kadence.connection.request import Completed, Lane, Request
 from kadence.net import ConnectionConfig, NetworkClient, drain
 
@@ -22,7 +22,7 @@ PATIENCE_MS = int(PATIENCE * 1_000)
 class Driver:
     """Polls a client on the test's thread."""
 
-    def __init__(self, client: NetworkClient, clock: SystemClock) -> None:
+    def __init__(self, client: NetworkClient, clock: Clock) -> None:
         self.client = client
         self.clock = clock
 
@@ -79,9 +79,11 @@ def connect() -> Iterator[Connect]:
     """Makes drivers from bootstrap addresses and settings of `ConnectionConfig`; closes their clients."""
     clients = []
 
-    def make(*bootstrap: tuple[str, int], lookup: Any = None, **settings: Any) -> Driver:
+    def make(
+        *bootstrap: tuple[str, int], lookup: Any = None, clock: Clock | None = None, **settings: Any
+    ) -> Driver:
         config = replace(ConnectionConfig(bootstrap=bootstrap, client_id="me"), **settings)
-        clock = SystemClock()
+        clock = clock or SystemClock()
         client = NetworkClient(config, clock, **({"lookup": lookup} if lookup else {}))
         clients.append(client)
         return Driver(client, clock)

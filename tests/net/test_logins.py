@@ -24,6 +24,7 @@ from kadence.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuth
 from kadence.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kadence.security.credentials import Credentials, Token
 from kadence.security.secret import Secret
+from kadence.testing.clock import FakeClock
 from kadence.types import Node
 
 PLAIN = Credentials("PLAIN", "alice", Secret("geheim"))
@@ -256,11 +257,16 @@ def test_a_renewal_is_no_use_of_an_idle_connection(connect: Connect) -> None:
             peer.read()
 
     with serve(behaviour) as (host, port):
-        driver = connect((host, port), credentials=PLAIN, connections_max_idle_ms=1_100)
+        clock = FakeClock()
+        driver = connect((host, port), credentials=PLAIN, connections_max_idle_ms=1_100, clock=clock)
         driver.client.set_nodes([Node(1, host, port)])
         assert driver.ask(HEARTBEAT, node_id=1).error is None
+        clock.advance(1_099)
+        driver.until(renewed.is_set)
+        driver.client.poll(0)
+        assert (1, Lane.MAIN) in driver.client._channels
+        clock.advance(1)
         driver.until(lambda: (1, Lane.MAIN) not in driver.client._channels)
-        assert renewed.is_set()
 
 
 def test_a_request_that_waits_for_a_renewal_is_waited_for_and_not_spun_for(connect: Connect) -> None:
