@@ -165,7 +165,7 @@ def test_bytes_that_answer_nothing_end_the_connection() -> None:
     with pytest.raises(MalformedMessageError, match="answer no request"):
         connection.receive(b"\0\0\0\1", None, NOW)
     with pytest.raises(MalformedMessageError, match="answer no request"):
-        connection.expects_loan()
+        connection.fetch_due()
 
 
 def test_an_answer_that_cannot_be_read_names_api_version_and_broker() -> None:
@@ -190,11 +190,11 @@ def test_bytes_after_the_end_of_an_answer_are_let_pass() -> None:
 def test_only_fetch_answers_want_an_arena() -> None:
     connection = ready()
     send(connection, MetadataRequest(topics=None))
-    send(connection, FetchRequest())
+    fetch = send(connection, FetchRequest())
     headers = [header for header, _ in written(connection)]
-    assert not connection.expects_loan()
+    assert connection.fetch_due() is None
     answer(connection, MetadataResponse(), 13, headers[0].correlation_id)
-    assert connection.expects_loan()
+    assert connection.fetch_due() is fetch
     done = answer(connection, FetchResponse(), headers[1].request_api_version, headers[1].correlation_id)
     assert done.response == FetchResponse()
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from kadence.connection.request import Request
 from kadence.errors import DisconnectedError, MalformedMessageError
 from kadence.net.arena import ArenaPool
 from kadence.net.inbox import Frame, Inbox
@@ -27,10 +28,14 @@ class Wire:
         ours.setblocking(False)
         self.pool = ArenaPool(1 << 24)
         self.lent = False
+        self.fetch = Request(None, 1, 0)
         self.poller, self._wakeup = new_poller()
         intake = stream_of(ours).intake
         self.poller.watch(ours.fileno(), selectors.EVENT_READ, self, intake)
-        self.inbox = Inbox(intake, self.pool, lambda: self.lent, 1_000_000, "broker 1 (kafka:9092)")
+        self.inbox = Inbox(intake, self.pool, self.fetch_due, 1_000_000, "broker 1 (kafka:9092)")
+
+    def fetch_due(self) -> Request | None:
+        return self.fetch if self.lent else None
 
     def next(self) -> Frame | None:
         if (frame := self.inbox.next_frame()) is None:
@@ -91,6 +96,13 @@ def test_a_lent_frame_lies_in_an_arena_that_its_taker_holds(wire: Wire) -> None:
     else:
         assert frame.arena is None
     assert wire.pool.in_use == 0
+
+
+def test_the_fetch_knows_what_is_lent_from_when_its_answer_begins_to_arrive(wire: Wire) -> None:
+    wire.peer.sendall(framed(b"x" * 200_000)[:1_000])
+    assert wire.next() is None
+    assert wire.fetch.lent_bytes == wire.pool.in_use
+    assert (wire.pool.in_use >= 200_000) is wire.lent
 
 
 def test_an_answer_too_short_for_records_needs_no_arena(wire: Wire) -> None:

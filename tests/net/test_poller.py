@@ -17,6 +17,7 @@ from tests.net.conftest import Certificates
 from tests.net.test_inbox import framed
 
 from kadence.clock import SystemClock
+from kadence.connection.request import Request
 from kadence.errors import DisconnectedError
 from kadence.net import openssl
 from kadence.net.arena import ArenaPool
@@ -41,7 +42,8 @@ class Link:
         self.sock.setblocking(False)
         self.intake: Any = stream_of(self.sock).intake
         self.pool = ArenaPool(1 << 24)
-        self.inbox = Inbox(self.intake, self.pool, lambda: lent, 1 << 30, "broker 1")
+        fetch = Request(None, 1, 0)
+        self.inbox = Inbox(self.intake, self.pool, lambda: fetch if lent else None, 1 << 30, "broker 1")
         poller.watch(self.sock.fileno(), READ, self, self.intake)
 
     def _secure(self, certificates: Certificates) -> None:

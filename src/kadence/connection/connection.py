@@ -188,13 +188,14 @@ class BrokerConnection:
 
     # -- receiving
 
-    def expects_loan(self) -> bool:
-        """Whether the frame that begins to arrive is a Fetch response, which is to lie in an arena.
+    def fetch_due(self) -> Request | None:
+        """The fetch whose answer begins to arrive, to lie in an arena; None: it is the answer to something else.
 
         Raises:
             MalformedMessageError: nothing was asked, so nothing is due.
         """
-        return isinstance(self._head().message, FetchRequest)
+        head = self._head()
+        return head.request if isinstance(head.message, FetchRequest) else None
 
     def receive(self, frame: Any, loan: Loan | None, now: int) -> Completed | None:
         """One whole frame without its length. Returns the answer, None for the connection's own exchange.

@@ -84,9 +84,20 @@ class Request:
         tag: anything of the sender's, untouched.
         min_version, max_version: narrow the versions to use, e.g. Fetch without topic ids is max_version=12.
         queued_at: when (ms) the network client took it.
+        lent_bytes: of the arena in which its answer lies, from when that begins to arrive.
     """
 
-    __slots__ = ("deadline", "lane", "max_version", "message", "min_version", "node_id", "queued_at", "tag")
+    __slots__ = (
+        "deadline",
+        "lane",
+        "lent_bytes",
+        "max_version",
+        "message",
+        "min_version",
+        "node_id",
+        "queued_at",
+        "tag",
+    )
 
     def __init__(
         self,
@@ -104,7 +115,7 @@ class Request:
         self.deadline = deadline
         self.lane = lane
         self.tag = tag
-        self.queued_at = 0
+        self.queued_at = self.lent_bytes = 0
         self.min_version = min_version
         self.max_version = max_version
 

@@ -226,9 +226,8 @@ class Channel:
     def pump(self, now: int) -> None:
         """Hand queued requests to the connection and write what fits."""
         connection, queue = self._connection, self.queue
-        if connection is None or not queue or not connection.can_send(now):
-            return
-        while queue and connection.can_send(now):
+        waiting = len(queue)
+        while queue and connection is not None and connection.can_send(now):
             request = queue.popleft()
             encoded = connection.encoded_bytes
             if (ended := connection.send(request, now)) is not None:
@@ -236,8 +235,9 @@ class Channel:
             else:
                 self._node_meters.requests.record(now, connection.encoded_bytes - encoded)
                 self._meters.unsent_ms.record(now, now - request.queued_at)
-        self._used_at = now
-        self._write(now)
+        if len(queue) < waiting:
+            self._used_at = now
+            self._write(now)
 
     def tick(self, now: int) -> None:
         """Look at the clock: overdue requests, an attempt that takes too long, idleness."""
@@ -330,7 +330,7 @@ class Channel:
         self._inbox = Inbox(
             self._stream.intake,
             self._pool,
-            connection.expects_loan,
+            connection.fetch_due,
             self._config.max_frame_bytes,
             connection.address,
         )

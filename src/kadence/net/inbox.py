@@ -13,6 +13,7 @@ from kadence.connection.frames import check_length
 from kadence.errors import DisconnectedError
 
 if TYPE_CHECKING:
+    from kadence.connection.request import Request
     from kadence.net.arena import Arena, ArenaPool
     from kadence.net.intake import Intake
 
@@ -33,18 +34,24 @@ class Inbox:
     """The incoming half of one connection.
 
     Args:
-        expects_loan: asked once per frame, when its first bytes arrive; may raise when none is due.
+        fetch_due: asked once per frame, when its first bytes arrive: the fetch that it answers, or None. It may raise
+            when no answer is due.
         limit: the longest frame to believe. address: for messages.
     """
 
-    __slots__ = ("_address", "_arena", "_body", "_expects_loan", "_intake", "_limit", "_pool")
+    __slots__ = ("_address", "_arena", "_body", "_fetch_due", "_intake", "_limit", "_pool")
 
     def __init__(
-        self, intake: Intake, pool: ArenaPool, expects_loan: Callable[[], bool], limit: int, address: str
+        self,
+        intake: Intake,
+        pool: ArenaPool,
+        fetch_due: Callable[[], Request | None],
+        limit: int,
+        address: str,
     ) -> None:
         self._intake = intake
         self._pool = pool
-        self._expects_loan = expects_loan
+        self._fetch_due = fetch_due
         self._limit = limit
         self._address = address
         # Of a long frame that has begun.
@@ -62,11 +69,13 @@ class Inbox:
         if body is None:
             length = self._intake.begins()
             if length is None:
-                self._check_end()
+                if self._intake.ended():
+                    raise self._hung_up()
                 return None
             check_length(length, self._limit, self._address)
-            if self._expects_loan() and length >= _LENT_FROM:
+            if (fetch := self._fetch_due()) is not None and length >= _LENT_FROM:
                 arena = self._pool.lend(length)
+                fetch.lent_bytes = arena.size
                 body = arena.view
             else:
                 body = memoryview(bytearray(length))
@@ -74,7 +83,8 @@ class Inbox:
                 self._body, self._arena = body, arena
                 return None
         elif self._intake.missing():
-            self._check_end()
+            if self._intake.ended():
+                raise self._hung_up()
             return None
         else:
             self._body = self._arena = None
@@ -87,7 +97,6 @@ class Inbox:
             self._arena.release()
         self._body, self._arena = None, None
 
-    def _check_end(self) -> None:
-        if self._intake.ended():
-            part = " in the middle of a message" if self._intake.is_inside else ""
-            raise DisconnectedError(f"{self._address} closed the connection{part}")
+    def _hung_up(self) -> DisconnectedError:
+        part = " in the middle of a message" if self._intake.is_inside else ""
+        return DisconnectedError(f"{self._address} closed the connection{part}")

@@ -9,6 +9,7 @@ from tests.worlds.cluster import config, knowing
 from tests.worlds.fetching import P0, P2, World, batch
 from tests.worlds.hand import Facts
 
+from kadence.connection.request import Request
 from kadence.consumer.border.buffer import Border
 from kadence.consumer.managers.fetching.memory import Memory
 from kadence.types import TopicPartition
@@ -30,12 +31,18 @@ class Books:
         for _ in range(8):
             self.memory.saw(compressed=False)
 
+    def send(self, max_bytes: int) -> Request:
+        """A fetch of so much leaves."""
+        request = Request(None, 1, 0)
+        self.memory.reserve(request, max_bytes)
+        return request
+
 
 def test_what_is_reserved_holds_whatever_size_the_arena_gets() -> None:
     books = Books(32 * MIB)
     total = 0
     while max_bytes := books.memory.admit(MIB, MIB):
-        books.memory.reserve(max_bytes)
+        books.send(max_bytes)
         # An arena is up to an eighth larger than what it holds, and what it holds has fields of its own.
         total += max_bytes * 9 // 8 + 16_384
     assert 30 * MIB < total <= 32 * MIB
@@ -44,9 +51,9 @@ def test_what_is_reserved_holds_whatever_size_the_arena_gets() -> None:
 
 def test_room_comes_back_with_the_answer() -> None:
     books = Books(2 * MIB)
-    reserved = books.memory.reserve(books.memory.admit(MIB, MIB))
+    request = books.send(books.memory.admit(MIB, MIB))
     assert books.memory.admit(MIB, MIB) == 0
-    books.memory.settle(reserved, 0)
+    books.memory.settle(request, 0)
     assert books.memory.admit(MIB, MIB) == MIB
 
 
@@ -75,23 +82,51 @@ def test_compressed_data_leave_a_quarter_free_and_more_after_a_larger_batch() ->
 
 def test_an_answer_above_its_reservation_is_counted_and_the_next_ones_leave_room_for_another() -> None:
     books = Books(8 * MIB)
-    reserved = books.memory.reserve(MIB)
-    books.memory.settle(reserved, 5 * MIB)
+    books.memory.settle(books.send(MIB), 5 * MIB)
     assert books.memory.oversized == 1
     assert books.memory.admit(MIB, MIB) == MIB
-    books.memory.settle(books.memory.reserve(MIB), 0)
+    books.memory.settle(books.send(MIB), 0)
     books.arenas.in_use = 4 * MIB
     assert books.memory.admit(MIB, MIB) == 0, "another 5 MiB would not fit beside the 4"
     for _ in range(40):
-        books.memory.settle(0, 1)
+        books.memory.settle(books.send(0), 1)
     assert books.memory.admit(MIB, MIB) == MIB, "that was long ago"
+
+
+def test_an_answer_that_arrives_counts_once() -> None:
+    books = Books(8 * MIB)
+    request = books.send(4 * MIB)
+    left = books.memory.admit(8 * MIB, 1)
+    assert left < 4 * MIB
+    books.arenas.in_use = request.lent_bytes = 3 * MIB
+    assert books.memory.admit(8 * MIB, 1) == left, "the rest of the reservation stays until all has come"
+    assert books.memory.level(left) >= books.arenas.in_use
+    books.memory.settle(request, 3 * MIB)
+    assert books.memory.admit(8 * MIB, 1) > left
+
+
+def test_an_answer_above_its_reservation_takes_nothing_of_what_others_have_reserved() -> None:
+    books = Books(8 * MIB)
+    request, _ = books.send(MIB), books.send(MIB)
+    books.arenas.in_use = request.lent_bytes = 6 * MIB
+    assert books.memory.admit(MIB, MIB) == 0
+
+
+def test_a_slow_answer_does_not_keep_others_from_the_memory_that_is_left() -> None:
+    world = World(P0, P2, buffer_memory=4 * MIB)
+    world.pause(P2)
+    (slow,) = world.poll(0)
+    world.in_use = slow.lent_bytes = MIB
+    world.pause(P2, False)
+    (other,) = world.poll(100)
+    assert (slow.node_id, other.node_id) == (1, 2)
 
 
 def test_when_nothing_is_held_one_fetch_is_let_in_whatever_comes() -> None:
     books = Books(MIB)
     max_bytes = books.memory.admit(MIB, MIB)
     assert 0 < max_bytes < MIB
-    books.memory.reserve(max_bytes)
+    books.send(max_bytes)
     assert books.memory.admit(MIB, MIB) == 0
 
 

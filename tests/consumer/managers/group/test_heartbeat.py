@@ -39,7 +39,7 @@ class Cardboard:
         return Request("heartbeat", 7, deadline)
 
     def stand_in(self) -> Any:
-        return self.message
+        return self.message if self.active else None
 
     def on_heartbeat(self, now: int, completed: Completed) -> Verdict:
         return self.verdict

@@ -117,7 +117,8 @@ class FetchAnswers:
     def answered(self, now: int, sent: Sent, response: FetchResponse, arena: Loan | None) -> int:
         """Returns how many bytes of records came."""
         code = response.error_code
-        self._out_of_trouble(sent)
+        if self._troubled:
+            self._out_of_trouble(sent)
         if code:
             for partition in sent.asked:
                 if (state := self._subscription.partitions.get(partition)) is not None:

@@ -94,9 +94,14 @@ class FetchManager:
             request = self._ask(now, broker)
             if request is not None:
                 requests.append(request)
+        waiting: list[Broker] = []
         for broker in self._places.brokers.values():
             wake_at = min(wake_at, broker.again_at)
-        if self._wait_for_memory():
+            if broker.blocked is NotFetchedReason.MEMORY:
+                waiting.append(broker)
+        if not waiting:
+            self._border.wake_held, self._border.pressing = -1, False
+        elif self._wait_for_memory(waiting):
             wake_at = now
         self._reasons.tell(now)
         wake_at = min(wake_at, self._reasons.due)
@@ -116,13 +121,9 @@ class FetchManager:
             found.sort(key=lambda broker: broker.served_at)
         return found
 
-    def _wait_for_memory(self) -> bool:
+    def _wait_for_memory(self, waiting: list[Broker]) -> bool:
         """Have the application tell when there is room for a fetch that waits. True when there is some by now."""
-        waiting = [b for b in self._places.brokers.values() if b.blocked is NotFetchedReason.MEMORY]
         border = self._border
-        if not waiting:
-            border.wake_held, border.pressing = -1, False
-            return False
         border.wake_held = max(self.memory.level(broker.least) for broker in waiting)
         if any(state.buffered_bytes > 0 for state in self._places.unready.states):
             border.press()
@@ -185,7 +186,6 @@ class FetchManager:
             broker.node_id,
             session.asked,
             session.names,
-            self.memory.reserve(max_bytes),
             session,
             now,
             now + self._config.fetch_max_wait_ms,
@@ -199,7 +199,7 @@ class FetchManager:
             if state.place is broker.wanted and not state.awaits_fetch:
                 broker.add_late(state, drained=True)
         self._note_sent(now, broker)
-        return self._request(now, sent, plan, max_bytes, Lane.FETCH, session.has_ids)
+        return self._request(now, broker, sent, plan, max_bytes, Lane.FETCH, session.has_ids)
 
     def _side_fetch(self, now: int, broker: Broker, verdict: Verdict) -> Request | None:
         hungry = verdict is Verdict.HUNGRY
@@ -215,7 +215,7 @@ class FetchManager:
         assert broker.parked is not None
         wait_ms = min(broker.side_wait_ms, broker.parked.ends_at - now)
         names = {wanted.topic_id: partition.topic for partition, wanted in asked.items()}
-        sent = Sent(broker.node_id, asked, names, self.memory.reserve(max_bytes), None, now, now + wait_ms)
+        sent = Sent(broker.node_id, asked, names, None, now, now + wait_ms)
         broker.side = sent
         broker.urgent = False
         for state in states:
@@ -224,7 +224,7 @@ class FetchManager:
             self._reasons.sent(now, state)
         self._note_sent(now, broker)
         plan = SessionPlan(0, FINAL_EPOCH, asked, {})
-        return self._request(now, sent, plan, max_bytes, Lane.SIDE, ZERO_UUID not in names)
+        return self._request(now, broker, sent, plan, max_bytes, Lane.SIDE, ZERO_UUID not in names)
 
     def _compose(self, broker: Broker, verdict: Verdict) -> None:
         """Bring the session up to what is to be fetched of the broker now."""
@@ -265,8 +265,10 @@ class FetchManager:
         wanted = per_partition * len(asked)
         if self._subscription.has_ranges:
             wanted = sum(each.max_bytes for each in asked.values())
-        share = max(self.memory.share(self._serving()), per_partition)
-        wanted = min(self._config.fetch_max_bytes, wanted, share)
+        if wanted > per_partition:
+            share = max(self.memory.share(self._serving()), per_partition)
+            wanted = min(wanted, share)
+        wanted = min(wanted, self._config.fetch_max_bytes)
         broker.least = min(wanted, per_partition)
         return self.memory.admit(wanted, broker.least)
 
@@ -297,10 +299,17 @@ class FetchManager:
         return min(most, self._sizes.room_for(state.partition.topic, end - state.offset))
 
     def _request(
-        self, now: int, sent: Sent, plan: SessionPlan, max_bytes: int, lane: Lane, with_ids: bool
+        self,
+        now: int,
+        broker: Broker,
+        sent: Sent,
+        plan: SessionPlan,
+        max_bytes: int,
+        lane: Lane,
+        with_ids: bool,
     ) -> Request:
         self.requests += 1
-        self._places.broker(sent.node_id).served_at = now
+        broker.served_at = now
         message = FetchRequest(
             max_wait_ms=sent.ends_at - now,
             min_bytes=self._config.fetch_min_bytes,
@@ -314,7 +323,9 @@ class FetchManager:
         )
         deadline = sent.ends_at + self._config.request_timeout_ms
         cap = None if with_ids else _LAST_VERSION_WITH_NAMES
-        return Request(message, sent.node_id, deadline, lane, tag=sent, max_version=cap)
+        request = Request(message, sent.node_id, deadline, lane, tag=sent, max_version=cap)
+        self.memory.reserve(request, max_bytes)
+        return request
 
     # ------------------------------------------------------------ what came back
 
@@ -337,7 +348,7 @@ class FetchManager:
     def on_response(self, now: int, completed: Completed) -> None:
         sent: Sent = completed.request.tag
         broker = self._places.broker(sent.node_id)
-        self.memory.settle(sent.reserved, 0 if completed.loan is None else completed.loan.size)
+        self.memory.settle(completed.request, 0 if completed.loan is None else completed.loan.size)
         sent.under_way = False
         if sent.session is None:
             broker.side = None

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from kadence.config import ConsumerConfig
+from kadence.connection.request import Request
 from kadence.consumer.border.buffer import Border
 
 __all__ = ["Arenas", "Memory"]
@@ -58,7 +59,10 @@ class Memory:
         self._hand_bytes = config.hand_bytes
         self._arenas = arenas
         self._border = border
-        self._reserved = 0
+        # For each fetch without an answer, what was reserved for it.
+        self._reserved: dict[Request, int] = {}
+        # As far as looked at.
+        self._held = 0
         self._largest_answer = 0
         self._expects_compressed = _MEMORY_OF_CODECS
         self._is_over = False
@@ -72,8 +76,10 @@ class Memory:
 
     def look(self) -> None:
         """Once a turn: keep the statistics, and tell the arenas what they may waste and keep."""
-        border = self._border
         held = self.held()
+        if not held and not self._held:
+            return
+        border, self._held = self._border, held
         self.most_held = max(self.most_held, held)
         if (held > self._cap) is not self._is_over:
             self._is_over = not self._is_over
@@ -107,16 +113,14 @@ class Memory:
         missing = max(_reservation(least), self._largest_answer) - self._free()
         return max(self._arenas.in_use + self._border.copied_bytes - max(missing, 0), 0)
 
-    def reserve(self, max_bytes: int) -> int:
-        """Book a fetch of ``max_bytes``; returns what `settle` is to be told."""
-        reserved = max(_reservation(max_bytes), self._largest_answer)
-        self._reserved += reserved
+    def reserve(self, request: Request, max_bytes: int) -> None:
+        """Book a fetch of ``max_bytes``."""
+        self._reserved[request] = max(_reservation(max_bytes), self._largest_answer)
         self._arenas.slack = max(self._free(), 0)
-        return reserved
 
-    def settle(self, reserved: int, size: int) -> None:
+    def settle(self, request: Request, size: int) -> None:
         """The fetch has ended; its answer takes ``size`` bytes of arena (0: none came)."""
-        self._reserved -= reserved
+        reserved = self._reserved.pop(request)
         if size > reserved:
             self.oversized += 1
             self._largest_answer = size
@@ -133,17 +137,15 @@ class Memory:
 
     def _free(self) -> int:
         border = self._border
+        expected = 0
+        for request, reserved in self._reserved.items():
+            # What has begun to arrive lies in an arena, and counts as that.
+            if reserved > request.lent_bytes:
+                expected += reserved - request.lent_bytes
         unpacked = border.decompressed_bytes
         if self._expects_compressed:
             unpacked = max(unpacked, self._unpack_bytes, border.largest_batch)
-        return (
-            self._cap
-            - self._arenas.in_use
-            - border.copied_bytes
-            - self._hand_bytes
-            - self._reserved
-            - unpacked
-        )
+        return self._cap - self._arenas.in_use - border.copied_bytes - self._hand_bytes - expected - unpacked
 
 
 def _reservation(max_bytes: int) -> int:

@@ -18,7 +18,6 @@ class Sent:
 
     Attributes:
         asked: what it asked for. names: the topics of the ids in it.
-        reserved: bytes of buffer.memory that were booked for its answer.
         session: None outside any. sent_at, ends_at: when it left, and when its long poll ends (ms).
         under_way, answers: as in a session.
     """
@@ -26,7 +25,6 @@ class Sent:
     node_id: int
     asked: Mapping[TopicPartition, Wanted]
     names: Mapping[bytes, str]
-    reserved: int
     session: FetchSession | None
     sent_at: int
     ends_at: int
