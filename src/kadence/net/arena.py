@@ -85,12 +85,12 @@ class ArenaPool:
     __slots__ = (
         "_count",
         "_lent_bytes",
+        "_limit",
         "_order",
         "_returned",
         "_sizes",
         "_spare_bytes",
         "_unused_bytes",
-        "limit",
         "slack",
     )
 
@@ -103,13 +103,23 @@ class ArenaPool:
         self._unused_bytes = 0
         self._returned: deque[Memory] = deque()
         self._lent_bytes = 0
-        self.slack = self.limit = 1 << 62
+        self.slack = self._limit = 1 << 62
 
     @property
     def in_use(self) -> int:
         """Bytes lent and not yet given back."""
-        self._collect()
+        if self._returned:
+            self._collect()
         return self._lent_bytes
+
+    @property
+    def limit(self) -> int:
+        return self._limit
+
+    @limit.setter
+    def limit(self, limit: int) -> None:
+        self._limit = limit
+        self._trim()
 
     def held(self) -> int:
         """As `in_use`, for any thread: looks without collecting, so it may be a moment behind."""
@@ -158,7 +168,7 @@ class ArenaPool:
         self._trim()
 
     def _trim(self) -> None:
-        most = min(self._spare_bytes, self.limit - self._lent_bytes)
+        most = min(self._spare_bytes, self._limit - self._lent_bytes)
         while self._unused_bytes > most and self._order:
             number = next(iter(self._order))
             size = len(self._order.pop(number))

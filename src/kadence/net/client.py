@@ -100,6 +100,8 @@ class NetworkClient:
         self._due_at = 0
         self.on_stood_in: StoodIn | None = None
         """Told of what the pulse has sent. Set before anything is left to it."""
+        # The channel of which the pulse may send something.
+        self._left_to: Channel | None = None
         self._is_late = False
         self._woke_at = self._clock.now_ms()
 
@@ -206,14 +208,18 @@ class NetworkClient:
             self._done.append(Completed(request, None, unknown, -1, self._clock.now_ms()))
 
     def leave(self, stand_in: StandIn | None) -> None:
-        """What the pulse is to send if this thread cannot; None: nothing. The connection for it is opened."""
+        """What the pulse is to send if this thread cannot; None: nothing. The connection for it is opened.
+
+        It is of the lane of heartbeats: no other connection can be written to by the pulse.
+        """
         now = self._clock.now_ms()
-        request = None if stand_in is None else stand_in.request
-        for channel in tuple(self._channels.values()):
-            if request is None or channel.key != (request.node_id, request.lane):
-                channel.leave(None, now)
-        if request is not None and (known := self._known.get(request.node_id)) is not None:
-            channel = self._channel(known, request.lane)
+        channel: Channel | None = None
+        if stand_in is not None and (known := self._known.get(stand_in.request.node_id)) is not None:
+            channel = self._channel(known, Lane.GROUP)
+        before, self._left_to = self._left_to, channel
+        if before is not None and before is not channel:
+            before.leave(None, now)
+        if channel is not None:
             channel.leave(stand_in, now)
             if not channel.is_started:
                 self._stirred = channel.is_stirred = True
@@ -363,7 +369,7 @@ class NetworkClient:
                 self._done,
                 self._logins,
                 self._meters,
-                self.on_stood_in,
+                self.on_stood_in if lane is Lane.GROUP else None,
             )
             self._channels[key] = channel
             self._has_bootstrap = self._has_bootstrap or known.is_bootstrap
@@ -416,7 +422,8 @@ class NetworkClient:
                 channel.is_stirred = True
                 if channel.queue:
                     channel.drop_overdue(now)
-        self._retire_bootstrap(now)
+        if self._has_bootstrap:
+            self._retire_bootstrap(now)
         if self._homeless:
             self._find_homes(now)
         unsent, due_at = len(self._homeless), FOREVER
@@ -459,8 +466,6 @@ class NetworkClient:
 
     def _retire_bootstrap(self, now: int) -> None:
         """Once the brokers are known, and one is not known to be away, bootstrap connections have done their work."""
-        if not self._has_bootstrap:
-            return
         self._has_bootstrap = any(channel.known.is_bootstrap for channel in self._channels.values())
         if all(known.is_bootstrap or known.failures > 0 for known in self._known.values()):
             return

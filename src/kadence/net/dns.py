@@ -75,6 +75,8 @@ class Resolver:
 
     def results(self) -> list[Found]:
         """Look-ups that ended since the last call."""
+        if not self._found:
+            return []
         found = [self._found.popleft() for _ in range(len(self._found))]
         self._pending.difference_update((item.host, item.port) for item in found)
         return found

@@ -7,6 +7,8 @@ read requests; a client that loaded it would load every message of Kafka.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
+from struct import Struct
 from typing import Final
 
 from kadence.protocol.message import Message, Request
@@ -16,6 +18,7 @@ from kadence.wire import VersionError, WireError, Writer
 __all__ = ["answer_header_version", "check_version", "encode_request", "write_message"]
 
 _API_VERSIONS: Final = 18
+_HEADER: Final = Struct(">hhi")
 
 
 def answer_header_version(request: type[Request], version: int) -> int:
@@ -32,9 +35,17 @@ def encode_request(message: Request, version: int, correlation_id: int, client_i
     """
     check_version(type(message), version)
     w = Writer()
-    header_version = 2 if version >= message.FLEXIBLE_FROM else 1
-    RequestHeader(message.API_KEY, version, correlation_id, client_id).write(w, header_version)
+    w.put(_HEADER.pack(message.API_KEY, version, correlation_id))
+    w.put(_end_of_header(client_id, 2 if version >= message.FLEXIBLE_FROM else 1))
     return write_message(w, message, version)
+
+
+@lru_cache(maxsize=64)
+def _end_of_header(client_id: str | None, header_version: int) -> bytes:
+    """What follows the correlation id in a `RequestHeader`: the same in all requests of a client."""
+    w = Writer()
+    RequestHeader(client_id=client_id).write(w, header_version)
+    return w.getvalue()[_HEADER.size :]
 
 
 def check_version(message: type[Message], version: int) -> None:

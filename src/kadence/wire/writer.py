@@ -86,7 +86,8 @@ class Writer:
     def compact_string(self, value: str) -> None:
         """UTF-8 after a varint of length + 1."""
         raw = self._raw(value)
-        self.put(_uvarint(len(raw) + 1) + raw)
+        size = len(raw) + 1
+        self.put((_ONE_BYTE[size] if size < 0x80 else _uvarint(size)) + raw)
 
     def nullable_string(self, value: str | None) -> None:
         """Like `string`; None is length -1."""
@@ -136,7 +137,8 @@ class Writer:
 
     def compact_count(self, count: int) -> None:
         """The varint length of an array; -1 is null."""
-        self.put(_uvarint(count + 1))
+        count += 1
+        self.put(_ONE_BYTE[count] if count < 0x80 else _uvarint(count))
 
     def int32s(self, values: Sequence[int]) -> None:
         """A whole array of int32."""

@@ -37,9 +37,13 @@ class Reaper:
 
     @property
     def next_deadline(self) -> int:
-        return min((deadline for deadline, _ in self._waiting.values()), default=FOREVER)
+        if not self._waiting:
+            return FOREVER
+        return min(deadline for deadline, _ in self._waiting.values())
 
     def reap(self, now: int) -> list[Answer]:
+        if not self._waiting:
+            return []
         overdue = [call_id for call_id, (deadline, _) in self._waiting.items() if deadline <= now]
         answers = []
         for call_id in overdue:

@@ -170,8 +170,9 @@ class Turn:
         if something or closing is not None or now >= self._others_wake_at:
             self._is_private = False
         wake_at = min(self._reaper.next_deadline, self._ask(now))
-        self._processor.settle(now)
-        self._show()
+        if not self._is_private:
+            self._processor.settle(now)
+            self._show()
         if closing is not None:
             if now >= closing.deadline:
                 # What is ready gets its one attempt, as every call without any time does.

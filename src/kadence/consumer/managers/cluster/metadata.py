@@ -178,7 +178,8 @@ class MetadataManager:
                 requests.append(self._name(now))
             else:
                 wake_at = min(wake_at, self._naming_backoff.until)
-        self._asks = [ask for ask in self._asks if ask.deadline > now]
+        if self._asks:
+            self._asks = [ask for ask in self._asks if ask.deadline > now]
         if self._asks:
             if self._ask_backoff.ready(now):
                 asks, self._asks = self._asks, []

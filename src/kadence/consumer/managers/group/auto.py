@@ -171,9 +171,9 @@ class AutoMembership:
     # ------------------------------------------------------------ the question
 
     def poll(self, now: int) -> Poll:
-        polls = [self._classic.poll(now), self._consumer.poll(now)]
-        requests = [request for poll in polls for request in poll.requests]
-        wake_at = min(poll.wake_at for poll in polls)
+        classic, consumer = self._classic.poll(now), self._consumer.poll(now)
+        requests = [*classic.requests, *consumer.requests]
+        wake_at = min(classic.wake_at, consumer.wake_at)
         if self._asking and self._question is None:
             wake_at = min(wake_at, self._ask(now, requests))
         return Poll(requests, wake_at)

@@ -159,12 +159,14 @@ class CommitManager:
     # ------------------------------------------------------------ the turn
 
     def poll(self, now: int) -> Poll:
-        wake_at = self._expire(now)
-        if self._queue:
-            self._give_up_parting(now)
-        self._release(now)
+        wake_at = FOREVER
         requests: list[Request] = []
-        if self._attempt is None:
+        if self._queue:
+            wake_at = self._expire(now)
+            self._give_up_parting(now)
+        if self._followers:
+            self._release(now)
+        if self._queue and self._attempt is None:
             wake_at = min(wake_at, self._send(now, requests))
         # Look-ups take another connection than commits, so one that must see a commit waits for its answer.
         waits = self._attempt is not None or any(not (p.sent or p.done) for p in self._queue)

@@ -13,7 +13,7 @@ from typing import Any
 from kadence import errors
 from kadence.clock import FOREVER, add_ms
 from kadence.connection.request import Completed, Request
-from kadence.consumer.managers.base import Backoff, Poll
+from kadence.consumer.managers.base import NOTHING, Backoff, Poll
 from kadence.consumer.managers.group.coordinator import CoordinatorManager
 from kadence.consumer.managers.group.forms import OffsetFetchRequest, by_topic
 from kadence.consumer.managers.group.membership import ClusterView, GroupConfig
@@ -81,6 +81,8 @@ class CommittedOffsets:
 
     def poll(self, now: int, *, hold: bool) -> Poll:
         """``hold``: a commit goes first, and the answers must not be older than it."""
+        if not self._lookups:
+            return NOTHING
         wake_at = self._expire(now)
         requests: list[Request] = []
         for lookup in self._lookups:

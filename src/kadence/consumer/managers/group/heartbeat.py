@@ -109,13 +109,13 @@ class HeartbeatManager:
         return self._in_flight is not None or bool(self._stood_in)
 
     def _step(self, now: int) -> Poll:
-        member = self._membership
-        self._coordinator.watched = member.active
-        if not member.active:
+        member, since = self._membership, self._progress.processing_since(now)
+        is_active = self._coordinator.watched = member.active
+        if not is_active:
             self._disarm()
             if not member.joining:
                 return NOTHING
-            return Poll(wake_at=now) if self._gave_up(now) else Poll(wake_at=self._watch_polls(now))
+            return Poll(wake_at=now if self._gave_up(now, since) else self._watch_polls(now, since))
         self._arm(now)
         if self._coordinator.node is not None and now >= self._session_ends:
             self._in_flight = None
@@ -124,9 +124,9 @@ class HeartbeatManager:
                 now - member.session_timeout_ms,
                 f"no answer for a session timeout, {member.session_timeout_ms} ms",
             )
-        if self._gave_up(now):
+        if self._gave_up(now, since):
             return Poll(wake_at=now)
-        wake_at = self._watch_polls(now)
+        wake_at = self._watch_polls(now, since)
         if self._coordinator.node is None:
             return Poll(wake_at=min(wake_at, self._coordinator.require(now)))
         wake_at = min(wake_at, self._session_ends)
@@ -166,10 +166,11 @@ class HeartbeatManager:
 
     def _arm(self, now: int) -> None:
         """Start all timers again: a new term began, or a coordinator was found."""
-        if self._membership.term == self._term and self._coordinator.found_at == self._found_at:
+        term = self._membership.term
+        if term == self._term and self._coordinator.found_at == self._found_at:
             return
-        if self._membership.term != self._term:
-            self._term = self._membership.term
+        if term != self._term:
+            self._term = term
             self._due = add_ms(now, self._membership.heartbeat_interval_ms // _EARLY)
         else:
             self._due = now
@@ -194,9 +195,8 @@ class HeartbeatManager:
         self._in_flight = self._membership.heartbeat(add_ms(now, self._config.request_timeout_ms))
         return self._in_flight
 
-    def _gave_up(self, now: int) -> bool:
+    def _gave_up(self, now: int, since: int | None) -> bool:
         """Leave the group if the application has not polled for the processing timeout (B4)."""
-        since = self._progress.processing_since(now)
         if since is None or now < add_ms(since, self._config.processing_timeout_ms):
             return False
         self._membership.poll_timed_out(now)
@@ -217,14 +217,13 @@ class HeartbeatManager:
         least = max(margin // _TRIES, session // _LEAST_PATIENCE)
         return min(max(least << max(self._hung_up - 1, 0), 2 * self._answered_in_ms), session)
 
-    def _watch_polls(self, now: int) -> int:
+    def _watch_polls(self, now: int, since: int | None) -> int:
         """Tell of a stall, once, when its share of the processing timeout is over (B4).
 
         Returns:
             When the next of the two can be due at the earliest. The border is read again then: a poll wakes nobody.
         """
         timeout = self._config.processing_timeout_ms
-        since = self._progress.processing_since(now)
         from_ = now if since is None else since
         ends_at = add_ms(from_, timeout)
         share = self._config.stall_report_share

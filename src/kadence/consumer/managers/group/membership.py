@@ -182,7 +182,7 @@ class Membership(Protocol):
     def on_heartbeat(self, now: int, completed: Completed) -> Verdict: ...
 
     def stand_in(self) -> Any:
-        """A heartbeat that keeps the present identity alive, however often it is sent; None: there is none.
+        """A heartbeat that keeps the present identity alive, however often it is sent; None: none is alive.
 
         The same object as long as it says the same. Its answers come to `on_heartbeat` with the tag `STOOD_IN`.
         """

@@ -60,11 +60,12 @@ class Substitute:
 
     def _wanted(self, now: int, wake_at: int, session_ends: int) -> StandIn | None:
         member, node_id = self._membership, self._coordinator.node_id
-        message = member.stand_in() if member.active and node_id is not None else None
+        message = None if node_id is None else member.stand_in()
         if message is None or node_id is None:
             return None
-        margin = member.session_timeout_ms - member.heartbeat_interval_ms
-        grace = min(margin, member.heartbeat_interval_ms) // 2
+        interval_ms = member.heartbeat_interval_ms
+        margin = member.session_timeout_ms - interval_ms
+        grace = min(margin, interval_ms) // 2
         # However long an answer is waited for, half of the margin is left. But this turn has come: no sooner than soon.
         due = max(min(add_ms(wake_at, grace), session_ends - margin // 2), add_ms(now, grace // 2))
         since = self._progress.processing_since(now)
@@ -72,4 +73,4 @@ class Substitute:
         request = self._present.request if self._present is not None else None
         if request is None or request.message is not message or request.node_id != node_id:
             request = Request(message, node_id, FOREVER, Lane.GROUP, STOOD_IN)
-        return StandIn(request, due, until, member.heartbeat_interval_ms)
+        return StandIn(request, due, until, interval_ms)
