@@ -298,6 +298,11 @@ class Reader:
 
     def compact_count(self) -> int:
         """The varint length of an array."""
+        buf, pos = self.buf, self.pos
+        # Nearly every array is shorter than 127 elements; their length is read without a further call.
+        if pos < len(buf) and 0 < (size := buf[pos]) < 0x80 and pos + size <= len(buf):
+            self.pos = pos + 1
+            return size - 1
         count = self._plausible(self.uvarint() - 1)
         if count < 0:
             raise self._null("array")
