@@ -294,12 +294,12 @@ def test_a_manual_assignment_that_ends_commits_what_was_proved(served: Broker) -
 
 
 def test_succeeded_asynchronous_commits_are_not_counted_as_calls_that_came_too_late(served: Broker) -> None:
-    with consumer(served, default_api_timeout_ms=200) as subject:
+    with consumer(served, default_api_timeout_ms=2_000) as subject:
         subject.assign([PARTITION])
         for offset in range(1, 6):
             subject.commit_async({PARTITION: offset})
-        subject.commit({})
-        end = time.monotonic() + 0.4
+        subject.commit({}, timeout=PATIENCE)
+        end = time.monotonic() + 2.2
         while time.monotonic() < end:
             subject.poll(0.05)
         found = {name.name: value for name, value in subject.metrics().items()}
