@@ -57,9 +57,21 @@ def test_small_columns_take_nothing_of_it() -> None:
     large = column(values(1))
     del large
     kept = spare_memory()
-    small = column(values(2, count=100))
+    small = column(values(2, count=10))
     assert spare_memory() == kept
     del small
+    assert spare_memory() == kept
+
+
+def test_every_column_of_many_records_is_made_in_memory_that_was_used_before() -> None:
+    data = encode_batch([(0, b"%016d" % number, bytes(100), ()) for number in range(20_000)])
+    (columns,) = FetchedRecords(data, "t", 0, 0).take_columns()
+    del columns
+    kept = spare_memory()
+    (columns,) = FetchedRecords(data, "t", 0, 0).take_columns()
+    assert bytes(memoryview(columns.key.data)[:16]) == b"%016d" % 0
+    assert spare_memory() == 0
+    del columns
     assert spare_memory() == kept
 
 

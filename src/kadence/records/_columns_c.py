@@ -42,16 +42,18 @@ Strings = cython.struct(ends=Pile, data=Pile, nulls=Pile, null_count=cython.Py_s
 # --- memory that was used before ----------------------------------------------------------------------------
 
 # A page of fresh memory costs a fault when it is first written, which for large columns is three quarters of all
-# their cost. So a few large blocks are kept when they are given up. The lock is only ever tried: whoever
-# does not get it goes without, so nobody waits, and a fork in a bad moment leaves no child hanging.
+# their cost. So blocks are kept when they are given up, down to sizes for which malloc maps no memory of its own: with
+# the columns of a table it frees a megabyte at the end of its heap, gives that back to the system, and asks for it
+# again for the next table. The lock is only ever tried: whoever does not get it goes without, so nobody waits, and a
+# fork in a bad moment leaves no child hanging.
 
-SPARE_FROM = cython.declare(cython.Py_ssize_t, 786432)
+SPARE_FROM = cython.declare(cython.Py_ssize_t, 16384)
 SPARE_BYTES = cython.declare(cython.Py_ssize_t, 67108864)
 SPARES = cython.declare(cython.int, 8)
 
 Spare = cython.struct(data=cython.p_uchar, room=cython.Py_ssize_t, is_idle=cython.bint)
 
-spares = cython.declare(Spare[8])
+spares = cython.declare(Spare[128])
 spare_count = cython.declare(cython.int, 0)
 spare_bytes = cython.declare(cython.Py_ssize_t, 0)
 spare_lock = cython.declare(PyThread_type_lock, PyThread_allocate_lock())
@@ -436,6 +438,21 @@ class ColumnsBuilder:
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
+    def _guess_keys(self, cursor: Cursor, size: cython.Py_ssize_t, limit: cython.Py_ssize_t) -> cython.bint:
+        """Room for the keys of the open batch, all as long as its first; no more than the batch has bytes."""
+        if size <= 0:
+            return True
+        rows: cython.Py_ssize_t = cursor.remaining
+        if limit < rows:
+            rows = limit
+        most: cython.Py_ssize_t = cursor.end - cursor.at
+        if rows < most // size:
+            most = size * rows
+        return _room(cython.address(self.key.data), most if most > size else size)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
     def fill(self, cursor: Cursor, limit: cython.Py_ssize_t, byte_limit: cython.Py_ssize_t) -> cython.int:
         """Gather records until a limit; 0, FULL, OUT_OF_MEMORY or the reason why the next one cannot be read."""
         row: Row
@@ -464,6 +481,12 @@ class ColumnsBuilder:
                 reason = self._add_headers(cython.address(row))
                 if reason != 0:
                     return reason
+            if (
+                self.key.data.data == cython.NULL
+                and row.key_size > 0
+                and not self._guess_keys(cursor, row.key_size, limit)
+            ):
+                return OUT_OF_MEMORY
             if not _add_string(cython.address(self.key), self.rows, row.key, row.key_size):
                 return OUT_OF_MEMORY
             if not _add_string(cython.address(self.value), self.rows, row.value, row.value_size):

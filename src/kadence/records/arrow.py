@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kadence.errors import MissingDependencyError
 from kadence.records.columns import BinaryColumn, Columns, HeaderColumn
@@ -75,11 +75,8 @@ def to_record_batch(columns: Columns, schema: pa.Schema | None = None) -> pa.Rec
         MissingDependencyError: pyarrow is not installed.
         ValueError: the schema names a column that there is not.
     """
-    pa = _pyarrow()
-    if schema is None:
-        schema = _schema(headers=columns.headers is not None)
-    arrays = [_column(pa, columns, field) for field in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    layout = _own_layout(headers=columns.headers is not None) if schema is None else _layout(schema)
+    return layout.batch(columns)
 
 
 def to_table(
@@ -95,22 +92,50 @@ def to_table(
     Raises:
         as `to_record_batch`.
     """
-    pa = _pyarrow()
-    if schema is None:
-        schema = _schema(headers=headers)
-    return pa.Table.from_batches([to_record_batch(part, schema) for part in columns], schema=schema)
+    layout = _own_layout(headers=headers) if schema is None else _layout(schema)
+    batches = [layout.batch(part) for part in columns]
+    return _pyarrow().Table.from_batches(batches, schema=layout.schema)
 
 
-_schema = schema
-"""The function, where a parameter of the same name hides it."""
+class _Layout:
+    """A schema, and how each of its columns is made.
+
+    Made once for our own schema: to look at the fields anew costs as much as to make the columns.
+    """
+
+    __slots__ = ("_fields", "_pa", "schema")
+
+    def __init__(
+        self, pa: ModuleType, schema: pa.Schema, fields: list[tuple[_Maker, pa.DataType, bool]]
+    ) -> None:
+        self._pa = pa
+        self.schema = schema
+        self._fields = fields
+
+    def batch(self, columns: Columns) -> pa.RecordBatch:
+        pa = self._pa
+        arrays = []
+        for make, kind, is_own in self._fields:
+            array = make(pa, columns, kind)
+            arrays.append(array if is_own or array.type.equals(kind) else array.cast(kind))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def _column(pa: ModuleType, columns: Columns, field: pa.Field) -> pa.Array:
-    make = _COLUMNS.get(field.name)
-    if make is None:
-        raise ValueError(f"no column {field.name!r}; there are {', '.join(_COLUMNS)}")
-    array = make(pa, columns, field.type)
-    return array if array.type.equals(field.type) else array.cast(field.type)
+@cache
+def _own_layout(*, headers: bool) -> _Layout:
+    return _layout(schema(headers=headers))
+
+
+def _layout(wanted: pa.Schema) -> _Layout:
+    own = schema(headers=True)
+    fields = []
+    for field in wanted:
+        make = _COLUMNS.get(field.name)
+        if make is None:
+            raise ValueError(f"no column {field.name!r}; there are {', '.join(_COLUMNS)}")
+        # A maker keeps to the type of our own schema, whatever it is asked for.
+        fields.append((make, field.type, field.type.equals(own.field(field.name).type)))
+    return _Layout(_pyarrow(), wanted, fields)
 
 
 def _fixed(pa: ModuleType, count: int, data: Any, kind: pa.DataType) -> pa.Array:
@@ -123,26 +148,21 @@ def _strings(pa: ModuleType, count: int, column: BinaryColumn, kind: pa.DataType
     return pa.Array.from_buffers(kind, count, buffers, column.null_count)
 
 
-def _topic(pa: ModuleType, columns: Columns, _kind: pa.DataType) -> pa.Array:
-    return _repeated(pa, columns.topic, pa.string(), columns.count)
-
-
-def _partition(pa: ModuleType, columns: Columns, _kind: pa.DataType) -> pa.Array:
-    return _repeated(pa, columns.partition, pa.int32(), columns.count)
-
-
-def _repeated(pa: ModuleType, value: str | int, kind: pa.DataType, count: int) -> pa.Array:
+def _repeated(pa: ModuleType, value: str | int, count: int) -> pa.Array:
     rows = 1 << (count - 1).bit_length() if count else 0
     row_bytes = 4 + len(value) if isinstance(value, str) else 4
     if rows * row_bytes > _KEPT_BYTES:
-        return pa.repeat(pa.scalar(value, kind), count)
-    return _kept(value, kind, rows).slice(0, count)
+        return _constant(pa, value, count)
+    return _kept(value, rows).slice(0, count)
 
 
 @lru_cache(maxsize=128)
-def _kept(value: str | int, kind: pa.DataType, count: int) -> pa.Array:
-    pa = _pyarrow()
-    return pa.repeat(pa.scalar(value, kind), count)
+def _kept(value: str | int, count: int) -> pa.Array:
+    return _constant(_pyarrow(), value, count)
+
+
+def _constant(pa: ModuleType, value: str | int, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, pa.string() if isinstance(value, str) else pa.int32()), count)
 
 
 def _timestamps(pa: ModuleType, columns: Columns, kind: pa.DataType) -> pa.Array:
@@ -156,7 +176,7 @@ def _headers(pa: ModuleType, columns: Columns, kind: pa.DataType) -> pa.Array:
     if column is None:
         raise ValueError("the schema asks for headers, but the columns were taken without them")
     if not pa.types.is_list(kind):
-        kind = _schema(headers=True).field("headers").type
+        kind = schema(headers=True).field("headers").type
     validity = None if column.validity is None else pa.py_buffer(column.validity)
     pairs = _pairs(pa, column, kind.value_type)
     return pa.Array.from_buffers(
@@ -173,11 +193,13 @@ def _pairs(pa: ModuleType, column: HeaderColumn, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, column.count, [None], 0, children=parts)
 
 
-_COLUMNS: Final[dict[str, Callable[[ModuleType, Columns, Any], Any]]] = {
+_Maker: TypeAlias = Callable[["ModuleType", Columns, Any], Any]
+
+_COLUMNS: Final[dict[str, _Maker]] = {
     "key": lambda pa, columns, _kind: _strings(pa, columns.count, columns.key, pa.binary()),
     "value": lambda pa, columns, _kind: _strings(pa, columns.count, columns.value, pa.binary()),
-    "topic": _topic,
-    "partition": _partition,
+    "topic": lambda pa, columns, _kind: _repeated(pa, columns.topic, columns.count),
+    "partition": lambda pa, columns, _kind: _repeated(pa, columns.partition, columns.count),
     "offset": lambda pa, columns, _kind: _fixed(pa, columns.count, columns.offsets, pa.int64()),
     "timestamp": _timestamps,
     "timestampType": lambda pa, columns, _kind: _fixed(

@@ -39,6 +39,16 @@ def test_a1_bytes_bound_the_columns_of_all_partitions_together() -> None:
     assert rows(subject, 1_500) == []
 
 
+def test_a1_no_partition_is_begun_for_the_last_quarter_of_the_bytes() -> None:
+    shared = border()
+    for number in range(3):
+        put(shared, cell(number), 10, 100)
+    subject = Collector(shared, check_crcs=True, max_batch_bytes=1 << 20)
+    assert rows(subject, 1_200) == [(0, 10)]
+    assert rows(subject, 1_400) == [(1, 10), (2, 4)]
+    assert rows(subject, 1) == [(2, 1)]
+
+
 def test_a1_rows_bound_them_too_and_a_record_above_the_bytes_comes_alone() -> None:
     shared = border()
     put(shared, cell(0), 3, 5_000)

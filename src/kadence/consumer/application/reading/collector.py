@@ -129,7 +129,8 @@ class Collector:
         """As `take_records`, as columns; ``headers`` adds theirs.
 
         Args:
-            max_bytes: nothing is added once keys and values have reached this size.
+            max_bytes: nothing is added once keys and values have reached this size, and no further partition is begun
+                once they have three quarters of it.
         """
         columns = _Columns(self.steps.touched, headers=headers, room=max_bytes)
         taken = self.take(limit, columns.give, _rows)
@@ -413,15 +414,21 @@ class Collector:
 
 
 class _Columns:
-    """Takes columns out of readers until they have ``room`` bytes of keys and values."""
+    """Takes columns out of readers until they have ``room`` bytes of keys and values, or nearly so.
+
+    Each partition's rows are a part of the table with columns of their own, and a part costs as much as a thousand rows
+    or more. So no partition is begun for the last quarter of the room: a fetch holds about as many bytes as a table by
+    the defaults, and each table would end with the beginning of a fetch that the next table must read the rest of.
+    """
 
     def __init__(self, touched: list[Place], *, headers: bool, room: int | None) -> None:
         self._touched = touched
         self._headers = headers
         self._room = room
+        self._least = 0 if room is None else room // 4
 
     def give(self, reader: Reader, limit: int) -> list[Columns]:
-        if self._room is not None and self._room <= 0:
+        if self._room is not None and self._room <= self._least:
             return []
         columns = reader.give_columns(self._touched, limit, self._take)
         if self._room is not None:
