@@ -97,9 +97,9 @@ class ConsumerConfig(ClientConfig):
     )
     max_poll_arrow_bytes: int = key(
         "int",
-        1_048_576,
+        2_097_152,
         "Most bytes of keys and values that one poll_arrow() returns, not counting its last record. The default is "
-        "about what a processor's cache holds. Where max.poll.records is not its default it bounds the rows, too.",
+        "that of two fetched partitions. Where max.poll.records is not its default it bounds the rows, too.",
         low=1,
         high=INT32_MAX,
     )
