@@ -5,7 +5,7 @@ Callable from any thread; the objects made here belong to the thread that uses t
 application. ``IMPLEMENTATION`` says which decoder is loaded.
 """
 
-from kadence.records._implementation import IMPLEMENTATION, Record, release_idle, spare_memory
+from kadence.records._implementation import IMPLEMENTATION, Cursor, Record, release_idle, spare_memory
 from kadence.records.batch import BatchHeader, assign_offsets, iter_batches, scan, validate
 from kadence.records.builder import BatchBuilder, encode_batch, largest_record_size
 from kadence.records.columns import BinaryColumn, Columns, HeaderColumn
@@ -21,6 +21,7 @@ __all__ = [
     "BatchHeader",
     "BinaryColumn",
     "Columns",
+    "Cursor",
     "FetchedRecords",
     "HeaderColumn",
     "Record",

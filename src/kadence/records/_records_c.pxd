@@ -71,6 +71,7 @@ cdef class Cursor:
     cdef bint is_busy
     cdef void begin(self) except *
     cdef Py_ssize_t _take(self, list out, Py_ssize_t limit, Py_ssize_t room) except -1
+    cdef bint take_more(self, list out, Py_ssize_t limit, Py_ssize_t room) except -1
     cdef bint next_batch(self, Py_ssize_t largest) noexcept nogil
     cdef int step(self, Row* row) noexcept nogil
     cdef bint has_leftover(self) noexcept nogil

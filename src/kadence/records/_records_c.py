@@ -507,6 +507,45 @@ class Cursor:
             raise RecordFormatError(8)
         return size
 
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def take_more(self, out: list, limit: cython.Py_ssize_t, room: cython.Py_ssize_t) -> cython.bint:
+        """Append up to ``limit`` records to ``out`` that take at most ``room`` bytes; for compiled callers.
+
+        At least one is left in the open batch, so that whoever walks over the batches has nothing to do afterwards but
+        `FetchedRecords.catch_up`: the last one of a batch is taken only where the cursor goes on to the next batch.
+
+        Returns:
+            False when the cursor does not stand behind the records in ``out``: it is to be opened anew.
+
+        Raises:
+            RecordFormatError: as `take`; the cursor is to be opened anew.
+        """
+        at: cython.p_uchar
+        previous: cython.longlong
+        wanted: cython.longlong
+        remaining: cython.Py_ssize_t
+        after: cython.Py_ssize_t
+        count: cython.Py_ssize_t
+        self.begin()
+        try:
+            while limit > 0 and self.remaining > 0:
+                at, previous, wanted = self.at, self.previous, self.next_offset
+                remaining, after, count = self.remaining, self.after, len(out)
+                room -= self._take(out, 1, PY_SSIZE_T_MAX)
+                if len(out) == count or self.after != after:
+                    # It stepped over records that are not wanted, which happens where it was opened just now.
+                    return False
+                if room < 0 or (self.remaining == 0 and not self.next_batch(UNLOCKED_FROM)):
+                    del out[count]
+                    self.at, self.previous, self.next_offset = at, previous, wanted
+                    self.remaining = remaining
+                    break
+                limit -= 1
+        finally:
+            self.is_busy = False
+        return True
+
 
 @cython.cfunc
 def _headers(at: cython.p_uchar, end: cython.p_uchar, count: cython.int) -> tuple:

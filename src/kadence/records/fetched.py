@@ -228,6 +228,16 @@ class FetchedRecords:
 
     # --- the walk over batches
 
+    @property
+    def cursor(self) -> Cursor:
+        """What reads the open batch; whoever takes records from it without this object calls `catch_up` later."""
+        return self._cursor
+
+    def catch_up(self) -> None:
+        """Records may have been taken from the `cursor`, and at least one was left in the batch that it is in now."""
+        if self._cursor.remaining:
+            self._settle(has_given=True)
+
     def _settle(self, has_given: bool) -> None:
         """After the cursor gave records: move the offset, and past the batch when it is used up."""
         cursor = self._cursor

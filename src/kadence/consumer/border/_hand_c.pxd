@@ -15,6 +15,8 @@ cdef class Hand:
     cdef public Py_ssize_t index
     cdef public Py_ssize_t began
     cdef public Py_ssize_t counted
+    cdef public bint is_last
+    cdef public bint is_proved
     cdef readonly object start
     cdef readonly object end
     cdef readonly object start_epoch
@@ -26,4 +28,5 @@ cdef class Standing:
     cdef public bint paused
     cdef public bint revoking
     cdef public bint held
+    cdef public object end
     cdef public Hand hand

@@ -58,7 +58,7 @@ class Hand:
         return self.place(self.index)
 
     def proved(self) -> object:
-        return self.place(self.began) if self.began else None
+        return self.place(self.began) if self.began or self.is_proved else None
 
 
 @cython.cclass

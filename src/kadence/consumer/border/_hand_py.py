@@ -38,6 +38,9 @@ class Hand:
         index: how many of them were returned (application).
         began: the index at which the present poll began: what is below it is proved processed (application).
         counted: the index up to which `Consumer.metrics` has counted them (application).
+        is_last: the fetch holds nothing behind it. A step does not take its last record, for whoever does gives the
+            fetch back.
+        is_proved: all before index 0 was proved processed when the hand was made.
         start, start_epoch: the position at index 0. end, end_epoch: the position behind the last of them.
     """
 
@@ -48,6 +51,8 @@ class Hand:
         "end",
         "end_epoch",
         "index",
+        "is_last",
+        "is_proved",
         "lease",
         "records",
         "start",
@@ -67,6 +72,7 @@ class Hand:
         self.records = records
         self.count = len(records)
         self.index = self.began = self.counted = 0
+        self.is_last = self.is_proved = False
         self.start = start
         self.start_epoch = start_epoch
         self.end = end
@@ -84,7 +90,7 @@ class Hand:
     def proved(self) -> tuple[int, int | None] | None:
         """The same of what is proved processed; None when this hand proves nothing yet."""
         began = self.began
-        return self._place(began) if began else None
+        return self._place(began) if began or self.is_proved else None
 
     def _place(self, index: int) -> tuple[int, int | None]:
         if index == 0:
@@ -101,11 +107,12 @@ class Standing:
     It is the part of a cell that the compiled half looks at for each record.
     """
 
-    __slots__ = ("hand", "held", "lease", "paused", "revoking")
+    __slots__ = ("end", "hand", "held", "lease", "paused", "revoking")
 
     def __init__(self, lease: int) -> None:
         self.lease = lease
         self.paused = False
         self.revoking = False
         self.held = False
+        self.end: int | None = None
         self.hand: Hand | None = None

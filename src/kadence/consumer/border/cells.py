@@ -50,7 +50,6 @@ class Cell(Standing):
         "_position",
         "drained_bytes",
         "drained_records",
-        "end",
         "high_watermark",
         "lags",
         "last_stable_offset",
@@ -72,7 +71,6 @@ class Cell(Standing):
         super().__init__(lease)
         self.partition = partition
         self.origin: Origin | None = None
-        self.end: int | None = None
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
         self.log_start: int | None = None

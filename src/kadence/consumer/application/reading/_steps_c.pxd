@@ -2,6 +2,7 @@
 
 cimport cython
 from kadence.consumer.border._hand_c cimport Attention, Hand, Standing
+from kadence.records._records_c cimport Cursor
 
 cdef extern from "tick.h" nogil:
     long long kd_tick()
@@ -13,6 +14,9 @@ cdef class Place:
     cdef readonly Standing cell
     cdef readonly object partition
     cdef readonly object records
+    cdef public Cursor cursor
+    cdef public bint is_torn
+    cdef public Py_ssize_t held
 
 @cython.final
 cdef class Steps:
@@ -28,4 +32,5 @@ cdef class Steps:
     cdef long long now
     cdef unsigned long thread
     cdef Hand take_turn(self, Py_ssize_t least)
+    cdef Hand refill(self, Place place, Hand hand)
     cdef bint prove_touched(self) except -1

@@ -9,12 +9,17 @@ import cython
 from cython.cimports.kadence.consumer.application.reading._steps_c import PyThread_get_thread_ident, kd_tick
 from cython.cimports.kadence.consumer.border._hand_c import Attention, Hand, Standing
 
+from kadence.records._shared import RecordFormatError
+
 if not cython.compiled:
     raise ImportError("kadence.consumer.application.reading._steps_c is not compiled")
 
 
 EMPTY = cython.declare(list, [])
 """The records of hands without any; nobody changes it."""
+
+REFILL = cython.declare(cython.Py_ssize_t, 64)
+"""Records in a hand that a step refills: few, so that those of some partitions stay in the processor's cache."""
 
 
 @cython.cclass
@@ -101,22 +106,77 @@ class Steps:
         place: Place = cython.cast(Place, self.order[self.at])
         cell: Standing = place.cell
         hand: Hand = cell.hand
-        if hand is None or hand.lease != cell.lease or hand.count - hand.index < least:
+        if hand is None or hand.lease != cell.lease or cell.paused or cell.revoking or cell.held:
             return None
-        if cell.paused or cell.revoking or cell.held:
+        if hand.index >= hand.count and least * 4 <= REFILL:
+            hand = self.refill(place, hand)
+            if hand is None:
+                return None
+        if hand.count - hand.index < least + hand.is_last:
             return None
-        if len(self.touched) == 1 and self.touched[0] is place:
-            hand.began = hand.index
-            self.calls += 1
+        if len(self.touched) == 1:
+            # As after each step. Put in the same place: a list that becomes empty gives up its memory.
+            if not self.prove_touched():
+                return None
+            self.touched[0] = place
         else:
             if not self.prove_touched():
                 return None
+            self.touched.clear()
             self.touched.append(place)
+        self.calls += 1
         self.at += 1
         if self.at == size:
             self.at = 0
         self.taken += 1
         return hand
+
+    @cython.cfunc
+    def refill(self, place: Place, hand: Hand) -> Hand:
+        """Decode a few records more behind a hand that is used up, as the reader would; None: a poll has to look.
+
+        Only behind a sound cursor, within batches that the cursor goes through by itself, and in as many bytes as are
+        booked for the hand. Making objects may set off the cycle collector, which runs anything: so what may have
+        changed meanwhile is looked at again, and until then the cursor counts as torn.
+        """
+        cell: Standing = place.cell
+        cursor: Cursor = place.cursor
+        if cursor is None or place.is_torn or not place.held or cell.end is not None or cursor.remaining < 2:
+            return None
+        if not self.prove_touched() or hand.began < hand.count:
+            return None
+        if hand.count:
+            place.records.total += hand.index - hand.counted
+            # Its records are the application's alone now: their memory is used for the next ones.
+            hand.records = EMPTY
+            hand.count = 0
+            hand.index = hand.began = 1
+        items: list = []
+        place.is_torn = True
+        try:
+            if not cursor.take_more(items, REFILL, place.held):
+                return None
+        except RecordFormatError:
+            return None
+        if (
+            self.attention.up
+            or cell.hand is not hand
+            or hand.lease != cell.lease
+            or place.cursor is not cursor
+            or cell.paused
+            or cell.revoking
+            or cell.held
+        ):
+            return None
+        place.is_torn = False
+        if not items:
+            return None
+        refilled: Hand = Hand.__new__(
+            Hand, hand.lease, items, hand.end, hand.end_epoch, cursor.next_offset, cursor.leader_epoch
+        )
+        refilled.is_proved = True
+        cell.hand = refilled
+        return refilled
 
     def prove(self) -> None:
         if not self.prove_touched():
@@ -127,8 +187,8 @@ class Steps:
                     hand.began = hand.index
                 else:
                     cell.proved = cell.current()
-            self.touched.clear()
-            self.calls += 1
+        self.touched.clear()
+        self.calls += 1
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -142,8 +202,6 @@ class Steps:
         for entry in self.touched:
             hand = cython.cast(Place, entry).cell.hand
             hand.began = hand.index
-        self.touched.clear()
-        self.calls += 1
         return True
 
     def let_go(self) -> None:

@@ -5,6 +5,9 @@ somebody raises the border's attention or time passes. So a poll that looked at 
 then a poll is what is left: the next partition's turn, and an index that moves. Time passes with a tick of the system
 where the compiled half can read it (1 to 10 ms, mostly 4), else with a millisecond.
 
+The compiled half also decodes the next few records when a hand is used up; here a poll does that. The last record of a
+fetch is never a step: whoever takes it gives the fetch back, which may wake the network thread.
+
 Each step is a whole poll (C6): what the one before it returned is proved processed, partitions take turns (A2), and
 what the poll timer says of the last poll is true to a tick.
 """
@@ -18,7 +21,7 @@ from typing import Any
 from kadence.consumer.border.cells import Cell
 from kadence.consumer.border.hand import Attention, Hand
 from kadence.metrics.sensors import Tally
-from kadence.records import Record
+from kadence.records import Cursor, Record
 from kadence.types import TopicPartition
 
 __all__ = ["AsyncIteration", "Iteration", "Place", "Steps"]
@@ -29,14 +32,21 @@ class Place:
 
     Attributes:
         records: counts the records that were returned.
+        cursor: what the fetch that is open is read with; a step of the compiled half decodes with it where the hand is
+            used up. None: no fetch is open.
+        is_torn: the cursor does not stand behind the hand: it is to be opened again before anything is read.
+        held: bytes of the hand, as they stand in the border's books.
     """
 
-    __slots__ = ("cell", "partition", "records")
+    __slots__ = ("cell", "cursor", "held", "is_torn", "partition", "records")
 
     def __init__(self, cell: Cell, partition: TopicPartition, records: Tally) -> None:
         self.cell = cell
         self.partition = partition
         self.records = records
+        self.cursor: Cursor | None = None
+        self.is_torn = False
+        self.held = 0
 
 
 class Steps:
@@ -141,7 +151,7 @@ class Steps:
         place = order[self._at]
         cell = place.cell
         hand = cell.hand
-        if hand is None or hand.lease != cell.lease or hand.count - hand.index < least:
+        if hand is None or hand.lease != cell.lease or hand.count - hand.index < least + hand.is_last:
             return None
         if cell.paused or cell.revoking or cell.held:
             return None

@@ -67,7 +67,7 @@ class Reader(Place):
         retained: bytes that the batch being read was decompressed to.
     """
 
-    __slots__ = ("_given", "_held", "_is_torn", "_open", "_shelf", "fetches", "intake", "retained")
+    __slots__ = ("_given", "_open", "_shelf", "fetches", "intake", "retained")
 
     def __init__(self, cell: Cell, intake: TopicIntake, shelf: Shelf) -> None:
         super().__init__(cell, cell.partition, intake.records)
@@ -76,12 +76,8 @@ class Reader(Place):
         self.retained = 0
         self._shelf = shelf
         self._open: FetchedRecords | None = None
-        self._is_torn = False
-        """The cursor does not stand behind the hand: it is to be opened again before anything is read."""
         self._given = 0
         """Records of the first fetch that were given out, as far as `Shelf.drained` was told."""
-        self._held = 0
-        """Bytes of the hand, as they stand in the border's books."""
 
     def __repr__(self) -> str:
         hand = self.hand
@@ -129,9 +125,13 @@ class Reader(Place):
         return hand.records[index : index + limit]
 
     def fill(self, limit: int) -> None:
-        """Have records in the hand, if it is empty, for a poll of ``limit`` to come."""
-        cell = self.cell
-        if not (self.left or cell.paused or cell.revoking or cell.held):
+        """Have records in the hand, if it is empty, for a poll of ``limit`` to come.
+
+        Not if the poll under way emptied it: should that be interrupted, what it took is put back into this hand.
+        """
+        cell, hand = self.cell, self.hand
+        is_empty = hand is None or (not hand.left and hand.began == hand.index)
+        if is_empty and not (cell.paused or cell.revoking or cell.held):
             # What cannot be read is raised by the poll that asks for it.
             with contextlib.suppress(KafkaError):
                 self._decode(limit)
@@ -164,7 +164,7 @@ class Reader(Place):
             reader = self._reader(fetched)
             before = self._resume_at(fetched)
             touched.append(self)
-            self._is_torn = True
+            self.is_torn = True
             items: list[Columns] = []
             error: KafkaError | None = None
             try:
@@ -216,7 +216,7 @@ class Reader(Place):
                 # Its records are the application's alone now: their memory is used for the next ones.
                 self.cell.hand = hand = self._emptied(hand)
             before = self._resume_at(fetched)
-            self._is_torn = True
+            self.is_torn = True
             items: list[Record] = []
             size = 0
             error: KafkaError | None = None
@@ -228,7 +228,7 @@ class Reader(Place):
                 self._keep_books(reader)
             if hand is not None and left:
                 self.cell.hand = self._extended(hand, reader, items)
-                self._hold(self._held + size)
+                self._hold(self.held + size)
             elif items:
                 self.cell.hand = self._filled(reader, items, before)
                 self._hold(size)
@@ -249,7 +249,7 @@ class Reader(Place):
         """The cursor stands behind the hand. Beyond the end of the range it is closed: another one may begin there."""
         if self._stands_at(reader) != reader.next_offset:
             self.fold()
-        self._is_torn = False
+        self.is_torn = False
 
     def _stands_at(self, reader: FetchedRecords) -> int:
         """The position behind what was read."""
@@ -280,7 +280,9 @@ class Reader(Place):
         """A hand of new records, behind the one before."""
         at = self._proved_through()
         offset, epoch = (start, None) if at is None else at
-        return Hand(self._lease, items, offset, epoch, self._stands_at(reader), reader.leader_epoch)
+        hand = Hand(self._lease, items, offset, epoch, self._stands_at(reader), reader.leader_epoch)
+        hand.is_last = reader.exhausted
+        return hand
 
     def _extended(self, hand: Hand, reader: FetchedRecords, items: list[Record]) -> Hand:
         """The hand and new records behind it, without those that are proved processed."""
@@ -296,6 +298,7 @@ class Reader(Place):
             reader.leader_epoch if items else hand.end_epoch,
         )
         extended.index, extended.counted = hand.index - began, hand.counted - began
+        extended.is_last = reader.exhausted
         return extended
 
     def _behind(self, reader: FetchedRecords, *, began: int) -> Hand:
@@ -316,7 +319,7 @@ class Reader(Place):
         if hand is None:
             origin = cell.origin
             return None if origin is None else (origin.offset, origin.leader_epoch)
-        if hand.began and (proved := cell.proved_position()) is not None:
+        if hand.proved() is not None and (proved := cell.proved_position()) is not None:
             cell.proved = proved
         return hand.position()
 
@@ -330,7 +333,7 @@ class Reader(Place):
             self._shelf.refetch(self.cell)
             return False
         # First: the cursor stands behind the old hand.
-        self._is_torn = True
+        self.is_torn = True
         self.cell.hand = self._emptied(hand)
         self._hold(0)
         return True
@@ -360,7 +363,7 @@ class Reader(Place):
     def _end_fetch(self) -> bool:
         """Give the first fetch back if it has no more to give, and the hand neither."""
         reader = self._open
-        if reader is None or self._is_torn or not reader.exhausted:
+        if reader is None or self.is_torn or not reader.exhausted:
             return False
         hand = self.hand
         if hand is not None and hand.left:
@@ -374,10 +377,12 @@ class Reader(Place):
         shelf = self._shelf
         if shelf.border.decompressed_bytes > self.retained:
             shelf.make_room(self)
-        if self._is_torn:
+        if self.is_torn:
             self.fold()
         reader = self._open
-        if reader is None:
+        if reader is not None:
+            reader.catch_up()
+        else:
             cell = self.cell
             reader = self._open = FetchedRecords(
                 fetched.data,
@@ -388,7 +393,8 @@ class Reader(Place):
                 max_batch_bytes=shelf.max_batch_bytes,
                 aborted=fetched.aborted,
             )
-            self._is_torn = False
+            self.cursor = reader.cursor
+            self.is_torn = False
         return reader
 
     def _resume_at(self, fetched: Fetched) -> int:
@@ -403,7 +409,7 @@ class Reader(Place):
             reader.close()
             self._shelf.border.decompressed_bytes -= self.retained
             self.retained = 0
-            self._open = None
+            self._open = self.cursor = None
 
     def finish(self) -> None:
         """The first fetch is done with: give its bytes back, and say so if that is waited for.
@@ -439,9 +445,9 @@ class Reader(Place):
             border.largest_batch = max(border.largest_batch, reader.largest_batch)
 
     def _hold(self, size: int) -> None:
-        if size != self._held:
-            self._shelf.border.hand_bytes += size - self._held
-            self._held = size
+        if size != self.held:
+            self._shelf.border.hand_bytes += size - self.held
+            self.held = size
 
     def _drained(self, count: int) -> None:
         if self.fetches:
