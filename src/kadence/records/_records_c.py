@@ -245,6 +245,8 @@ def scan(data: object, fetch_offset: cython.longlong) -> tuple:
 # --- the cursor ---------------------------------------------------------------------------------------------
 
 
+# Cleared by the cycle collector it would lose its bytes' owner without giving their buffer back.
+@cython.no_gc_clear
 @cython.cclass
 class Cursor:
     """Reads the records of one batch after the other; `open` gives it a batch's records, decompressed.
