@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.consumer.capabilities import BROKERS, declared
-from tests.consumer.support import Cluster
+from tests.consumer.support import Cluster, Shell
 
 from kadence.broker import Broker
 
@@ -39,3 +39,11 @@ def _serving(cluster: Cluster) -> Iterator[Cluster]:
     yield cluster
     for consumer in cluster.consumers:
         consumer.close(timeout=5)
+
+
+@pytest.fixture(params=["threads", "asyncio"])
+def shell(request: pytest.FixtureRequest) -> Iterator[Shell]:
+    shell = Shell(request.param)
+    yield shell
+    if shell.runner is not None:
+        shell.runner.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import itertools
 import time
 import uuid
@@ -12,7 +14,7 @@ from typing import Any
 from tests.mock import MockCluster
 from tests.patience import PATIENCE
 
-from kadence import Broker, Consumer, Producer, Records, TopicPartition
+from kadence import AsyncConsumer, Broker, Consumer, Producer, Records, TopicPartition
 from kadence.admin import Admin
 
 _numbers = itertools.count(1)
@@ -73,6 +75,33 @@ class Cluster:
         consumer = Consumer(bootstrap_servers=self.bootstrap_servers, **{**defaults, **settings})
         self.consumers.append(consumer)
         return consumer
+
+
+class Shell:
+    """One way to make calls: plain ones, or each awaited on one loop."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.runner = asyncio.Runner() if kind == "asyncio" else None
+
+    def make(self, **settings: Any) -> Any:
+        if self.runner is None:
+            return Consumer(**settings)
+
+        async def make() -> AsyncConsumer:
+            return AsyncConsumer(**settings)
+
+        return self.runner.run(make())
+
+    def do(self, call: Callable[[], Any]) -> Any:
+        if self.runner is None:
+            return call()
+
+        async def awaited() -> Any:
+            result = call()
+            return await result if inspect.isawaitable(result) else result
+
+        return self.runner.run(awaited())
 
 
 def member_settings(protocol: str, **settings: Any) -> dict[str, Any]:

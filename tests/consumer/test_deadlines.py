@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from tests.consumer.blackhole import path_to
-from tests.consumer.support import poll_until, read
+from tests.consumer.support import Shell, poll_until, read
 from tests.patience import PATIENCE, once_inside, overdue, until
 
 from kadence import AsyncConsumer, Broker, Consumer, Producer, RebalanceListener, TopicPartition
@@ -109,49 +109,15 @@ def test_the_table_has_every_call_that_blocks(kind: type[Any]) -> None:
     assert blocking(kind) == set(CALLS)
 
 
-class Shell:
-    """One way to make calls: plain ones, or each awaited on one loop."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self.runner = asyncio.Runner() if kind == "asyncio" else None
-
-    def make(self, **settings: Any) -> Any:
-        if self.runner is None:
-            return Consumer(**settings)
-
-        async def make() -> AsyncConsumer:
-            return AsyncConsumer(**settings)
-
-        return self.runner.run(make())
-
-    def do(self, call: Callable[[], Any]) -> Any:
-        if self.runner is None:
-            return call()
-
-        async def awaited() -> Any:
-            result = call()
-            return await result if inspect.isawaitable(result) else result
-
-        return self.runner.run(awaited())
-
-    def late(self, call: Call, consumer: Any) -> tuple[float, Exception | None]:
-        """How much later than its deadline a call ended (s; negative: sooner), and what it raised."""
-        error = None
-        began = time.monotonic()
-        try:
-            self.do(lambda: call(consumer))
-        except KafkaTimeoutError as raised:
-            error = raised
-        return time.monotonic() - began - TIMEOUT, error
-
-
-@pytest.fixture(params=["threads", "asyncio"])
-def shell(request: pytest.FixtureRequest) -> Iterator[Shell]:
-    shell = Shell(request.param)
-    yield shell
-    if shell.runner is not None:
-        shell.runner.close()
+def lateness(shell: Shell, call: Call, consumer: Any) -> tuple[float, Exception | None]:
+    """How much later than its deadline a call ended (s; negative: sooner), and what it raised."""
+    error = None
+    began = time.monotonic()
+    try:
+        shell.do(lambda: call(consumer))
+    except KafkaTimeoutError as raised:
+        error = raised
+    return time.monotonic() - began - TIMEOUT, error
 
 
 @contextmanager
@@ -205,7 +171,7 @@ def test_c2_every_blocking_call_ends_at_its_deadline(silence: str, shell: Shell)
             shell.do(lambda: consumer.list_topics(timeout=20))
             shell.do(lambda: consumer.committed([PARTITION], timeout=20))
         begin()
-        found = {name: shell.late(call, consumer) for name, call in CALLS.items()}
+        found = {name: lateness(shell, call, consumer) for name, call in CALLS.items()}
         assert consumer._core.closed
 
     late = {name: seconds for name, (seconds, _) in found.items()}
@@ -230,11 +196,11 @@ def test_b7_a_member_is_gone_at_its_deadline(silence: str, last: str, shell: She
         else:
             shell.do(lambda: consumer.poll(0.1))
         begin()
-        late, error = shell.late(CALLS[last], consumer)
+        late, error = lateness(shell, CALLS[last], consumer)
         assert error is None
         assert late < PATIENCE
         assert consumer.assignment() == frozenset()
-        assert shell.late(CALLS["close"], consumer)[0] < PATIENCE
+        assert lateness(shell, CALLS["close"], consumer)[0] < PATIENCE
 
 
 def test_c2_an_overdue_call_says_what_stood_in_its_way() -> None:

@@ -201,7 +201,7 @@ class Calls:
         start, epoch = target(offset)
         partition = partition_of(partition)
         self._core.cell(partition)
-        yield from self._core.call(
+        yield from self._core.hand_over(
             m.Seek, self._deadline(timeout), partition=partition, offset=start, leader_epoch=epoch
         )
 
@@ -209,7 +209,7 @@ class Calls:
         chosen = partitions_of(partitions) or tuple(self._border.assignment)
         for partition in chosen:
             self._core.cell(partition)
-        yield from self._core.call(
+        yield from self._core.hand_over(
             m.ResetPositions, self._deadline(timeout), partitions=chosen, timestamp=timestamp
         )
 

@@ -219,7 +219,10 @@ class Commits:
         if not offsets:
             return
         try:
-            yield from self._exchange.call(m.Commit, deadline, offsets=offsets, retry=True, parting=True)
+            # A wakeup that came before ends the wait, not the commit.
+            self._exchange.take_facts()
+            call_id = self._exchange.start(m.Commit, deadline, offsets=offsets, retry=True, parting=True)
+            yield from self._exchange.finish(m.Commit, call_id, deadline)
             self._remember(offsets)
         except WakeupError:
             self._exchange.woken = True

@@ -115,6 +115,7 @@ class Core:
         """The poll under way was counted on the fast path, which had nothing for it."""
         self._can_step = self.decoding is None and self.interceptors is None
         self.call = self._exchange.call
+        self.hand_over = self._exchange.hand_over
         self.wakeup = self._exchange.wakeup
         engine.start()
 
@@ -285,7 +286,7 @@ class Core:
         self.subscribed, self.pattern, self.listener = topics, pattern or regex, listener
         self._border.wants_polled = True
         self._border.attention.up = True
-        yield from self._exchange.hand_over(
+        yield from self.hand_over(
             m.Subscribe,
             deadline,
             topics=topics,
@@ -305,10 +306,8 @@ class Core:
 
         What was sent takes effect even when the wait for its answer is interrupted.
         """
-        self._exchange.ready()
         self.manual = True
-        call_id = self._exchange.start(m.Assign, deadline, partitions=partitions, starts=starts, ends=ends)
-        yield from self._exchange.finish(m.Assign, call_id, deadline)
+        yield from self.hand_over(m.Assign, deadline, partitions=partitions, starts=starts, ends=ends)
 
     # ------------------------------------------------------------ commits
 

@@ -82,28 +82,37 @@ class Exchange:
         """Send an imperative and wait for its answer.
 
         Raises:
-            KafkaTimeoutError: the deadline passed. WakeupError: wakeup() was called. Or what the answer says.
+            ClosedError, FatalNetworkError: the network thread has ended. KafkaTimeoutError: the deadline passed.
+            WakeupError: wakeup() was called. Or what the answer says.
         """
-        self.ready()
+        self._ready()
+        self.raise_wakeup()
         call_id = self.start(kind, deadline, **fields)
         return (yield from self.finish(kind, call_id, deadline))
 
-    def ready(self) -> None:
-        """Check that a call may begin.
+    def hand_over(self, kind: type[m.Imperative], deadline: int, **fields: Any) -> Waits[None]:
+        """Send an imperative and wait until the network thread has carried it out, which needs no broker.
 
-        Raises:
-            ClosedError, FatalNetworkError: the network thread has ended. WakeupError: wakeup() was called.
+        So there is nothing that a wakeup would have to end: it is for the next call, and so is an error of the
+        background. Raises as `call` does apart from that.
         """
+        self._ready()
+        call_id = self.start(kind, deadline, **fields)
+        yield from self.finish(kind, call_id, deadline, heeds_wakeup=False)
+
+    def _ready(self) -> None:
         self.take_facts()
         if self._border.ended:
             self._raise_dead()
-        self.raise_wakeup()
 
-    def finish(self, kind: type[m.Imperative], call_id: int, deadline: int) -> Waits[Any]:
+    def finish(
+        self, kind: type[m.Imperative], call_id: int, deadline: int, *, heeds_wakeup: bool = True
+    ) -> Waits[Any]:
         """Wait for the answer to what `start` sent; raises as `call` does."""
         try:
             while (answer := self.answer(call_id)) is None:
-                self.raise_wakeup()
+                if heeds_wakeup:
+                    self.raise_wakeup()
                 if self._border.ended:
                     self._raise_dead()
                 if self._clock.now_ms() >= add_ms(deadline, _GRACE_MS):
@@ -111,7 +120,7 @@ class Exchange:
                 yield add_ms(deadline, _GRACE_MS)
                 self.take_facts()
         finally:
-            self._expected.discard(call_id)
+            self.ignore(call_id)
         if answer.error is not None:
             raise answer.error
         return answer.value
@@ -129,21 +138,6 @@ class Exchange:
         if answer is not None:
             self._expected.discard(call_id)
         return answer
-
-    def hand_over(self, kind: type[m.Imperative], deadline: int, **fields: Any) -> Waits[None]:
-        """Send an imperative and wait until the network thread has carried it out, which needs no broker.
-
-        A wakeup is for the next call, and so is an error of the background.
-        """
-        call_id = self.start(kind, deadline, **fields)
-        try:
-            while self.answer(call_id) is None and not self._border.ended:
-                if self._clock.now_ms() >= add_ms(deadline, _GRACE_MS):
-                    raise KafkaTimeoutError(_unanswered(kind))
-                yield add_ms(deadline, _GRACE_MS)
-                self.take_facts()
-        finally:
-            self.ignore(call_id)
 
     def ignore(self, call_id: int) -> None:
         """Forget the answer to what `start` sent: nobody waits for it any more."""
