@@ -6,8 +6,11 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+from tests.consumer.support import Cluster, Shell
+from tests.patience import PATIENCE
 
 from kadence import AsyncConsumer, Broker, Consumer, Producer, TopicPartition
+from kadence.errors import OffsetOutOfRangeError
 
 COUNT, SIZE = 20_000, 100
 PARTS = [TopicPartition("t", number) for number in range(4)]
@@ -101,3 +104,33 @@ def test_c11_a_range_without_an_end_is_read_on(filled: Broker) -> None:
 def test_c11_a_range_that_ends_before_it_begins_is_refused(filled: Broker) -> None:
     with reader(filled) as consumer, pytest.raises(ValueError, match="must not end before it begins"):
         consumer.assign({PARTS[0]: (5, 4)})
+
+
+@pytest.mark.needs("reading")
+@pytest.mark.parametrize("policy", ["earliest", "latest", "none"])
+def test_c11_a_range_that_begins_beyond_the_end_of_the_log_gives_no_other_records(
+    cluster: Cluster, shell: Shell, policy: str
+) -> None:
+    """It is raised by each poll, whatever auto.offset.reset says, until there is another range or a seek."""
+    topic = cluster.topic(1)
+    partition = TopicPartition(topic, 0)
+    cluster.produce(topic, 10, partitions=1)
+    consumer = shell.make(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset=policy)
+    shell.do(lambda: consumer.assign({partition: (50, 60)}))
+    for _ in range(2):
+        with pytest.raises(OffsetOutOfRangeError, match=topic):
+            shell.do(lambda: consumer.poll(PATIENCE))
+    cluster.produce(topic, 43, partitions=1)
+    shell.do(lambda: consumer.seek(partition, 50))
+    offsets: list[int] = []
+    while len(offsets) < 3:
+        offsets += [record.offset for record in shell.do(lambda: consumer.poll(PATIENCE))]
+    assert offsets == [50, 51, 52]
+    shell.do(lambda: consumer.assign({partition: (90, 90)}))
+    assert not shell.do(lambda: consumer.poll(PATIENCE))
+    assert consumer.finished() == {partition}, "of an empty range nothing is asked"
+    shell.do(lambda: consumer.assign({partition: (40, 60)}))
+    shell.do(lambda: consumer.seek_to_beginning([partition]))
+    (record,) = shell.do(lambda: consumer.poll(PATIENCE, max_records=1))
+    assert record.offset == 0, "which asks for these"
+    shell.do(consumer.close)

@@ -98,8 +98,9 @@ class Consumer(ConsumerState):
 
         Args:
             partitions: those to read, or a mapping with the offset where each begins, of those kept too; or with a
-                range ``(start, end)``: records from ``end`` on are not returned, and hardly fetched. See `finished`.
-                A range that begins where the one before it ended goes on with what is buffered.
+                range ``(start, end)``: records outside it are not returned, and hardly fetched. See `finished`.
+                A range that begins where the one before it ended goes on with what is buffered. If the log ends
+                before it begins, polls raise OffsetOutOfRangeError, whatever auto.offset.reset says.
 
         Raises:
             IllegalStateError: topics were given by `subscribe` before; unsubscribe first. ValueError: a negative

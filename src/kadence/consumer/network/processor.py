@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from kadence.consumer.border import messages as m
 from kadence.consumer.managers.cluster.metadata import MetadataManager
@@ -18,6 +18,8 @@ from kadence.errors import IllegalStateError, InvalidGroupIdError
 __all__ = ["Processor"]
 
 log = logging.getLogger("kadence.consumer")
+
+_EARLIEST: Final = -2
 
 
 class Processor:
@@ -148,7 +150,8 @@ class Processor:
             if call.ends.get(partition) is None or not self._subscription.continues(partition, offset):
                 self._subscription.position(partition, offset, leader_epoch)
         for partition, end in call.ends.items():
-            self._subscription.read_until(partition, end)
+            floor = 0 if end is None or partition not in call.starts else call.starts[partition][0]
+            self._subscription.limit(partition, floor, end)
         log.info("assigned by hand: %s", in_short(call.partitions))
         self._answer(call)
 
@@ -160,6 +163,7 @@ class Processor:
     def _seek(self, now: int, call: m.Seek) -> None:
         del now
         if call.partition in self._subscription.partitions:
+            self._subscription.widen(call.partition, call.offset)
             self._subscription.position(call.partition, call.offset, call.leader_epoch)
             self._answer(call)
         else:
@@ -172,6 +176,8 @@ class Processor:
         del now
         for partition in call.partitions:
             if partition in self._subscription.partitions:
+                if call.timestamp == _EARLIEST:
+                    self._subscription.widen(partition, 0)
                 self._subscription.await_reset(partition, call.timestamp)
         self._answer(call)
 

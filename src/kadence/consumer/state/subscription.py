@@ -65,6 +65,7 @@ class PartitionState:
         "fetched_bytes",
         "fetched_records",
         "flight",
+        "floor",
         "former_topic_ids",
         "in_flight",
         "is_told",
@@ -88,6 +89,8 @@ class PartitionState:
         self._status = Status.INITIALIZING
         self.offset = -1
         """Next offset to fetch; ahead of what the application was given."""
+        self.floor = 0
+        """Where the range begins that is to be read (C11), below which no reset goes; 0: it is no range."""
         self.epoch: int | None = None
         """Leader epoch of the last record before ``offset``; None = unknown."""
         self.epoch_starts: list[tuple[int, int]] = []
@@ -304,9 +307,10 @@ class Subscription:
         state = self.partitions[partition]
         return state.status is Status.FETCHING and state.cell.end == offset and state.cell.is_finished
 
-    def read_until(self, partition: TopicPartition, end: int | None) -> None:
-        """Fetch nothing that an end does not need; None: there is none."""
+    def limit(self, partition: TopicPartition, floor: int, end: int | None) -> None:
+        """Read what lies between: fetch nothing that the end does not need; None: there is none."""
         state = self.partitions[partition]
+        state.floor = floor
         if state.cell.end != end:
             state.cell.end = end
             state.mark()
@@ -323,6 +327,11 @@ class Subscription:
             0,
             None,
         )
+
+    def widen(self, partition: TopicPartition, offset: int) -> None:
+        """The application asks for what comes from ``offset`` on, be it before its range begins."""
+        state = self.partitions[partition]
+        state.floor = min(state.floor, offset)
 
     def doubt(self, partition: TopicPartition) -> None:
         """A broker says that the log is not the one that was read: the leader is to be asked."""

@@ -19,7 +19,7 @@ def limits(request: Request) -> dict[int, int]:
 
 def test_c11_a_range_is_fetched_up_to_its_end_and_no_further() -> None:
     world = World(P0, P1)
-    world.subscription.read_until(P0, 10)
+    world.subscription.limit(P0, 0, 10)
     (request,) = world.poll(0)
     assert asked(request) == {0: 0, 1: 0}
     world.reply(request, 5, {P0: batch(10)})
@@ -32,7 +32,7 @@ def test_c11_a_range_is_fetched_up_to_its_end_and_no_further() -> None:
 def test_c11_when_all_ranges_are_fetched_nothing_is_sent() -> None:
     world = World(P0, P2)
     for partition in (P0, P2):
-        world.subscription.read_until(partition, 2)
+        world.subscription.limit(partition, 0, 2)
     for request in world.poll(0):
         world.reply(request, 5, {partition: batch(2) for partition in request.tag.asked})
     assert world.poll(5) == []
@@ -41,8 +41,8 @@ def test_c11_when_all_ranges_are_fetched_nothing_is_sent() -> None:
 
 def test_c11_the_last_fetches_ask_for_what_is_left_by_the_sizes_seen_so_far() -> None:
     world = World(P0, P1)
-    world.subscription.read_until(P0, 100)
-    world.subscription.read_until(P1, 1_000_000)
+    world.subscription.limit(P0, 0, 100)
+    world.subscription.limit(P1, 0, 1_000_000)
     (request,) = world.poll(0)
     assert limits(request) == {0: 100 * 64 + 16_384, 1: 1_048_576}, "nothing is known yet"
     raw = batch(10, size=1_000)
@@ -58,7 +58,7 @@ def test_c11_the_last_fetches_ask_for_what_is_left_by_the_sizes_seen_so_far() ->
 
 def test_c11_a_range_that_begins_where_the_last_one_ended_keeps_what_is_buffered() -> None:
     world = World(P0)
-    world.subscription.read_until(P0, 5)
+    world.subscription.limit(P0, 0, 5)
     (request,) = world.poll(0)
     world.reply(request, 5, {P0: batch(8)})
     cell = world.state(P0).cell
@@ -67,7 +67,7 @@ def test_c11_a_range_that_begins_where_the_last_one_ended_keeps_what_is_buffered
     assert cell.is_finished
     assert world.subscription.continues(P0, 5)
     assert not world.subscription.continues(P0, 4)
-    world.subscription.read_until(P0, 20)
+    world.subscription.limit(P0, 0, 20)
     assert not cell.is_finished
     (request,) = world.poll(10)
     assert asked(request) == {0: 8}, "5 to 7 are there"
@@ -76,9 +76,9 @@ def test_c11_a_range_that_begins_where_the_last_one_ended_keeps_what_is_buffered
 
 def test_c11_a_range_gets_another_end_while_its_fetch_is_parked() -> None:
     world = World(P0, P1)
-    world.subscription.read_until(P0, 0)
+    world.subscription.limit(P0, 0, 0)
     (parked,) = world.poll(0)
     assert asked(parked) == {1: 0}
-    world.subscription.read_until(P0, 7)
+    world.subscription.limit(P0, 0, 7)
     (side,) = world.poll(100)
     assert asked(side) == {0: 0}

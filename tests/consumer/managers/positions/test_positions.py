@@ -163,6 +163,54 @@ def test_out_of_range_at_a_follower_asks_the_leader_first() -> None:
     assert "ListOffsets" in world.names()
 
 
+def listed(world: World, offset: int, timestamp: int = -2) -> None:
+    request = world.ask("ListOffsets")
+    assert request.message.topics[0].partitions[0].timestamp == timestamp
+    world.listed(request, offset)
+
+
+@pytest.mark.parametrize(("policy", "timestamp"), [("earliest", -2), ("latest", -1)])
+def test_c11_no_reset_goes_below_the_range_that_is_read(policy: str, timestamp: int) -> None:
+    """Records before its start must never come: what does not reach it is raised, whatever the policy says."""
+    world = reading(auto_offset_reset=policy)
+    world.subscription.position(P0, 100, None)
+    world.subscription.limit(P0, 100, 200)
+    world.fetched(world.ask("Fetch"), code=ec.OFFSET_OUT_OF_RANGE)
+    listed(world, 30, timestamp)
+    for _ in range(20):
+        assert not {"ListOffsets", "Fetch"} & set(world.names(100))
+    (error,) = world.errors()
+    assert isinstance(error, OffsetOutOfRangeError)
+    assert "t-0 ends before offset 100" in str(error)
+    world.subscription.position(P0, 10, None)
+    assert "Fetch" in world.names(), "a seek cures it"
+
+
+def test_c11_a_log_that_lost_what_was_read_of_a_range_is_read_from_where_the_range_begins() -> None:
+    world = reading(auto_offset_reset="earliest")
+    world.subscription.position(P0, 150, None)
+    world.subscription.limit(P0, 100, 200)
+    world.fetched(world.ask("Fetch"), code=ec.OFFSET_OUT_OF_RANGE)
+    listed(world, 0)
+    (part,) = world.ask("Fetch").message.topics[0].partitions
+    assert part.fetch_offset == 100
+    assert world.errors() == []
+
+
+@pytest.mark.parametrize(("first", "is_finished"), [(150, False), (200, True), (300, True)])
+def test_c11_a_range_whose_beginning_was_deleted_goes_on_with_the_rest_of_it(
+    first: int, is_finished: bool
+) -> None:
+    world = reading(auto_offset_reset="earliest")
+    world.subscription.position(P0, 100, None)
+    world.subscription.limit(P0, 100, 200)
+    world.fetched(world.ask("Fetch"), code=ec.OFFSET_OUT_OF_RANGE)
+    listed(world, first)
+    assert world.state().offset == first
+    assert world.state().cell.is_finished == is_finished
+    assert ("Fetch" in world.names()) != is_finished
+
+
 def test_out_of_range_ahead_of_the_application_leaves_it_what_was_fetched() -> None:
     """The log went on without us, but the bytes in the buffer may be the last copy of those records."""
     world = reading()

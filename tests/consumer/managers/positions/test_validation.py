@@ -103,6 +103,17 @@ def test_kip320_truncation_goes_on_where_the_logs_part_and_says_what_was_lost(
     assert world.errors() == []
 
 
+@pytest.mark.parametrize(("floor", "resumed"), [(6, (7, 5)), (8, (8, -1))])
+def test_c11_truncation_leads_to_no_record_before_the_range(floor: int, resumed: tuple[int, int]) -> None:
+    world = reading()
+    world.subscription.limit(P0, floor, 20)
+    world.tell_metadata(told({P0: 2}, epoch=6))
+    world.epoch_ends(world.ask("OffsetForLeaderEpoch"), 5, 7)
+    (part,) = world.ask("Fetch").message.topics[0].partitions
+    assert (part.fetch_offset, part.last_fetched_epoch) == resumed
+    assert world.errors() == []
+
+
 def test_kip320_without_a_policy_truncation_is_raised_once_and_a_seek_resolves_it() -> None:
     world = reading(auto_offset_reset="none")
     world.tell_metadata(told({P0: 2}, epoch=6))

@@ -23,7 +23,7 @@ from kadence.consumer.managers.cluster.metadata import MetadataManager
 from kadence.consumer.managers.positions.asking import Asking, Unknown
 from kadence.consumer.managers.positions.calls import OffsetCalls
 from kadence.consumer.state.subscription import PartitionState, Status, Subscription
-from kadence.errors import KafkaError, NoOffsetForPartitionError, for_code
+from kadence.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError, for_code
 from kadence.protocol import error_codes as ec
 from kadence.types import OffsetAndMetadata, TopicPartition
 
@@ -256,6 +256,22 @@ class OffsetsManager:
         state = self._subscription.partitions.get(partition)
         return -1 if state is None else state.cell.lease
 
+    def _below_range(self, state: PartitionState) -> None:
+        """A reset leads to records before the range that is to be read: they are not wanted (C11).
+
+        So reading goes on where the range begins. If it is that offset which the log does not have, there is nothing to
+        read: that is raised, whatever auto.offset.reset says, and waits for a seek or another range.
+        """
+        if state.offset != state.floor:
+            self._subscription.position(state.partition, state.floor, None)
+            return
+        state.reset_timestamp = None
+        error = OffsetOutOfRangeError(
+            f"the log of {state.partition} ends before offset {state.floor}, at which the range to read begins "
+            f"({state.floor}, {state.cell.end}): assign a range that it has, or seek()"
+        )
+        self._outbox(Failed(error, partition=state.partition, lease=state.cell.lease))
+
     def _on_reset(
         self,
         now: int,
@@ -268,6 +284,9 @@ class OffsetsManager:
             if state is None or state.cell.lease != lease or state.status is not Status.AWAIT_RESET:
                 continue
             at = found.get(partition)
+            if at is not None and at.offset < state.floor:
+                self._below_range(state)
+                continue
             if at is not None:
                 log.info(
                     "%s starts at offset %d (%s)",

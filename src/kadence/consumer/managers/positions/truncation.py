@@ -81,6 +81,9 @@ class Truncation:
         topic_id, proved = state.topic_id, state.cell.proved_position()
         kept = None if proved is None or proved.offset >= offset else (proved.offset, proved.leader_epoch)
         starts = [entry for entry in state.epoch_starts if entry[1] < offset]
+        if offset < state.floor:
+            # Of the range that is to be read nothing is left. The epochs that were read are of the old log.
+            offset, epoch, starts = state.floor, None, []
         self._subscription.position(state.partition, offset, starts[-1][0] if starts else epoch, kept)
         state.topic_id, state.epoch_starts = topic_id, starts
 
