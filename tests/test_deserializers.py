@@ -87,6 +87,22 @@ def test_callables_objects_and_classes_are_taken() -> None:
     assert ConsumerConfig.parse(BOOTSTRAP, value_deserializer=one).value_deserializer is one
 
 
+class NotOne:
+    """Has the names, but they are no methods."""
+
+    on_consume = deserialize = None
+
+
+class Async:
+    async def on_consume(self, records: object) -> object:
+        return records
+
+    async def close(self) -> None: ...
+
+    async def deserialize(self, topic: str, headers: object, data: bytes) -> bytes:
+        return data
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -103,6 +119,16 @@ def test_callables_objects_and_classes_are_taken() -> None:
         ),
         ({"value.deserializer": "json", "dead.letter.topic": "d"}, "belong together"),
         ({"interceptors": "com.example.Interceptor"}, "is not a list of objects"),
+        (
+            {"interceptors": [5]},
+            "interceptors: 5 is no interceptor: it needs on_consume(), on_commit() or close()",
+        ),
+        ({"interceptors": [NotOne()]}, "is no interceptor"),
+        ({"interceptors": [Async()]}, "coroutine function, which nothing would await"),
+        ({"value.deserializer": Async()}, "coroutine function, which nothing would await"),
+        ({"value.deserializer": Async().close}, "coroutine function, which nothing would await"),
+        ({"key.deserializer": NotOne()}, "is not a callable, an object with deserialize"),
+        ({"stall.report.callback": Async().close}, "coroutine function, which nothing would await"),
     ],
 )
 def test_what_cannot_work_is_refused_with_advice(given: dict[str, object], message: str) -> None:

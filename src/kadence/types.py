@@ -83,6 +83,8 @@ class SubscriptionPattern:
     pattern: str
 
     def __post_init__(self) -> None:
+        if not isinstance(self.pattern, str):
+            raise TypeError(f"a SubscriptionPattern is made of a str, not {self.pattern!r}")
         if not self.pattern:
             raise ValueError("a SubscriptionPattern cannot be empty; '.*' matches every topic")
 

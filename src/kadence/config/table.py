@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from kadence.config.assignors import read_assignors
 from kadence.errors import ConfigError
 from kadence.security.secret import Secret
 
-__all__ = ["AUTO", "INT32_MAX", "Key", "key", "keys", "read", "unknown"]
+__all__ = ["AUTO", "INT32_MAX", "Key", "is_coroutine_function", "key", "keys", "read", "unknown"]
 
 INT32_MAX: Final = 2**31 - 1
 
@@ -139,9 +140,23 @@ def _read_choice(row: Key, value: Any) -> str:
     raise ValueError
 
 
-def _read_callable(_: Key, value: Any) -> Any:
+def is_coroutine_function(given: object) -> bool:
+    """Whether it is one, or an object that is called as one."""
+    call = getattr(given, "__call__", None)  # noqa: B004 - not whether it can be called, but how
+    return inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(call)
+
+
+def _read_callable(row: Key, value: Any) -> Any:
     if not callable(value):
         raise ValueError  # noqa: TRY004 - as below
+    return _not_awaited(row, value, value)
+
+
+def _not_awaited(row: Key, value: Any, method: object) -> Any:
+    if is_coroutine_function(method):
+        raise ConfigError(
+            f"{row.name}: {value!r} is, or has, a coroutine function, which nothing would await"
+        )
     return value
 
 
@@ -151,15 +166,27 @@ def _read_deserializer(row: Key, value: Any) -> Any:
             return deserializers.named(value)
         except ValueError as error:
             raise ConfigError(f"{row.name}: {value!r}: {error}") from None
-    if hasattr(value, "deserialize"):
-        return value() if isinstance(value, type) else value
+    if callable(getattr(value, "deserialize", None)):
+        return _not_awaited(row, value() if isinstance(value, type) else value, value.deserialize)
     return _read_callable(row, value)
 
 
-def _read_objects(_: Key, value: Any) -> tuple[Any, ...]:
+def _read_interceptors(row: Key, value: Any) -> tuple[Any, ...]:
     if isinstance(value, str) or any(isinstance(each, str) for each in value):
         raise ValueError
-    return tuple(each() if isinstance(each, type) else each for each in value)
+    chain = tuple(each() if isinstance(each, type) else each for each in value)
+    for each in chain:
+        methods = [
+            getattr(each, name) for name in ("on_consume", "on_commit", "close") if hasattr(each, name)
+        ]
+        if not (methods and all(map(callable, methods))):
+            raise ConfigError(
+                f"{row.name}: {each!r} is no interceptor: it needs on_consume(), on_commit() or close(), "
+                "see kadence.Interceptor"
+            )
+        for method in methods:
+            _not_awaited(row, each, method)
+    return chain
 
 
 def _read_string(_: Key, value: Any) -> str:
@@ -179,7 +206,7 @@ _READERS: dict[str, Callable[[Key, Any], Any]] = {
     "string": _read_string,
     "callable": _read_callable,
     "deserializer": _read_deserializer,
-    "objects": _read_objects,
+    "objects": _read_interceptors,
     "password": lambda row, value: Secret(_read_string(row, value)),
 }
 

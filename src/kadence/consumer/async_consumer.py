@@ -65,7 +65,7 @@ class AsyncConsumer(ConsumerState):
         self._border = border
         self._core = Core(self._config, border, engine, clock, suppliers.letter_producer)
         self._finalizer = leave_if_abandoned(self, "AsyncConsumer", border, engine)
-        self._calls = Calls(self._config, border, self._core, clock)
+        self._calls = Calls(self._config, border, self._core, clock, awaits=AsyncShell.AWAITS)
         self._shell = AsyncShell(self._core, border, clock)
         self._steps = self._core.steps
 

@@ -68,7 +68,7 @@ class Consumer(ConsumerState):
         self._border = border
         self._core = Core(self._config, border, engine, clock, suppliers.letter_producer)
         self._finalizer = leave_if_abandoned(self, "Consumer", border, engine)
-        self._calls = Calls(self._config, border, self._core, clock)
+        self._calls = Calls(self._config, border, self._core, clock, awaits=Shell.AWAITS)
         self._shell = Shell(self._core, border, clock)
         self._steps = self._core.steps
 

@@ -7,10 +7,12 @@ that ends the consumer.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from operator import index
-from typing import SupportsIndex
+from typing import Any, Final, SupportsIndex, cast
 
+from kadence.config.table import is_coroutine_function
+from kadence.consumer.application.callbacks import RebalanceListener
 from kadence.errors import InvalidTopicError
 from kadence.records import Record
 from kadence.types import OffsetAndMetadata, TopicPartition
@@ -20,9 +22,12 @@ __all__ = [
     "Assignable",
     "Offsets",
     "Partitions",
+    "callback_of",
     "cap",
+    "listener_of",
     "partition_of",
     "partitions_of",
+    "pattern_of",
     "ranges",
     "target",
     "timestamps_of",
@@ -45,6 +50,8 @@ Offsets = (
 """What commit() takes: next offsets by partition, or records that are done."""
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_STEPS: Final = ("on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost")
+_FLAGS: Final = {re.ASCII: "a", re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s", re.VERBOSE: "x"}
 
 
 def cap(max_records: int | None, default: int) -> int:
@@ -77,6 +84,46 @@ def topic_names(topics: str | Iterable[str]) -> frozenset[str]:
                 f"{name!r} is no topic name: 1 to 249 of letters, digits, '.', '_' and '-' (not '.' or '..')"
             )
     return frozenset(names)
+
+
+def pattern_of(pattern: re.Pattern[Any]) -> str:
+    """The text of a compiled pattern, its flags in it."""
+    text = pattern.pattern
+    if not isinstance(text, str):
+        raise TypeError(f"a pattern of topics is a str, not {text!r}")
+    if re.compile(text).flags == pattern.flags:
+        return text
+    letters = "".join(letter for flag, letter in _FLAGS.items() if pattern.flags & flag)
+    return f"(?{letters})" + re.sub(r"\A\(\?[aiLmsux]+\)", "", text)
+
+
+def listener_of(given: object, *, awaits: bool) -> RebalanceListener | None:
+    """A listener, or an object that can do all that one can. ``awaits``: its methods may be coroutine functions."""
+    if given is None:
+        return None
+    if isinstance(given, type):
+        raise TypeError(f"listener: {given.__name__} is a class; give an object: {given.__name__}()")
+    for name in _STEPS:
+        method = getattr(given, name, None)
+        if not callable(method):
+            raise TypeError(f"listener: {given!r} has no {name}(); subclass kadence.RebalanceListener")
+        _check_awaited(f"{name}() of the listener", method, awaits=awaits)
+    return cast(RebalanceListener, given)
+
+
+def callback_of(given: object, *, awaits: bool) -> Callable[..., Any] | None:
+    """The callback of a commit. ``awaits``: it may be a coroutine function."""
+    if given is None:
+        return None
+    if not callable(given):
+        raise TypeError(f"callback: a function that takes (offsets, error) is wanted, not {given!r}")
+    _check_awaited("the callback", given, awaits=awaits)
+    return given
+
+
+def _check_awaited(what: str, given: object, *, awaits: bool) -> None:
+    if not awaits and is_coroutine_function(given):
+        raise TypeError(f"{what} is a coroutine function, which Consumer does not await; AsyncConsumer does")
 
 
 def partition_of(given: object) -> TopicPartition:

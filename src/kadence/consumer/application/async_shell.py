@@ -46,6 +46,8 @@ class AsyncShell:
     taking records and returning them there is none.
     """
 
+    AWAITS: ClassVar[bool] = True
+
     def __init__(self, core: Core, border: Border, clock: Clock) -> None:
         self._core = core
         self._border = border

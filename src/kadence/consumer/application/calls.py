@@ -16,9 +16,12 @@ from kadence.consumer.application.arguments import (
     Assignable,
     Offsets,
     Partitions,
+    callback_of,
     cap,
+    listener_of,
     partition_of,
     partitions_of,
+    pattern_of,
     ranges,
     target,
     timestamps_of,
@@ -59,13 +62,20 @@ _CLOSE_MS = 30_000
 
 
 class Calls:
-    """What each call does. Those that may wait are generators; the others are done when they return."""
+    """What each call does. Those that may wait are generators; the others are done when they return.
 
-    def __init__(self, config: ConsumerConfig, border: Border, core: Core, clock: Clock) -> None:
+    Args:
+        awaits: whether the shell awaits callbacks that are coroutine functions.
+    """
+
+    def __init__(
+        self, config: ConsumerConfig, border: Border, core: Core, clock: Clock, *, awaits: bool
+    ) -> None:
         self._config = config
         self._border = border
         self._core = core
         self._clock = clock
+        self._awaits = awaits
         self._metrics = Metrics(config, border, core)
         self._interceptors = core.interceptors
 
@@ -78,11 +88,12 @@ class Calls:
             raise IllegalStateError(
                 "this consumer has partitions by assign(); unsubscribe() before subscribe()"
             )
+        listener = listener_of(listener, awaits=self._awaits)
         names: frozenset[str] = frozenset()
         pattern: str | None = None
         regex: str | None = None
         if isinstance(topics, re.Pattern):
-            pattern = topics.pattern
+            pattern = pattern_of(topics)
         elif isinstance(topics, SubscriptionPattern):
             regex = self._broker_side(topics)
         else:
@@ -270,7 +281,7 @@ class Calls:
         return self._core.commit(to_offsets(offsets), self._deadline(timeout))
 
     def commit_async(self, offsets: Offsets | None, callback: CommitCallback | None) -> None:
-        self._core.commit_async(to_offsets(offsets), callback)
+        self._core.commit_async(to_offsets(offsets), callback_of(callback, awaits=self._awaits))
 
     def committed(
         self, partitions: Partitions, timeout: Seconds | None
@@ -332,6 +343,8 @@ class Calls:
 
     def enforce_rebalance(self, reason: str) -> None:
         self._core.need_group("enforce_rebalance()")
+        if not isinstance(reason, str):
+            raise TypeError(f"a reason is a str, not {reason!r}")
         self._border.send(m.EnforceRebalance(0, 0, reason))
 
     def metrics(self) -> Mapping[MetricName, float]:

@@ -58,6 +58,9 @@ class Shell:
     BEFORE_TAKING: ClassVar[tuple[type[BaseException], ...]] = (KafkaError,)
     """What ends a poll before it has taken any record: a poll raises its own errors before it takes."""
 
+    AWAITS: ClassVar[bool] = False
+    """Whether callbacks may be coroutine functions."""
+
     __slots__ = ("__exit__", "_border", "_clock", "_core", "_fork", "_lock", "release")
 
     if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from tests.consumer.application.reading.test_collector import cell, put
 from tests.consumer.application.test_interrupted_callbacks import Subject
 from tests.luck import examples
 
-from kadence import Broker, Consumer, Producer, TopicPartition
+from kadence import Broker, Consumer, Interceptor, Producer, TopicPartition
 from kadence.consumer.border import messages as m
 from kadence.consumer.border.cells import Cell, Origin
 from kadence.errors import ClosedError, ConcurrentAccessError, WakeupError
@@ -266,7 +266,7 @@ def test_a_step_stops_for(change: Callable[[Subject], None]) -> None:
     assert subject.core.steps.step() is None
 
 
-@pytest.mark.parametrize("settings", [{"value_deserializer": bytes}, {"interceptors": [object()]}])
+@pytest.mark.parametrize("settings", [{"value_deserializer": bytes}, {"interceptors": [Interceptor()]}])
 def test_what_somebody_else_must_see_is_no_step(settings: dict[str, Any]) -> None:
     subject = Subject(**settings)
     one = cell(0)

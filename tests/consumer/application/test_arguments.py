@@ -1,0 +1,82 @@
+"""What callers give is refused on their own line, with one sentence that says what is wanted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.consumer.support import Shell
+
+from kadence import Broker, RebalanceListener, SubscriptionPattern
+from kadence.consumer.application.arguments import pattern_of
+
+
+class Half:
+    """A listener of another client, which knows of no loss."""
+
+    def on_partitions_assigned(self, partitions: object) -> None: ...
+
+    def on_partitions_revoked(self, partitions: object) -> None: ...
+
+
+class Async(RebalanceListener):
+    async def on_partitions_revoked(self, partitions: object) -> None:  # type: ignore[override]
+        pass
+
+    async def committed(self, offsets: object, error: object) -> None: ...
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "a number": (lambda c: c.subscribe("t", listener=5), r"listener: 5 has no on_partitions_assigned\(\)"),
+    "a function": (lambda c: c.subscribe("t", listener=print), "subclass kadence.RebalanceListener"),
+    "half of one": (lambda c: c.subscribe("t", listener=Half()), r"has no on_partitions_lost\(\)"),
+    "a class": (lambda c: c.subscribe("t", listener=Async), r"Async is a class; give an object: Async\(\)"),
+    "a pattern of bytes": (lambda c: c.subscribe(re.compile(b"t")), "a pattern of topics is a str, not b't'"),
+    "no pattern": (lambda c: c.subscribe(SubscriptionPattern(5)), "is made of a str, not 5"),  # type: ignore[arg-type]
+    "no callback": (lambda c: c.commit_async(None, 5), r"takes \(offsets, error\) is wanted, not 5"),
+    "no reason": (lambda c: c.enforce_rebalance(5), "a reason is a str, not 5"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_no_listener_callback_or_pattern_is_refused_at_once(
+    broker: Broker, shell: Shell, what: str
+) -> None:
+    """Found out by a later poll it would be a bug in the midst of a rebalance, or on the network thread."""
+    call, message = REFUSED[what]
+    consumer = shell.make(bootstrap_servers=broker.bootstrap_servers, group_id="g")
+    with pytest.raises(TypeError, match=message):
+        shell.do(lambda: call(consumer))
+    assert consumer.subscription() == frozenset()
+    shell.do(consumer.close)
+
+
+def test_coroutine_functions_are_for_asyncio(broker: Broker, shell: Shell) -> None:
+    consumer = shell.make(bootstrap_servers=broker.bootstrap_servers, group_id="g")
+    calls: tuple[Callable[[], Any], ...] = (
+        lambda: consumer.subscribe("t", listener=Async()),
+        lambda: consumer.commit_async({}, Async().committed),
+    )
+    for call in calls:
+        if shell.kind == "asyncio":
+            shell.do(call)
+        else:
+            with pytest.raises(TypeError, match="coroutine function, which Consumer does not await"):
+                call()
+    shell.do(consumer.close)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (re.compile("orders-.*"), "orders-.*"),
+        (re.compile("(?i)orders"), "(?i)orders"),
+        (re.compile("orders", re.IGNORECASE), "(?i)orders"),
+        (re.compile("(?i)or ders", re.VERBOSE | re.ASCII), "(?aix)or ders"),
+    ],
+)
+def test_a_pattern_keeps_its_flags(pattern: re.Pattern[str], text: str) -> None:
+    assert pattern_of(pattern) == text
+    assert re.compile(text).flags == pattern.flags
