@@ -9,12 +9,17 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 
 import pytest
-from tests.consumer.support import Cluster, numbers, partitions, poll_until, read
+from tests.consumer.support import Cluster, Shell, numbers, partitions, poll_until, read
 from tests.patience import PATIENCE
 
 from kadence import Broker, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from kadence.admin import Admin
-from kadence.errors import LogTruncationError, OffsetOutOfRangeError, TopicAlreadyExistsError
+from kadence.errors import (
+    KafkaTimeoutError,
+    LogTruncationError,
+    OffsetOutOfRangeError,
+    TopicAlreadyExistsError,
+)
 from kadence.protocol import error_codes as ec
 from kadence.protocol.list_offsets import ListOffsetsRequest
 from kadence.protocol.metadata import MetadataRequest
@@ -466,3 +471,19 @@ def _send(broker: Broker, *values: bytes) -> None:
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         for value in values:
             producer.send("t", value, partition=0).result(PATIENCE)
+
+
+# ------------------------------------------------------------ offsets that are asked for
+
+
+@pytest.mark.needs("reading")
+@pytest.mark.parametrize("name", ["beginning_offsets", "end_offsets", "offsets_for_times"])
+def test_a_call_for_offsets_names_the_partition_that_does_not_exist(
+    cluster: Cluster, shell: Shell, name: str
+) -> None:
+    there, nowhere = TopicPartition(cluster.topic(1), 0), TopicPartition(cluster.topic(1), 9)
+    consumer = shell.make(bootstrap_servers=cluster.bootstrap_servers)
+    given = {there: 0, nowhere: 0} if name == "offsets_for_times" else [there, nowhere]
+    with pytest.raises(KafkaTimeoutError, match=f"done in time: {nowhere} does not exist"):
+        shell.do(lambda: getattr(consumer, name)(given, timeout=1))
+    shell.do(consumer.close)

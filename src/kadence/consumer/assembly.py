@@ -85,6 +85,7 @@ def _turn(config: ConsumerConfig, clock: SystemClock, client: NetworkClient, bor
         managers += [coordinator, commits, heartbeat, membership]
     validation = ValidationManager(config, subscription, metadata, outlet)
     offsets = OffsetsManager(config, subscription, metadata, commits, outlet, wall_ms)
+    reaper.missing = offsets.missing
     fetch = FetchManager(config, subscription, metadata, border, client.arenas, outlet)
     border.measures.books = fetch.memory
     delegate.loner = fetch

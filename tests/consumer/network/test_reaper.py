@@ -26,6 +26,17 @@ def test_c2_an_overdue_call_fails_with_what_stood_in_the_way() -> None:
     assert reaper.next_deadline == 200
 
 
+def test_c2_an_overdue_call_says_what_it_still_waits_for() -> None:
+    reaper = Reaper(lambda: None)
+    reaper.missing = {1: "t-9 does not exist"}.get
+    reaper.watch(call(1, 100))
+    reaper.watch(call(2, 100))
+    assert [str(answer.error) for answer in reaper.reap(100)] == [
+        "FetchCommitted was not done in time: t-9 does not exist",
+        "FetchCommitted was not done in time",
+    ]
+
+
 def test_a_call_is_settled_once() -> None:
     reaper = Reaper(lambda: None)
     reaper.watch(call(1, 100))

@@ -21,9 +21,13 @@ class Reaper:
 
     Args:
         why: what stands in the way at the moment, for the error's text; None when nothing is known.
+
+    Attributes:
+        missing: what the call of an id still waits for, for the same; None when there is nothing to say.
     """
 
     def __init__(self, why: Callable[[], str | None]) -> None:
+        self.missing: Callable[[int], str | None] = lambda call_id: None
         self._why = why
         self._waiting: dict[int, tuple[int, str]] = {}
 
@@ -48,8 +52,9 @@ class Reaper:
         answers = []
         for call_id in overdue:
             _, name = self._waiting.pop(call_id)
-            why = self._why()
-            text = f"{name} was not done in time" + (f"; last trouble: {why}" if why else "")
+            missing, why = self.missing(call_id), self._why()
+            text = f"{name} was not done in time"
+            text += (f": {missing}" if missing else "") + (f"; last trouble: {why}" if why else "")
             answers.append(Answer(call_id, None, KafkaTimeoutError(text)))
         return answers
 

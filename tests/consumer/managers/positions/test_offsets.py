@@ -266,8 +266,26 @@ def test_a_call_that_is_over_is_forgotten_and_a_late_answer_is_nobody_s() -> Non
     world.manager.list_offsets(ListOffsets(7, 1_000, {P0: -1}))
     (request,) = world.manager.poll(0).requests
     assert world.manager.poll(1_000).requests == []
+    (done,) = world.facts
+    assert isinstance(done, Answer)
+    assert str(done.error) == "ListOffsets was not done in time: t-0 was not answered by its leader"
     world.manager.on_response(1_001, answer(request, offsets_told(request, 3), 1_001))
-    assert world.facts == [], "the reaper has answered it"
+    assert world.facts == [done]
+
+
+def test_what_a_call_still_waits_for_is_named() -> None:
+    world = World(group=False)
+    nowhere = [TopicPartition("t", number) for number in range(2, 9)]
+    world.manager.list_offsets(ListOffsets(7, 1_000, {P0: -1, P1: -1, **dict.fromkeys(nowhere, -1)}))
+    first, _ = world.manager.poll(0).requests
+    world.manager.on_response(1, answer(first, offsets_told(first, 3), 1))
+    assert world.manager.missing(7) == (
+        "t-1 was not answered by its leader, t-2 does not exist, t-3 does not exist, t-4 does not exist, "
+        "t-5 does not exist and 3 more"
+    )
+    world.manager.list_offsets(ListOffsets(8, 1_000, {TopicPartition("new", 0): -1}))
+    assert world.manager.missing(8) == "new-0 has no known leader"
+    assert world.manager.missing(9) is None
 
 
 def test_a_broker_that_hangs_keeps_no_other_waiting() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from kadence.clock import FOREVER, add_ms
 from kadence.config import ConsumerConfig
@@ -17,11 +18,14 @@ from kadence.consumer.managers.base import Outbox
 from kadence.consumer.managers.cluster.metadata import MetadataManager
 from kadence.consumer.managers.positions.asking import Asking, Unknown
 from kadence.consumer.state.subscription import Subscription
-from kadence.errors import for_code
+from kadence.errors import KafkaTimeoutError, for_code
 from kadence.protocol import error_codes as ec
 from kadence.types import OffsetAndTimestamp, TopicPartition
 
 __all__ = ["OffsetCalls"]
+
+_NAMED: Final = 5
+"""Partitions named in the text of an error."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +63,7 @@ class OffsetCalls:
         self._asked: dict[Request, tuple[_Lookup, dict[TopicPartition, int]]] = {}
 
     def begin(self, call: ListOffsets) -> None:
-        """Take a call; it is answered when every partition was, or not at all if its deadline comes first."""
+        """Take a call; it is answered when every partition was, or at its deadline, be it here or by the reaper."""
         self._lookups.append(_Lookup(call.id, call.deadline, dict(call.timestamps)))
         self._need_topics()
 
@@ -68,10 +72,26 @@ class OffsetCalls:
         wake_at = FOREVER
         if self._lookups:
             for lookup in [each for each in self._lookups if each.deadline <= now]:
-                self._end(lookup)
+                text = f"{ListOffsets.__name__} was not done in time: {self._missing(lookup)}"
+                self._end(lookup, Answer(lookup.id, None, KafkaTimeoutError(text)))
             for lookup in list(self._lookups):
                 wake_at = min(wake_at, self._ask(now, lookup, requests))
         return wake_at
+
+    def missing(self, call_id: int) -> str | None:
+        """Which partitions a call still waits for, and why, in words; None if there is no such call."""
+        return next((self._missing(each) for each in self._lookups if each.id == call_id), None)
+
+    def _missing(self, lookup: _Lookup) -> str:
+        todo = list(lookup.todo)
+        named = [f"{partition} {self._trouble(partition)}" for partition in todo[:_NAMED]]
+        return ", ".join(named) + (f" and {len(todo) - _NAMED} more" if len(todo) > _NAMED else "")
+
+    def _trouble(self, partition: TopicPartition) -> str:
+        if self._metadata.leader(partition) is not None:
+            return "was not answered by its leader"
+        is_unknown = self._metadata.error_of(partition) == ec.UNKNOWN_TOPIC_OR_PARTITION
+        return "does not exist" if is_unknown else "has no known leader"
 
     def on_response(self, now: int, completed: Completed) -> None:
         lookup, asked = self._asked.pop(completed.request)
@@ -102,16 +122,14 @@ class OffsetCalls:
             requests.append(request)
         return wake_at
 
-    def _end(self, lookup: _Lookup, answer: Answer | None = None) -> None:
-        """Nobody waits for it any more; None: its deadline has answered it."""
+    def _end(self, lookup: _Lookup, answer: Answer) -> None:
         self._lookups.remove(lookup)
         for partition in lookup.todo:
             if partition not in self._subscription.partitions:
                 # Nobody asks for metadata of it any more, so the next call must wait for a new answer.
                 self._unknown.forget(partition)
         self._need_topics()
-        if answer is not None:
-            self._outbox(answer)
+        self._outbox(answer)
 
     def _need_topics(self) -> None:
         self._metadata.need("offsets", frozenset(p.topic for each in self._lookups for p in each.todo))

@@ -84,6 +84,10 @@ class OffsetsManager:
         """A call of the application, answered when every partition was."""
         self._calls.begin(call)
 
+    def missing(self, call_id: int) -> str | None:
+        """Which partitions a call of `list_offsets` still waits for, and why; None if it is no such call."""
+        return self._calls.missing(call_id)
+
     def poll(self, now: int) -> Poll:
         requests: list[Request] = []
         wake_at = FOREVER
