@@ -100,7 +100,7 @@ def test_every_name_of_the_front_door_is_there_as_type_checkers_read_it() -> Non
     assert kadence._HOMES.items() <= homes.items()
     for name in kadence.__all__:
         assert getattr(kadence, name) is getattr(importlib.import_module(kadence._HOMES[name]), name)
-        assert name in dir(kadence)
+    assert dir(kadence) == sorted(kadence.__all__), "and nothing of how they are loaded"
 
 
 def test_modules_are_attributes_and_what_is_not_there_is_said() -> None:

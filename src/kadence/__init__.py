@@ -159,7 +159,7 @@ if not TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)
 
 
 def _network_side(config: ConsumerConfig) -> tuple[Border, Engine]:
