@@ -6,6 +6,9 @@ import contextlib
 import gc
 import os
 import random
+import subprocess
+import sys
+import textwrap
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -29,6 +32,7 @@ from kadence.errors import (
     UnknownTopicOrPartitionError,
 )
 from kadence.producer import Producer, RecordFuture
+from kadence.producer.farewell import abandoned
 from kadence.protocol import error_codes as ec
 from kadence.protocol.metadata import MetadataRequest
 from kadence.protocol.produce import ProduceRequest
@@ -339,7 +343,50 @@ def test_a_producer_that_is_forgotten_delivers_and_warns(broker: Broker) -> None
     with pytest.warns(ResourceWarning, match="was not closed"):  # noqa: PT031 - both make it go
         del producer
         gc.collect()
-    assert future.result(0).offset == 0
+    assert future.result(PATIENCE).offset == 0
+
+
+def test_whoever_collects_a_producer_waits_for_nothing() -> None:
+    """It may be an event loop, or a network thread that holds the producer's own lock."""
+    asked: list[int] = []
+
+    class Thread:
+        def begin_close(self, deadline: int) -> None:
+            asked.append(deadline)
+
+        def join(self, timeout: float | None = None) -> None:
+            raise AssertionError("this thread has other things to do")
+
+        def is_alive(self) -> bool:
+            return True
+
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        abandoned(Thread(), os.getpid())
+    assert len(asked) == 1
+
+
+def test_a_producer_that_is_forgotten_while_its_lock_is_held_hangs_nobody(broker: Broker) -> None:
+    producer = Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000)
+    future = producer.send("t", b"x")
+    with producer._gate, pytest.warns(ResourceWarning, match="was not closed"):  # noqa: PT031 - as above
+        del producer
+        gc.collect()
+    assert future.result(PATIENCE).offset == 0
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["until the end", "dropped just before"])
+def test_the_interpreter_ends_without_close_and_what_was_sent_is_delivered(
+    broker: Broker, kept: bool
+) -> None:
+    program = f"""
+        from kadence import Producer
+        p = Producer(bootstrap_servers={broker.bootstrap_servers!r}, linger_ms=60_000)
+        p.send("t", b"x")
+        {"" if kept else "del p"}
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], timeout=PATIENCE, check=True)
+    (message,) = read_all(broker.bootstrap_servers, "t", 1, 1)
+    assert message.value() == b"x"
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-import warnings
-import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from kadence.clock import FOREVER, Clock, Seconds, SystemClock, add_ms, to_ms, wait_seconds, wall_ms
 from kadence.config import ProducerConfig, generated_client_id
@@ -24,6 +22,7 @@ from kadence.errors import (
     for_code,
 )
 from kadence.producer.accumulator import Accumulator, Header, estimated_size
+from kadence.producer.farewell import deliver_if_abandoned
 from kadence.producer.futures import RecordFuture
 from kadence.producer.partitioner import StickyPartitioner, partition_for_key
 from kadence.producer.thread import NetworkThread
@@ -33,7 +32,6 @@ from kadence.types import PartitionInfo, TopicPartition
 
 __all__ = ["Producer"]
 
-_ABANDON_MS: Final = 5_000
 _Bytes = bytes | bytearray | memoryview
 
 
@@ -82,8 +80,7 @@ class Producer:
         self._pid = os.getpid()
         self._is_closed = False
         self._thread = NetworkThread(parsed, self._clock, self._accumulator, self._topics)
-        # Runs when the producer is collected unclosed, and at exit: what was sent is still delivered.
-        self._finalizer = weakref.finalize(self, _abandon, self._thread, self._clock, self._pid)
+        self._finalizer = deliver_if_abandoned(self, self._thread)
         self._thread.start()
 
     # ------------------------------------------------------------ sending
@@ -365,15 +362,3 @@ def _checked_headers(
         name, data = pair
         checked.append((name, None if data is None else _as_bytes(f"header {name!r}", data)))
     return checked
-
-
-def _abandon(thread: NetworkThread, clock: Clock, pid: int) -> None:
-    """A producer went without close(): deliver what it was given, and say so."""
-    if not thread.is_alive() or os.getpid() != pid:
-        return
-    thread.begin_close(add_ms(clock.now_ms(), _ABANDON_MS))
-    if threading.current_thread() is not thread:
-        thread.join(_ABANDON_MS / 1000)
-    warnings.warn(
-        "a Producer was not closed; use `with Producer(...)` or close()", ResourceWarning, stacklevel=2
-    )

@@ -36,6 +36,7 @@ class NetworkThread(threading.Thread):
         self._client = NetworkClient(ConnectionConfig.of(config), clock)
         self._sender = Sender(config, accumulator, topics, self._client.can_send)
         self._close_at = FOREVER
+        self._lingers = True
         self.fatal: FatalNetworkError | None = None
         self.trouble: str | None = None
 
@@ -44,10 +45,7 @@ class NetworkThread(threading.Thread):
         self._client.wakeup()
 
     def begin_close(self, deadline: int) -> None:
-        """Send what is left until ``deadline``, drop the rest, end. Any thread."""
-        with self._accumulator.gate:
-            # Nothing lingers any more.
-            self._accumulator.flushing += 1
+        """Send what is left until ``deadline``, drop the rest, end. Any thread, be it one that holds the gate."""
         self._close_at = deadline
         self._client.wakeup()
 
@@ -69,6 +67,10 @@ class NetworkThread(threading.Thread):
     def _run_once(self) -> bool:
         now = self._clock.now_ms()
         if self._close_at != FOREVER:
+            if self._lingers:
+                self._lingers = False
+                with self._accumulator.gate:
+                    self._accumulator.flushing += 1
             if not self._accumulator.incomplete:
                 return False
             if now >= self._close_at:
