@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -168,6 +168,20 @@ def test_tasks_share_a_consumer_but_only_one_polls(served: Broker) -> None:
             subject.wakeup()
             with pytest.raises(WakeupError):
                 await waiting
+
+    run(work())
+
+
+def test_the_next_record_may_be_a_task(served: Broker) -> None:
+    """create_task() wants a coroutine: what a step of the iteration gives counts as one, compiled or not."""
+
+    async def work() -> None:
+        async with consumer(served) as subject:
+            await subject.assign([PARTITION])
+            steps = aiter(subject)
+            following: tuple[Callable[[], Any], ...] = (subject.__anext__, steps.__anext__)
+            found = [await asyncio.create_task(each()) for each in following * 2]
+            assert [record.offset for record in found] == [0, 1, 2, 3]
 
     run(work())
 
