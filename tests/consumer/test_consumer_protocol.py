@@ -64,9 +64,9 @@ def share(*members: Consumer, count: int) -> list[Any]:
 def test_c5_a_stuck_member_delays_no_join_that_moves_nothing_of_its_own(cluster: Cluster) -> None:
     """It is stuck until the newcomer has its partition: nothing that waited for it could ever end."""
     topic, group = cluster.topic(3), cluster.name("g")
-    cluster.produce(topic, 30_000, partitions=3)  # more than can be read meanwhile
     one, two = (member(cluster, group, topic, max_poll_records=5) for _ in range(2))
     share(one, two, count=3)
+    cluster.produce(topic, 30_000, partitions=3)  # more than can be read meanwhile
     stuck, other = (one, two) if len(one.assignment()) == 1 else (two, one)
     mine = stuck.assignment()
     newcomer = member(cluster, group, topic)

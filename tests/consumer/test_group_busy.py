@@ -43,12 +43,13 @@ def test_c5_a_join_waits_for_no_stuck_member(cluster: Cluster) -> None:
     By how much it delays a join at most is shown under virtual time, in managers/group/classic/test_busy.py.
     """
     topic, other, group = cluster.topic(), cluster.topic(2), cluster.name("g")
-    cluster.produce(topic, 40_000)
     cluster.produce(other, 20, partitions=2)
     stuck, flowing = member(cluster, group), member(cluster, group, max_poll_records=1)
     stuck.subscribe(topic)
     flowing.subscribe(topic)
     share(stuck, flowing)
+    # Only now: alone in the group the stuck one would read them all.
+    cluster.produce(topic, 40_000)
     read(flowing, 10)
     kept, rebalances = flowing.assignment(), len(flowing.rebalances())
 
