@@ -124,6 +124,12 @@ def poll_until(
     return found
 
 
+def has_settled(consumer: Consumer) -> bool:
+    """Whether its history tells already of how it came by what it owns: the poll after that tells it."""
+    history = consumer.rebalances()
+    return bool(history) and set(history[-1].assigned) == consumer.assignment()
+
+
 def read(consumer: Consumer, count: int, *, seconds: float = PATIENCE, **settings: Any) -> list[Any]:
     """At least ``count`` records."""
     found: list[Any] = []

@@ -5,7 +5,15 @@ from __future__ import annotations
 import time
 
 import pytest
-from tests.consumer.support import Cluster, member_settings, numbers, partitions, poll_until, read
+from tests.consumer.support import (
+    Cluster,
+    has_settled,
+    member_settings,
+    numbers,
+    partitions,
+    poll_until,
+    read,
+)
 from tests.patience import PATIENCE, until
 
 from kadence import RebalanceListener, TopicPartition
@@ -335,7 +343,7 @@ def test_kip_345_a_static_member_gets_its_partitions_back_at_once(cluster: Clust
 
     def shared() -> bool:
         goes.poll(0)
-        return len(stays.assignment()) == len(goes.assignment()) == 2
+        return len(stays.assignment()) == len(goes.assignment()) == 2 and has_settled(stays)
 
     poll_until(stays, shared)
     rebalances, owned = len(stays.rebalances()), goes.assignment()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.consumer.support import Cluster, numbers, partitions, poll_until, read
+from tests.consumer.support import Cluster, has_settled, numbers, partitions, poll_until, read
 from tests.patience import until
 
 from kadence import Consumer, RebalanceListener, TopicPartition
@@ -41,7 +41,7 @@ def share(one: Consumer, two: Consumer, topic: str) -> list[Any]:
 
     def shared() -> bool:
         two.poll(0)
-        return len(one.assignment()) == len(two.assignment()) == 2
+        return len(one.assignment()) == len(two.assignment()) == 2 and has_settled(one) and has_settled(two)
 
     return poll_until(one, shared)
 
