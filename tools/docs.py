@@ -21,8 +21,8 @@ from kadence.broker.settings import Settings
 from kadence.consumer.managers.group.classic import states
 from kadence.consumer.managers.group.kip848 import states as kip848_states
 from kadence.coordinator import group
-from kadence.spark import options as spark_options
-from kadence.spark import schema as spark_schema
+from kadence.spark.source import options as spark_options
+from kadence.spark.source import schema as spark_schema
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

@@ -83,7 +83,7 @@ def test_jaas_says_the_same(mechanism: str, text: str) -> None:
 
 
 def test_settings_of_sparks_own_connector_carry_over() -> None:
-    options = pytest.importorskip("kadence.spark.options")
+    options = pytest.importorskip("kadence.spark.source.options")
     given = {
         "kafka.bootstrap.servers": "localhost:9092",
         "kafka.security.protocol": "SASL_SSL",

@@ -6,9 +6,8 @@
         .option("subscribe", "flights").load()
 
 No registration is needed: Spark finds the source through the package ``pyspark_kadence``. For a reader of this
-room: `options` and `start` (what the user says), `driver` with `offsets`, `limits`, `loss`, `commits` (the driver
-side of a stream), `batch`, `planning` (ranges to tasks), `executor` with `pool` (reading), `clients` (the only file
-that knows Kadence's clients), `datasource`, `stream_reader`, `reads` (the only ones that know Spark's classes).
+room: `source` reads topics as batches and streams, `session` makes a Spark session that works, `progress` tells a
+query's lag.
 
 Importing it needs no PySpark; using it does.
 """

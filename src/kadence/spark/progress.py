@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kadence.errors import IllegalStateError
-from kadence.spark.offsets import Point
+from kadence.spark.source.offsets import Point
 from kadence.types import TopicPartition
 
 __all__ = ["lag"]

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from tests.patience import PATIENCE
 from tests.spark.conftest import Cluster, Runs
 
-from kadence.spark.clients import executor_client
-from kadence.spark.executor import Reading, read_ranges
-from kadence.spark.loss import DataLossError
-from kadence.spark.planning import OffsetRange
+from kadence.spark.source.clients import executor_client
+from kadence.spark.source.executor import Reading, read_ranges
+from kadence.spark.source.loss import DataLossError
+from kadence.spark.source.planning import OffsetRange
 
 
 def test_stream_with_committed_offsets(real_cluster: Cluster, spark: SparkSession, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from kadence.errors import BrokerError, KafkaError, for_code
 from kadence.protocol import error_codes
-from kadence.spark.options import SourceOptions, parse
-from kadence.spark.start import Partitions, Pattern, Subscription, Topics
+from kadence.spark.source.options import SourceOptions, parse
+from kadence.spark.source.start import Partitions, Pattern, Subscription, Topics
 from kadence.testing.clock import FakeClock
 from kadence.types import TopicPartition
 
@@ -44,7 +44,7 @@ class Log:
 
 @dataclass
 class MemoryCluster:
-    """Implements `kadence.spark.ports.OffsetClient`; what it was asked is counted."""
+    """Implements `kadence.spark.source.ports.OffsetClient`; what it was asked is counted."""
 
     logs: dict[TopicPartition, Log] = field(default_factory=dict)
     group: dict[TopicPartition, int] = field(default_factory=dict)
@@ -163,7 +163,7 @@ def _options(*, streaming: bool, more: Mapping[str, str]) -> SourceOptions:
 
 @dataclass
 class MemoryRecords:
-    """Implements `kadence.spark.ports.RecordClient`: a log per partition as (offset, value) pairs.
+    """Implements `kadence.spark.source.ports.RecordClient`: a log per partition as (offset, value) pairs.
 
     ``ends`` are the positions behind the last offset, which may lie above the last record (control records). Each
     poll gives records of one or several partitions, ``at_once`` of them at most.

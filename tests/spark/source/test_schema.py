@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kadence.errors import ConfigError
-from kadence.spark.schema import ddl, projection
+from kadence.spark.source.schema import ddl, projection
 
 
 def test_the_connectors_schema() -> None:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from kadence.errors import MissingDependencyError
-from kadence.spark.batch import plan_batch
-from kadence.spark.clients import driver_client
-from kadence.spark.options import SourceOptions, client_settings, parse
-from kadence.spark.reads import KadencePartition, Reads, spark_version
-from kadence.spark.schema import ddl
+from kadence.spark.source.batch import plan_batch
+from kadence.spark.source.clients import driver_client
+from kadence.spark.source.options import SourceOptions, client_settings, parse
+from kadence.spark.source.reads import KadencePartition, Reads, spark_version
+from kadence.spark.source.schema import ddl
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,7 +59,7 @@ class KadenceDataSource(DataSource):
             raise MissingDependencyError(
                 "streaming queries of format 'kadence' need PySpark 4.2 or newer; batch queries work with this one"
             )
-        from kadence.spark.stream_reader import StreamReader
+        from kadence.spark.source.stream_reader import StreamReader
 
         return StreamReader(parse(self.options, streaming=True), schema)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kadence.errors import IllegalStateError
-from kadence.spark.offsets import Point
+from kadence.spark.source.offsets import Point
 from kadence.types import TopicPartition
 
 topics = st.text("abcXYZ019._-", min_size=1, max_size=8)

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 from tests.spark.conftest import Cluster
-from tests.spark.memory import stream_options
+from tests.spark.source.memory import stream_options
 
 from kadence import Consumer, TopicPartition
 from kadence.errors import BrokerError, KafkaError, OffsetOutOfRangeError
-from kadence.spark.clients import AdminOffsets, driver_client, executor_client
-from kadence.spark.options import SourceOptions
-from kadence.spark.start import Partitions, Pattern, Subscription
+from kadence.spark.source.clients import AdminOffsets, driver_client, executor_client
+from kadence.spark.source.options import SourceOptions
+from kadence.spark.source.start import Partitions, Pattern, Subscription
 
 
 def options_for(cluster: Cluster, **more: str) -> SourceOptions:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final
 
 from kadence.clock import Clock, SystemClock
 from kadence.errors import KafkaTimeoutError, OffsetOutOfRangeError
-from kadence.spark.loss import Loss
-from kadence.spark.planning import Task
-from kadence.spark.ports import RecordClient
+from kadence.spark.source.loss import Loss
+from kadence.spark.source.planning import Task
+from kadence.spark.source.ports import RecordClient
 from kadence.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """What the source needs from the client, and nothing else: two small ports.
 
-`kadence.spark.clients` implements both with the front door (`kadence.Consumer`, `kadence.Admin`); tests
+`kadence.spark.source.clients` implements both with the front door (`kadence.Consumer`, `kadence.Admin`); tests
 implement them in memory. So driver and executor logic run under test without a broker, and without Spark.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from kadence.spark.start import Lookups, Topics
+from kadence.spark.source.start import Lookups, Topics
 from kadence.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kadence.spark.planning import WORTH_A_TASK, OffsetRange, Task, TaskSize, plan
+from kadence.spark.source.planning import WORTH_A_TASK, OffsetRange, Task, TaskSize, plan
 from kadence.types import TopicPartition
 
 

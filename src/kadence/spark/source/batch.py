@@ -5,11 +5,11 @@ Spark keeps the plan, so later actions on the same DataFrame, and DataFrames mad
 
 from __future__ import annotations
 
-from kadence.spark.loss import Loss
-from kadence.spark.options import SourceOptions
-from kadence.spark.planning import OffsetRange, Task, plan
-from kadence.spark.ports import OffsetClient
-from kadence.spark.start import check_existence, resolve
+from kadence.spark.source.loss import Loss
+from kadence.spark.source.options import SourceOptions
+from kadence.spark.source.planning import OffsetRange, Task, plan
+from kadence.spark.source.ports import OffsetClient
+from kadence.spark.source.start import check_existence, resolve
 
 __all__ = ["plan_batch"]
 

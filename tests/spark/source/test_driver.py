@@ -7,13 +7,13 @@ import logging
 from typing import Any
 
 import pytest
-from tests.spark.memory import FakePace, MemoryCluster, broker_failure, stream_options
+from tests.spark.source.memory import FakePace, MemoryCluster, broker_failure, stream_options
 
 from kadence.errors import BrokerError, ConfigError, UnknownTopicOrPartitionError
-from kadence.spark.commits import REPEAT_MS, GroupInUseError
-from kadence.spark.driver import DISCOVERY_MS, StreamDriver
-from kadence.spark.loss import DataLossError
-from kadence.spark.offsets import Json
+from kadence.spark.source.commits import REPEAT_MS, GroupInUseError
+from kadence.spark.source.driver import DISCOVERY_MS, StreamDriver
+from kadence.spark.source.loss import DataLossError
+from kadence.spark.source.offsets import Json
 
 
 def driver_of(cluster: MemoryCluster, pace: FakePace | None = None, **more: str) -> StreamDriver:

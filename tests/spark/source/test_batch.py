@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.spark.memory import MemoryCluster, batch_options
+from tests.spark.source.memory import MemoryCluster, batch_options
 
 from kadence.errors import UnknownTopicOrPartitionError
-from kadence.spark.batch import plan_batch
-from kadence.spark.loss import DataLossError
+from kadence.spark.source.batch import plan_batch
+from kadence.spark.source.loss import DataLossError
 
 
 def planned(cluster: MemoryCluster, **more: str) -> list[str]:

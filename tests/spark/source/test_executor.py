@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.spark.memory import MemoryRecords, kafka_table
+from tests.spark.source.memory import MemoryRecords, kafka_table
 
 from kadence.errors import KafkaTimeoutError, OffsetOutOfRangeError
-from kadence.spark.executor import Reading, read_ranges
-from kadence.spark.loss import DataLossError
-from kadence.spark.planning import OffsetRange
+from kadence.spark.source.executor import Reading, read_ranges
+from kadence.spark.source.loss import DataLossError
+from kadence.spark.source.planning import OffsetRange
 from kadence.testing.clock import FakeClock
 from kadence.types import TopicPartition
 

@@ -9,14 +9,14 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import BinaryType, DataType, LongType, StructField, StructType
-from tests.spark.memory import stream_options
+from tests.spark.source.memory import stream_options
 
 import pyspark_kadence
 from kadence.errors import ConfigError, MissingDependencyError
-from kadence.spark.datasource import KadenceDataSource
-from kadence.spark.planning import OffsetRange
-from kadence.spark.reads import KadencePartition, Reads
-from kadence.spark.stream_reader import StreamReader
+from kadence.spark.source.datasource import KadenceDataSource
+from kadence.spark.source.planning import OffsetRange
+from kadence.spark.source.reads import KadencePartition, Reads
+from kadence.spark.source.stream_reader import StreamReader
 
 PASSWORD = "hunter2"
 

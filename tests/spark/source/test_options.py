@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from kadence.errors import ConfigError
-from kadence.spark.options import OPTIONS, SourceOptions, parse
-from kadence.spark.start import (
+from kadence.spark.source.options import OPTIONS, SourceOptions, parse
+from kadence.spark.source.start import (
     AtOffsets,
     AtTimestamp,
     AtTimestamps,

@@ -16,8 +16,8 @@ from kadence.errors import (
     UnknownTopicOrPartitionError,
 )
 from kadence.protocol import error_codes
-from kadence.spark.options import SourceOptions
-from kadence.spark.start import Partitions, Pattern, Subscription, Topics
+from kadence.spark.source.options import SourceOptions
+from kadence.spark.source.start import Partitions, Pattern, Subscription, Topics
 from kadence.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["AdminOffsets", "ConsumerRecords", "driver_client", "executor_client"]
 
 COMMIT_SECONDS: Final = 10.0
-"""How long a commit may hold up a micro-batch; see `kadence.spark.commits` for what follows then."""
+"""How long a commit may hold up a micro-batch; see `kadence.spark.source.commits` for what follows then."""
 
 SAMPLE_RECORDS: Final = 1_000
 SAMPLE_SECONDS: Final = 5.0
@@ -63,7 +63,7 @@ def executor_client(client: Mapping[str, str], name: str, *, headers: bool) -> C
 
 
 class AdminOffsets:
-    """`kadence.spark.ports.OffsetClient`."""
+    """`kadence.spark.source.ports.OffsetClient`."""
 
     def __init__(self, options: SourceOptions, name: str) -> None:
         settings = {"client.id": name, **options.client}
@@ -164,7 +164,7 @@ class AdminOffsets:
 
 
 class ConsumerRecords:
-    """`kadence.spark.ports.RecordClient`."""
+    """`kadence.spark.source.ports.RecordClient`."""
 
     def __init__(self, consumer: Consumer, *, headers: bool) -> None:
         self._consumer = consumer

@@ -10,12 +10,12 @@ import pyspark
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from kadence.spark import schema as columns
-from kadence.spark.clients import ConsumerRecords, executor_client
-from kadence.spark.executor import MAX_ROWS, Reading, read_ranges
-from kadence.spark.options import SourceOptions
-from kadence.spark.planning import Task
-from kadence.spark.pool import POOL
+from kadence.spark.source import schema as columns
+from kadence.spark.source.clients import ConsumerRecords, executor_client
+from kadence.spark.source.executor import MAX_ROWS, Reading, read_ranges
+from kadence.spark.source.options import SourceOptions
+from kadence.spark.source.planning import Task
+from kadence.spark.source.pool import POOL
 
 if TYPE_CHECKING:
     import pyarrow as pa

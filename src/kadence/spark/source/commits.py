@@ -12,8 +12,8 @@ from typing import Final
 
 from kadence.clock import Clock
 from kadence.errors import IllegalStateError, KafkaError
-from kadence.spark.offsets import Offsets
-from kadence.spark.ports import OffsetClient
+from kadence.spark.source.offsets import Offsets
+from kadence.spark.source.ports import OffsetClient
 
 __all__ = ["Commits", "GroupInUseError"]
 

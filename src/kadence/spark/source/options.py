@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from kadence.config import ConsumerConfig, keys
 from kadence.errors import ConfigError
-from kadence.spark.planning import TaskSize
-from kadence.spark.start import (
+from kadence.spark.source.planning import TaskSize
+from kadence.spark.source.start import (
     Everywhere,
     Found,
     Place,

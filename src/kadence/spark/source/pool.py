@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kadence.clock import Clock, SystemClock
-from kadence.spark.ports import RecordClient
+from kadence.spark.source.ports import RecordClient
 
 __all__ = ["POOL", "Pool"]
 

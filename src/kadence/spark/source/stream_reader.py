@@ -16,10 +16,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from kadence.spark.clients import driver_client
-from kadence.spark.driver import StreamDriver
-from kadence.spark.options import SourceOptions
-from kadence.spark.reads import KadencePartition, Reads
+from kadence.spark.source.clients import driver_client
+from kadence.spark.source.driver import StreamDriver
+from kadence.spark.source.options import SourceOptions
+from kadence.spark.source.reads import KadencePartition, Reads
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,7 @@ __all__ = ["StreamReader"]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """``spark.readStream``. `kadence.spark.driver` says what Spark calls when, and what is made of it."""
+    """``spark.readStream``. `kadence.spark.source.driver` says what Spark calls when, and what is made of it."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options

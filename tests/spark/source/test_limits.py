@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kadence.spark.limits import ByteEstimate, Gate, offsets_for_bytes, spread
+from kadence.spark.source.limits import ByteEstimate, Gate, offsets_for_bytes, spread
 from kadence.types import TopicPartition
 
 A, B, C = (TopicPartition("t", number) for number in range(3))

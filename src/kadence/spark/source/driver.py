@@ -28,14 +28,14 @@ from typing import Final, Protocol, TypeVar
 
 from kadence.clock import Clock, SystemClock
 from kadence.errors import KafkaError
-from kadence.spark.commits import Commits
-from kadence.spark.limits import ByteEstimate, Gate, offsets_for_bytes, spread
-from kadence.spark.loss import Loss
-from kadence.spark.offsets import Json, Offsets, Point, to_shape
-from kadence.spark.options import SourceOptions
-from kadence.spark.planning import OffsetRange, Task, plan
-from kadence.spark.ports import OffsetClient
-from kadence.spark.start import Everywhere, Found, check_existence, resolve
+from kadence.spark.source.commits import Commits
+from kadence.spark.source.limits import ByteEstimate, Gate, offsets_for_bytes, spread
+from kadence.spark.source.loss import Loss
+from kadence.spark.source.offsets import Json, Offsets, Point, to_shape
+from kadence.spark.source.options import SourceOptions
+from kadence.spark.source.planning import OffsetRange, Task, plan
+from kadence.spark.source.ports import OffsetClient
+from kadence.spark.source.start import Everywhere, Found, check_existence, resolve
 from kadence.types import TopicPartition
 
 __all__ = ["Pace", "StreamDriver", "SystemPace"]
