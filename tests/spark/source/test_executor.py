@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from kadence.errors import KafkaTimeoutError, OffsetOutOfRangeError
 from kadence.spark.source.executor import Reading, read_ranges
 from kadence.spark.source.loss import DataLossError
 from kadence.spark.source.planning import OffsetRange
+from kadence.spark.source.ports import Decoder
 from kadence.testing.clock import FakeClock
 from kadence.types import TopicPartition
 
@@ -221,3 +223,32 @@ def test_a_poll_asks_for_about_one_batch() -> None:
     first, second, *_ = client.polled
     assert first == 1000  # nothing is known of the records yet
     assert 1800 <= second <= 2000
+
+
+# ---------------------------------------------------------------- decoding in the source
+
+
+class Lengths:
+    """A decoding: the length of each value that is not null, beside its offset."""
+
+    SCHEMA = pa.schema([("offset", pa.int64()), ("length", pa.int32())])
+
+    def decoder(self, schema: pa.Schema) -> Decoder:
+        def decode(batch: pa.RecordBatch) -> pa.RecordBatch:
+            batch = batch.filter(pc.less(pc.binary_length(batch["value"]), 50))
+            return pa.RecordBatch.from_arrays(
+                [batch["offset"], pc.binary_length(batch["value"])], schema=schema
+            )
+
+        return decode
+
+
+def test_decoding_makes_the_columns_and_may_drop_rows() -> None:
+    client = MemoryRecords({T0: [(0, b"a"), (1, b"bb"), (2, b"x" * 99), (3, b"ccc")]}, at_once=2)
+    how = Reading(("value", "offset"), decoding=Lengths(), max_rows=1)
+    made = list(read_ranges((OffsetRange("t", 0, 0, 4),), client, how, Lengths.SCHEMA))
+    assert [batch.to_pylist() for batch in made] == [
+        [{"offset": 0, "length": 1}],
+        [{"offset": 1, "length": 2}],
+        [{"offset": 3, "length": 3}],
+    ]

@@ -19,7 +19,7 @@ from kadence.clock import Clock, SystemClock
 from kadence.errors import KafkaTimeoutError, OffsetOutOfRangeError
 from kadence.spark.source.loss import Loss
 from kadence.spark.source.planning import Task
-from kadence.spark.source.ports import RecordClient
+from kadence.spark.source.ports import Decoding, RecordClient
 from kadence.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -48,11 +48,13 @@ class Reading:
     """How a task reads, the same for all tasks of a query.
 
     Attributes:
-        columns: names of the columns to yield, in order.
+        columns: names of Kafka's columns to read, in order.
+        decoding: what makes the query's columns of them; None: they are the query's.
         fail_on_data_loss: the option. poll_timeout_ms: the option kafkaConsumer.pollTimeoutMs.
     """
 
     columns: tuple[str, ...]
+    decoding: Decoding | None = None
     fail_on_data_loss: bool = True
     poll_timeout_ms: int = 120_000
     max_rows: int = MAX_ROWS
@@ -65,7 +67,7 @@ def read_ranges(
     """Yield all records of the task's ranges, none before a start or from an end on.
 
     Args:
-        schema: of the batches: the columns of ``reading`` with Spark's Arrow types.
+        schema: of the batches: the columns of the query with Spark's Arrow types.
 
     Raises:
         DataLossError: records of the ranges do not exist any more (with failOnDataLoss).
@@ -83,6 +85,7 @@ class _Run:
         self._client = client
         self._reading = reading
         self._schema = schema
+        self._decode = None if reading.decoding is None else reading.decoding.decoder(schema)
         self._clock = clock
         self._loss = Loss(fail=reading.fail_on_data_loss)
         # Two ranges of one partition (it was split, then packed together) are read one after the other.
@@ -198,7 +201,8 @@ class _Run:
         if pieces > 1 and table.num_rows < MIN_ROWS * pieces and table.nbytes < MIN_BYTES * pieces:
             batches = table.combine_chunks().to_batches()
         for batch in batches:
-            yield from self._bounded(batch)
+            if batch.num_rows:
+                yield from self._bounded(batch)
 
     def _bounded(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Halve until the bounds hold; a single record may be as big as it likes."""
@@ -210,5 +214,9 @@ class _Run:
             half = batch.num_rows // 2
             yield from self._bounded(batch.slice(0, half))
             yield from self._bounded(batch.slice(half))
-        elif batch.num_rows:
+        elif self._decode is not None:
+            decoded = self._decode(batch)
+            if decoded.num_rows:
+                yield decoded
+        else:
             yield pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)

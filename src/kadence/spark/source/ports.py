@@ -1,4 +1,4 @@
-"""What the source needs from the client, and nothing else: two small ports.
+"""What the source needs from the client, and nothing else: two small ports; and the port for what decodes values.
 
 `kadence.spark.source.clients` implements both with the front door (`kadence.Consumer`, `kadence.Admin`); tests
 implement them in memory. So driver and executor logic run under test without a broker, and without Spark.
@@ -6,8 +6,8 @@ implement them in memory. So driver and executor logic run under test without a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from kadence.spark.source.start import Lookups, Topics
 from kadence.types import TopicPartition
@@ -15,7 +15,7 @@ from kadence.types import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["OffsetClient", "RecordClient"]
+__all__ = ["Decoder", "Decoding", "OffsetClient", "RecordClient"]
 
 
 class OffsetClient(Lookups, Protocol):
@@ -66,3 +66,19 @@ class RecordClient(Protocol):
 
     def close(self) -> None:
         """Let go of connections and threads."""
+
+
+Decoder: TypeAlias = "Callable[[pa.RecordBatch], pa.RecordBatch]"
+"""Makes the batch that Spark gets from one of Kafka's columns. It may have fewer rows, or none."""
+
+
+class Decoding(Protocol):
+    """How records are decoded in the source: a picklable value that travels with the tasks."""
+
+    def decoder(self, schema: pa.Schema) -> Decoder:
+        """The decoder of one task, made in the worker.
+
+        Args:
+            schema: Spark's Arrow schema of the query; every batch that the decoder makes has exactly this one. What it
+                is given has the columns that `Reading.columns` names, as the consumer's ``poll_arrow`` makes them.
+        """
