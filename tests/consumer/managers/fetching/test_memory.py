@@ -113,7 +113,7 @@ def test_an_answer_above_its_reservation_takes_nothing_of_what_others_have_reser
 
 
 def test_a_slow_answer_does_not_keep_others_from_the_memory_that_is_left() -> None:
-    world = World(P0, P2, buffer_memory=4 * MIB)
+    world = World(P0, P2, buffer_memory=4 * MIB, max_partition_fetch_bytes=MIB)
     world.pause(P2)
     (slow,) = world.poll(0)
     world.in_use = slow.lent_bytes = MIB
@@ -177,7 +177,7 @@ def test_a3_a_long_poll_of_many_partitions_does_not_keep_other_brokers_waiting_f
 
 
 def test_a3_with_more_brokers_than_memory_has_room_for_each_gets_its_turn() -> None:
-    world = spread(40, 1, buffer_memory=8 * MIB)
+    world = spread(40, 1, buffer_memory=8 * MIB, max_partition_fetch_bytes=MIB)
     served: set[int] = set()
     now = 0
     for _ in range(10):

@@ -44,13 +44,13 @@ def test_c11_the_last_fetches_ask_for_what_is_left_by_the_sizes_seen_so_far() ->
     world.subscription.limit(P0, 0, 100)
     world.subscription.limit(P1, 0, 1_000_000)
     (request,) = world.poll(0)
-    assert limits(request) == {0: 100 * 64 + 16_384, 1: 1_048_576}, "nothing is known yet"
+    assert limits(request) == {0: 100 * 64 + 16_384, 1: 2_097_152}, "nothing is known yet"
     raw = batch(10, size=1_000)
     world.reply(request, 5, {P0: raw})
     (request,) = world.poll(5)
     each, left = len(raw) / 10, 90
     assert limits(request) == {0: int(each * left) + len(raw)}, "1 is in the session as it was"
-    assert request.message.max_bytes == int(each * left) + len(raw) + 1_048_576
+    assert request.message.max_bytes == int(each * left) + len(raw) + 2_097_152
     world.reply(request, 10, {P0: batch(80, offset=10, size=1_000)})
     (request,) = world.poll(10)
     assert limits(request)[0] < 10 * each + 2 * 80 * each, "ten records, and a batch of those that came"
