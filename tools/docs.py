@@ -1,6 +1,6 @@
 """Writes the pages of docs/ that are drawn from the code, so that they cannot say anything else.
 
-python tools/docs.py           writes docs/configuration.md, docs/spark.md and docs/states.md, and drawn parts of others
+python tools/docs.py           writes docs/configuration.md and docs/states.md, and drawn parts of others
 python tools/docs.py --check   writes nothing; fails when something would change
 """
 
@@ -21,6 +21,7 @@ from kadence.broker.settings import Settings
 from kadence.consumer.managers.group.classic import states
 from kadence.consumer.managers.group.kip848 import states as kip848_states
 from kadence.coordinator import group
+from kadence.spark import client_settings
 from kadence.spark.source import options as spark_options
 from kadence.spark.source import schema as spark_schema
 
@@ -109,23 +110,6 @@ def state_machines() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-SPARK_DIFFERENCES = """\
-- With `kafka.group.id` a stream commits its progress to that group, so that tools which watch lag see it. The
-  checkpoint stays the truth: a failing commit is logged and never fails the query. A group with live members is
-  refused.
-- `startingOffsets=committed` starts where the group stands, and at the earliest offset where it has none.
-- Small Kafka partitions share a task. One is split only by `minPartitions` or `maxRecordsPerPartition`.
-- A stream that starts anywhere but at `earliest` begins with a batch at once, even an empty one: it writes the start
-  into the checkpoint, so that a failure before the first record cannot lose any.
-- In the checkpoint `#topic` beside `topic` holds the offsets at which partitions began that a batch was the first
-  to read.
-- A task asks the broker for its ranges and little more: fetches are sized by what is left of each. A worker that reads
-  a partition in one micro-batch and again in the next goes on with what it has buffered of it.
-- `maxBytesPerTrigger` bounds a batch in bytes of keys, values and headers, as estimated from samples.
-- Patterns are Python's regular expressions, not Java's.
-- All actions on one `load()` read the same offsets; load again to see newer records."""
-
-
 S = TypeVar("S", bound=Enum)
 
 
@@ -141,32 +125,20 @@ def diagram(transitions: Mapping[S, frozenset[S]]) -> str:
 
 
 def spark_source() -> str:
-    """The data source's reference: its options, its columns, and where it differs from Spark's connector."""
-    rows = [f"| `{name}` | {meaning} |" for name, meaning in spark_options.OPTIONS.items()]
-    refused = [f"- `kafka.{name}`: {why}." for name, why in spark_options.REFUSED_CLIENT_KEYS.items()]
+    """docs/spark.md with its options, settings and columns."""
+    options = [f"| `{name}` | {meaning} |" for name, meaning in spark_options.OPTIONS.items()]
+    refused = [f"- `kafka.{name}`: {why}." for name, why in spark_options.CLIENT.refused.items()]
+    left_out = ", ".join(f"`{name}`" for name in client_settings.ANY_TIME)
     columns = [f"| `{name}` | {kind} |" for name, kind in spark_schema.all_columns().items()]
-    parts = [
-        "# The Spark source",
-        NOTE,
-        (
-            '`spark.read.format("kadence")` and `spark.readStream.format("kadence")` take the options and give the '
-            "columns of Spark's own Kafka connector. Streams need PySpark 4.2 or newer."
-        ),
-        "## Options",
-        "\n".join(["| option | meaning |", "|---|---|", *rows]),
-        (
-            "`kafka.bootstrap.servers` and all other `kafka.*` options are [client settings](configuration.md). "
-            "Refused are:"
-        ),
-        "\n".join(refused),
-        "## Columns",
-        "`headers` is there with `includeHeaders=true`.",
-        "\n".join(["| column | type |", "|---|---|", *columns]),
-        ('A schema given by the user, such as `.schema("offset bigint, value binary")`, chooses columns.'),
-        "## What differs from Spark's connector",
-        SPARK_DIFFERENCES,
-    ]
-    return "\n\n".join(parts) + "\n"
+    return drawn(
+        "spark.md",
+        {
+            "options": "\n".join(["| option | meaning |", "|---|---|", *options]),
+            "refused": "\n".join(refused),
+            "left out": left_out + ".",
+            "columns": "\n".join(["| column | type |", "|---|---|", *columns]),
+        },
+    )
 
 
 def testing() -> str:
@@ -174,14 +146,14 @@ def testing() -> str:
     sys.path.insert(0, str(ROOT))
     from tests.consumer import capabilities
 
-    return drawn("testing.md", "capabilities", capabilities.table())
+    return drawn("testing.md", {"capabilities": capabilities.table()})
 
 
 def coming_from(client: str) -> str:
     """The page for those who come from another client, with what becomes of its keys."""
     page = f"from-{client}.md"
     tables = peers.key_tables(client)
-    return (DOCS / page).read_text() if tables is None else drawn(page, "keys", tables)
+    return (DOCS / page).read_text() if tables is None else drawn(page, {"keys": tables})
 
 
 def weaknesses() -> str:
@@ -189,7 +161,7 @@ def weaknesses() -> str:
     sys.path.insert(0, str(ROOT))
     from tests.weaknesses import table
 
-    return drawn("peers.md", "weaknesses", table.table())
+    return drawn("peers.md", {"weaknesses": table.table()})
 
 
 def metrics() -> str:
@@ -200,21 +172,21 @@ def metrics() -> str:
         tags = ", ".join(tag for tag in name.tags if tag != "client-id") or "–"
         row = f"| `{name.name}` | {tags} | {name.description} |"
         parts.setdefault(name.group, list(rows)).append(row)
-    return drawn(
-        "metrics.md",
-        "metrics",
-        "\n\n".join(f"### {group}\n\n" + "\n".join(lines) for group, lines in parts.items()),
-    )
+    tables = "\n\n".join(f"### {group}\n\n" + "\n".join(lines) for group, lines in parts.items())
+    return drawn("metrics.md", {"metrics": tables})
 
 
-def drawn(page: str, part: str, text: str) -> str:
-    """A page written by hand in which one part, between two comments, is drawn."""
-    begin, end = f"<!-- {part}: written by tools/docs.py -->", f"<!-- end of {part} -->"
-    before, _, rest = (DOCS / page).read_text().partition(begin)
-    _, found, after = rest.partition(end)
-    if not found:
-        raise SystemExit(f"docs/{page} has no lines {begin!r} and {end!r}")
-    return f"{before}{begin}\n\n{text}\n\n{end}{after}"
+def drawn(page: str, parts: Mapping[str, str]) -> str:
+    """A page written by hand in which some parts, each between two comments, are drawn."""
+    text = (DOCS / page).read_text()
+    for part, content in parts.items():
+        begin, end = f"<!-- {part}: written by tools/docs.py -->", f"<!-- end of {part} -->"
+        before, _, rest = text.partition(begin)
+        _, found, after = rest.partition(end)
+        if not found:
+            raise SystemExit(f"docs/{page} has no lines {begin!r} and {end!r}")
+        text = f"{before}{begin}\n\n{content}\n\n{end}{after}"
+    return text
 
 
 PAGES: dict[str, Callable[[], str]] = {

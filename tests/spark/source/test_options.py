@@ -219,6 +219,13 @@ def test_refused_client_keys_say_why(key: str) -> None:
     assert f"kafka.{key} cannot be used: " in refused({f"kafka.{key}": "x"})
 
 
+def test_a_poll_of_a_task_has_a_number_of_records() -> None:
+    said = refused({"kafka.max.poll.records": "auto"})
+    assert "kafka.max.poll.records: 'auto' is not a whole number" in said
+    assert "leave it out" in said
+    assert stream(**{"kafka.max.poll.records": "500"}).client["max.poll.records"] == "500"
+
+
 def test_bootstrap_servers_are_needed() -> None:
     with pytest.raises(ConfigError, match=r"bootstrap\.servers is required"):
         parse({"subscribe": "t"}, streaming=True)

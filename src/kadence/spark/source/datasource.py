@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from kadence.errors import MissingDependencyError
 from kadence.spark.source.batch import plan_batch
 from kadence.spark.source.clients import driver_client
-from kadence.spark.source.options import SourceOptions, client_settings, parse
+from kadence.spark.source.options import SourceOptions, parse, read_client
 from kadence.spark.source.reads import KadencePartition, Reads, spark_version
 from kadence.spark.source.schema import ddl
 
@@ -32,7 +32,7 @@ class KadenceDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         # Fails at load(), not in the first task, for what needs no knowledge of batch or stream.
-        client_settings(options)
+        read_client(options).tell()
 
     @classmethod
     def name(cls) -> str:

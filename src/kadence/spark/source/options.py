@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from kadence.config import ConsumerConfig, keys
 from kadence.errors import ConfigError
+from kadence.spark.client_settings import PREFIX, ClientSettings, Side, client_settings
 from kadence.spark.source.planning import TaskSize
 from kadence.spark.source.start import (
     Everywhere,
@@ -31,7 +32,7 @@ from kadence.spark.source.start import (
     timestamps_place,
 )
 
-__all__ = ["OPTIONS", "REFUSED_CLIENT_KEYS", "SourceOptions", "client_settings", "parse"]
+__all__ = ["CLIENT", "OPTIONS", "SourceOptions", "parse", "read_client"]
 
 _log = logging.getLogger("kadence.spark")
 
@@ -64,16 +65,37 @@ OPTIONS: Final[dict[str, str]] = {
 }
 """Every option but ``kafka.*``, with a line for the reader."""
 
-_PREFIX: Final = "kafka."
+_NOBODY_JOINS: Final = "partitions belong to the query, and nobody joins the group"
+_OF_PRODUCERS: Final = "it is a key of the producer"
 
-REFUSED_CLIENT_KEYS: Final = {
-    "auto.offset.reset": "startingOffsets says where a query starts, and failOnDataLoss what happens when that is gone",
-    "key.deserializer": "keys are binary; decode the column in Spark",
-    "value.deserializer": "values are binary; decode the column in Spark",
-    "enable.auto.commit": "offsets are committed to kafka.group.id after a micro-batch is in the sink",
-    "interceptor.classes": "interceptors of the Java client cannot run here",
-}
-"""Client settings that the source makes itself, with the reason."""
+CLIENT: Final = Side(
+    table=ConsumerConfig,
+    refused={
+        "auto.offset.reset": (
+            "startingOffsets says where a query starts, and failOnDataLoss what happens when that is gone"
+        ),
+        "key.deserializer": "keys are binary; decode the column in Spark",
+        "value.deserializer": "values are binary; decode the column in Spark",
+        "enable.auto.commit": "offsets are committed to kafka.group.id after a micro-batch is in the sink",
+        "interceptor.classes": "interceptors of the Java client cannot run here",
+    },
+    ignored={
+        "group.instance.id": _NOBODY_JOINS,
+        **dict.fromkeys(
+            (
+                "key.serializer",
+                "partitioner.class",
+                "partitioner.ignore.keys",
+                "retries",
+                "transaction.timeout.ms",
+                "transactional.id",
+                "value.serializer",
+            ),
+            _OF_PRODUCERS,
+        ),
+    },
+)
+"""The client settings of the source."""
 
 _BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _STREAM_ONLY: Final = (
@@ -138,7 +160,7 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         ConfigError: an unknown, refused, contradictory or unreadable option; says what was given and what to do.
     """
     values = _Values(given)
-    client = client_settings(given)
+    client = read_client(given).values
     group_id = client.pop("group.id", None)
     if group_id is not None and not group_id.strip():
         raise ConfigError("option kafka.group.id is empty; name the group, or leave it out")
@@ -177,31 +199,27 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     )
 
 
-def client_settings(given: Mapping[str, str]) -> dict[str, str]:
-    """The ``kafka.*`` options as Kafka's keys, checked against the consumer's table.
+def read_client(given: Mapping[str, str]) -> ClientSettings:
+    """The ``kafka.*`` options as Kafka's keys; every other option must be one of ours.
 
     Raises:
         ConfigError: an unknown option, a refused key, a value that the client does not take.
     """
     known = {name.lower() for name in OPTIONS}
-    client: dict[str, str] = {}
-    for name, value in given.items():
-        if name.lower().startswith(_PREFIX):
-            client[name.lower().removeprefix(_PREFIX)] = value
-        elif name.lower() not in known:
+    for name in given:
+        if not name.lower().startswith(PREFIX) and name.lower() not in known:
             raise ConfigError(_unknown(name))
-    for key, reason in REFUSED_CLIENT_KEYS.items():
-        if key in client:
-            raise ConfigError(f"option kafka.{key} cannot be used: {reason}")
-    try:
-        ConsumerConfig.parse({key: value for key, value in client.items() if key != "group.id"})
-    except ConfigError as problem:
-        raise ConfigError(f"in the options kafka.*: {problem}") from None
-    return client
+    polled = [text for name, text in given.items() if name.lower() == "kafka.max.poll.records"]
+    if polled and not re.fullmatch(r"\s*-?\d+\s*", polled[0]):
+        raise ConfigError(
+            f"option kafka.max.poll.records: {polled[0]!r} is not a whole number; a task needs no measuring of "
+            "its pace, so leave it out, or say how many rows an Arrow batch may have"
+        )
+    return client_settings(given, CLIENT)
 
 
 def _unknown(name: str) -> str:
-    client_keys = {key.name for key in keys(ConsumerConfig)} | set(REFUSED_CLIENT_KEYS)
+    client_keys = {key.name for key in keys(ConsumerConfig)} | set(CLIENT.refused)
     if name.lower() in client_keys:
         return (
             f"unknown option {name!r}: did you mean 'kafka.{name.lower()}'? Client settings start with kafka."
@@ -209,7 +227,7 @@ def _unknown(name: str) -> str:
     if name.lower() == "path":
         return "load() takes no path: name the topics with the option subscribe, subscribePattern or assign"
     candidates = {option.lower(): option for option in OPTIONS}
-    candidates |= {_PREFIX + key: _PREFIX + key for key in client_keys}
+    candidates |= {PREFIX + key: PREFIX + key for key in client_keys}
     near = difflib.get_close_matches(name.lower(), candidates, n=1, cutoff=0.6)
     advice = (
         f"did you mean {candidates[near[0]]!r}?" if near else f"known are {', '.join(OPTIONS)} and kafka.*"
