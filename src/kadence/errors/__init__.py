@@ -15,6 +15,7 @@
     │   ├── CorruptRecordError          bytes that are not what the format promises
     │   │   └── UnsupportedRecordFormatError   magic 0 or 1, unknown codec
     │   ├── RecordTooLargeError         a batch would pass a limit (decompression bound, request size)
+    │   ├── RowsNotWrittenError         some rows of send_arrow() were not written: which, why, and what was
     │   ├── NoOffsetForPartitionError   no committed offset and auto.offset.reset=none
     │   ├── AssignorError               an assignor of your own failed; its cause is chained
     │   ├── MissingDependencyError      an extra is not installed
@@ -78,6 +79,7 @@ from kadence.errors.local import (
     NoOffsetForPartitionError,
     RecordDeserializationError,
     RecordTooLargeError,
+    RowsNotWrittenError,
     SerializationError,
     UnsupportedRecordFormatError,
     WakeupError,
@@ -130,6 +132,7 @@ __all__ = [
     "RecordDeserializationError",
     "RecordTooLargeError",
     "RequestTimedOutError",
+    "RowsNotWrittenError",
     "SerializationError",
     "TopicAlreadyExistsError",
     "TopicAuthorizationError",

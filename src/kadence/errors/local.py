@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from kadence.errors.base import KafkaError
@@ -24,6 +26,7 @@ __all__ = [
     "NoOffsetForPartitionError",
     "RecordDeserializationError",
     "RecordTooLargeError",
+    "RowsNotWrittenError",
     "SerializationError",
     "UnsupportedRecordFormatError",
     "WakeupError",
@@ -110,6 +113,27 @@ class UnsupportedRecordFormatError(CorruptRecordError):
 
 class RecordTooLargeError(LocalError):
     """A batch or a request would pass a limit."""
+
+
+class RowsNotWrittenError(LocalError):
+    """Some rows of `Producer.send_arrow` were not written; the cause is what the first of them failed of.
+
+    Attributes:
+        failed: the numbers of the rows that were not written (from 0), by partition. written: an `ArrowSummary` of the
+            others.
+        retriable: whether each of them failed of something that may pass.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        failed: Mapping[TopicPartition, Sequence[int]] = MappingProxyType({}),
+        written: Any = None,
+    ) -> None:
+        super().__init__(message)
+        self.failed = dict(failed)
+        self.written = written
 
 
 class NoOffsetForPartitionError(LocalError):

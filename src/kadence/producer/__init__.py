@@ -5,7 +5,8 @@ Application threads append to the `accumulator` under one lock; the producer's n
 connect them to threads and sockets.
 """
 
+from kadence.producer.arrow_delivery import ArrowDelivery, ArrowSummary, WrittenRows
 from kadence.producer.futures import RecordFuture, RecordMetadata
 from kadence.producer.producer import Producer
 
-__all__ = ["Producer", "RecordFuture", "RecordMetadata"]
+__all__ = ["ArrowDelivery", "ArrowSummary", "Producer", "RecordFuture", "RecordMetadata", "WrittenRows"]

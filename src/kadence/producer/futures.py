@@ -17,7 +17,7 @@ from typing import NamedTuple
 from kadence.clock import Seconds, to_ms
 from kadence.errors import KafkaError, KafkaTimeoutError
 
-__all__ = ["Delivery", "RecordFuture", "RecordMetadata"]
+__all__ = ["Delivery", "RecordFuture", "RecordMetadata", "Span"]
 
 _log = logging.getLogger("kadence.producer")
 
@@ -45,6 +45,20 @@ class _Part(NamedTuple):
     log_append_time: int
     error: KafkaError | None
     record_errors: Mapping[int, KafkaError]
+
+
+class Span(NamedTuple):
+    """Consecutive records of a batch with one outcome.
+
+    Attributes:
+        first: index of the first. length: how many. offset: of the first; -1 unknown, or not written.
+        error: why they were not written.
+    """
+
+    first: int
+    length: int
+    offset: int
+    error: KafkaError | None
 
 
 class Delivery:
@@ -109,6 +123,26 @@ class Delivery:
         offset = part.base_offset + index - part.first if part.base_offset >= 0 else -1
         return offset, part.log_append_time, None
 
+    def spans(self, first: int, count: int) -> list[Span]:
+        """The outcomes of ``count`` records from index ``first`` on; only when `done`."""
+        found = []
+        end = first + count
+        for number, part in enumerate(self._parts):
+            after = self._parts[number + 1].first if number + 1 < len(self._parts) else end
+            start, stop = max(first, part.first), min(end, after)
+            if start >= stop:
+                continue
+            if part.record_errors:
+                # A broker that blames single records refuses the others of the batch for them.
+                found += [
+                    Span(index, 1, -1, part.record_errors.get(index, part.error))
+                    for index in range(start, stop)
+                ]
+            else:
+                offset = part.base_offset + start - part.first if part.base_offset >= 0 else -1
+                found.append(Span(start, stop - start, offset, part.error))
+        return found
+
 
 def _call(callback: Callable[[RecordFuture], object], future: RecordFuture) -> None:
     try:
@@ -120,16 +154,16 @@ def _call(callback: Callable[[RecordFuture], object], future: RecordFuture) -> N
 class RecordFuture:
     """The delivery of one record, to come. The methods are those of `concurrent.futures.Future`."""
 
-    __slots__ = ("_delivery", "_index", "_timestamp")
+    __slots__ = ("_timestamp", "delivery", "index")
 
     def __init__(self, delivery: Delivery, index: int, timestamp: int) -> None:
-        self._delivery = delivery
-        self._index = index
+        self.delivery = delivery
+        self.index = index
         self._timestamp = timestamp
 
     def done(self) -> bool:
         """Whether the record was acknowledged or has failed."""
-        return self._delivery.done
+        return self.delivery.done
 
     def result(self, timeout: Seconds | None = None) -> RecordMetadata:
         """Wait for the acknowledgement.
@@ -142,8 +176,8 @@ class RecordFuture:
         error = self.exception(timeout)
         if error is not None:
             raise error
-        delivery = self._delivery
-        offset, log_append_time, _ = delivery.outcome(self._index)
+        delivery = self.delivery
+        offset, log_append_time, _ = delivery.outcome(self.index)
         timestamp = self._timestamp if log_append_time < 0 else log_append_time
         return RecordMetadata(delivery.topic, delivery.partition, offset, timestamp)
 
@@ -153,7 +187,7 @@ class RecordFuture:
         Raises:
             KafkaTimeoutError: not decided within ``timeout`` seconds.
         """
-        delivery = self._delivery
+        delivery = self.delivery
         if not delivery.done:
             wait_ms = to_ms(timeout)
             seconds = None if wait_ms is None else min(wait_ms / 1000, threading.TIMEOUT_MAX)
@@ -163,7 +197,7 @@ class RecordFuture:
                         f"the record for {delivery.topic}-{delivery.partition} was not acknowledged within "
                         f"{timeout} s; it is still on its way"
                     )
-        _, _, error = delivery.outcome(self._index)
+        _, _, error = delivery.outcome(self.index)
         if error is None:
             return None
         # A fresh instance for each caller: a raised exception collects the traceback of whoever raised it.
@@ -176,7 +210,7 @@ class RecordFuture:
 
         It must be quick, as nothing is sent meanwhile; what it raises is logged.
         """
-        self._delivery.add_callback(callback, self)
+        self.delivery.add_callback(callback, self)
 
     def cancel(self) -> bool:
         """Always False: a record that was handed over cannot be called back."""
@@ -188,13 +222,13 @@ class RecordFuture:
 
     def running(self) -> bool:
         """Whether it is still undecided."""
-        return not self._delivery.done
+        return not self.delivery.done
 
     def __repr__(self) -> str:
-        delivery = self._delivery
+        delivery = self.delivery
         if not delivery.done:
             state = "pending"
         else:
-            offset, _, error = delivery.outcome(self._index)
+            offset, _, error = delivery.outcome(self.index)
             state = f"failed: {error}" if error else f"offset {offset}" if offset >= 0 else "sent"
         return f"<RecordFuture {delivery.topic}-{delivery.partition} {state}>"

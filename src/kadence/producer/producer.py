@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from kadence.clock import FOREVER, Clock, Seconds, SystemClock, add_ms, to_ms, wait_seconds, wall_ms
 from kadence.config import ProducerConfig, generated_client_id
@@ -22,6 +23,8 @@ from kadence.errors import (
     for_code,
 )
 from kadence.producer.accumulator import Accumulator, Header, estimated_size
+from kadence.producer.arrow import Chunk, chunks_of
+from kadence.producer.arrow_delivery import ArrowDelivery, Share
 from kadence.producer.farewell import deliver_if_abandoned
 from kadence.producer.futures import RecordFuture
 from kadence.producer.partitioner import StickyPartitioner, partition_for_key
@@ -29,6 +32,9 @@ from kadence.producer.thread import NetworkThread
 from kadence.producer.topics import Topics
 from kadence.protocol import error_codes as ec
 from kadence.types import PartitionInfo, TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["Producer"]
 
@@ -154,6 +160,79 @@ class Producer:
             self._thread.wakeup()
         return future
 
+    def send_arrow(self, data: pa.Table | pa.RecordBatch, topic: str | None = None) -> ArrowDelivery:
+        """Hand over all rows of a table; they are sent in the background, as those of `send`.
+
+        Every row is looked at before the first is handed over: data with a bad row sends nothing. Rows of one
+        partition keep their order. Blocks while a topic is unknown or `buffer.memory` is full, ``max.block.ms`` at
+        most each time.
+
+        Args:
+            data: a pyarrow Table or RecordBatch with the columns of Spark's Kafka sink; other columns are left out.
+                ``value``: binary or string; null is a tombstone. ``key``: binary or string, may be null.
+                ``topic``: string. ``partition``: integer; null leaves the choice to the key, as in `send`.
+                ``headers``: list<struct<key: string, value: binary>>. ``timestamp``: a timestamp, or int64 ms since
+                1970; null means now.
+            topic: for all rows; the column ``topic`` is not looked at then.
+
+        Returns:
+            One future for all rows. Its ``result()`` says how many rows each partition got and at which offsets.
+
+        Raises:
+            SerializationError: no such data; a column of the wrong type; a row without a topic, or with a header
+                without a name.
+            RecordTooLargeError: a row above ``max.request.size`` or ``buffer.memory``.
+            UnknownTopicOrPartitionError: no such topic after ``max.block.ms``, or no such partition.
+            KafkaTimeoutError: no answer about a topic, or no memory, within ``max.block.ms``. Rows that were handed
+                over before may be written.
+            MissingDependencyError: pyarrow is not installed.
+            ClosedError, ForkedError, FatalNetworkError: this producer cannot be used (any more).
+        """
+        count, chunks = chunks_of(data, with_topic=topic is None)
+        rows = [row for chunk in chunks for row in self._arrow_rows(chunk, topic)]
+        shares = []
+        for number, (name, row) in enumerate(rows):
+            future = self.send(name, **row)
+            shares.append(Share(future.delivery, future.index, 1, partial(list, (number,))))
+        return ArrowDelivery(count, shares, self._gate)
+
+    def _arrow_rows(self, chunk: Chunk, topic: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
+        for at in range(chunk.rows):
+            number = chunk.first_row + at
+            name = topic if chunk.topic is None else chunk.topic[at].as_py()
+            if not name:
+                raise SerializationError(
+                    f"row {number} has no topic: give send_arrow() one, or each row its own"
+                )
+            value = chunk.value[at].as_py()
+            key = None if chunk.key is None else chunk.key[at].as_py()
+            headers = []
+            if chunk.headers is not None and chunk.headers.lists[at].is_valid:
+                begin, end = (chunk.headers.lists.offsets[at + each].as_py() for each in (0, 1))
+                for place in range(begin, end):
+                    header = chunk.headers.names[place].as_py()
+                    if header is None:
+                        raise SerializationError(f"row {number} has a header without a name")
+                    headers.append((header.decode(), chunk.headers.values[place].as_py()))
+            partition = None if chunk.partition is None else chunk.partition[at].as_py()
+            size = estimated_size(key, value, headers)
+            if size > self._config.max_request_size or size > self._config.buffer_memory:
+                raise self._too_large(name, size, f"row {number}")
+            known = self._cache.get(name) or self._look_up(name)
+            if partition is not None:
+                self._with_partition(name, known, partition, f"row {number}: ")
+            timestamp = None if chunk.timestamp is None else chunk.timestamp[at].as_py()
+            yield (
+                name,
+                {
+                    "value": value,
+                    "key": key,
+                    "partition": partition,
+                    "timestamp": timestamp,
+                    "headers": headers,
+                },
+            )
+
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """The partitions of ``topic``. Blocks and raises as `send`."""
         if self._is_closed or self._thread.fatal is not None or os.getpid() != self._pid:
@@ -245,7 +324,7 @@ class Producer:
             )
             return result
 
-    def _with_partition(self, topic: str, known: _Topic, partition: int) -> _Topic:
+    def _with_partition(self, topic: str, known: _Topic, partition: int, row: str = "") -> _Topic:
         """Check an explicit partition; one that is not known may be new, so the cluster is asked once."""
         if 0 <= partition < len(known.partitions):
             return known
@@ -261,7 +340,7 @@ class Producer:
             if partition < len(known.partitions):
                 return known
         raise UnknownTopicOrPartitionError(
-            f"topic {topic!r} has {len(known.partitions)} partitions, 0 to {len(known.partitions) - 1}; "
+            f"{row}topic {topic!r} has {len(known.partitions)} partitions, 0 to {len(known.partitions) - 1}; "
             f"{partition} is none of them"
         )
 
@@ -331,13 +410,13 @@ class Producer:
             return fatal
         return ClosedError("this producer is closed")
 
-    def _too_large(self, topic: str, size: int) -> RecordTooLargeError:
+    def _too_large(self, topic: str, size: int, what: str = "a record") -> RecordTooLargeError:
         if size > self._config.max_request_size:
             limit = f"max.request.size={self._config.max_request_size}"
         else:
             limit = f"buffer.memory={self._config.buffer_memory}"
         return RecordTooLargeError(
-            f"a record for topic {topic!r} takes {size} bytes, more than {limit}; raise it (and the broker's "
+            f"{what} for topic {topic!r} takes {size} bytes, more than {limit}; raise it (and the broker's "
             "message.max.bytes), or send something smaller"
         )
 
