@@ -22,6 +22,8 @@ from kadence.consumer.managers.group.classic import states
 from kadence.consumer.managers.group.kip848 import states as kip848_states
 from kadence.coordinator import group
 from kadence.spark import client_settings
+from kadence.spark.sink import columns as sink_columns
+from kadence.spark.sink import options as sink_options
 from kadence.spark.source import options as spark_options
 from kadence.spark.source import schema as spark_schema
 
@@ -130,6 +132,9 @@ def spark_source() -> str:
     refused = [f"- `kafka.{name}`: {why}." for name, why in spark_options.CLIENT.refused.items()]
     left_out = ", ".join(f"`{name}`" for name in client_settings.ANY_TIME)
     columns = [f"| `{name}` | {kind} |" for name, kind in spark_schema.all_columns().items()]
+    written = [f"| `{name}` | {' or '.join(kinds)} |" for name, kinds in sink_columns.COLUMNS.items()]
+    sink = [f"| `{name}` | {meaning} |" for name, meaning in sink_options.OPTIONS.items()]
+    sink_refused = [f"- `kafka.{name}`: {why}." for name, why in sink_options.REFUSED_CLIENT_KEYS.items()]
     return drawn(
         "spark.md",
         {
@@ -137,6 +142,9 @@ def spark_source() -> str:
             "refused": "\n".join(refused),
             "left out": left_out + ".",
             "columns": "\n".join(["| column | type |", "|---|---|", *columns]),
+            "sink columns": "\n".join(["| column | type |", "|---|---|", *written]),
+            "sink options": "\n".join(["| option | meaning |", "|---|---|", *sink]),
+            "sink refused": "\n".join(sink_refused),
         },
     )
 

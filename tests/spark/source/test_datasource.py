@@ -44,7 +44,7 @@ def test_schema_with_and_without_headers() -> None:
 
 def test_mistakes_are_told_at_load() -> None:
     with pytest.raises(ConfigError, match="did you mean 'failOnDataLoss'"):
-        source(failOnDataLos="true")
+        source(failOnDataLos="true").schema()
     with pytest.raises(ConfigError, match="for batch queries"):
         source(endingOffsets="latest").streamReader(schema())
     with pytest.raises(ConfigError, match="no column 'amount'"):

@@ -25,7 +25,7 @@ def refuse() -> MemoryRecords:
 
 
 def test_a_parked_consumer_is_used_again_for_the_same_key() -> None:
-    pool = Pool()
+    pool: Pool[MemoryRecords] = Pool()
     with pool.borrow("a", connect) as first:
         assert len(pool) == 0
     with pool.borrow("a", refuse) as again:
@@ -38,7 +38,7 @@ def test_a_parked_consumer_is_used_again_for_the_same_key() -> None:
 
 
 def test_after_a_failure_it_is_closed() -> None:
-    pool = Pool()
+    pool: Pool[MemoryRecords] = Pool()
     client = connect()
     with pytest.raises(ValueError), pool.borrow("a", lambda: client):
         raise ValueError
@@ -54,7 +54,7 @@ def test_one_that_cannot_be_parked_is_closed_without_failing_the_task() -> None:
             super().close()
             raise OSError("gone")
 
-    pool = Pool()
+    pool: Pool[MemoryRecords] = Pool()
     client = Unparkable({})
     with pool.borrow("a", lambda: client):
         pass
@@ -63,7 +63,7 @@ def test_one_that_cannot_be_parked_is_closed_without_failing_the_task() -> None:
 
 def test_not_too_many_and_not_for_ever() -> None:
     clock = FakeClock()
-    pool = Pool(clock)
+    pool: Pool[MemoryRecords] = Pool(clock)
     clients = [connect() for _ in range(MAX_IDLE + 1)]
     for number, client in enumerate(clients):
         with pool.borrow(number, partial(_same, client)):
@@ -79,7 +79,7 @@ def test_not_too_many_and_not_for_ever() -> None:
 
 
 def test_a_forked_child_leaves_its_parents_consumers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = Pool()
+    pool: Pool[MemoryRecords] = Pool()
     with pool.borrow("a", connect) as parents:
         pass
     child = os.getpid() + 1

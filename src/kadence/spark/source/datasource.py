@@ -10,9 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 
 from kadence.errors import MissingDependencyError
+from kadence.spark.sink.options import parse as sink_options
+from kadence.spark.sink.writers import BatchWriter
 from kadence.spark.source.batch import plan_batch
 from kadence.spark.source.clients import driver_client
 from kadence.spark.source.options import SourceOptions, parse, read_client
@@ -31,8 +40,8 @@ class KadenceDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        # Fails at load(), not in the first task, for what needs no knowledge of batch or stream.
-        read_client(options).tell()
+        # Nobody says yet whether this is to read or to write.
+        self._is_checked = False
 
     @classmethod
     def name(cls) -> str:
@@ -40,12 +49,14 @@ class KadenceDataSource(DataSource):
         return "kadence"
 
     def schema(self) -> str:
-        """All columns, as DDL."""
+        """All columns, as DDL. Asked for by load(), and never before a write."""
+        self._check_read()
         with_headers = self.options.get("includeHeaders", "false").strip().lower() == "true"
         return ddl(include_headers=with_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Of a batch query."""
+        self._check_read()
         return BatchReader(parse(self.options, streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
@@ -61,7 +72,36 @@ class KadenceDataSource(DataSource):
             )
         from kadence.spark.source.stream_reader import StreamReader
 
+        self._check_read()
         return StreamReader(parse(self.options, streaming=True), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Of a batch query.
+
+        Args:
+            schema: of the rows. overwrite: the save mode; a topic can only be appended to.
+        """
+        return BatchWriter(sink_options(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """Of a streaming query.
+
+        Raises:
+            MissingDependencyError: PySpark is older than 4.1, which has no stream writer for Arrow batches.
+        """
+        if spark_version() < (4, 1):
+            raise MissingDependencyError(
+                "streaming writes of format 'kadence' need PySpark 4.1 or newer; batch writes work with this one"
+            )
+        from kadence.spark.sink.stream_writer import StreamWriter
+
+        return StreamWriter(sink_options(self.options), schema)
+
+    def _check_read(self) -> None:
+        """Fail at load(), not in the first task, for what needs no knowledge of batch or stream. Once for a query."""
+        if not self._is_checked:
+            read_client(self.options).tell()
+            self._is_checked = True
 
 
 class BatchReader(DataSourceReader):

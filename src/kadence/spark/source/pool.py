@@ -1,9 +1,9 @@
-"""Consumers that outlive a task, in the executors' Python workers.
+"""Clients that outlive a task, in the executors' Python workers: the source's consumers, the sink's producers.
 
 Spark reuses its workers, and connecting, asking for versions and for metadata takes longer than many a
-task. So a task takes an idle consumer of the same configuration out of this pool and parks it there at its end. A
+task. So a task takes an idle client of the same configuration out of this pool and parks it there at its end. A
 worker runs one task at a time, and a Kafka partition comes to any worker, so the key is the configuration alone. A
-consumer whose task failed is not trusted again. Workers end without a goodbye; the system closes the sockets.
+client whose task failed is not trusted again. Workers end without a goodbye; the system closes the sockets.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic, Protocol, TypeVar
 
 from kadence.clock import Clock, SystemClock
 from kadence.spark.source.ports import RecordClient
@@ -23,34 +23,45 @@ __all__ = ["POOL", "Pool"]
 _log = logging.getLogger("kadence.spark")
 
 MAX_IDLE: Final = 8
-"""Consumers kept; each is a thread and some sockets."""
+"""Clients kept; each is a thread and some sockets."""
 
 MAX_IDLE_MS: Final = 300_000
-"""Longer than this a consumer is not kept; brokers close idle connections after ten minutes."""
+"""Longer than this a client is not kept; brokers close idle connections after ten minutes."""
+
+
+class Parkable(Protocol):
+    """What a client must be able to do."""
+
+    def park(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=Parkable)
 
 
 @dataclass(frozen=True, slots=True)
-class _Parked:
+class _Parked(Generic[C]):
     key: Hashable
-    client: RecordClient
+    client: C
     since: int
 
 
-class Pool:
-    """Idle consumers by key."""
+class Pool(Generic[C]):
+    """Idle clients by key."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock: Clock = clock or SystemClock()
-        self._parked: list[_Parked] = []
+        self._parked: list[_Parked[C]] = []
         self._pid = os.getpid()
-        self._inherited: list[_Parked] = []
+        self._inherited: list[_Parked[C]] = []
 
     def __len__(self) -> int:
         return len(self._parked)
 
     @contextmanager
-    def borrow(self, key: Hashable, connect: Callable[[], RecordClient]) -> Iterator[RecordClient]:
-        """A consumer for one task; parked again when the task ends well, closed when it does not."""
+    def borrow(self, key: Hashable, connect: Callable[[], C]) -> Iterator[C]:
+        """A client for one task; parked again when the task ends well, closed when it does not."""
         client = self._take(key) or connect()
         try:
             yield client
@@ -60,7 +71,7 @@ class Pool:
         try:
             client.park()
         except Exception as problem:  # noqa: BLE001 - the task's records are delivered; only the reuse is off
-            _log.info("a consumer could not be kept for the next task: %s", problem)
+            _log.info("a client could not be kept for the next task: %s", problem)
             self._discard(client)
             return
         self._parked.append(_Parked(key, client, self._clock.now_ms()))
@@ -72,7 +83,7 @@ class Pool:
         while self._parked:
             self._discard(self._parked.pop().client)
 
-    def _take(self, key: Hashable) -> RecordClient | None:
+    def _take(self, key: Hashable) -> C | None:
         if self._pid != os.getpid():
             # After a fork: their threads stayed behind with the parent, so they can neither be used nor closed
             # here, and their sockets are the parent's. They are kept so that nobody finalises them.
@@ -90,12 +101,12 @@ class Pool:
         return None
 
     @staticmethod
-    def _discard(client: RecordClient) -> None:
+    def _discard(client: Parkable) -> None:
         try:
             client.close()
         except Exception as problem:  # noqa: BLE001 - it is let go of either way
-            _log.info("closing a consumer failed: %s", problem)
+            _log.info("closing a client failed: %s", problem)
 
 
-POOL: Final = Pool()
-"""The one of this process."""
+POOL: Final[Pool[RecordClient]] = Pool()
+"""The consumers of this process."""

@@ -1,0 +1,111 @@
+"""Options of the sink: those of Spark's own Kafka connector, and a few of ours. Read and checked here, once.
+
+Options of the source are left out with a word in the log, as jobs often share one set of options between both.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kadence.config import ProducerConfig, keys
+from kadence.errors import ConfigError
+from kadence.spark.client_settings import PREFIX, Side, client_settings
+from kadence.spark.source.options import OPTIONS as SOURCE_OPTIONS
+
+__all__ = ["OPTIONS", "REFUSED_CLIENT_KEYS", "SinkOptions", "parse"]
+
+_log = logging.getLogger("kadence.spark")
+
+OPTIONS: Final[dict[str, str]] = {
+    "topic": "The topic of all rows. It goes before the column topic.",
+    "includeHeaders": "Without effect, as in Spark's connector: a column headers is always written.",
+}
+"""Every option but ``kafka.*``, with a line for the reader."""
+
+REFUSED_CLIENT_KEYS: Final = {
+    "key.serializer": "keys are written as they are; make the column binary or string in Spark",
+    "value.serializer": "values are written as they are; make the column binary or string in Spark",
+    "interceptor.classes": "interceptors of the Java client cannot run here",
+    "partitioner.class": "partitioners of the Java client cannot run here; the column partition chooses",
+}
+"""Client settings that cannot be given, with the reason."""
+
+_SIDE: Final = Side(table=ProducerConfig, refused=REFUSED_CLIENT_KEYS)
+
+_OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
+"""What Spark itself puts among the options of a sink."""
+
+_told: set[frozenset[str]] = set()
+"""What this process has logged of options without effect."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """All options of one query, checked.
+
+    Attributes:
+        client: Kafka's keys for the producers. Not shown: there may be passwords in it.
+        topic: of all rows; None = each row's column says.
+    """
+
+    client: Mapping[str, str] = field(repr=False)
+    topic: str | None
+
+
+def parse(given: Mapping[str, str]) -> SinkOptions:
+    """Read the options of one query.
+
+    Raises:
+        ConfigError: an unknown, refused or unreadable option; says what was given and what to do.
+    """
+    values = {name.lower(): value for name, value in given.items()}
+    _check_names(values)
+    if PREFIX + "bootstrap.servers" not in values:
+        raise ConfigError("the sink needs the option kafka.bootstrap.servers, e.g. localhost:9092")
+    settings = client_settings(given, _SIDE)
+    # Spark reads the options of a stream's sink again for each batch.
+    left_out = frozenset(settings.left_out)
+    if left_out not in _told:
+        _told.add(left_out)
+        settings.tell()
+    topic = values.get("topic")
+    if topic is not None and not topic.strip():
+        raise ConfigError(
+            "option topic is empty; name the topic, or leave it out and give each row a column topic"
+        )
+    return SinkOptions(client=settings.values, topic=None if topic is None else topic.strip())
+
+
+def _check_names(given: Mapping[str, str]) -> None:
+    ours = {name.lower(): name for name in OPTIONS}
+    of_source = {name.lower(): name for name in SOURCE_OPTIONS}
+    ignored: list[str] = []
+    for name in given:
+        if name.startswith(PREFIX) or name in ours or name in _OF_SPARK:
+            continue
+        if name not in of_source:
+            raise ConfigError(_unknown(name))
+        ignored.append(of_source[name])
+    if ignored and (left_out := frozenset(ignored)) not in _told:
+        _told.add(left_out)
+        _log.warning("options of the source have no effect on the sink: %s", ", ".join(sorted(ignored)))
+
+
+def _unknown(name: str) -> str:
+    client_keys = {key.name for key in keys(ProducerConfig)} | set(REFUSED_CLIENT_KEYS)
+    if name in client_keys:
+        return f"unknown option {name!r}: did you mean '{PREFIX}{name}'? Client settings start with {PREFIX}"
+    if name == "path":
+        return "save() and start() take no path: name the topic with the option topic or a column topic"
+    candidates = {option.lower(): option for option in OPTIONS} | {
+        PREFIX + key: PREFIX + key for key in client_keys
+    }
+    near = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
+    advice = (
+        f"did you mean {candidates[near[0]]!r}?" if near else f"known are {', '.join(OPTIONS)} and {PREFIX}*"
+    )
+    return f"unknown option {name!r}: {advice}"

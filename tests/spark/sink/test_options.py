@@ -1,0 +1,53 @@
+"""Options of the sink."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from kadence.errors import ConfigError
+from kadence.spark.sink.options import parse
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+
+
+def test_client_settings_and_topic() -> None:
+    options = parse({**SERVERS, "kafka.ACKS": "1", "Topic": " t ", "includeHeaders": "true"})
+    assert options.client == {"bootstrap.servers": "localhost:9092", "acks": "1"}
+    assert options.topic == "t"
+
+
+def test_secrets_are_not_shown() -> None:
+    options = parse({**SERVERS, "kafka.security.protocol": "SSL", "kafka.ssl.key.password": "sesame"})
+    assert options.client["ssl.key.password"] == "sesame"
+    assert "sesame" not in repr(options)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"topic": "t"}, "needs the option kafka.bootstrap.servers"),
+        ({**SERVERS, "topic": " "}, "option topic is empty"),
+        (
+            {**SERVERS, "kafka.key.serializer": "x"},
+            "option kafka.key.serializer cannot be used: keys are written",
+        ),
+        ({**SERVERS, "kafka.value.serializer": "x"}, "option kafka.value.serializer cannot be used"),
+        ({**SERVERS, "kafka.acks": "2"}, "acks"),
+        ({**SERVERS, "kafka.asks": "1"}, "did you mean 'acks'"),
+        ({**SERVERS, "acks": "1"}, "did you mean 'kafka.acks'"),
+        ({**SERVERS, "topics": "t"}, "did you mean 'topic'"),
+        ({**SERVERS, "path": "/t"}, r"save\(\) and start\(\) take no path"),
+        ({**SERVERS, "colour": "blue"}, "unknown option 'colour': known are topic"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse(given)
+
+
+def test_options_of_source_and_spark_have_no_effect(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "kadence.spark"):
+        parse({**SERVERS, "startingoffsets": "earliest", "checkpointLocation": "/c"})
+    assert "options of the source have no effect on the sink: startingOffsets" in caplog.text
