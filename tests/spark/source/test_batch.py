@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import datetime
+import functools
+from collections.abc import Iterable
+
 import pytest
 from tests.spark.source.memory import MemoryCluster, batch_options
 
-from kadence.errors import UnknownTopicOrPartitionError
+from kadence.errors import ConfigError, UnknownTopicOrPartitionError
 from kadence.spark.source.batch import plan_batch
 from kadence.spark.source.loss import DataLossError
+from kadence.spark.source.pushdown import EVERYTHING, Bounds, Condition
+from kadence.types import TopicPartition
+
+ALL = ["t-0 [0, 10)", "t-1 [5, 20)"]
+
+
+def at(milliseconds: int, microseconds: int = 0) -> datetime.datetime:
+    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    return epoch + datetime.timedelta(milliseconds=milliseconds, microseconds=microseconds)
 
 
 def planned(cluster: MemoryCluster, **more: str) -> list[str]:
@@ -40,8 +53,86 @@ def test_between_offsets_and_times(cluster: MemoryCluster) -> None:
     ]
 
 
-def test_an_end_before_the_start_is_nothing(cluster: MemoryCluster) -> None:
-    assert planned(cluster, startingTimestamp="1008", endingTimestamp="1006") == []
+def test_an_end_before_the_start_is_refused(cluster: MemoryCluster) -> None:
+    named = {"startingOffsets": '{"t":{"0":6,"1":6}}', "endingOffsets": '{"t":{"0":4,"1":6}}'}
+    with pytest.raises(
+        ConfigError, match=r"end before it starts \(startingOffsets, endingOffsets\): t-0 from 6 to 4$"
+    ):
+        planned(cluster, failOnDataLoss="false", **named)
+    with pytest.raises(
+        ConfigError, match=r"\(startingTimestamp, endingTimestamp\): t-0 from 8 to 6; t-1 from 8 to 6$"
+    ):
+        planned(cluster, startingTimestamp="1008", endingTimestamp="1006")
+    cluster.group = dict.fromkeys(cluster.logs, 7)
+    with pytest.raises(ConfigError, match=r"\(committed, endingOffsets\): t-0 from 7 to 4"):
+        planned(cluster, kafka_group_id="g", **named | {"startingOffsets": "committed"})
+
+
+def test_an_end_where_the_start_is_is_nothing(cluster: MemoryCluster) -> None:
+    assert planned(cluster, startingTimestamp="9000", startingOffsetsByTimestampStrategy="latest") == []
+    assert planned(cluster, startingTimestamp="1008", endingTimestamp="1008") == []
+
+
+def test_all_that_an_end_left_was_deleted(cluster: MemoryCluster) -> None:
+    ended = {"endingOffsets": '{"t":{"0":3,"1":4}}'}
+    with pytest.raises(
+        DataLossError, match="the log of t-1 begins at 5, above offset 4 where the query ends"
+    ):
+        planned(cluster, **ended)
+    assert planned(cluster, failOnDataLoss="false", **ended) == ["t-0 [0, 3)"]
+
+
+def test_both_ends_come_from_one_look(cluster: MemoryCluster) -> None:
+    """Retention and producers at work between two looks would give a range that no log ever had."""
+    planned(cluster)
+    assert cluster.asked == ["partitions", "log_starts", "log_ends"]
+
+
+def test_a_record_that_comes_between_the_look_at_ends_and_at_times(cluster: MemoryCluster) -> None:
+    late = {
+        "startingTimestamp": "1012",
+        "startingOffsetsByTimestampStrategy": "latest",
+        "endingTimestamp": "1022",
+    }
+    ends = cluster.log_ends
+
+    def and_then_more(partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        found = ends(partitions)
+        cluster.produce("t-1", 5)
+        return found
+
+    cluster.log_ends = and_then_more  # type: ignore[method-assign]
+    assert planned(cluster, **late) == ["t-1 [12, 20)"]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "left"),
+    [
+        ([("partition", "=", 1)], ["t-1 [5, 20)"]),
+        ([("partition", "in", (0, 7))], ["t-0 [0, 10)"]),
+        ([("partition", "in", (0, 1)), ("partition", ">", 0)], ["t-1 [5, 20)"]),
+        ([("partition", "<", 1), ("topic", "=", "t")], ["t-0 [0, 10)"]),
+        ([("partition", "<=", -1)], []),
+        ([("topic", "in", ("a", "b"))], []),
+        ([("offset", ">", 7), ("offset", "<=", 12)], ["t-0 [8, 10)", "t-1 [8, 13)"]),
+        ([("offset", "in", (3, 12, 9))], ["t-0 [3, 10)", "t-1 [5, 13)"]),
+        ([("offset", "=", 12)], ["t-1 [12, 13)"]),
+        ([("offset", "<", 0)], []),
+        ([("timestamp", ">=", at(1_007))], ["t-0 [7, 10)", "t-1 [7, 20)"]),
+        ([("timestamp", ">", at(1_007, 1))], ["t-0 [8, 10)", "t-1 [8, 20)"]),
+        ([("timestamp", "=", at(1_012))], ["t-1 [12, 20)"]),
+        ([("timestamp", ">=", at(1_006)), ("timestamp", ">=", at(1_004))], ["t-0 [6, 10)", "t-1 [6, 20)"]),
+        ([("timestamp", ">=", at(9_000))], []),
+        # What says nothing of use leaves everything.
+        ([("timestamp", "<", at(1_002)), ("timestamp", ">=", at(-5)), ("timestamp", ">", "noon")], ALL),
+        ([("key", "=", b"k"), ("partition", "=", None), ("offset", "in", ()), ("offset", ">", True)], ALL),
+        ([("topic", ">", "a")], ALL),
+    ],
+)
+def test_filters_prune(cluster: MemoryCluster, conditions: list[Condition], left: list[str]) -> None:
+    bounds = functools.reduce(Bounds.and_also, conditions, EVERYTHING)
+    tasks = plan_batch(batch_options(), cluster, bounds)
+    assert sorted(str(piece) for task in tasks for piece in task) == left
 
 
 def test_from_committed_offsets(cluster: MemoryCluster) -> None:

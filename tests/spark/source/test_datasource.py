@@ -6,15 +6,16 @@ import pickle
 from typing import Any
 
 import pytest
-from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
+from pyspark.sql.datasource import CaseInsensitiveDict, EqualTo, GreaterThan, In, InputPartition, Not
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import BinaryType, DataType, LongType, StructField, StructType
 from tests.spark.source.memory import stream_options
 
 import pyspark_kadence
 from kadence.errors import ConfigError, MissingDependencyError
-from kadence.spark.source.datasource import KadenceDataSource
+from kadence.spark.source.datasource import KadenceDataSource, PushdownReader
 from kadence.spark.source.planning import OffsetRange
+from kadence.spark.source.pushdown import Bounds
 from kadence.spark.source.reads import KadencePartition, Reads
 from kadence.spark.source.stream_reader import StreamReader
 
@@ -108,3 +109,17 @@ def test_max_poll_records_bounds_the_rows_of_a_batch() -> None:
     assert rows(kafka_max_poll_records="100") == 100
     assert rows(kafka_max_poll_records="-1") == 8_000
     assert rows(kafka_max_poll_records="20000") == 8_000
+
+
+def test_all_filters_come_back_for_spark_to_check() -> None:
+    reader = source(pushdown="true").reader(schema())
+    assert isinstance(reader, PushdownReader)
+    filters = [GreaterThan(("Offset",), 5), Not(EqualTo(("partition",), 1)), In(("value", "offset"), (1,))]
+    assert list(reader.pushFilters(filters)) == filters
+    assert reader.bounds == Bounds(from_offset=6)
+    assert not isinstance(source().reader(schema()), PushdownReader)
+
+
+def test_a_stream_says_that_nothing_is_pushed_down(caplog: pytest.LogCaptureFixture) -> None:
+    source(pushdown="true").streamReader(schema())
+    assert caplog.messages == ["option pushdown has no effect in a stream"]

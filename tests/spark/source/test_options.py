@@ -71,7 +71,8 @@ def test_topics() -> None:
     pattern = parse({**SERVERS, "subscribePattern": "a.+"}, streaming=True).topics
     assert isinstance(pattern, Pattern)
     assert pattern.matches("abc")
-    assert not pattern.matches("xabc")
+    assert pattern.matches("xabc")
+    assert not pattern.matches("xa")
     assigned = parse({**SERVERS, "assign": '{"t":[1,0,1]}'}, streaming=True).topics
     assert assigned == Partitions((T0, T1))
 
@@ -83,6 +84,7 @@ def test_topics() -> None:
         ({"assign": '{"t":[0]}'}, "subscribe and assign"),
         ({"subscribe": " , "}, "names no topic"),
         ({"subscribe": "", "subscribePattern": "a("}, "no regular expression"),
+        ({"subscribe": "", "subscribePattern": " "}, "subscribePattern is empty"),
         ({"subscribe": "", "assign": "t"}, "no JSON"),
         ({"subscribe": "", "assign": "[0]"}, "no JSON object"),
         ({"subscribe": "", "assign": '{"t":["0"]}'}, "list of partition numbers"),
@@ -197,6 +199,7 @@ def test_values_that_cannot_be(given: dict[str, str], said: str) -> None:
         ("bootstrap.servers", "did you mean 'kafka.bootstrap.servers'"),
         ("group.id", "did you mean 'kafka.group.id'"),
         ("path", "load() takes no path"),
+        ("paths", "load() takes no path"),
         ("zzz", "known are subscribe"),
         ("kafka.fetch.min.byte", "did you mean 'fetch.min.bytes'"),
     ],

@@ -69,6 +69,32 @@ def test_between_offsets_in_many_tasks(spark: SparkSession, cluster: Cluster) ->
     assert empty.count() == 0
 
 
+def test_filters_spare_reading(spark: SparkSession, cluster: Cluster) -> None:
+    """The number of tasks tells what is read: ten offsets to each."""
+    cluster.create(4)
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for number in range(80):
+            when = 1_700_000_000_000 + number
+            producer.send(cluster.topic, str(number).encode(), partition=number % 4, timestamp=when)
+    frame = load(spark, cluster, pushdown="true", maxRecordsPerPartition="10")
+    setting = "spark.sql.python.filterPushdown.enabled"
+    with pytest.raises(Exception, match=f"configuration '{setting}' is false. Set it to true"):
+        frame.count()
+    spark.conf.set(setting, "true")
+    try:
+        for condition, tasks, numbers in (
+            ("partition = 2", 2, range(2, 80, 4)),
+            ("offset >= 10 and partition in (1, 3)", 2, range(41, 80, 2)),
+            ("timestamp >= timestamp_millis(1700000000060)", 2, range(60, 80)),
+            ("timestamp < timestamp_millis(1700000000004) and value is not null", 8, range(4)),
+        ):
+            kept = load(spark, cluster, pushdown="true", maxRecordsPerPartition="10").where(condition)
+            assert kept.rdd.getNumPartitions() == tasks, condition
+            assert sorted(int(row.value) for row in kept.collect()) == list(numbers), condition
+    finally:
+        spark.conf.unset(setting)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -5,43 +5,121 @@ Spark keeps the plan, so later actions on the same DataFrame, and DataFrames mad
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
+from kadence.errors import ConfigError
 from kadence.spark.source.loss import Loss
 from kadence.spark.source.options import SourceOptions
 from kadence.spark.source.planning import OffsetRange, Task, plan
 from kadence.spark.source.ports import OffsetClient
-from kadence.spark.source.start import check_existence, resolve
+from kadence.spark.source.pushdown import EVERYTHING, Bounds
+from kadence.spark.source.start import (
+    AtTimestamp,
+    AtTimestamps,
+    Found,
+    Place,
+    check_existence,
+    found_at,
+    resolve,
+    told,
+)
+from kadence.types import TopicPartition
 
 __all__ = ["plan_batch"]
 
+_Offsets = dict[TopicPartition, int]
 
-def plan_batch(options: SourceOptions, brokers: OffsetClient) -> list[Task]:
+
+def plan_batch(options: SourceOptions, brokers: OffsetClient, bounds: Bounds = EVERYTHING) -> list[Task]:
     """The tasks of a batch query.
+
+    Args:
+        bounds: what the filters of the query leave of it, where Spark told them.
 
     Raises:
         DataLossError: the options name offsets that the logs do not hold (with failOnDataLoss).
-        ConfigError: the options do not fit the topics.
+        ConfigError: the options do not fit the topics, or a partition's end lies before its start.
         UnknownTopicOrPartitionError: a topic or partition that they name does not exist.
     """
     leaders = brokers.partitions(options.topics)
     check_existence(options.topics, leaders)
     if not leaders:
         return []
-    # Bounds of the logs first and last: retention and producers at work meanwhile must not look like a loss.
-    log_starts = brokers.log_starts(leaders)
-    starts = resolve(options.starting, leaders, brokers)
-    ends = resolve(options.ending, leaders, brokers)
-    log_ends = brokers.log_ends(leaders)
+    look = _OneLook(brokers, leaders)
+    starts = _offsets(options.starting, look)
+    ends = _offsets(options.ending, look)
+    _refuse_backwards(options, starts, ends)
+    ranges = _within_logs(options, starts, ends, look)
+    return plan(bounds.narrowed(ranges, brokers.offsets_for_times), options.task_size(), leaders)
+
+
+class _OneLook:
+    """Asks for the bounds of all logs once, so that start, end and the check for losses speak of the same logs.
+
+    Their starts are asked first, their ends when they are needed: retention at work meanwhile, or a group that goes
+    on committing, must not look like a loss.
+    """
+
+    def __init__(self, brokers: OffsetClient, partitions: Iterable[TopicPartition]) -> None:
+        self._brokers = brokers
+        self.partitions = sorted(partitions)
+        self._starts = brokers.log_starts(self.partitions)
+        self._ends: _Offsets | None = None
+
+    def log_starts(self, partitions: Iterable[TopicPartition]) -> _Offsets:
+        return {partition: self._starts[partition] for partition in partitions}
+
+    def log_ends(self, partitions: Iterable[TopicPartition]) -> _Offsets:
+        if self._ends is None:
+            self._ends = self._brokers.log_ends(self.partitions)
+        return {partition: self._ends[partition] for partition in partitions}
+
+    def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        return self._brokers.offsets_for_times(times)
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        return self._brokers.committed(partitions)
+
+
+def _offsets(place: Place, look: _OneLook) -> _Offsets:
+    found = resolve(place, look.partitions, look)
+    if isinstance(place, AtTimestamp | AtTimestamps):
+        # A record that came after the look at the ends belongs to a later query.
+        ends = look.log_ends(look.partitions)
+        return {partition: min(offset, ends[partition]) for partition, offset in found.items()}
+    return found
+
+
+def _refuse_backwards(options: SourceOptions, starts: _Offsets, ends: _Offsets) -> None:
+    """An end that the user named, before a start that the user named: a mistake, not an empty range."""
+    wrong = [
+        f"{partition} from {starts[partition]} to {ends[partition]}"
+        for partition in starts
+        if ends[partition] < starts[partition]
+        and found_at(options.ending, partition) is not Found.LATEST
+        and found_at(options.starting, partition) is not Found.EARLIEST
+    ]
+    if wrong:
+        raise ConfigError(
+            f"the query would end before it starts ({told(options.starting)}, {told(options.ending)}): "
+            f"{'; '.join(wrong)}"
+        )
+
+
+def _within_logs(
+    options: SourceOptions, starts: _Offsets, ends: _Offsets, look: _OneLook
+) -> list[OffsetRange]:
+    """What of the ranges the logs hold, with the checks for loss."""
+    log_starts, log_ends = look.log_starts(look.partitions), look.log_ends(look.partitions)
     loss = Loss(fail=options.fail_on_data_loss)
     ranges = []
     for partition, start in starts.items():
-        if log_starts[partition] > start:
-            loss.aged_out(partition, start, log_starts[partition])
-        highest = max(start, ends[partition])
-        if log_ends[partition] < highest:
-            loss.cut_off(partition, highest, log_ends[partition])
-        begin, end = (
-            max(start, log_starts[partition]),
-            min(ends[partition], log_ends[partition]),
-        )
-        ranges.append(OffsetRange(*partition, begin, end))
-    return plan(ranges, options.task_size(), leaders)
+        log_start, log_end, end = log_starts[partition], log_ends[partition], ends[partition]
+        if log_start > start:
+            loss.aged_out(partition, start, log_start)
+        elif end < start and found_at(options.starting, partition) is Found.EARLIEST:
+            loss.nothing_left(partition, end, start)
+        if log_end < max(start, end):
+            loss.cut_off(partition, max(start, end), log_end)
+        ranges.append(OffsetRange(*partition, max(start, log_start), min(end, log_end)))
+    return ranges

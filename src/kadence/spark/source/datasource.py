@@ -7,8 +7,8 @@ the driver reaches ``read`` except by the partition it is given.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -16,7 +16,15 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
     InputPartition,
+    LessThan,
+    LessThanOrEqual,
 )
 
 from kadence.errors import MissingDependencyError
@@ -25,6 +33,7 @@ from kadence.spark.sink.writers import BatchWriter
 from kadence.spark.source.batch import plan_batch
 from kadence.spark.source.clients import driver_client
 from kadence.spark.source.options import SourceOptions, parse, read_client
+from kadence.spark.source.pushdown import EVERYTHING
 from kadence.spark.source.reads import KadencePartition, Reads, spark_version
 from kadence.spark.source.schema import ddl
 
@@ -32,7 +41,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["BatchReader", "KadenceDataSource"]
+__all__ = ["BatchReader", "KadenceDataSource", "PushdownReader"]
 
 
 class KadenceDataSource(DataSource):
@@ -57,7 +66,8 @@ class KadenceDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Of a batch query."""
         self._check_read()
-        return BatchReader(parse(self.options, streaming=False), schema)
+        options = parse(self.options, streaming=False)
+        return (PushdownReader if options.pushdown else BatchReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Of a streaming query.
@@ -110,13 +120,42 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._reads = Reads.of(options, schema)
+        self.bounds = EVERYTHING
 
     def partitions(self) -> Sequence[InputPartition]:
         brokers = driver_client(self._options)
         try:
-            return [KadencePartition(task) for task in plan_batch(self._options, brokers)]
+            return [KadencePartition(task) for task in plan_batch(self._options, brokers, self.bounds)]
         finally:
             brokers.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._reads.read(partition)
+
+
+class PushdownReader(BatchReader):
+    """With ``pushdown=true``: told the filters of the query, it reads less.
+
+    A class of its own, because Spark refuses a reader that merely has `pushFilters` unless
+    ``spark.sql.python.filterPushdown.enabled`` is on.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """All filters come back: Spark checks every row again."""
+        for each in filters:
+            operator = _OPERATORS.get(type(each))
+            if operator is not None and len(each.attribute) == 1:  # type: ignore[attr-defined]
+                column = each.attribute[0].lower()  # type: ignore[attr-defined]
+                self.bounds = self.bounds.and_also((column, operator, each.value))  # type: ignore[attr-defined]
+        return filters
+
+
+_OPERATORS: Final[dict[type[Filter], str]] = {
+    EqualNullSafe: "=",
+    EqualTo: "=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    In: "in",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+}

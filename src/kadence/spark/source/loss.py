@@ -49,6 +49,13 @@ class Loss:
             "deleted and made anew, or an unclean leader election truncated it"
         )
 
+    def nothing_left(self, partition: TopicPartition, end: int, log_start: int) -> None:
+        """The log begins above the end of a batch query that was to read all that there is below it."""
+        self._report(
+            f"the log of {partition} begins at {log_start}, above offset {end} where the query ends: all that it "
+            "was to read was deleted"
+        )
+
     def gone(self, partitions: Iterable[TopicPartition]) -> None:
         """Partitions of the query exist no more."""
         names = ", ".join(map(str, sorted(partitions)))

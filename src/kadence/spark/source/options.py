@@ -38,7 +38,7 @@ _log = logging.getLogger("kadence.spark")
 
 OPTIONS: Final[dict[str, str]] = {
     "subscribe": "Topics, comma separated.",
-    "subscribePattern": "A regular expression that a topic's whole name must match.",
+    "subscribePattern": "A regular expression of Java, found anywhere in a topic's name; ^ and $ bind it.",
     "assign": 'Partitions as JSON, {"topic":[0,1]}.',
     "startingOffsets": "earliest, latest, committed, or JSON with -2 for earliest and -1 for latest.",
     "startingTimestamp": "Milliseconds since 1970: start at the first record at or after it.",
@@ -56,6 +56,10 @@ OPTIONS: Final[dict[str, str]] = {
     "maxRecordsPerPartition": "At most so many offsets in one task; big Kafka partitions are split.",
     "targetRecordsPerTask": "About so many offsets to a task before there are more tasks than cores; 500000.",
     "includeHeaders": "Whether there is a column headers.",
+    "pushdown": (
+        "Batch only: whether filters on topic, partition, offset and timestamp spare reading; false. Needs "
+        "spark.sql.python.filterPushdown.enabled=true."
+    ),
     "groupIdPrefix": "A name for the brokers' logs.",
     "commitOffsets": "Stream only: whether kafka.group.id gets committed offsets; true.",
     "idlePollMs": "Stream only: how long an idle query waits for data before it reports to Spark; 500.",
@@ -126,6 +130,7 @@ class SourceOptions:
     commit_offsets: bool
     group_id_prefix: str
     fail_on_data_loss: bool
+    pushdown: bool
     include_headers: bool
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
@@ -184,6 +189,7 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         commit_offsets=group_id is not None and values.boolean("commitOffsets", default=True),
         group_id_prefix=values.text("groupIdPrefix") or prefix,
         fail_on_data_loss=values.boolean("failOnDataLoss", default=True),
+        pushdown=values.boolean("pushdown", default=False),
         include_headers=values.boolean("includeHeaders", default=False),
         max_offsets_per_trigger=maximum,
         min_offsets_per_trigger=minimum,
@@ -224,7 +230,7 @@ def _unknown(name: str) -> str:
         return (
             f"unknown option {name!r}: did you mean 'kafka.{name.lower()}'? Client settings start with kafka."
         )
-    if name.lower() == "path":
+    if name.lower() in ("path", "paths"):
         return "load() takes no path: name the topics with the option subscribe, subscribePattern or assign"
     candidates = {option.lower(): option for option in OPTIONS}
     candidates |= {PREFIX + key: PREFIX + key for key in client_keys}
@@ -292,6 +298,8 @@ class _Values:
             for name in _BATCH_ONLY:
                 if self.text(name) is not None:
                     raise ConfigError(f"option {name} is for batch queries; a stream has no end")
+            if self.boolean("pushdown", default=False):
+                _log.warning("option pushdown has no effect in a stream")
         else:
             for name in _STREAM_ONLY:
                 if self.text(name) is not None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kadence.errors import ConfigError, UnknownTopicOrPartitionError
+from kadence.spark.source.java_regex import compiled
 from kadence.types import TopicPartition
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Subscription",
     "Topics",
     "check_existence",
+    "found_at",
     "offsets_place",
     "read_assign",
     "read_pattern",
@@ -36,6 +38,7 @@ __all__ = [
     "resolve",
     "timestamp_place",
     "timestamps_place",
+    "told",
 ]
 
 # ---------------------------------------------------------------- which partitions
@@ -50,13 +53,13 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """All partitions of the topics whose whole name matches."""
+    """All partitions of the topics in whose name a Java regular expression is found, Kafka's own topics excepted."""
 
     text: str
 
     def matches(self, topic: str) -> bool:
         """Whether the topic belongs to it."""
-        return re.fullmatch(self.text, topic) is not None
+        return compiled(self.text).search(topic) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +81,16 @@ def read_subscribe(text: str) -> Subscription:
 
 
 def read_pattern(text: str) -> Pattern:
-    """A regular expression, by Python's rules; the common part of them and Java's is large."""
-    try:
-        re.compile(text)
-    except re.error as problem:
-        raise ConfigError(f"option subscribePattern: {text!r} is no regular expression: {problem}") from None
+    """A regular expression in Java's language, see `kadence.spark.source.java_regex`."""
+    text = text.strip()
     if not text:
-        raise ConfigError("option subscribePattern is empty, so that it matches no topic")
+        raise ConfigError(
+            "option subscribePattern is empty; it would match every topic, which .* says clearly"
+        )
+    try:
+        compiled(text)
+    except ConfigError as problem:
+        raise ConfigError(f"option subscribePattern: {problem}") from None
     return Pattern(text)
 
 
@@ -169,6 +175,24 @@ class AtTimestamps:
 
 
 Place = Everywhere | AtOffsets | AtTimestamp | AtTimestamps
+
+
+def found_at(place: Place, partition: TopicPartition) -> Found | None:
+    """The word that a place is in one partition; None where the options name an offset or a time."""
+    match place:
+        case Everywhere(found):
+            return found
+        case AtOffsets(_, offsets):
+            at = offsets[partition]
+            return at if isinstance(at, Found) else None
+        case _:
+            return None
+
+
+def told(place: Place) -> str:
+    """What the user wrote, for errors: the option's name, or the word."""
+    return place.found.value if isinstance(place, Everywhere) else place.option
+
 
 _JSON_WORDS = {-2: Found.EARLIEST, -1: Found.LATEST}
 
