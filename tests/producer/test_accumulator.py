@@ -109,7 +109,7 @@ def test_split_shares_delivery_sequence_and_memory() -> None:
     batch = accumulator.take(A)
     batch.producer_id, batch.epoch, batch.base_sequence = 7, 1, 2**31 - 2
     one, two = accumulator.split(batch)
-    assert [len(one.records), len(two.records)] == [2, 3]
+    assert [one.count, two.count] == [2, 3]
     assert [one.first, two.first] == [0, 2]
     assert [one.base_sequence, two.base_sequence] == [2**31 - 2, 0]
     assert accumulator.used_bytes == one.size + two.size

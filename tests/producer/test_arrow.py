@@ -94,7 +94,7 @@ def test_the_argument_beats_the_column_and_a_batch_is_data_too(broker: Broker) -
             "'partition' must be an integer",
         ),
         (
-            pa.table({"value": ["x"], "partition": [2**40]}),
+            pa.table({"value": ["x"], "topic": ["t"], "partition": [2**40]}),
             SerializationError,
             "no partition: .*1099511627776",
         ),

@@ -444,3 +444,22 @@ def test_exactly_once_in_order_over_connections_that_break(three: Broker) -> Non
     for partition in range(6):
         values = [message.value() for message in messages if message.partition() == partition]
         assert values == [b"%d" % n for n in range(partition, 3_000, 6)]
+
+
+@pytest.mark.parametrize("timestamp", [1.5, "now", 2**63, -(2**63) - 1])
+def test_a_timestamp_that_is_none_is_refused_before_others_share_its_batch(
+    broker: Broker, timestamp: Any
+) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for _ in range(2):  # the second meets a topic and a batch that are there
+            with pytest.raises(SerializationError, match="timestamp must be ms since 1970"):
+                producer.send("t", b"x", timestamp=timestamp)
+            assert producer.send("t", b"x").result(PATIENCE).offset >= 0
+
+
+def test_a_header_name_that_is_no_text_is_refused(broker: Broker) -> None:
+    with (
+        Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
+        pytest.raises(SerializationError, match="lone surrogate"),
+    ):
+        producer.send("t", b"x", headers=[("\ud800", b"")])

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from kadence.clock import FOREVER, add_ms
 from kadence.errors import KafkaError
 from kadence.producer.futures import Delivery, RecordFuture
+from kadence.producer.intake import Filling, Shelf
+from kadence.records import BatchBuilder
 from kadence.types import TopicPartition
 
 __all__ = ["Accumulator", "Batch", "Header", "estimated_size"]
@@ -37,13 +39,12 @@ def estimated_size(key: bytes | None, value: bytes | None, headers: Sequence[Hea
     return size
 
 
-class Batch:
+class Batch(Filling):
     """Records of one partition that travel together.
 
     Attributes:
         first: index of its first record in the delivery; above 0 for a later piece of a batch that was split.
-        records: (timestamp, key, value, headers) of each, as `kadence.records.encode_batch` takes them.
-        size: estimated uncompressed bytes. created: when its first record came. deadline: when it fails.
+        created: when its first record came. deadline: when it fails.
         attempts: how often it was sent. not_before: earliest time of the next attempt.
         producer_id, epoch, base_sequence: its identity at the broker once it has one; -1 before.
         encoded: its bytes, kept for retries: a repeated batch must be the same to be recognised.
@@ -55,26 +56,25 @@ class Batch:
         "base_sequence",
         "created",
         "deadline",
-        "delivery",
         "encoded",
         "epoch",
         "first",
         "last_error",
         "not_before",
         "producer_id",
-        "records",
-        "size",
         "tp",
     )
 
-    def __init__(self, tp: TopicPartition, created: int, deadline: int, gate: threading.Condition) -> None:
+    builder: BatchBuilder
+
+    def __init__(
+        self, tp: TopicPartition, created: int, deadline: int, builder: BatchBuilder, delivery: Delivery
+    ) -> None:
+        super().__init__(builder, delivery, _BATCH_OVERHEAD)
         self.tp = tp
         self.created = created
         self.deadline = deadline
-        self.delivery = Delivery(tp.topic, tp.partition, gate)
         self.first = 0
-        self.records: list[tuple[int, bytes | None, bytes | None, Sequence[Header]]] = []
-        self.size = _BATCH_OVERHEAD
         self.attempts = 0
         self.not_before = 0
         self.producer_id = -1
@@ -85,16 +85,17 @@ class Batch:
 
     def __repr__(self) -> str:
         return (
-            f"<Batch {self.tp} {len(self.records)} records {self.size} bytes "
+            f"<Batch {self.tp} {self.count} records {self.size} bytes "
             f"sequence {self.base_sequence} epoch {self.epoch} attempts {self.attempts}>"
         )
 
 
-class Accumulator:
+class Accumulator(Shelf):
     """See the head of this file.
 
     Args:
         gate: the producer's condition; handed to the deliveries, and notified when memory is given back.
+        largest: most bytes of one record.
     """
 
     def __init__(
@@ -105,17 +106,15 @@ class Accumulator:
         buffer_memory: int,
         delivery_timeout_ms: int,
         gate: threading.Condition,
+        largest: int = 2**31 - 1,
     ) -> None:
-        self.gate = gate
-        self._batch_size = batch_size
+        super().__init__(gate, RecordFuture, batch_size, buffer_memory, min(largest, buffer_memory))
         self._linger_ms = linger_ms
-        self._buffer_memory = buffer_memory
         self._delivery_timeout_ms = delivery_timeout_ms
         self.waiting: dict[TopicPartition, deque[Batch]] = {}
         """Batches that were never sent, by partition, oldest first. A partition without any is not here."""
         self.incomplete: set[Batch] = set()
         """Every batch whose delivery is undecided, sent or not."""
-        self.used_bytes = 0
         self.blocked = 0
         """How many callers wait for memory. Then lingering makes no sense."""
         self.flushing = 0
@@ -123,7 +122,7 @@ class Accumulator:
 
     def has_room(self, size: int) -> bool:
         """Whether a record of ``size`` bytes may come in. The first one always may, or it never could."""
-        return self.used_bytes + size <= self._buffer_memory or not self.incomplete
+        return self.used_bytes + size <= self.buffer_memory or not self.incomplete
 
     def append(
         self,
@@ -139,29 +138,36 @@ class Accumulator:
 
         It has when a batch was begun (its linger must be timed) or filled.
         """
-        batches = self.waiting.get(tp)
-        news = False
-        if batches is None:
-            self.waiting[tp] = batches = deque()
-        if not batches or (batches[-1].size + size > self._batch_size and batches[-1].records):
-            news = True
-            batch = Batch(tp, now, add_ms(now, self._delivery_timeout_ms), self.gate)
-            batches.append(batch)
-            self.incomplete.add(batch)
-            self.used_bytes += batch.size
-        else:
-            batch = batches[-1]
-        future = RecordFuture(batch.delivery, len(batch.records), timestamp)
-        batch.records.append((timestamp, key, value, headers))
+        batch, is_news = self.batch_for(tp, size, now)
+        index = batch.count
+        batch.builder.append(timestamp, key, value, headers)
         batch.size += size
         self.used_bytes += size
-        return future, news or batch.size >= self._batch_size
+        return RecordFuture(batch.delivery, index, timestamp), is_news or batch.size >= self.batch_size
+
+    def batch_for(self, tp: TopicPartition, size: int, now: int) -> tuple[Batch, bool]:
+        """The batch that a record of ``size`` bytes goes to, and whether it was begun for it."""
+        batches = self.waiting.get(tp)
+        last = batches[-1] if batches else None
+        is_new = last is None or (last.size + size > self.batch_size and last.count > 0)
+        if last is None or is_new:
+            if last is not None:
+                last.is_open = False
+            delivery = Delivery(tp.topic, tp.partition, self.gate)
+            last = Batch(tp, now, add_ms(now, self._delivery_timeout_ms), BatchBuilder(), delivery)
+            self.waiting.setdefault(tp, deque()).append(last)
+            self.incomplete.add(last)
+            self.used_bytes += last.size
+        place = self.places.get(tp.topic)
+        if place is not None and tp.partition < place.count:
+            place.filling[tp.partition] = last
+        return last, is_new
 
     def ready_at(self, tp: TopicPartition) -> int:
         """When the oldest waiting batch of ``tp`` should be sent: at once if it is full or somebody waits for it."""
         batches = self.waiting[tp]
         oldest = batches[0]
-        if len(batches) > 1 or oldest.size >= self._batch_size or self.blocked or self.flushing:
+        if len(batches) > 1 or oldest.size >= self.batch_size or self.blocked or self.flushing:
             return 0
         return add_ms(oldest.created, self._linger_ms)
 
@@ -169,6 +175,7 @@ class Accumulator:
         """Remove and give the oldest waiting batch of ``tp``; from now on it takes no more records."""
         batches = self.waiting[tp]
         batch = batches.popleft()
+        batch.is_open = False
         del self.waiting[tp]
         if batches:
             # To the end of the line: a partition that fills faster than it is sent must not starve others.
@@ -190,14 +197,16 @@ class Accumulator:
 
     def split(self, batch: Batch) -> tuple[Batch, Batch]:
         """Cut a sent batch in two that share its delivery, its deadline and its range of sequence numbers."""
-        middle = len(batch.records) // 2
+        middle = batch.count // 2
         pieces = []
-        for first, last in ((0, middle), (middle, len(batch.records))):
-            piece = Batch(batch.tp, batch.created, batch.deadline, self.gate)
-            piece.delivery = batch.delivery
+        for first, last in ((0, middle), (middle, batch.count)):
+            records = batch.builder.records_between(first, last)
+            builder = BatchBuilder()
+            builder.extend(records)
+            piece = Batch(batch.tp, batch.created, batch.deadline, builder, batch.delivery)
+            piece.is_open = False
             piece.first = batch.first + first
-            piece.records = batch.records[first:last]
-            piece.size += sum(estimated_size(key, value, headers) for _, key, value, headers in piece.records)
+            piece.size += sum(estimated_size(key, value, headers) for _, key, value, headers in records)
             piece.attempts = batch.attempts
             piece.last_error = batch.last_error
             if batch.base_sequence >= 0:
@@ -225,6 +234,8 @@ class Accumulator:
     def drop_all(self) -> list[Batch]:
         """Forget everything undecided, sent or not, and give it: the producer is closing by force."""
         dropped = sorted(self.incomplete, key=lambda batch: batch.created)
+        for batch in dropped:
+            batch.is_open = False
         self.incomplete.clear()
         self.waiting.clear()
         self.used_bytes = 0
@@ -233,6 +244,6 @@ class Accumulator:
 
     def __repr__(self) -> str:
         return (
-            f"<Accumulator {len(self.incomplete)} batches, {self.used_bytes} of {self._buffer_memory} bytes, "
+            f"<Accumulator {len(self.incomplete)} batches, {self.used_bytes} of {self.buffer_memory} bytes, "
             f"{len(self.waiting)} partitions waiting>"
         )

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from kadence.clock import Seconds, to_ms
 from kadence.errors import KafkaError, KafkaTimeoutError
+from kadence.producer.intake import Receipt
 
 __all__ = ["Delivery", "RecordFuture", "RecordMetadata", "Span"]
 
@@ -151,15 +152,10 @@ def _call(callback: Callable[[RecordFuture], object], future: RecordFuture) -> N
         _log.exception("a callback of a record's future raised; the record's delivery is not affected")
 
 
-class RecordFuture:
+class RecordFuture(Receipt):
     """The delivery of one record, to come. The methods are those of `concurrent.futures.Future`."""
 
-    __slots__ = ("_timestamp", "delivery", "index")
-
-    def __init__(self, delivery: Delivery, index: int, timestamp: int) -> None:
-        self.delivery = delivery
-        self.index = index
-        self._timestamp = timestamp
+    __slots__ = ()
 
     def done(self) -> bool:
         """Whether the record was acknowledged or has failed."""
@@ -178,7 +174,7 @@ class RecordFuture:
             raise error
         delivery = self.delivery
         offset, log_append_time, _ = delivery.outcome(self.index)
-        timestamp = self._timestamp if log_append_time < 0 else log_append_time
+        timestamp = self.timestamp if log_append_time < 0 else log_append_time
         return RecordMetadata(delivery.topic, delivery.partition, offset, timestamp)
 
     def exception(self, timeout: Seconds | None = None) -> KafkaError | None:

@@ -9,64 +9,35 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from functools import lru_cache
+
+from kadence.producer.intake import Sticky, murmur2
 
 __all__ = ["StickyPartitioner", "murmur2", "partition_for_key"]
-
-_M = 0x5BD1E995
-_MASK = 0xFFFFFFFF
-
-
-def murmur2(data: bytes) -> int:
-    """Austin Appleby's MurmurHash2, 32 bits, with Kafka's seed; unsigned."""
-    length = len(data)
-    h = 0x9747B28C ^ length
-    whole = length & ~3
-    for i in range(0, whole, 4):
-        k = int.from_bytes(data[i : i + 4], "little") * _M & _MASK
-        k ^= k >> 24
-        h = (h * _M & _MASK) ^ (k * _M & _MASK)
-    if whole < length:
-        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
-    h ^= h >> 13
-    h = h * _M & _MASK
-    return h ^ h >> 15
-
-
-@lru_cache(maxsize=8192)
-def _positive_hash(key: bytes) -> int:
-    return murmur2(key) & 0x7FFFFFFF
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
     """The partition of ``key`` among ``partition_count``, as Kafka's Java client chooses it."""
-    # Keys usually repeat, and the hash of a long one costs microseconds here; very long ones are not kept.
-    positive = _positive_hash(key) if len(key) <= 64 else murmur2(key) & 0x7FFFFFFF
-    return positive % partition_count
+    return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
-class StickyPartitioner:
+class StickyPartitioner(Sticky):
     """Partitions of records without a key, for one topic. Not thread-safe: used under the producer's lock."""
 
-    __slots__ = ("_bytes", "_choice", "_current", "_switch_bytes")
-
     def __init__(self, switch_bytes: int, rng: random.Random | None = None) -> None:
-        self._switch_bytes = switch_bytes
+        super().__init__(switch_bytes)
         self._choice = rng.choice if rng else random.choice
-        self._current = -1
-        self._bytes = 0
 
     def choose(self, size: int, partition_count: int, available: Sequence[int]) -> int:
         """The partition for a record of ``size`` bytes; ``available`` are the partitions that have a leader.
 
         Without any leader all partitions are candidates: the record then waits for one.
         """
-        if self._current >= 0 and self._bytes < self._switch_bytes and self._current < partition_count:
-            self._bytes += size
-            return self._current
+        if 0 <= self.current < partition_count and self.used < self.switch_bytes:
+            self.used += size
+            return self.current
         candidates = available or range(partition_count)
         if len(candidates) > 1:
-            candidates = [partition for partition in candidates if partition != self._current]
-        self._current = self._choice(candidates)
-        self._bytes = size
-        return self._current
+            candidates = [partition for partition in candidates if partition != self.current]
+        self.current = self._choice(candidates)
+        self.used = size
+        return self.current

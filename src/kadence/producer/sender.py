@@ -34,7 +34,6 @@ from kadence.protocol.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from kadence.records import encode_batch
 from kadence.types import TopicPartition
 from kadence.wire import ZERO_UUID
 
@@ -207,8 +206,7 @@ class Sender:
                 partition.identify(*self._identity.known)
             partition.number(batch)
         try:
-            batch.encoded = encode_batch(
-                batch.records,
+            batch.encoded = batch.builder.build(
                 compression=self._config.compression_type,
                 producer_id=batch.producer_id,
                 producer_epoch=batch.epoch,
@@ -313,7 +311,7 @@ class Sender:
         _log.info("repeating %r: %s", batch, error)
 
     def _split(self, batch: Batch, error: KafkaError) -> None:
-        if len(batch.records) == 1:
+        if batch.count == 1:
             self._fail(batch, too_large(batch, error))
             return
         batch.last_error = error

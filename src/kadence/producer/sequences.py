@@ -71,7 +71,7 @@ class PartitionDelivery:
         batch.epoch = self.epoch
         batch.base_sequence = self.next_sequence
         # int32, wrapping to 0.
-        self.next_sequence = (self.next_sequence + len(batch.records)) & 0x7FFFFFFF
+        self.next_sequence = (self.next_sequence + batch.count) & 0x7FFFFFFF
 
     def sent(self, batch: Batch) -> None:
         """``batch`` goes out: the retry, or a new one behind all others."""

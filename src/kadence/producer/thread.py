@@ -58,6 +58,7 @@ class NetworkThread(threading.Thread):
             fatal = FatalNetworkError(f"the producer's network thread ended with a bug: {error!r}")
             fatal.__cause__ = error
             self.fatal = fatal
+            self._accumulator.is_usable = False
             self._sender.fail_all(fatal)
         finally:
             self._client.close()

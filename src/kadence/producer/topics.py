@@ -14,6 +14,7 @@ from kadence.connection.backoff import Backoff
 from kadence.connection.cluster import Cluster, apply
 from kadence.connection.request import ANY_NODE, Completed, Request
 from kadence.errors import KafkaError
+from kadence.producer.intake import Place
 from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic
 
 __all__ = ["Topics"]
@@ -24,13 +25,19 @@ _log = logging.getLogger("kadence.producer")
 class Topics:
     """See the head of this file.
 
+    Args:
+        places: what callers derived from ``cluster``; emptied, under the lock, whenever that changes.
+
     Attributes:
         cluster: what is known now. answers: how many answers and failures there were: a caller that saw no
             answer since it asked waits for one more.
         last_error: why the last request failed, if it did. failure: the same if it will not pass by itself.
     """
 
-    def __init__(self, config: ProducerConfig, gate: threading.Condition) -> None:
+    def __init__(
+        self, config: ProducerConfig, gate: threading.Condition, places: dict[str, Place] | None = None
+    ) -> None:
+        self._places: dict[str, Place] = {} if places is None else places
         self._config = config
         self._gate = gate
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -82,6 +89,7 @@ class Topics:
                 _log.info("metadata request failed, repeating: %s", completed.error)
             else:
                 self.cluster = apply(self.cluster, response, completed.request.tag)
+                self._places.clear()
                 self.answers += 1
                 self.failure = self.last_error = None
                 self._refresh_at = add_ms(now, self._config.metadata_max_age_ms)

@@ -84,7 +84,7 @@ def out_of_time(batch: Batch, delivery_timeout_ms: int, *, has_leader: bool) -> 
     else:
         state = "no answer came" if batch.attempts else "no broker took it"
     error = KafkaTimeoutError(
-        f"{len(batch.records)} records for {batch.tp} were not acknowledged within "
+        f"{batch.count} records for {batch.tp} were not acknowledged within "
         f"delivery.timeout.ms={delivery_timeout_ms}; {state}"
     )
     error.__cause__ = why

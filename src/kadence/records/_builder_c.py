@@ -1,16 +1,15 @@
 # mypy: ignore-errors
 """The compiled half of the encoder: records appended to one growing piece of memory, then sealed into a batch.
 
-Cython in pure-Python syntax; `_builder_py` is the plain twin with the same interface. A record is measured
-before its first byte is written, and the size moves only when all of it stands: an append that raises
-leaves the encoder as it was.
+Cython in pure-Python syntax; `_builder_py` is the plain twin with the same interface. frame.h writes the records; an
+append that raises leaves the encoder as it was.
 """
 
 import cython
 from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cython.cimports.cpython.unicode import PyUnicode_AsUTF8AndSize
-from cython.cimports.libc.stdlib import free, realloc
+from cython.cimports.libc.stdlib import free
 from cython.cimports.libc.string import memcpy
 
 from kadence.errors import RecordTooLargeError
@@ -21,52 +20,13 @@ if not cython.compiled:
 kd_crc32c_init()
 
 HEADER = cython.declare(cython.Py_ssize_t, 61)
-LIMIT = cython.declare(cython.Py_ssize_t, 2147483647)
 UNLOCKED_FROM = cython.declare(cython.Py_ssize_t, 32768)
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _put(p: cython.p_uchar, number: cython.longlong) -> cython.p_uchar:
-    """Write a zig-zag number (32 and 64 bits look the same) and return the place after it."""
-    raw: cython.ulonglong = cython.cast(cython.ulonglong, number) << 1
-    if number < 0:
-        raw = ~raw
-    while raw >= 0x80:
-        p[0] = cython.cast(cython.uchar, (raw & 0x7F) | 0x80)
-        p += 1
-        raw >>= 7
-    p[0] = cython.cast(cython.uchar, raw)
-    return p + 1
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _width(number: cython.longlong) -> cython.Py_ssize_t:
-    """Bytes that `_put` needs for a number."""
-    raw: cython.ulonglong = cython.cast(cython.ulonglong, number) << 1
-    if number < 0:
-        raw = ~raw
-    width: cython.Py_ssize_t = 1
-    while raw >= 0x80:
-        raw >>= 7
-        width += 1
-    return width
 
 
 @cython.final
 @cython.cclass
 class _Bytes:
     """A key or value while it is copied: where it lies, and what keeps it there."""
-
-    data: cython.p_uchar
-    size: cython.Py_ssize_t
-    is_held: cython.bint
-    view: Py_buffer
 
     def __dealloc__(self):
         if self.is_held:
@@ -95,18 +55,6 @@ class _Bytes:
             PyBuffer_Release(cython.address(self.view))
 
 
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _put_bytes(p: cython.p_uchar, data: cython.p_uchar, size: cython.Py_ssize_t) -> cython.p_uchar:
-    p = _put(p, size)
-    if size > 0:
-        memcpy(p, data, size)
-        p += size
-    return p
-
-
 @cython.cclass
 class RecordEncoder:
     """Records of one batch under construction, uncompressed.
@@ -118,26 +66,29 @@ class RecordEncoder:
         max_timestamp: the latest timestamp (ms), -1 before the first record.
     """
 
-    count = cython.declare(cython.int, visibility="readonly")
-    base_timestamp = cython.declare(cython.longlong, visibility="readonly")
-    max_timestamp = cython.declare(cython.longlong, visibility="readonly")
-    data: cython.p_uchar
-    used: cython.Py_ssize_t
-    room: cython.Py_ssize_t
-    key: _Bytes
-    value: _Bytes
-
     def __cinit__(self):
         self.key = _Bytes.__new__(_Bytes)
         self.value = _Bytes.__new__(_Bytes)
-        self.base_timestamp = self.max_timestamp = -1
+        self.frame.base = self.frame.latest = -1
 
     def __dealloc__(self):
-        free(self.data)
+        free(self.frame.data)
+
+    @property
+    def count(self) -> int:
+        return self.frame.count
+
+    @property
+    def base_timestamp(self) -> int:
+        return self.frame.base
+
+    @property
+    def max_timestamp(self) -> int:
+        return self.frame.latest
 
     @property
     def size(self) -> int:
-        return HEADER + self.used
+        return HEADER + self.frame.used
 
     def append(self, timestamp: cython.longlong, key, value, headers=()) -> int:
         """Add a record and return the new `size`.
@@ -152,7 +103,7 @@ class RecordEncoder:
             TypeError: a key, value or header of another type.
         """
         self._append(timestamp, key, value, headers)
-        return HEADER + self.used
+        return HEADER + self.frame.used
 
     def extend(self, records) -> None:
         """Add many records, each (timestamp, key, value, headers)."""
@@ -171,21 +122,13 @@ class RecordEncoder:
 
     @cython.cfunc
     def _write(self, timestamp: cython.longlong, headers: tuple | None) -> cython.void:
-        # A difference that does not fit 64 bits wraps, here as in every reader that adds it back.
-        base: cython.longlong = timestamp if self.count == 0 else self.base_timestamp
-        delta: cython.longlong = cython.cast(
-            cython.longlong, cython.cast(cython.ulonglong, timestamp) - cython.cast(cython.ulonglong, base)
-        )
         name_size: cython.Py_ssize_t = 0
         name: cython.p_const_char
         encoded: list = []
-        size: cython.Py_ssize_t = 1 + _width(delta) + _width(self.count)
-        size += _width(self.key.size) + max(self.key.size, 0)
-        size += _width(self.value.size) + max(self.value.size, 0)
-        if headers is None:
-            size += 1
-        else:
-            size += _width(len(headers))
+        tail: cython.Py_ssize_t = 1
+        p: cython.p_uchar
+        if headers is not None:
+            tail = kd_width(len(headers))
             for key, value in headers:
                 if type(key) is not str:
                     raise TypeError(f"a header's key must be str, not {type(key).__name__}")
@@ -193,53 +136,43 @@ class RecordEncoder:
                 if value is not None and type(value) is not bytes:
                     value = bytes(memoryview(value))
                 encoded.append((key, value))
-                size += _width(name_size) + name_size
-                size += 1 if value is None else _width(PyBytes_GET_SIZE(value)) + PyBytes_GET_SIZE(value)
-        if self.used + size + 5 + HEADER > LIMIT:
-            raise RecordTooLargeError(f"a batch of {self.used + size} bytes; Kafka's format ends at 2 GiB")
-        self._reserve(size + 5)
-        p: cython.p_uchar = _put(self.data + self.used, size)
-        p[0] = 0
-        p = _put(p + 1, delta)
-        p = _put(p, self.count)
-        p = _put_bytes(p, self.key.data, self.key.size)
-        p = _put_bytes(p, self.value.data, self.value.size)
-        p = _put(p, len(encoded))
+                tail += kd_width(name_size) + name_size
+                tail += 1 if value is None else kd_width(PyBytes_GET_SIZE(value)) + PyBytes_GET_SIZE(value)
+        done: cython.int = kd_add(
+            cython.address(self.frame),
+            timestamp,
+            self.key.data,
+            self.key.size,
+            self.value.data,
+            self.value.size,
+            tail,
+            cython.address(p),
+        )
+        if done == 0:
+            raise MemoryError
+        if done < 0:
+            raise RecordTooLargeError(
+                f"a batch of more than {self.frame.used} bytes; Kafka's format ends at 2 GiB"
+            )
+        p = kd_put(p, len(encoded))
         for key, value in encoded:
             name = PyUnicode_AsUTF8AndSize(key, cython.address(name_size))
-            p = _put_bytes(p, cython.cast(cython.p_uchar, name), name_size)
+            p = kd_put_bytes(p, cython.cast(cython.p_uchar, name), name_size)
             if value is None:
-                p = _put(p, -1)
+                p = kd_put(p, -1)
             else:
-                p = _put_bytes(
+                p = kd_put_bytes(
                     p, cython.cast(cython.p_uchar, PyBytes_AS_STRING(value)), PyBytes_GET_SIZE(value)
                 )
-        self.used = p - self.data
-        if self.count == 0:
-            self.base_timestamp = self.max_timestamp = timestamp
-        elif timestamp > self.max_timestamp:
-            self.max_timestamp = timestamp
-        self.count += 1
-
-    @cython.cfunc
-    def _reserve(self, more: cython.Py_ssize_t) -> cython.void:
-        if self.room - self.used >= more:
-            return
-        room: cython.Py_ssize_t = max(self.used + more, self.room + self.room // 2, 1024)
-        data: cython.p_uchar = cython.cast(cython.p_uchar, realloc(self.data, room))
-        if data == cython.NULL:
-            raise MemoryError
-        self.data = data
-        self.room = room
 
     def records(self) -> bytes:
         """The records' bytes as they lie in an uncompressed batch."""
-        return PyBytes_FromStringAndSize(cython.cast(cython.p_char, self.data), self.used)
+        return PyBytes_FromStringAndSize(cython.cast(cython.p_char, self.frame.data), self.frame.used)
 
     def seal(self, header: bytes, body: bytes | None) -> bytes:
         """``header`` (61 bytes) and ``body`` (our own records when None) as one batch, with its checksum in place."""
-        data: cython.p_uchar = self.data
-        size: cython.Py_ssize_t = self.used
+        data: cython.p_uchar = self.frame.data
+        size: cython.Py_ssize_t = self.frame.used
         crc: cython.uint
         if body is not None:
             data = cython.cast(cython.p_uchar, PyBytes_AS_STRING(body))

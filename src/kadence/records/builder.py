@@ -17,6 +17,7 @@ from kadence.records.batch import (
     TRANSACTIONAL,
 )
 from kadence.records.codecs import codec_id, compress
+from kadence.records.fetched import FetchedRecords
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -108,6 +109,16 @@ class BatchBuilder(RecordEncoder):
             self.count,
         )
         return self.seal(header, body)
+
+    def records_between(
+        self, first: int, last: int
+    ) -> list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]]:
+        """The records from index ``first`` up to ``last``, decoded: what `extend` takes."""
+        fetched = FetchedRecords(self.build(), "", 0, first)
+        return [
+            (record.timestamp, record.key, record.value, list(record.headers))
+            for record in fetched.take(last - first)
+        ]
 
 
 def encode_batch(

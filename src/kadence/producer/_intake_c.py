@@ -1,0 +1,184 @@
+# mypy: ignore-errors
+"""The compiled half of the way into the accumulator; `_intake_py` is the twin, and says what things mean.
+
+Cython in pure-Python syntax. `Shelf.put` is all that most calls of ``send()`` run.
+"""
+
+import cython
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cython.cimports.kadence.producer._intake_c import kd_murmur2, kd_new
+from cython.cimports.kadence.records._builder_c import RecordEncoder, kd_add_plain
+
+from kadence.clock import wall_ms
+
+if not cython.compiled:
+    raise ImportError("kadence.producer._intake_c is not compiled")
+
+
+def murmur2(data: bytes) -> int:
+    """See `_intake_py.murmur2`."""
+    return kd_murmur2(cython.cast(cython.p_uchar, PyBytes_AS_STRING(data)), PyBytes_GET_SIZE(data))
+
+
+@cython.cclass
+class Receipt:
+    """See `_intake_py.Receipt`."""
+
+    def __init__(self, delivery, index: cython.Py_ssize_t, timestamp):
+        self.delivery = delivery
+        self.index = index
+        self.timestamp = timestamp
+
+
+@cython.cclass
+class Filling:
+    """See `_intake_py.Filling`."""
+
+    def __init__(self, builder: RecordEncoder, delivery, size: cython.longlong):
+        self.builder = builder
+        self.delivery = delivery
+        self.size = size
+        self.is_open = True
+
+    @property
+    def count(self) -> int:
+        return self.builder.frame.count
+
+
+@cython.cclass
+class Sticky:
+    """See `_intake_py.Sticky`."""
+
+    def __init__(self, switch_bytes: cython.longlong):
+        self.switch_bytes = switch_bytes
+        self.current = -1
+
+
+@cython.cclass
+class Place:
+    """See `_intake_py.Place`."""
+
+    def __init__(self, cluster, partitions: tuple, available: tuple, sticky: Sticky):
+        self.cluster = cluster
+        self.partitions = partitions
+        self.available = available
+        self.sticky = sticky
+        self.count = len(partitions)
+        self.filling = [None] * self.count
+
+
+@cython.cclass
+class Shelf:
+    """See `_intake_py.Shelf`."""
+
+    def __init__(
+        self,
+        gate,
+        receipt,
+        batch_size: cython.longlong,
+        buffer_memory: cython.longlong,
+        largest: cython.longlong,
+    ):
+        self.gate = gate
+        self.acquire = gate.acquire
+        self.release = gate.release
+        self.receipt = receipt
+        self.places = {}
+        self.batch_size = batch_size
+        self.buffer_memory = buffer_memory
+        self.largest = largest
+        self.is_usable = True
+
+    def put(self, topic, value, key, partition, timestamp) -> object:
+        """See `_intake_py.Shelf.put`."""
+        place: Place
+        number: cython.longlong
+        when: cython.longlong
+        key_at: cython.p_uchar = cython.NULL
+        value_at: cython.p_uchar = cython.NULL
+        key_size: cython.Py_ssize_t = -1
+        value_size: cython.Py_ssize_t = -1
+        size: cython.longlong = 21
+        if type(value) is bytes:
+            value_at = cython.cast(cython.p_uchar, PyBytes_AS_STRING(value))
+            value_size = PyBytes_GET_SIZE(value)
+            size += value_size
+        elif value is not None:
+            return None
+        if type(key) is bytes:
+            key_at = cython.cast(cython.p_uchar, PyBytes_AS_STRING(key))
+            key_size = PyBytes_GET_SIZE(key)
+            size += key_size
+        elif key is not None:
+            return None
+        if type(topic) is not str:
+            return None
+        found = self.places.get(topic)
+        if found is None or size > self.largest:
+            return None
+        place = found
+        if partition is not None:
+            if type(partition) is not int or not 0 <= partition < place.count:
+                return None
+            number = partition
+        elif key_size >= 0:
+            number = (kd_murmur2(key_at, key_size) & 0x7FFFFFFF) % cython.cast(cython.uint, place.count)
+        else:
+            number = -1
+        if timestamp is None:
+            timestamp = wall_ms()
+        elif type(timestamp) is not int or not -0x8000000000000000 <= timestamp <= 0x7FFFFFFFFFFFFFFF:
+            return None
+        when = timestamp
+        self.acquire()
+        try:
+            return self.add(place, number, when, timestamp, key_at, key_size, value_at, value_size, size)
+        finally:
+            self.release()
+
+    @cython.cfunc
+    @cython.inline
+    def add(
+        self,
+        place: Place,
+        number: cython.longlong,
+        when: cython.longlong,
+        timestamp: object,
+        key: cython.p_uchar,
+        key_size: cython.Py_ssize_t,
+        value: cython.p_uchar,
+        value_size: cython.Py_ssize_t,
+        size: cython.longlong,
+    ) -> object:
+        """Into the batch that the partition is filling, if it stays below its size; under the gate."""
+        sticky: Sticky = place.sticky
+        batch: Filling
+        receipt: Receipt
+        is_spread: cython.bint = number < 0
+        if is_spread:
+            if sticky.used >= sticky.switch_bytes or not 0 <= sticky.current < place.count:
+                return None
+            number = sticky.current
+        filling = place.filling[number]
+        if filling is None:
+            return None
+        batch = filling
+        if (
+            not batch.is_open
+            or not self.is_usable
+            or batch.size + size >= self.batch_size
+            or self.used_bytes + size > self.buffer_memory
+        ):
+            return None
+        index: cython.Py_ssize_t = batch.builder.frame.count
+        if kd_add_plain(cython.address(batch.builder.frame), when, key, key_size, value, value_size) <= 0:
+            return None
+        batch.size += size
+        self.used_bytes += size
+        if is_spread:
+            sticky.used += size
+        receipt = kd_new(self.receipt, ())
+        receipt.delivery = batch.delivery
+        receipt.index = index
+        receipt.timestamp = timestamp
+        return receipt

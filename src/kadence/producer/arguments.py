@@ -1,0 +1,52 @@
+"""What ``send()`` is given, brought to bytes and numbers, or refused."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kadence.errors import SerializationError
+from kadence.producer.accumulator import Header
+
+__all__ = ["Bytes", "Headers", "checked_bytes", "checked_headers", "checked_timestamp"]
+
+Bytes = bytes | bytearray | memoryview
+Headers = Iterable[tuple[str, Bytes | None]] | Mapping[str, Bytes] | Mapping[str, Bytes | None]
+
+
+def checked_bytes(what: str, data: Any) -> bytes:
+    """Bytes of anything that holds some."""
+    if isinstance(data, bytes | bytearray | memoryview):
+        return bytes(data)
+    advice = f", e.g. {what}.encode()" if isinstance(data, str) else ""
+    raise SerializationError(
+        f"{what} must be bytes or None, not {type(data).__name__}: encode it first{advice}"
+    )
+
+
+def checked_timestamp(timestamp: int) -> int:
+    """A number that fits 64 bits."""
+    try:
+        number = operator.index(timestamp)
+    except TypeError:
+        number = 2**63
+    if not -(2**63) <= number < 2**63:
+        raise SerializationError(f"timestamp must be ms since 1970, an int of 64 bits, not {timestamp!r}")
+    return number
+
+
+def checked_headers(headers: Headers) -> Sequence[Header]:
+    """Pairs of a name and bytes."""
+    pairs: Iterable[Any] = headers.items() if isinstance(headers, Mapping) else headers
+    checked: list[Header] = []
+    for pair in map(tuple, pairs):
+        if len(pair) != 2 or not isinstance(pair[0], str):
+            raise SerializationError(f"a header is a pair of name (str) and bytes or None, not {pair!r}")
+        name, data = pair
+        if not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name):
+            raise SerializationError(
+                f"the name of a header must be Unicode text, not {name!r}: a lone surrogate"
+            )
+        checked.append((name, None if data is None else checked_bytes(f"header {name!r}", data)))
+    return checked

@@ -1,0 +1,226 @@
+"""What stands before the accumulator: is the producer usable, what is known of a topic, is there memory. Waits.
+
+Application threads; every wait is on the producer's lock, which the network thread notifies.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+
+from kadence.clock import FOREVER, Clock, add_ms, wait_seconds
+from kadence.config import ProducerConfig
+from kadence.errors import (
+    ClosedError,
+    ForkedError,
+    KafkaError,
+    KafkaTimeoutError,
+    RecordTooLargeError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+from kadence.producer.accumulator import Accumulator
+from kadence.producer.intake import Place
+from kadence.producer.partitioner import StickyPartitioner
+from kadence.producer.thread import NetworkThread
+from kadence.producer.topics import Topics
+from kadence.protocol import error_codes as ec
+from kadence.types import TopicPartition
+
+__all__ = ["Entrance"]
+
+_accumulators: weakref.WeakSet[Accumulator] = weakref.WeakSet()
+
+
+def _refuse_all() -> None:
+    """In a forked child nobody sends what the parent's producers would take."""
+    for accumulator in _accumulators:
+        accumulator.is_usable = False
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_refuse_all)
+
+
+class Entrance:
+    """See the head of this file.
+
+    Attributes:
+        gate: the producer's lock. is_closed: whether close() was called.
+        stickies: partitioners of records without a key, by topic; they outlive what is known of a topic.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        clock: Clock,
+        accumulator: Accumulator,
+        topics: Topics,
+        thread: NetworkThread,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._accumulator = accumulator
+        self._topics = topics
+        self._thread = thread
+        self._pid = os.getpid()
+        self.gate: threading.Condition = accumulator.gate
+        self.stickies: dict[str, StickyPartitioner] = {}
+        self.is_closed = False
+        _accumulators.add(accumulator)
+
+    @property
+    def largest(self) -> int:
+        """Most bytes of one record."""
+        return self._accumulator.largest
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process is a child of the one that made the producer."""
+        return os.getpid() != self._pid
+
+    def check(self) -> None:
+        """Raise why the producer cannot be used, if it cannot.
+
+        The pid is compared besides what forks of Python say to the accumulator: a C library may fork, too.
+        """
+        if self.is_closed or self._thread.fatal is not None or self.is_forked:
+            raise self.unusable()
+
+    def shut(self) -> None:
+        """close() was called: nothing more comes in."""
+        with self.gate:
+            self.is_closed = True
+            self._accumulator.is_usable = False
+            self.gate.notify_all()
+
+    # ------------------------------------------------------------ topics
+
+    def place_of(self, topic: str) -> Place:
+        """What is known of a topic; waits until something is."""
+        return self._accumulator.places.get(topic) or self.look_up(topic)
+
+    def look_up(self, topic: str) -> Place:
+        """The topic as the newest cluster has it; waits for one that has it."""
+        deadline = self.deadline(self._config.max_block_ms)
+        with self.gate:
+            topics = self._topics
+            seen = topics.answers
+            while True:
+                infos = topics.cluster.partitions_for(topic)
+                if infos:
+                    break
+                if topics.answers > seen:
+                    self._raise_if_hopeless(topic)
+                topics.want(topic)
+                self._thread.wakeup()
+                answers = topics.answers
+                while topics.answers == answers:
+                    self._wait_for_topic(topic, deadline)
+            sticky = self.stickies.get(topic)
+            if sticky is None:
+                self.stickies[topic] = sticky = StickyPartitioner(self._config.batch_size)
+            self._accumulator.places[topic] = place = Place(
+                topics.cluster,
+                tuple(TopicPartition(topic, partition) for partition in range(len(infos))),
+                tuple(info.partition for info in infos if info.leader is not None),
+                sticky,
+            )
+            return place
+
+    def with_partition(self, topic: str, known: Place, partition: int, row: str = "") -> Place:
+        """Check an explicit partition; one that is not known may be new, so the cluster is asked once."""
+        if 0 <= partition < len(known.partitions):
+            return known
+        if partition >= 0:
+            deadline = self.deadline(self._config.max_block_ms)
+            with self.gate:
+                answers = self._topics.answers
+                self._topics.want(topic)
+                self._thread.wakeup()
+                while self._topics.answers == answers:
+                    self._wait_for_topic(topic, deadline)
+            known = self.look_up(topic)
+            if partition < len(known.partitions):
+                return known
+        raise UnknownTopicOrPartitionError(
+            f"{row}topic {topic!r} has {len(known.partitions)} partitions, 0 to {len(known.partitions) - 1}; "
+            f"{partition} is none of them"
+        )
+
+    def _raise_if_hopeless(self, topic: str) -> None:
+        """Raise an error that does not pass by waiting."""
+        if self._topics.failure is not None:
+            raise self._topics.failure
+        entry = self._topics.cluster.topics.get(topic)
+        code = ec.NONE if entry is None else entry.error_code
+        if code not in (ec.NONE, ec.UNKNOWN_TOPIC_OR_PARTITION) and code not in ec.RETRIABLE:
+            raise for_code(code, f"topic {topic!r}: {ec.MESSAGES.get(code, 'the broker refused it')}")
+
+    def _wait_for_topic(self, topic: str, deadline: int) -> None:
+        if self._clock.now_ms() < deadline:
+            self.wait(deadline, "")
+            return
+        entry = self._topics.cluster.topics.get(topic)
+        brokers = ",".join(self._config.bootstrap_servers)
+        if entry is not None and entry.error_code == ec.UNKNOWN_TOPIC_OR_PARTITION:
+            raise UnknownTopicOrPartitionError(
+                f"topic {topic!r} does not exist on the cluster at {brokers}, which does not create topics by "
+                f"itself; create it, e.g. kadence topics create {topic} --partitions 1"
+            )
+        why = self._thread.trouble or self._topics.last_error or "no answer"
+        raise KafkaTimeoutError(
+            f"nothing is known of topic {topic!r} after max.block.ms={self._config.max_block_ms} "
+            f"(brokers {brokers}): {why}"
+        )
+
+    # ------------------------------------------------------------ waiting, under the gate
+
+    def deadline(self, wait_ms: int | None) -> int:
+        return FOREVER if wait_ms is None else add_ms(self._clock.now_ms(), wait_ms)
+
+    def wait(self, deadline: int, message: str) -> None:
+        """Wait for a change, once. An empty message leaves the end of the time to the caller."""
+        if self.is_closed or self._thread.fatal is not None:
+            raise self.unusable()
+        now = self._clock.now_ms()
+        if message and now >= deadline:
+            raise KafkaTimeoutError(message)
+        self.gate.wait(wait_seconds(deadline, now))
+
+    def wait_for_room(self, size: int) -> None:
+        deadline = self.deadline(self._config.max_block_ms)
+        self._accumulator.blocked += 1
+        self._thread.wakeup()
+        try:
+            while not self._accumulator.has_room(size):
+                self.wait(
+                    deadline,
+                    f"no room for a record of {size} bytes within max.block.ms={self._config.max_block_ms}: "
+                    f"buffer.memory={self._config.buffer_memory} is full of records that no broker has "
+                    f"acknowledged yet; {self._thread.trouble or 'the brokers are slower than you'}",
+                )
+        finally:
+            self._accumulator.blocked -= 1
+
+    # ------------------------------------------------------------ errors
+
+    def unusable(self) -> KafkaError:
+        if self.is_forked:
+            return ForkedError("this producer was made before fork(); make one in the child")
+        if self._thread.fatal is not None:
+            fatal = type(self._thread.fatal)(*self._thread.fatal.args)
+            fatal.__cause__ = self._thread.fatal.__cause__
+            return fatal
+        return ClosedError("this producer is closed")
+
+    def too_large(self, topic: str, size: int, what: str = "a record") -> RecordTooLargeError:
+        if size > self._config.max_request_size:
+            limit = f"max.request.size={self._config.max_request_size}"
+        else:
+            limit = f"buffer.memory={self._config.buffer_memory}"
+        return RecordTooLargeError(
+            f"{what} for topic {topic!r} takes {size} bytes, more than {limit}; raise it (and the broker's "
+            "message.max.bytes), or send something smaller"
+        )
