@@ -28,6 +28,8 @@ from pyspark.sql.datasource import (
 )
 
 from kadence.errors import MissingDependencyError
+from kadence.spark.decode.inference import decoded_ddl
+from kadence.spark.decode.options import parse as parse_decoding
 from kadence.spark.sink.options import parse as sink_options
 from kadence.spark.sink.writers import BatchWriter
 from kadence.spark.source.batch import plan_batch
@@ -35,7 +37,7 @@ from kadence.spark.source.clients import driver_client
 from kadence.spark.source.options import SourceOptions, parse, read_client
 from kadence.spark.source.pushdown import EVERYTHING
 from kadence.spark.source.reads import KadencePartition, Reads, spark_version
-from kadence.spark.source.schema import ddl
+from kadence.spark.source.schema import COLUMNS, all_columns, ddl
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,7 +63,10 @@ class KadenceDataSource(DataSource):
         """All columns, as DDL. Asked for by load(), and never before a write."""
         self._check_read()
         with_headers = self.options.get("includeHeaders", "false").strip().lower() == "true"
-        return ddl(include_headers=with_headers)
+        decode = parse_decoding(self.options)
+        if decode is None:
+            return ddl(include_headers=with_headers)
+        return decoded_ddl(decode, self.options, all_columns() if with_headers else COLUMNS)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Of a batch query."""

@@ -18,6 +18,8 @@ from typing import Any, Final
 from kadence.config import ConsumerConfig, keys
 from kadence.errors import ConfigError
 from kadence.spark.client_settings import PREFIX, ClientSettings, Side, client_settings
+from kadence.spark.decode import options as decode
+from kadence.spark.decode.options import DecodeOptions
 from kadence.spark.source.planning import TaskSize
 from kadence.spark.source.start import (
     Everywhere,
@@ -66,6 +68,7 @@ OPTIONS: Final[dict[str, str]] = {
     "kafkaConsumer.pollTimeoutMs": "How long a task may wait for data that must exist; 120000.",
     "fetchOffset.numRetries": "How often a failed look-up of offsets is repeated; 3.",
     "fetchOffset.retryIntervalMs": "The wait before each repetition; 1000.",
+    **decode.OPTIONS,
 }
 """Every option but ``kafka.*``, with a line for the reader."""
 
@@ -78,8 +81,8 @@ CLIENT: Final = Side(
         "auto.offset.reset": (
             "startingOffsets says where a query starts, and failOnDataLoss what happens when that is gone"
         ),
-        "key.deserializer": "keys are binary; decode the column in Spark",
-        "value.deserializer": "values are binary; decode the column in Spark",
+        "key.deserializer": "keys are binary; the option key.format decodes them",
+        "value.deserializer": "values are binary; the option value.format decodes them",
         "enable.auto.commit": "offsets are committed to kafka.group.id after a micro-batch is in the sink",
         "interceptor.classes": "interceptors of the Java client cannot run here",
     },
@@ -119,6 +122,7 @@ class SourceOptions:
     Attributes:
         client: Kafka's keys for the clients, without group.id. Not shown: there may be passwords in it.
         group_id: the group that gets committed offsets and that ``committed`` refers to.
+        decode: how keys and values are decoded; None: not at all.
         others: see `OPTIONS`, whose names they bear in snake_case; None = no limit.
     """
 
@@ -143,6 +147,7 @@ class SourceOptions:
     poll_timeout_ms: int
     offset_retries: int
     offset_retry_interval_ms: int
+    decode: DecodeOptions | None = None
 
     def task_size(self) -> TaskSize:
         """What decides the number of tasks.
@@ -202,6 +207,7 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         poll_timeout_ms=values.number("kafkaConsumer.pollTimeoutMs", default=120_000) or 0,
         offset_retries=values.number("fetchOffset.numRetries", low=0, default=3) or 0,
         offset_retry_interval_ms=values.number("fetchOffset.retryIntervalMs", low=0, default=1_000) or 0,
+        decode=decode.parse(given),
     )
 
 

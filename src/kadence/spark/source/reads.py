@@ -10,6 +10,8 @@ import pyspark
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from kadence.spark.decode.batches import SourceDecoding
+from kadence.spark.decode.layout import layout_of
 from kadence.spark.source import schema as columns
 from kadence.spark.source.clients import ConsumerRecords, executor_client
 from kadence.spark.source.executor import MAX_ROWS, Reading, read_ranges
@@ -63,10 +65,16 @@ class Reads:
         Raises:
             ConfigError: the schema names a column that the source does not have.
         """
-        chosen = columns.projection(
-            ((item.name, item.dataType.simpleString()) for item in schema.fields),
-            include_headers=options.include_headers,
-        )
+        decoding = None
+        if options.decode is None:
+            chosen = columns.projection(
+                ((item.name, item.dataType.simpleString()) for item in schema.fields),
+                include_headers=options.include_headers,
+            )
+        else:
+            known = columns.all_columns() if options.include_headers else columns.COLUMNS
+            layout = layout_of(options.decode, schema, known)
+            decoding, chosen = SourceDecoding(options.decode, layout), layout.columns
         rows = int(options.client.get("max.poll.records", MAX_ROWS))
         return cls(
             client=tuple(sorted(options.client.items())),
@@ -74,6 +82,7 @@ class Reads:
             headers=columns.HEADERS in chosen,
             reading=Reading(
                 columns=chosen,
+                decoding=decoding,
                 fail_on_data_loss=options.fail_on_data_loss,
                 poll_timeout_ms=options.poll_timeout_ms,
                 max_rows=rows if 0 < rows < MAX_ROWS else MAX_ROWS,

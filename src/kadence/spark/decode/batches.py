@@ -1,0 +1,170 @@
+"""In a worker: batches of Kafka's columns → the query's batches.
+
+What a decoder learns (schemas of a registry, how types fit) is kept for the worker's life, by what it was made from:
+a task of the next micro-batch begins with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kadence.errors import SerializationError
+from kadence.spark.decode.isolation import Decoded
+from kadence.spark.decode.layout import Layout
+from kadence.spark.decode.options import DecodeOptions, Format, Mode, SideOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["SideDecoder", "SourceDecoding", "decoder_of"]
+
+_log = logging.getLogger("kadence.spark")
+
+SHOWN_BYTES: Final = 8
+"""So much of a bad record is shown in an error: enough for a magic byte and a schema id."""
+
+
+class SideDecoder(Protocol):
+    """Decodes the keys or the values of a batch."""
+
+    def decode(self, values: pa.Array) -> Decoded: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDecoding:
+    """How a query decodes, as it travels with its tasks (`kadence.spark.source.ports.Decoding`)."""
+
+    options: DecodeOptions
+    layout: Layout
+
+    def decoder(self, schema: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+        """Of one task."""
+        return _Batches(self, schema).decode
+
+
+@dataclass(slots=True)
+class _Side:
+    name: str
+    column: int
+    decoder: SideDecoder
+    fields: dict[str, int] = field(default_factory=dict)
+
+
+class _Batches:
+    def __init__(self, decoding: SourceDecoding, schema: pa.Schema) -> None:
+        self._layout = decoding.layout
+        self._schema = schema
+        self._columns = {name: place for place, name in enumerate(decoding.layout.columns)}
+        self._dropped = 0
+        self._sides: list[_Side] = []
+        target = _target_of(decoding.layout, ":value", schema)
+        if target is not None:
+            side = _Side("value", self._columns["value"], decoder_of(decoding.options.value, target))
+            side.fields = {name: place for place, name in enumerate(decoding.layout.fields)}
+            self._sides.append(side)
+        target = _target_of(decoding.layout, ":key", schema)
+        if target is not None:
+            self._sides.append(_Side("key", self._columns["key"], decoder_of(decoding.options.key, target)))
+
+    def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The query's rows of these records."""
+        import pyarrow as pa
+
+        found: dict[str, pa.Array] = {}
+        bad: dict[int, tuple[str, int]] = {}
+        for side in self._sides:
+            decoded = side.decoder.decode(batch.column(side.column))
+            if side.fields:
+                flattened = decoded.column.flatten()
+                found |= {f".{name}": flattened[place] for name, place in side.fields.items()}
+            else:
+                found[f":{side.name}"] = decoded.column
+            for row, reason in decoded.bad.items():
+                text = f"{side.name}: {reason}"
+                before = bad.get(row)
+                bad[row] = (f"{before[0]}; {text}", before[1]) if before else (text, side.column)
+        if bad and self._layout.mode is Mode.FAIL:
+            raise self._error(batch, bad)
+        rows = batch.num_rows
+        errors: list[str | None] = [None] * rows
+        raw: list[bytes | None] = [None] * rows
+        for row, (text, column) in bad.items():
+            errors[row], raw[row] = text, batch.column(column)[row].as_py()
+        arrays = []
+        for source in self._layout.sources:
+            if source == ":error":
+                arrays.append(pa.array(errors, pa.string()) if bad else pa.nulls(rows, pa.string()))
+            elif source == ":raw":
+                arrays.append(pa.array(raw, pa.binary()) if bad else pa.nulls(rows, pa.binary()))
+            else:
+                arrays.append(found[source] if source in found else batch.column(self._columns[source]))
+        made = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        return self._without(made, batch, bad) if bad and self._layout.mode is Mode.DROP else made
+
+    def _without(
+        self, made: pa.RecordBatch, batch: pa.RecordBatch, bad: dict[int, tuple[str, int]]
+    ) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        self._dropped += len(bad)
+        _log.warning(
+            "dropped %d records that cannot be decoded (%d in this task so far); the first: %s",
+            len(bad),
+            self._dropped,
+            self._described(batch, bad),
+        )
+        good = [row not in bad for row in range(batch.num_rows)]
+        return made.filter(pa.array(good))
+
+    def _error(self, batch: pa.RecordBatch, bad: dict[int, tuple[str, int]]) -> SerializationError:
+        return SerializationError(
+            f"{self._described(batch, bad)}. With the option mode=permissive and the columns _error and _raw in the "
+            "schema such records become rows, with mode=dropmalformed they are left out"
+        )
+
+    def _described(self, batch: pa.RecordBatch, bad: dict[int, tuple[str, int]]) -> str:
+        row = min(bad)
+        text, column = bad[row]
+        topic, partition, offset = (
+            batch.column(self._columns[name])[row].as_py() for name in ("topic", "partition", "offset")
+        )
+        begins = (batch.column(column)[row].as_py() or b"")[:SHOWN_BYTES]
+        return f"record {topic}-{partition}@{offset} cannot be decoded: {text} (it begins with {begins!r})"
+
+
+def _target_of(layout: Layout, source: str, schema: pa.Schema) -> pa.DataType | None:
+    """The Arrow type that a side is decoded to; a struct of the columns for a flat value; None for nothing."""
+    import pyarrow as pa
+
+    if source in layout.sources:
+        return schema.field(layout.sources.index(source)).type
+    if source != ":value" or not layout.fields:
+        return None
+    return pa.struct(
+        [
+            pa.field(layout.sources[place][1:], item.type, item.nullable)
+            for place, item in enumerate(schema)
+            if layout.sources[place].startswith(".")
+        ]
+    )
+
+
+@lru_cache(maxsize=64)
+def decoder_of(side: SideOptions, target: Any) -> SideDecoder:
+    """The decoder of a format for one Arrow type.
+
+    Raises:
+        ConfigError: the schema cannot be had or read, or its types are not those of the query.
+        MissingDependencyError: the format needs a library of the extra ``decode``.
+    """
+    if side.format is Format.STRING:
+        from kadence.spark.decode.texts import TextFormat
+
+        return TextFormat()
+    from kadence.spark.decode.json_values import JsonFormat
+
+    return JsonFormat(target)

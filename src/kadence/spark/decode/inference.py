@@ -1,0 +1,37 @@
+"""The columns of ``load()`` without a schema: from the registry's newest schema, or from the option that has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kadence.errors import ConfigError
+from kadence.spark.decode.layout import ddl_of
+from kadence.spark.decode.options import DecodeOptions, Format, SideOptions
+
+__all__ = ["decoded_ddl"]
+
+
+def decoded_ddl(options: DecodeOptions, given: Mapping[str, str], known: dict[str, str]) -> str:
+    """Spark's DDL of all columns.
+
+    Args:
+        given: all options, for the topic's name. known: Kafka's columns that can be had, with their types.
+
+    Raises:
+        ConfigError: there is no schema to be found.
+    """
+    value = _ddl(options.value, given, flat=options.flat)
+    return ddl_of(options, known, value, _ddl(options.key, given, flat=False))
+
+
+def _ddl(side: SideOptions, given: Mapping[str, str], *, flat: bool) -> str:
+    if side.format is Format.BINARY:
+        return "binary"
+    if side.format is Format.STRING:
+        return "string"
+    if side.schema is None:
+        raise ConfigError(
+            f"{side.name}.format=json needs to know the fields: give load() a schema, such as "
+            f'.schema("id bigint, name string, _error string"), or the option {side.name}.schema with such a text'
+        )
+    return side.schema if flat else f"struct<{side.schema}>"

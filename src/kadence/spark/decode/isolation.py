@@ -1,0 +1,86 @@
+"""A batch is decoded at once; where that fails, smaller parts are, and at last single records.
+
+Two decoders of one format stand behind this: a *whole* one, fast, which takes all or nothing, and a *careful* one
+that says of each record whether it is bad and why. What the whole one accepts it decides: the careful one is asked
+only about parts that it refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["BadRecordError", "Decoded", "WholeRefusedError", "decode_isolating"]
+
+SMALL: Final = 128
+"""So many records are looked at one by one: about what a call of the whole decoder costs."""
+
+PARTS: Final = 8
+"""A refused batch is tried in so many parts."""
+
+
+class WholeRefusedError(Exception):
+    """Some record of the batch cannot be decoded at once; the careful decoder knows which."""
+
+
+class BadRecordError(ValueError):
+    """One record's bytes are not what its format and schema say. The text never holds the record's contents."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What became of a batch.
+
+    Attributes:
+        column: a row for each record; null where the record is bad or was null.
+        bad: the reason for each bad row.
+    """
+
+    column: pa.Array
+    bad: dict[int, str] = field(default_factory=dict)
+
+
+Whole: TypeAlias = "Callable[[pa.Array], pa.Array]"
+Careful: TypeAlias = "Callable[[pa.Array], Decoded]"
+
+
+def decode_isolating(values: pa.Array, whole: Whole, careful: Careful) -> Decoded:
+    """Decode all values, null ones to null.
+
+    Args:
+        whole: raises `WholeRefusedError` unless every value is good; never sees a null.
+        careful: says which values are bad; never sees a null.
+    """
+    if not values.null_count:
+        return _decode(values, whole, careful)
+    import numpy as np
+    import pyarrow as pa
+
+    present = np.asarray(values.is_valid())
+    places = np.cumsum(present) - 1
+    dense = _decode(values.drop_null(), whole, careful)
+    rows = np.flatnonzero(present)
+    column = dense.column.take(pa.array(places, pa.int64(), mask=~present))
+    return Decoded(column, {int(rows[row]): reason for row, reason in dense.bad.items()})
+
+
+def _decode(values: pa.Array, whole: Whole, careful: Careful) -> Decoded:
+    import pyarrow as pa
+
+    try:
+        return Decoded(whole(values))
+    except WholeRefusedError:
+        if len(values) <= SMALL:
+            return careful(values)
+    step = max(SMALL, -(-len(values) // PARTS))
+    pieces: list[pa.Array] = []
+    bad: dict[int, str] = {}
+    for start in range(0, len(values), step):
+        piece = _decode(values.slice(start, step), whole, careful)
+        pieces.append(piece.column)
+        bad |= {start + row: reason for row, reason in piece.bad.items()}
+    return Decoded(pa.concat_arrays(pieces), bad)

@@ -1,0 +1,205 @@
+"""The options of decoding, read and checked into values. They travel with the tasks, so secrets hide from repr."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NoReturn, TypeVar
+
+from kadence.errors import ConfigError
+
+__all__ = ["OPTIONS", "DecodeOptions", "Format", "Mode", "RegistryOptions", "SideOptions", "parse"]
+
+OPTIONS: Final[dict[str, str]] = {
+    "value.format": "binary, string, json, avro or protobuf: what values are decoded from; binary.",
+    "key.format": "The same for keys.",
+    "value.schema": (
+        "json: Spark's DDL text; avro: the reader's schema as JSON or the name of a file with it; protobuf: the name "
+        "of a file with a descriptor set."
+    ),
+    "key.schema": "The same for keys.",
+    "value.message": "Protobuf only: the message's full name.",
+    "key.message": "The same for keys.",
+    "value.wire": (
+        "confluent: magic byte and schema id come before the data; plain: nothing does. confluent for avro and "
+        "protobuf with schema.registry.url, else plain."
+    ),
+    "key.wire": "The same for keys.",
+    "value.subject": "Where load() without a schema finds the registry's newest one; TOPIC-value.",
+    "key.subject": "The same for keys; TOPIC-key.",
+    "value.flat": "Whether load() without a schema gives the value's fields as columns of their own; false.",
+    "metadataPrefix": "What the names of Kafka's columns begin with beside a value's fields, such as kafka_.",
+    "mode": "permissive, dropmalformed or failfast: what to do with a record that cannot be decoded.",
+    "schema.registry.url": "Addresses of a schema registry, comma separated.",
+    "schema.registry.basic.auth.user.info": "NAME:PASSWORD for the registry.",
+    "schema.registry.bearer.auth.token": "A token for the registry.",
+    "schema.registry.ssl.ca.location": "A PEM file with the authorities that vouch for the registry.",
+    "schema.registry.ssl.certificate.location": "A PEM file with our certificate for the registry.",
+    "schema.registry.ssl.key.location": "A PEM file with its key, where the certificate's file has none.",
+    "schema.registry.ssl.key.password": "The key's password.",
+}
+"""Every option of this room, with a line for the reader."""
+
+_Choice = TypeVar("_Choice", bound=Enum)
+
+
+class Format(Enum):
+    """What bytes are decoded from."""
+
+    BINARY = "binary"
+    STRING = "string"
+    JSON = "json"
+    AVRO = "avro"
+    PROTOBUF = "protobuf"
+
+
+class Mode(Enum):
+    """What becomes of a record that cannot be decoded."""
+
+    PERMISSIVE = "permissive"
+    DROP = "dropmalformed"
+    FAIL = "failfast"
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryOptions:
+    """How to reach a schema registry. Only the addresses show in repr."""
+
+    urls: tuple[str, ...]
+    user_info: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SideOptions:
+    """How keys or values are decoded.
+
+    Attributes:
+        name: "key" or "value". schema, message, subject: see `OPTIONS`.
+        framed: whether a schema id comes before the data.
+    """
+
+    name: str
+    format: Format
+    schema: str | None = None
+    message: str | None = None
+    framed: bool = False
+    subject: str | None = None
+    registry: RegistryOptions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeOptions:
+    """See `OPTIONS`. mode: None where the user left it to us."""
+
+    value: SideOptions
+    key: SideOptions
+    mode: Mode | None
+    flat: bool
+    prefix: str
+
+
+def parse(given: Mapping[str, str]) -> DecodeOptions | None:
+    """The options, or None where neither keys nor values are decoded.
+
+    Raises:
+        ConfigError: says what was given, what is allowed and what to do.
+    """
+    values = {name.lower(): text.strip() for name, text in given.items()}
+    registry = _registry(values)
+    value, key = _side("value", values, registry), _side("key", values, registry)
+    for side in (value, key):
+        if side.format.value in ("avro", "protobuf"):
+            raise ConfigError(f"{side.name}.format={side.format.value} is not decoded in the source yet")
+    mode = _one_of("mode", values, Mode)
+    flat = values.get("value.flat", "false").lower()
+    if flat not in ("true", "false"):
+        raise ConfigError(f"option value.flat: {flat!r} is not true or false")
+    if value.format is Format.BINARY and key.format is Format.BINARY:
+        named = {name.lower(): name for name in OPTIONS if not name.endswith(".format")}
+        for name in values:
+            if name in named:
+                raise ConfigError(f"option {named[name]} needs the option value.format or key.format")
+        return None
+    return DecodeOptions(value, key, mode, flat == "true", values.get("metadataprefix", ""))
+
+
+def _side(name: str, values: Mapping[str, str], registry: RegistryOptions | None) -> SideOptions:
+    form = _one_of(f"{name}.format", values, Format) or Format.BINARY
+    with_schema = form in (Format.AVRO, Format.PROTOBUF)
+    wire = values.get(f"{name}.wire", "confluent" if with_schema and registry else "plain").lower()
+    if wire not in ("confluent", "plain"):
+        raise ConfigError(f"option {name}.wire: {wire!r} is not confluent or plain")
+    side = SideOptions(
+        name=name,
+        format=form,
+        schema=values.get(f"{name}.schema") or None,
+        message=values.get(f"{name}.message") or None,
+        framed=wire == "confluent" and form is not Format.BINARY,
+        subject=values.get(f"{name}.subject") or None,
+        registry=registry,
+    )
+    if with_schema and side.schema is None and registry is None:
+        raise ConfigError(
+            f"{name}.format={form.value} needs the option schema.registry.url, or {name}.schema with the schema itself"
+        )
+    if with_schema and side.schema is None and not side.framed:
+        raise ConfigError(
+            f"{name}.wire=plain needs the option {name}.schema: no record says which schema it was written with"
+        )
+    if form is Format.PROTOBUF and side.schema is not None and side.message is None:
+        raise ConfigError(
+            f"{name}.schema of format protobuf needs the option {name}.message, a message's full name"
+        )
+    return side
+
+
+def _registry(values: Mapping[str, str]) -> RegistryOptions | None:
+    def text(name: str) -> str | None:
+        return values.get(f"schema.registry.{name}") or None
+
+    urls = tuple(url.strip().rstrip("/") for url in (text("url") or "").split(",") if url.strip())
+    if not urls:
+        if any(name.startswith("schema.registry.") for name in values):
+            raise ConfigError("the options schema.registry.* need schema.registry.url")
+        return None
+    for url in urls:
+        if not url.startswith(("http://", "https://")):
+            raise ConfigError("option schema.registry.url: an address begins with http:// or https://")
+        if "@" in url.partition("://")[2].partition("/")[0]:
+            raise ConfigError(
+                "option schema.registry.url: an address has no name and password; the option "
+                "schema.registry.basic.auth.user.info is for those"
+            )
+    if text("basic.auth.user.info") and text("bearer.auth.token"):
+        raise ConfigError(
+            "schema.registry.basic.auth.user.info and schema.registry.bearer.auth.token: give one"
+        )
+    return RegistryOptions(
+        urls=urls,
+        user_info=text("basic.auth.user.info"),
+        token=text("bearer.auth.token"),
+        ca=text("ssl.ca.location"),
+        certificate=text("ssl.certificate.location"),
+        key=text("ssl.key.location"),
+        key_password=text("ssl.key.password"),
+    )
+
+
+def _one_of(name: str, values: Mapping[str, str], choices: type[_Choice]) -> _Choice | None:
+    text = values.get(name)
+    if text is None:
+        return None
+    try:
+        return choices(text.lower())
+    except ValueError:
+        _wrong(name, text, [str(choice.value) for choice in choices])
+
+
+def _wrong(name: str, text: str, allowed: list[str]) -> NoReturn:
+    raise ConfigError(f"option {name}: {text!r} is not one of {', '.join(allowed)}")
