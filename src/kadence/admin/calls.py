@@ -2,6 +2,9 @@
 
 There is no thread here: the calling thread drives the network client, one call at a time under a lock. A call is
 a function of the items still open; `Calls.settle` repeats it for those whose error is retriable.
+
+Leaders and coordinators are kept from one call to the next, so that a call repeated often costs one round trip. Any
+error forgets all of them: brokers refuse what they do not lead or coordinate, so nothing old can do harm.
 """
 
 from __future__ import annotations
@@ -28,8 +31,13 @@ from kadence.errors import (
 from kadence.net import ConnectionConfig, NetworkClient
 from kadence.protocol import error_codes as ec
 from kadence.protocol.find_coordinator import FindCoordinatorRequest
-from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from kadence.types import Node
+from kadence.protocol.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from kadence.types import Node, TopicPartition
 
 __all__ = ["ANY_NODE", "Ask", "Attempt", "Calls"]
 
@@ -74,6 +82,8 @@ class Calls:
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._is_closed = False
+        self._topics: dict[str, MetadataResponseTopic] = {}
+        self._coordinators: dict[str, int] = {}
 
     def deadline(self, timeout: Seconds | None) -> int:
         """When a call that starts now must end; None takes ``default.api.timeout.ms``."""
@@ -164,6 +174,9 @@ class Calls:
                     answers = attempt(open_items, deadline)
                 except KafkaError as error:
                     answers = dict.fromkeys(open_items, error)
+                if any(isinstance(answer, KafkaError) for answer in answers.values()):
+                    self._topics.clear()
+                    self._coordinators.clear()
                 now = self._clock.now_ms()
                 before, again = again, {}
                 for item in open_items:
@@ -222,7 +235,25 @@ class Calls:
         self._client.set_nodes(
             Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
         )
+        if topics is not None:
+            self._topics.update({topic.name: topic for topic in response.topics if topic.name})
         return response
+
+    def topics(
+        self, partitions: Collection[TopicPartition], deadline: int
+    ) -> Mapping[str, MetadataResponseTopic]:
+        """What is known of the topics of these partitions; asks unless each partition has a leader by what is kept."""
+        names = sorted({tp.topic for tp in partitions})
+        led = {
+            (name, each.partition_index)
+            for name in names
+            if name in self._topics and not self._topics[name].error_code
+            for each in self._topics[name].partitions
+            if each.leader_id >= 0
+        }
+        if not led.issuperset(partitions):
+            self.metadata(names, deadline)
+        return self._topics
 
     def controller(self, deadline: int) -> int:
         """The broker that takes changes of topics."""
@@ -251,11 +282,13 @@ class Calls:
         return found
 
     def coordinator(self, group: str, deadline: int) -> int:
-        """The coordinator of one group; raises instead of giving an error."""
-        found = self.coordinators([group], deadline)[group]
-        if isinstance(found, KafkaError):
-            raise found
-        return found
+        """The coordinator of one group, which is kept; raises instead of giving an error."""
+        if group not in self._coordinators:
+            found = self.coordinators([group], deadline)[group]
+            if isinstance(found, KafkaError):
+                raise found
+            self._coordinators[group] = found
+        return self._coordinators[group]
 
     # ------------------------------------------------------------ the end
 

@@ -7,9 +7,14 @@ from typing import Any, Final
 
 from kadence.admin.calls import Ask, Calls
 from kadence.admin.values import OffsetSpec, Outcomes
-from kadence.errors import KafkaError, for_code
+from kadence.errors import KafkaError, MalformedMessageError, for_code
 from kadence.protocol import error_codes as ec
-from kadence.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kadence.protocol.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from kadence.protocol.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -23,12 +28,15 @@ from kadence.protocol.offset_delete import (
 from kadence.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kadence.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
-__all__ = ["alter_group_offsets", "delete_group_offsets", "group_offsets", "list_offsets"]
+__all__ = ["alter_group_offsets", "delete_group_offsets", "group_offsets", "list_offsets", "log_ranges"]
 
 _ENDS: Final = {"latest": -1, "earliest": -2, "max_timestamp": -3}
 _MAX_TIMESTAMP_SINCE: Final = 7
 _OFFSET_FETCH_LAST_SINGLE_GROUP: Final = 7
 _OFFSET_COMMIT_LAST_BY_NAME: Final = 9
+
+_Wanted = tuple[TopicPartition, int]
+"""A partition, and the time or end that is asked for."""
 
 
 def _error(code: int, what: object, message: str | None = None) -> KafkaError:
@@ -46,51 +54,102 @@ def list_offsets(
     calls: Calls, specs: Mapping[TopicPartition, OffsetSpec], deadline: int, *, read_committed: bool
 ) -> Outcomes[TopicPartition, OffsetAndTimestamp | None]:
     """One offset of each partition, from its leader; None where no record is late enough."""
-    timestamps = {TopicPartition(*tp): _timestamp(spec) for tp, spec in specs.items()}
+    wanted = [(TopicPartition(*tp), _timestamp(spec)) for tp, spec in specs.items()]
+    found = _offsets(calls, wanted, deadline, read_committed=read_committed)
+    return Outcomes(
+        {tp: offset for (tp, _), offset in found.items()},
+        {tp: error for (tp, _), error in found.errors.items()},
+    )
 
+
+def log_ranges(
+    calls: Calls, partitions: Iterable[TopicPartition], deadline: int, *, read_committed: bool
+) -> Outcomes[TopicPartition, tuple[int, int]]:
+    """Start and end of each partition's log, both asked for at the same time."""
+    wanted = [TopicPartition(*tp) for tp in partitions]
+    first, last = _ENDS["earliest"], _ENDS["latest"]
+    edges = [(tp, edge) for tp in wanted for edge in (first, last)]
+    found = _offsets(calls, edges, deadline, read_committed=read_committed)
+    ranges: Outcomes[TopicPartition, tuple[int, int]] = Outcomes()
+    for tp in wanted:
+        begin, end = found.get((tp, first)), found.get((tp, last))
+        if begin is not None and end is not None:
+            # Retention may pass the end between the two answers.
+            ranges[tp] = begin.offset, max(begin.offset, end.offset)
+        else:
+            error = found.errors.get((tp, first)) or found.errors.get((tp, last))
+            ranges.errors[tp] = error or MalformedMessageError(f"the broker's answer has no offset of {tp}")
+    return ranges
+
+
+def _offsets(
+    calls: Calls, wanted: Iterable[_Wanted], deadline: int, *, read_committed: bool
+) -> Outcomes[_Wanted, OffsetAndTimestamp | None]:
     def attempt(
-        partitions: Collection[TopicPartition], deadline: int
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None | KafkaError]:
-        result: dict[TopicPartition, OffsetAndTimestamp | None | KafkaError] = {}
-        by_node = _by_leader(calls, partitions, deadline, result)
-        asks = []
-        for node, led in by_node.items():
-            message = ListOffsetsRequest(
-                replica_id=-1,
-                isolation_level=int(read_committed),
-                topics=[
-                    ListOffsetsTopic(
-                        name=topic,
-                        partitions=[
-                            ListOffsetsPartition(
-                                partition_index=index, timestamp=timestamps[TopicPartition(topic, index)]
-                            )
-                            for index in indexes
-                        ],
-                    )
-                    for topic, indexes in _by_topic(led).items()
-                ],
-                timeout_ms=30_000,
-            )
-            wants_max = any(timestamps[tp] == _ENDS["max_timestamp"] for tp in led)
-            asks.append(Ask(message, node, min_version=_MAX_TIMESTAMP_SINCE if wants_max else None))
-        for led, answer in zip(by_node.values(), calls.ask_all(asks, deadline), strict=True):
+        items: Collection[_Wanted], deadline: int
+    ) -> dict[_Wanted, OffsetAndTimestamp | None | KafkaError]:
+        result: dict[_Wanted, OffsetAndTimestamp | None | KafkaError] = {}
+        parts = _requests(_by_leader(calls, items, deadline, result))
+        asks = [_ask(node, times, read_committed=read_committed) for node, times in parts]
+        for (_, times), answer in zip(parts, calls.ask_all(asks, deadline), strict=True):
             if isinstance(answer, KafkaError):
-                result.update(dict.fromkeys(led, answer))
+                result.update(dict.fromkeys(times.items(), answer))
                 continue
             for topic in answer.topics:
                 for item in topic.partitions:
                     tp = TopicPartition(topic.name, item.partition_index)
-                    if item.error_code:
-                        result[tp] = _error(item.error_code, tp)
-                    elif item.offset < 0:
-                        result[tp] = None
-                    else:
-                        epoch = item.leader_epoch if item.leader_epoch >= 0 else None
-                        result[tp] = OffsetAndTimestamp(item.offset, item.timestamp, epoch)
+                    if tp in times:
+                        result[tp, times[tp]] = _read(tp, item)
         return result
 
-    return calls.settle(timestamps, attempt, deadline)
+    return calls.settle(wanted, attempt, deadline)
+
+
+def _requests(by_node: Mapping[int, list[_Wanted]]) -> list[tuple[int, dict[TopicPartition, int]]]:
+    """What each request asks: a broker refuses one that names a partition twice."""
+    parts: list[tuple[int, dict[TopicPartition, int]]] = []
+    for node, items in by_node.items():
+        rounds: list[dict[TopicPartition, int]] = []
+        for tp, timestamp in items:
+            free = next((times for times in rounds if tp not in times), None)
+            if free is None:
+                free = {}
+                rounds.append(free)
+            free[tp] = timestamp
+        parts += [(node, times) for times in rounds]
+    return parts
+
+
+def _ask(node: int, times: Mapping[TopicPartition, int], *, read_committed: bool) -> Ask:
+    message = ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=int(read_committed),
+        topics=[
+            ListOffsetsTopic(
+                name=topic,
+                partitions=[
+                    ListOffsetsPartition(partition_index=index, timestamp=times[TopicPartition(topic, index)])
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in _by_topic(times).items()
+        ],
+        timeout_ms=30_000,
+    )
+    wants_max = _ENDS["max_timestamp"] in times.values()
+    return Ask(message, node, min_version=_MAX_TIMESTAMP_SINCE if wants_max else None)
+
+
+def _read(
+    tp: TopicPartition, item: ListOffsetsPartitionResponse
+) -> OffsetAndTimestamp | None | KafkaError:
+    if item.error_code:
+        return _error(item.error_code, tp)
+    if item.offset < 0:
+        return None
+    return OffsetAndTimestamp(
+        item.offset, item.timestamp, item.leader_epoch if item.leader_epoch >= 0 else None
+    )
 
 
 def _timestamp(spec: OffsetSpec) -> int:
@@ -104,26 +163,26 @@ def _timestamp(spec: OffsetSpec) -> int:
 
 
 def _by_leader(
-    calls: Calls, partitions: Collection[TopicPartition], deadline: int, result: dict[TopicPartition, Any]
-) -> dict[int, list[TopicPartition]]:
-    """Partitions by their leader; those without one get their error in ``result``."""
-    metadata = calls.metadata(sorted({tp.topic for tp in partitions}), deadline)
-    topics = {topic.name: topic for topic in metadata.topics}
-    by_node: dict[int, list[TopicPartition]] = {}
-    for tp in partitions:
+    calls: Calls, items: Collection[_Wanted], deadline: int, result: dict[_Wanted, Any]
+) -> dict[int, list[_Wanted]]:
+    """What to ask each leader; partitions without one get their error in ``result``."""
+    topics = calls.topics({tp for tp, _ in items}, deadline)
+    by_node: dict[int, list[_Wanted]] = {}
+    for item in items:
+        tp, _ = item
         topic = topics.get(tp.topic)
         known = {partition.partition_index: partition for partition in topic.partitions} if topic else {}
         partition = known.get(tp.partition)
         if topic is None or topic.error_code:
-            result[tp] = _error(topic.error_code if topic else ec.UNKNOWN_TOPIC_OR_PARTITION, tp)
+            result[item] = _error(topic.error_code if topic else ec.UNKNOWN_TOPIC_OR_PARTITION, tp)
         elif partition is None:
-            result[tp] = _error(
+            result[item] = _error(
                 ec.UNKNOWN_TOPIC_OR_PARTITION, tp, f"topic {tp.topic!r} has {len(known)} partitions"
             )
         elif partition.leader_id < 0:
-            result[tp] = _error(ec.LEADER_NOT_AVAILABLE, tp)
+            result[item] = _error(ec.LEADER_NOT_AVAILABLE, tp)
         else:
-            by_node.setdefault(partition.leader_id, []).append(tp)
+            by_node.setdefault(partition.leader_id, []).append(item)
     return by_node
 
 

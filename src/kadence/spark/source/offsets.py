@@ -4,11 +4,15 @@ The shape is that of Spark's own Kafka connector, ``{"topic": {"0": 12}}`` with 
 tools parse it. Spark compares offsets as text, so topics and partitions are always sorted, and whoever has
 nothing new returns the very dict it was given.
 
-One thing is added. A source in Python has no place in the checkpoint where it could note at which offset a partition
-began when the query first met it, and asking the brokers again after a crash gives another answer ("latest" has
-moved on: records would be lost; "earliest" has moved on: they would not be missed). So the end offset of the
-batch that meets a partition carries that partition's start beside it, under its topic's name with a ``#`` before it:
-``{"#topic": {"0": 5}, "topic": {"0": 12}}``. No topic can be named so, and the shape stays that of the connector.
+Two things are added, under marks that no topic's name can begin with, so that the shape stays that of the connector:
+
+* Where a partition began. A source in Python has no place in the checkpoint where it could note at which offset a
+  partition began when the query first met it, and asking the brokers again after a crash gives another answer
+  ("latest" has moved on: records would be lost; "earliest" has moved on: they would not be missed). So the end offset
+  of the batch that meets a partition carries that partition's start: ``{"#topic": {"0": 5}, "topic": {"0": 12}}``.
+* The id of each topic (KIP-516), in the letters of Kafka's tools: ``{"@topic=Zc3yHpHcQ-SEaDD5bUYm7w": {}}``. A topic
+  that was deleted and made anew has the old name and another id; the offsets of the old one mean nothing in it. A
+  checkpoint without ids, of the connector or of an older Kadence, gets them with its next batch.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ Json = dict[str, dict[str, int]]
 Offsets = Mapping[TopicPartition, int]
 
 FIRST_MARK: Final = "#"
+ID_MARK: Final = "@"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +43,17 @@ class Point:
         next: for each partition the next offset to read.
         first: for each partition that this point is the first to name, or that had to skip ahead, where the
             batch that ends here begins. It goes before what the previous point says.
+        ids: the id of each topic whose id is known.
     """
 
     next: Offsets
     first: Offsets = field(default_factory=dict)
+    ids: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> Json:
         """Sorted, so that equal points are equal texts."""
-        return to_shape(self.first, FIRST_MARK) | to_shape(self.next)
+        ids: Json = {f"{ID_MARK}{topic}={topic_id}": {} for topic, topic_id in sorted(self.ids.items())}
+        return to_shape(self.first, FIRST_MARK) | ids | to_shape(self.next)
 
     @classmethod
     def from_json(cls, shape: Mapping[str, Any]) -> Point:
@@ -56,8 +64,12 @@ class Point:
         """
         following: dict[TopicPartition, int] = {}
         first: dict[TopicPartition, int] = {}
+        ids: dict[str, str] = {}
         try:
             for topic, partitions in shape.items():
+                if topic.startswith(ID_MARK):
+                    name, _, ids[name] = topic.removeprefix(ID_MARK).partition("=")
+                    continue
                 into = first if topic.startswith(FIRST_MARK) else following
                 for partition, offset in partitions.items():
                     into[TopicPartition(topic.removeprefix(FIRST_MARK), int(partition))] = int(offset)
@@ -66,7 +78,7 @@ class Point:
                 f"the checkpoint holds {shape!r} where an offset such as {{'topic': {{'0': 12}}}} belongs; "
                 "it seems to be the checkpoint of another source: give this query a checkpointLocation of its own"
             ) from None
-        return cls(following, first)
+        return cls(following, first, ids)
 
     def start_after(self, previous: Point, partition: TopicPartition) -> int | None:
         """Where the batch between ``previous`` and this point begins in ``partition``; None: unknown."""
