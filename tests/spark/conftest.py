@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -56,6 +57,11 @@ class Cluster:
         with Producer(bootstrap_servers=self.bootstrap_servers) as producer:
             for value in values:
                 producer.send(self.topic, str(value).encode(), partition=partition, **more)
+
+    def topic_id(self) -> str:
+        """The topic's id as Kafka's tools write it."""
+        described = self.admin.describe_topics([self.topic])[self.topic]
+        return base64.urlsafe_b64encode(described.topic_id).decode().rstrip("=")
 
     def committed(self) -> dict[int, int]:
         """Partition to committed offset of the test's group."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from types import SimpleNamespace
 
+import pytest
+
 from kadence.spark import lag
 from kadence.types import TopicPartition
 
@@ -35,3 +37,22 @@ def test_lag_is_what_is_not_in_the_sink() -> None:
 
 def test_no_report_yet() -> None:
     assert lag(None) == {}
+
+
+def test_a_query_and_whatever_else_is_given() -> None:
+    progress = SimpleNamespace(json=json.dumps(REPORT))
+    assert lag(SimpleNamespace(lastProgress=progress)) == lag(REPORT)
+    assert lag(SimpleNamespace(lastProgress=None)) == {}
+    for wrong in (7, "query", {"id": 3}, object()):
+        with pytest.raises(TypeError, match=r"a streaming query, its lastProgress, or .* dict"):
+            lag(wrong)
+
+
+def test_a_partition_that_no_batch_has_met_counts_from_its_start() -> None:
+    source = {"endOffset": {"t": {"0": 3}}, "latestOffset": {"#t": {"1": 40}, "t": {"0": 3, "1": 45}}}
+    assert lag({"sources": [source]}) == {TopicPartition("t", 0): 0, TopicPartition("t", 1): 5}
+
+
+def test_nobody_knows_the_lag_while_no_broker_answers() -> None:
+    source = {"endOffset": {"#t": {"0": 0}, "@t=id": {}, "t": {"0": 3}}, "latestOffset": None}
+    assert lag({"sources": [source]}) == {TopicPartition("t", 0): None}

@@ -140,9 +140,7 @@ def _ask(node: int, times: Mapping[TopicPartition, int], *, read_committed: bool
     return Ask(message, node, min_version=_MAX_TIMESTAMP_SINCE if wants_max else None)
 
 
-def _read(
-    tp: TopicPartition, item: ListOffsetsPartitionResponse
-) -> OffsetAndTimestamp | None | KafkaError:
+def _read(tp: TopicPartition, item: ListOffsetsPartitionResponse) -> OffsetAndTimestamp | None | KafkaError:
     if item.error_code:
         return _error(item.error_code, tp)
     if item.offset < 0:

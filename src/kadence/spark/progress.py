@@ -13,24 +13,45 @@ from kadence.types import TopicPartition
 __all__ = ["lag"]
 
 
-def lag(progress: Any) -> dict[TopicPartition, int]:
-    """How many offsets of each partition are not in the sink yet, as of this progress report. Asks no broker.
+def lag(query: Any) -> dict[TopicPartition, int | None]:
+    """How many offsets of each partition are not in the sink yet, as of the latest progress report. Asks no broker.
 
     Args:
-        progress: a `StreamingQueryProgress` (``query.lastProgress``, a listener's event) or its dict.
+        query: a `StreamingQuery`, a `StreamingQueryProgress` (``query.lastProgress``, a listener's ``event.progress``),
+            or its dict.
 
     Returns:
-        Partitions of all sources of format kadence; empty before the first report.
+        Partitions of all sources of format kadence; empty before the first report. None for each of them while no
+        broker answers: the lag is not known then. A partition that no batch has met yet counts from where the
+        query will begin in it.
+
+    Raises:
+        TypeError: something else was given.
     """
-    found: dict[TopicPartition, int] = {}
-    if progress is None:
-        return found
-    sources = progress["sources"] if isinstance(progress, Mapping) else json.loads(progress.json)["sources"]
-    for source in sources:
+    found: dict[TopicPartition, int | None] = {}
+    for source in _sources(query):
         end, latest = _point(source.get("endOffset")), _point(source.get("latestOffset"))
+        if not latest.next:
+            found |= dict.fromkeys(end.next)
         for partition, offset in latest.next.items():
-            found[partition] = max(offset - end.next.get(partition, 0), 0)
+            begin = end.next.get(partition, latest.first.get(partition, 0))
+            found[partition] = max(offset - begin, 0)
     return found
+
+
+def _sources(query: Any) -> Any:
+    if hasattr(query, "lastProgress"):
+        query = query.lastProgress
+    if query is None:
+        return []
+    if isinstance(query, Mapping) and "sources" in query:
+        return query["sources"]
+    if isinstance(getattr(query, "json", None), str):
+        return json.loads(query.json)["sources"]
+    raise TypeError(
+        "lag() takes a streaming query, its lastProgress, or that progress as a dict with 'sources', not "
+        f"{type(query).__name__}: {query!r:.100}"
+    )
 
 
 def _point(shape: Any) -> Point:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from kadence.errors import BrokerError, KafkaError, for_code
 from kadence.protocol import error_codes
 from kadence.spark.source.options import SourceOptions, parse
+from kadence.spark.source.ports import Listing
 from kadence.spark.source.start import Partitions, Pattern, Subscription, Topics
 from kadence.testing.clock import FakeClock
 from kadence.types import TopicPartition
@@ -55,6 +56,11 @@ class MemoryCluster:
     asked: list[str] = field(default_factory=list)
     connections: int = 0
     closed: int = 0
+    pace: FakePace = field(default_factory=FakePace)
+    ids: dict[str, str] = field(default_factory=dict)
+    run: str = "this-run"
+    by_run: dict[TopicPartition, str] = field(default_factory=dict)
+    on_question: Callable[[str], None] = lambda what: None
 
     def add(self, name: str, end: int = 0, *, start: int = 0, **more: int) -> TopicPartition:
         """``add("t-0", 10)``: a log with ten records, or new bounds for one that is there."""
@@ -73,18 +79,38 @@ class MemoryCluster:
         topic, _, number = name.rpartition("-")
         del self.logs[TopicPartition(topic, int(number))]
 
+    def make_anew(self, topic: str, *ends: int) -> None:
+        """Delete a topic and make another one of that name, with a log for each end."""
+        for partition in [p for p in self.logs if p.topic == topic]:
+            del self.logs[partition]
+        self.ids[topic] = f"{self.ids.get(topic, topic)}'"
+        for number, end in enumerate(ends):
+            self.add(f"{topic}-{number}", end)
+
     def connect(self) -> MemoryCluster:
         self.connections += 1
         return self
 
     def _answer(self, what: str) -> None:
         self.asked.append(what)
+        self.on_question(what)
         if self.failures:
             raise self.failures.pop(0)
 
-    def partitions(self, topics: Topics) -> dict[TopicPartition, int | None]:
+    def partitions(self, topics: Topics) -> Listing:
         self._answer("partitions")
-        return {p: log.leader for p, log in self.logs.items() if _belongs(p, topics)}
+        leaders = {p: log.leader for p, log in self.logs.items() if _belongs(p, topics)}
+        return Listing(leaders, {p.topic: self.ids[p.topic] for p in leaders if p.topic in self.ids})
+
+    def log_ranges(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        self._answer("log_ranges")
+        return {p: (self.logs[p].start, self.logs[p].end) for p in partitions}
+
+    def wait_for_records(self, ends: Mapping[TopicPartition, int], timeout_ms: int) -> None:
+        """In steps of 50 ms; whether there is news is looked at after each."""
+        until = self.pace.now_ms() + timeout_ms
+        while self.pace.now_ms() < until and all(self.logs[p].end <= end for p, end in ends.items()):
+            self.pace.sleep_ms(min(50, until - self.pace.now_ms()))
 
     def log_starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         self._answer("log_starts")
@@ -113,6 +139,10 @@ class MemoryCluster:
             raise self.commit_failures.pop(0)
         self.commits.append(dict(offsets))
         self.group.update(offsets)
+        self.by_run.update(dict.fromkeys(offsets, self.run))
+
+    def committers(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+        return {p: self.by_run[p] for p in partitions if p in self.by_run}
 
     def live_members(self) -> int:
         self._answer("live_members")

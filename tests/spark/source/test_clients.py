@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import threading
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 from tests.spark.conftest import Cluster
 from tests.spark.source.memory import stream_options
 
-from kadence import Consumer, TopicPartition
+from kadence import Broker, Consumer, TopicPartition
+from kadence.broker.service import Call
 from kadence.errors import BrokerError, KafkaError, OffsetOutOfRangeError
 from kadence.spark.source.clients import AdminOffsets, driver_client, executor_client
+from kadence.spark.source.driver import StreamDriver
 from kadence.spark.source.options import SourceOptions
 from kadence.spark.source.start import Partitions, Pattern, Subscription
 
@@ -34,14 +39,17 @@ def driver(cluster: Cluster) -> Iterator[AdminOffsets]:
 def test_partitions_with_leaders(cluster: Cluster, driver: AdminOffsets) -> None:
     cluster.create(2)
     first, second = TopicPartition(cluster.topic, 0), TopicPartition(cluster.topic, 1)
-    leaders = driver.partitions(Subscription((cluster.topic,)))
+    listing = driver.partitions(Subscription((cluster.topic,)))
+    leaders = listing.leaders
+    described = cluster.admin.describe_topics([cluster.topic])[cluster.topic]
+    assert base64.urlsafe_b64decode(listing.ids[cluster.topic] + "==") == described.topic_id
     assert leaders.keys() == {first, second}
     assert None not in leaders.values()
-    assert driver.partitions(Pattern(cluster.topic[:-1] + ".")) == leaders
-    assert driver.partitions(Pattern(cluster.topic[:-1])) == {}
+    assert driver.partitions(Pattern(cluster.topic[:-1] + ".")) == listing
+    assert driver.partitions(Pattern(cluster.topic[:-1])).leaders == {}
     chosen = Partitions((second, TopicPartition(cluster.topic, 7)))
-    assert driver.partitions(chosen) == {second: leaders[second]}
-    assert driver.partitions(Subscription((cluster.topic, "no-such-topic"))) == leaders
+    assert driver.partitions(chosen).leaders == {second: leaders[second]}
+    assert driver.partitions(Subscription((cluster.topic, "no-such-topic"))) == listing
 
 
 def test_offsets(cluster: Cluster, driver: AdminOffsets) -> None:
@@ -50,6 +58,7 @@ def test_offsets(cluster: Cluster, driver: AdminOffsets) -> None:
     partition = TopicPartition(cluster.topic, 0)
     assert driver.log_starts([partition]) == {partition: 0}
     assert driver.log_ends([partition]) == {partition: 10}
+    assert driver.log_ranges([partition]) == {partition: (0, 10)}
     assert driver.offsets_for_times({partition: 5_000}) == {partition: 0}
     assert driver.offsets_for_times({partition: 5_001}) == {partition: None}
 
@@ -60,6 +69,9 @@ def test_the_groups_offsets(cluster: Cluster, driver: AdminOffsets) -> None:
     assert driver.live_members() == 0  # of a group that nobody has used yet
     assert driver.committed([first, second]) == {first: None, second: None}
     driver.commit({first: 3})
+    assert driver.committers([first, second]) == {first: driver.run}
+    cluster.admin.alter_group_offsets(cluster.group, {first: 3})
+    assert driver.committers([first]) == {}
     assert driver.committed([first, second]) == {first: 3, second: None}
     assert driver.live_members() == 0
     with Consumer(bootstrap_servers=cluster.bootstrap_servers, group_id=cluster.group) as member:
@@ -69,6 +81,59 @@ def test_the_groups_offsets(cluster: Cluster, driver: AdminOffsets) -> None:
         assert driver.live_members() == 1
         with pytest.raises(KafkaError):
             driver.commit({first: 4})
+
+
+def test_waiting_for_records_ends_with_the_first_one(cluster: Cluster, driver: AdminOffsets) -> None:
+    cluster.create(3)
+    cluster.produce(range(5), partition=1)
+    ends = {TopicPartition(cluster.topic, number): 5 if number == 1 else 0 for number in range(3)}
+    driver.wait_for_records(ends, 100)
+    late = threading.Thread(target=lambda: cluster.produce(range(1), partition=2))
+    late.start()
+    driver.wait_for_records(ends, 600_000)
+    late.join()
+    # Those who know the new ends wait again.
+    ends[TopicPartition(cluster.topic, 2)] = 1
+    driver.wait_for_records(ends, 100)
+    # An end that a log does not have is no reason to wait, nor to fail.
+    driver.wait_for_records({TopicPartition(cluster.topic, 1): 77}, 600_000)
+
+
+def test_a_batch_waits_for_one_round_trip(embedded: Broker, cluster: Cluster) -> None:
+    """With a group: its commit is under way meanwhile. Seven round trips in series were needed once."""
+    cluster.create(4)
+    cluster.produce(range(8))
+    options = options_for(cluster, startingOffsets="earliest", idlePollMs="100")
+    stream = StreamDriver(options, lambda: driver_client(options))
+    try:
+        end = stream.latest({})  # looks up leaders, the group and its coordinator
+        end = stream.latest(end)  # idle: commits, and waits for records
+        counted: Counter[str] = Counter()
+
+        def count(call: Call) -> bool:
+            if call.client_id.startswith("spark-kafka-source"):
+                counted[type(call.message).__name__] += 1
+            return True
+
+        with embedded.faults.observe(None, where=count) as requests:
+            batches = 5
+            for _ in range(batches):
+                cluster.produce(range(4))
+                following = stream.latest(end)
+                assert following != end
+                end = following
+            stream.latest(end)
+            assert requests.hits > 0
+    finally:
+        stream.close()
+    # One ListOffsets for starts and one for ends, side by side, in each batch and twice in the idle call.
+    assert counted["ListOffsetsRequest"] == 2 * (batches + 2)
+    # Partitions are listed once a second, so once for each call at most on a slow machine.
+    assert counted["MetadataRequest"] <= batches + 2
+    # Beside the batches: one commit at a time, and a last one when idle.
+    assert 1 <= counted["OffsetCommitRequest"] <= batches + 1
+    assert counted["FindCoordinatorRequest"] == 0
+    assert cluster.committed() == cluster.ends()
 
 
 def test_a_sample_measures_keys_values_and_headers(cluster: Cluster, driver: AdminOffsets) -> None:

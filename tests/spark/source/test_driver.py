@@ -9,15 +9,24 @@ from typing import Any
 import pytest
 from tests.spark.source.memory import FakePace, MemoryCluster, broker_failure, stream_options
 
-from kadence.errors import BrokerError, ConfigError, UnknownTopicOrPartitionError
+from kadence.errors import (
+    BrokerError,
+    ConfigError,
+    KafkaError,
+    KafkaTimeoutError,
+    UnknownTopicOrPartitionError,
+)
+from kadence.spark import lag
+from kadence.spark.source.cluster import DISCOVERY_MS
 from kadence.spark.source.commits import REPEAT_MS, GroupInUseError
-from kadence.spark.source.driver import DISCOVERY_MS, StreamDriver
+from kadence.spark.source.driver import StreamDriver
 from kadence.spark.source.loss import DataLossError
-from kadence.spark.source.offsets import Json
+from kadence.spark.source.offsets import Json, Point
 
 
 def driver_of(cluster: MemoryCluster, pace: FakePace | None = None, **more: str) -> StreamDriver:
-    return StreamDriver(stream_options(**more), cluster.connect, pace or FakePace())
+    cluster.pace = pace or FakePace()
+    return StreamDriver(stream_options(**more), cluster.connect, cluster.pace)
 
 
 def planned(driver: StreamDriver, start: Json, end: Json) -> list[str]:
@@ -73,12 +82,21 @@ def test_idle_wakes_early_on_new_data(cluster: MemoryCluster) -> None:
     assert planned(driver, end, following) == ["t-0 [10, 11)"]
 
 
-def test_idle_asks_for_ends_only(cluster: MemoryCluster) -> None:
+def test_a_batch_waits_for_one_look_and_an_idle_query_looks_twice(cluster: MemoryCluster) -> None:
     driver = driver_of(cluster, startingOffsets="earliest", idlePollMs="400")
     end = driver.latest({})
     cluster.asked.clear()
     driver.latest(end)
-    assert set(cluster.asked) == {"log_ends"}
+    assert cluster.asked == ["log_ranges", "log_ranges"]  # before and after it has waited for records
+    cluster.produce("t-0", 1)
+    cluster.asked.clear()
+    driver.latest(end)
+    assert cluster.asked == ["log_ranges"]
+
+
+def test_a_producer_at_work_while_the_start_is_looked_up_is_no_loss(cluster: MemoryCluster) -> None:
+    cluster.on_question = lambda what: cluster.produce("t-0", 5) if what == "log_ends" else None
+    assert driver_of(cluster).latest({})["#t"] == {"0": 15, "1": 20}
 
 
 def test_start_at_latest_survives_a_failed_first_batch(cluster: MemoryCluster) -> None:
@@ -255,6 +273,15 @@ def test_available_now_commits_its_last_offsets(cluster: MemoryCluster) -> None:
     assert {str(p): offset for p, offset in cluster.group.items()} == {"t-0": 10, "t-1": 20}
 
 
+def test_trigger_once_reads_what_is_there(cluster: MemoryCluster) -> None:
+    """Spark then asks without a limit: minOffsetsPerTrigger must not make it read nothing, and end."""
+    driver = driver_of(cluster, startingOffsets="earliest", minOffsetsPerTrigger="1000", idlePollMs="0")
+    end = driver.latest({})
+    cluster.produce("t-0", 4)
+    assert driver.latest(end) is end
+    assert driver.latest(end, unlimited=True)["t"] == {"0": 14, "1": 20}
+
+
 def test_available_now_tries_the_last_commit_even_after_a_failure(cluster: MemoryCluster) -> None:
     cluster.commit_failures = [broker_failure()]
     driver = driver_of(cluster, startingOffsets="earliest", kafka_group_id="g")
@@ -302,9 +329,9 @@ def test_retention_of_everything(cluster: MemoryCluster) -> None:
     assert lenient.latest(end) is end
 
 
-def test_recreated_topic(cluster: MemoryCluster) -> None:
+def test_a_log_cut_short_where_no_ids_are_known(cluster: MemoryCluster) -> None:
     cluster.add("t-0", 2)
-    with pytest.raises(DataLossError, match=r"t-0 ends at 2, below offset 4"):
+    with pytest.raises(DataLossError, match=r"t-0 ends at 2, below offset 4.*made anew, or an unclean"):
         driver_of(cluster).latest(START)
     lenient = driver_of(cluster, failOnDataLoss="false")
     end = lenient.latest(START)
@@ -313,6 +340,88 @@ def test_recreated_topic(cluster: MemoryCluster) -> None:
     cluster.produce("t-0", 3)
     following = lenient.latest(end)
     assert planned(lenient, end, following) == ["t-0 [2, 5)"]
+
+
+def test_a_log_cut_short_of_the_same_topic_is_an_unclean_election(cluster: MemoryCluster) -> None:
+    cluster.ids["t"] = "one"
+    cluster.add("t-0", 2)
+    start = {"@t=one": {}, **START}
+    with pytest.raises(
+        DataLossError, match=r"t-0 ends at 2.*the same \(id one\), so an unclean leader election"
+    ):
+        driver_of(cluster).latest(start)
+    end = driver_of(cluster, failOnDataLoss="false").latest(start)
+    assert end == {"#t": {"0": 2}, "@t=one": {}, "t": {"0": 2, "1": 20}}
+
+
+@pytest.mark.parametrize("ends", [(50, 60), (2, 3), (4, 20), (0, 0), (9,), (9, 9, 9)])
+def test_a_topic_made_anew_is_a_loss_whatever_its_length(
+    cluster: MemoryCluster, ends: tuple[int, ...]
+) -> None:
+    cluster.ids["t"] = "one"
+    end = driver_of(cluster, startingOffsets="earliest").latest({})
+    assert end == {"#t": {"0": 0, "1": 5}, "@t=one": {}, "t": {"0": 10, "1": 20}}
+    cluster.make_anew("t", *ends)
+    with pytest.raises(DataLossError, match=r"'t' was deleted and made anew.* id one, .* id one'") as caught:
+        driver_of(cluster).latest(end)
+    assert "gone" not in str(caught.value).split(". ")[1]  # its missing partitions are the same loss
+    lenient = driver_of(cluster, failOnDataLoss="false")
+    following = lenient.latest(end)
+    # All of the new topic, and its id.
+    assert following == {
+        "#t": {str(number): 0 for number in range(len(ends))},
+        "@t=one'": {},
+        "t": {str(number): until for number, until in enumerate(ends)},
+    }
+    expected = [f"t-{number} [0, {until})" for number, until in enumerate(ends) if until]
+    assert planned(lenient, end, following) == expected
+    assert {piece.topic_id for task in lenient.plan(end, following) for piece in task} <= {"one'"}
+    assert lenient.latest(following) is following
+    assert driver_of(cluster).latest(following) is following
+
+
+def test_a_topic_made_anew_since_it_was_listed_is_told_as_that(cluster: MemoryCluster) -> None:
+    """The list of partitions may be a second old; what looks like a truncated log is looked at again."""
+    cluster.ids["t"] = "one"
+    driver = driver_of(cluster, startingOffsets="earliest")
+    end = driver.latest({})
+    cluster.make_anew("t", 2, 2)
+    with pytest.raises(DataLossError, match="made anew"):
+        driver.latest(end)
+
+
+def test_a_topic_made_anew_during_available_now_is_read_to_its_end(cluster: MemoryCluster) -> None:
+    pace = FakePace()
+    cluster.ids["t"] = "one"
+    driver = driver_of(
+        cluster, pace, startingOffsets="earliest", maxOffsetsPerTrigger="10", failOnDataLoss="false"
+    )
+    driver.prepare_available_now()
+    seen: list[Json] = [{}, driver.latest({})]
+    cluster.make_anew("t", 3, 30)
+    pace.advance(DISCOVERY_MS)
+    while (end := driver.latest(seen[-1])) is not seen[-1]:
+        cluster.produce("t-1", 5)
+        seen.append(end)
+    assert seen[-1] == {"@t=one'": {}, "t": {"0": 3, "1": 30}}
+
+
+def test_a_checkpoint_without_ids_gets_them_with_its_next_batch(cluster: MemoryCluster) -> None:
+    """An older one of ours, or the JVM connector's."""
+    cluster.ids["t"] = "one"
+    pace = FakePace()
+    driver = driver_of(cluster, pace)
+    start: Json = {"t": {"0": 10, "1": 20}}
+    assert driver.latest(start) is start  # no batch for an id alone
+    cluster.produce("t-0", 1)
+    end = driver.latest(start)
+    assert end == {"@t=one": {}, "t": {"0": 11, "1": 20}}
+    assert json.dumps(Point.from_json(end).to_json()) == json.dumps(end)
+    # What the process has seen counts until then.
+    cluster.make_anew("t", 99, 99)
+    pace.advance(DISCOVERY_MS)
+    with pytest.raises(DataLossError, match="made anew"):
+        driver.latest(start)
 
 
 def test_deleted_partitions(cluster: MemoryCluster) -> None:
@@ -403,6 +512,80 @@ def test_a_group_with_live_members_is_refused_before_anything_is_read(cluster: M
 def test_not_being_allowed_to_look_at_the_group_is_no_reason_to_fail(cluster: MemoryCluster) -> None:
     cluster.failures = [broker_failure(retriable=False)]
     driver_of(cluster, startingOffsets="earliest", kafka_group_id="g").latest({})
+
+
+def test_an_idle_query_commits(cluster: MemoryCluster) -> None:
+    driver = driver_of(cluster, startingOffsets="earliest", kafka_group_id="g")
+    end = driver.latest({})
+    assert driver.latest(end) is end
+    assert {str(p): offset for p, offset in cluster.group.items()} == {"t-0": 10, "t-1": 20}
+
+
+# ---------------------------------------------------------------- progress
+
+
+def test_the_lag_of_a_new_partition_counts_from_its_start(cluster: MemoryCluster) -> None:
+    pace = FakePace()
+    driver = driver_of(cluster, pace, minOffsetsPerTrigger="100", idlePollMs="0")
+    end = driver.latest({})
+    assert driver.report() == {"t": {"0": 10, "1": 20}}
+    cluster.add("t-2", 9, start=2)
+    pace.advance(DISCOVERY_MS)
+    assert driver.latest(end) is end  # too few for a batch
+    report = driver.report()
+    assert report == {"#t": {"2": 2}, "t": {"0": 10, "1": 20, "2": 9}}
+    seen = lag({"sources": [{"endOffset": end, "latestOffset": report}]})
+    assert {str(p): offsets for p, offsets in seen.items()} == {"t-0": 0, "t-1": 0, "t-2": 7}
+
+
+# ---------------------------------------------------------------- brokers that go away
+
+
+def away() -> KafkaError:
+    return KafkaTimeoutError("ListOffsets was not answered in time by localhost:9092")
+
+
+def test_brokers_that_go_away_make_the_lag_unknown_and_end_the_query_after_brokerTimeoutMs(  # noqa: N802
+    cluster: MemoryCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    pace = FakePace()
+    driver = driver_of(cluster, pace, startingOffsets="earliest", brokerTimeoutMs="120000", idlePollMs="500")
+    end = driver.latest({})
+
+    def no_answer(what: str) -> None:
+        pace.advance(10_000)
+        raise away()
+
+    cluster.on_question = no_answer
+    with caplog.at_level(logging.WARNING, "kadence.spark"):
+        assert driver.latest(end) is end
+        assert driver.report() is None
+        unknown = lag({"sources": [{"endOffset": end, "latestOffset": None}]})
+        assert set(unknown.values()) == {None}
+        assert len(unknown) == 2
+        for _ in range(9):
+            assert driver.latest(end) is end
+        assert len(caplog.messages) == 2, "once at first, then once a minute"
+        with pytest.raises(KafkaTimeoutError, match=r"answered for 120 s.*brokerTimeoutMs allows 120000 ms"):
+            driver.latest(driver.latest(end))
+        cluster.on_question = lambda what: None
+        cluster.produce("t-0", 1)
+        assert driver.latest(end)["t"]["0"] == 11
+    assert "answer again" in caplog.text
+    assert driver.report() is not None
+
+
+def test_brokers_that_never_answered_end_the_query_at_once(cluster: MemoryCluster) -> None:
+    cluster.failures = [away()]
+    with pytest.raises(KafkaTimeoutError, match="not answered in time"):
+        driver_of(cluster, brokerTimeoutMs="120000").latest(START)
+
+
+def test_available_now_does_not_end_while_brokers_are_away(cluster: MemoryCluster) -> None:
+    driver = driver_of(cluster, startingOffsets="earliest")
+    driver.prepare_available_now()
+    cluster.failures = [away(), away()]
+    assert driver.latest({})["t"] == {"0": 10, "1": 20}
 
 
 # ---------------------------------------------------------------- failures

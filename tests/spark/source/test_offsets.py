@@ -18,11 +18,14 @@ offsets = st.dictionaries(
 )
 
 
-@given(offsets, offsets)
+ids = st.dictionaries(topics, st.text("abcXYZ019_-", min_size=22, max_size=22), max_size=5)
+
+
+@given(offsets, offsets, ids)
 def test_what_is_written_is_read(
-    following: dict[TopicPartition, int], first: dict[TopicPartition, int]
+    following: dict[TopicPartition, int], first: dict[TopicPartition, int], topic_ids: dict[str, str]
 ) -> None:
-    point = Point(following, first)
+    point = Point(following, first, topic_ids)
     assert Point.from_json(json.loads(json.dumps(point.to_json()))) == point
 
 
@@ -36,6 +39,12 @@ def test_equal_points_are_equal_texts_sorted_by_topic_and_number() -> None:
 def test_first_offsets_lie_beside_in_the_same_shape() -> None:
     tp = TopicPartition("t", 0)
     assert Point({tp: 12}, {tp: 5}).to_json() == {"#t": {"0": 5}, "t": {"0": 12}}
+
+
+def test_ids_lie_beside_as_topics_without_partitions() -> None:
+    """The connector's shape still: names to numbers of partitions to offsets."""
+    shape = Point({TopicPartition("t", 0): 12}, {}, {"t": "Zc3yHpHcQ-SEaDD5bUYm7w"}).to_json()
+    assert shape == {"@t=Zc3yHpHcQ-SEaDD5bUYm7w": {}, "t": {"0": 12}}
 
 
 def test_a_batch_starts_where_its_end_says_first() -> None:

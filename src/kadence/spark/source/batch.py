@@ -41,7 +41,8 @@ def plan_batch(options: SourceOptions, brokers: OffsetClient, bounds: Bounds = E
         ConfigError: the options do not fit the topics, or a partition's end lies before its start.
         UnknownTopicOrPartitionError: a topic or partition that they name does not exist.
     """
-    leaders = brokers.partitions(options.topics)
+    listing = brokers.partitions(options.topics)
+    leaders = listing.leaders
     check_existence(options.topics, leaders)
     if not leaders:
         return []
@@ -49,7 +50,10 @@ def plan_batch(options: SourceOptions, brokers: OffsetClient, bounds: Bounds = E
     starts = _offsets(options.starting, look)
     ends = _offsets(options.ending, look)
     _refuse_backwards(options, starts, ends)
-    ranges = _within_logs(options, starts, ends, look)
+    ranges = [
+        piece._replace(topic_id=listing.ids.get(piece.topic, ""))
+        for piece in _within_logs(options, starts, ends, look)
+    ]
     return plan(bounds.narrowed(ranges, brokers.offsets_for_times), options.task_size(), leaders)
 
 

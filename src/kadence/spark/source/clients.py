@@ -1,22 +1,25 @@
 """The ports of this room, done with Kadence's own clients. The only file of the room that knows them.
 
-The driver needs no consumer: an `Admin` answers all its questions on the calling thread, so the query's runner
-process has no thread of ours. Only sampling record sizes (maxBytesPerTrigger) takes one, made when first asked for.
+The driver's questions go to an `Admin`, which answers on the calling thread; commits to another one, since they
+come from a thread of their own. Only two things take a consumer, made when first needed: waiting for records, and
+sampling their sizes (maxBytesPerTrigger).
 """
 
 from __future__ import annotations
 
+import base64
+import logging
+import time
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence import Admin, Consumer
 from kadence.config import AdminConfig, keys
-from kadence.errors import (
-    UnknownTopicOrPartitionError,
-)
+from kadence.errors import KafkaError, UnknownTopicOrPartitionError
 from kadence.protocol import error_codes
 from kadence.spark.source.options import SourceOptions
+from kadence.spark.source.ports import Listing
 from kadence.spark.source.start import Partitions, Pattern, Subscription, Topics
 from kadence.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
@@ -25,8 +28,19 @@ if TYPE_CHECKING:
 
 __all__ = ["AdminOffsets", "ConsumerRecords", "driver_client", "executor_client"]
 
+_log = logging.getLogger("kadence.spark")
+
+ANSWER_SECONDS: Final = 10.0
+"""How long the driver waits for an answer, once brokers have answered; see `kadence.spark.source.cluster`."""
+
 COMMIT_SECONDS: Final = 10.0
-"""How long a commit may hold up a micro-batch; see `kadence.spark.source.commits` for what follows then."""
+"""How long a commit may take; see `kadence.spark.source.commits` for what follows then."""
+
+RETRY_SECONDS: Final = 0.05
+"""The pause after waiting for records has failed."""
+
+RUN_MARK: Final = "kadence run "
+"""What the metadata of a commit begins with."""
 
 SAMPLE_RECORDS: Final = 1_000
 SAMPLE_SECONDS: Final = 5.0
@@ -36,6 +50,13 @@ _BIG_FETCHES: Final = {
     "fetch.max.bytes": 32 * 1024 * 1024,
 }
 """A task reads its ranges from end to end, and a fetch costs the same whatever it brings."""
+
+_TINY: Final = {
+    "fetch.min.bytes": "1",
+    "fetch.max.bytes": "1024",
+    "max.partition.fetch.bytes": "1024",
+}
+"""A record that is waited for is looked at by nobody."""
 
 _ADMIN_KEYS: Final = {key.name for key in keys(AdminConfig)}
 
@@ -51,52 +72,78 @@ def executor_client(client: Mapping[str, str], name: str, *, headers: bool) -> C
     Args:
         client: Kafka's keys, as `SourceOptions.client`. name: a client.id where the keys have none.
     """
+    return ConsumerRecords(_consumer({**_BIG_FETCHES, **client}, name), headers=headers)
+
+
+def _consumer(client: Mapping[str, Any], name: str) -> Consumer:
     settings: dict[str, Any] = {
         "client.id": name,
-        **_BIG_FETCHES,
         **client,
         # A position outside the log is for this room's rule of data loss to judge.
         "auto.offset.reset": "none",
         "max.poll.records": -1,
     }
-    return ConsumerRecords(Consumer(settings), headers=headers)
+    return Consumer(settings)
 
 
 class AdminOffsets:
     """`kadence.spark.source.ports.OffsetClient`."""
 
     def __init__(self, options: SourceOptions, name: str) -> None:
-        settings = {"client.id": name, **options.client}
         self._options = options
-        self._name = name
-        self._admin = Admin({key: value for key, value in settings.items() if key in _ADMIN_KEYS})
+        self._run = name
+        self._settings = {"client.id": name, **options.client}
+        self._admin = self._connect()
+        self._committing: Admin | None = None
         self._isolation = options.client.get("isolation.level", "read_uncommitted").lower()
         self._sampler: ConsumerRecords | None = None
+        self._watch: _Watch | None = None
+        self._has_answered = False
 
-    def partitions(self, topics: Topics) -> dict[TopicPartition, int | None]:
+    def _connect(self) -> Admin:
+        return Admin({key: value for key, value in self._settings.items() if key in _ADMIN_KEYS})
+
+    @property
+    def _timeout(self) -> float | None:
+        """The first answer may take ``default.api.timeout.ms``; later ones less, so that silence is noticed."""
+        if not self._has_answered:
+            return None
+        configured = self._options.client.get("default.api.timeout.ms")
+        return ANSWER_SECONDS if configured is None else min(ANSWER_SECONDS, int(configured) / 1000)
+
+    # ------------------------------------------------------------ logs
+
+    def partitions(self, topics: Topics) -> Listing:
         match topics:
             case Pattern():
-                listed = self._admin.list_topics()
+                listed = self._admin.list_topics(timeout=self._timeout)
                 described = {name: topic for name, topic in listed.items() if topics.matches(name)}
             case Subscription(names):
                 described = self._describe(names)
             case Partitions(chosen):
                 described = self._describe({partition.topic for partition in chosen})
-        found = {
+        self._has_answered = True
+        leaders = {
             TopicPartition(info.topic, info.partition): info.leader
             for topic in described.values()
             for info in topic.partitions
         }
         if isinstance(topics, Partitions):
-            return {partition: found[partition] for partition in topics.partitions if partition in found}
-        return found
+            leaders = {
+                partition: leaders[partition] for partition in topics.partitions if partition in leaders
+            }
+        ids = {name: _id_text(topic.topic_id) for name, topic in described.items() if any(topic.topic_id)}
+        return Listing(leaders, ids)
 
     def _describe(self, names: Iterable[str]) -> dict[str, Any]:
-        outcomes = self._admin.describe_topics(sorted(names), raise_errors=False)
+        outcomes = self._admin.describe_topics(sorted(names), raise_errors=False, timeout=self._timeout)
         for problem in outcomes.errors.values():
             if not isinstance(problem, UnknownTopicOrPartitionError):
                 raise problem
         return outcomes
+
+    def log_ranges(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        return self._admin.log_ranges(partitions, isolation_level=self._isolation, timeout=self._timeout)
 
     def log_starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return self._edge(partitions, "earliest")
@@ -115,29 +162,12 @@ class AdminOffsets:
     def _list_offsets(
         self, specs: Mapping[TopicPartition, Any]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        return self._admin.list_offsets(specs, isolation_level=self._isolation)
+        return self._admin.list_offsets(specs, isolation_level=self._isolation, timeout=self._timeout)
 
-    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-        wanted = list(partitions)
-        found = self._admin.group_offsets(self._group, wanted)
-        return {p: found[p].offset if p in found else None for p in wanted}
-
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        noted = {p: OffsetAndMetadata(offset, metadata=self._name) for p, offset in offsets.items()}
-        self._admin.alter_group_offsets(self._group, noted, timeout=COMMIT_SECONDS)
-
-    def live_members(self) -> int:
-        outcomes = self._admin.describe_groups([self._group], raise_errors=False)
-        for problem in outcomes.errors.values():
-            # Brokers differ in what they say of a group that nobody has used yet: dead, or no such group.
-            if getattr(problem, "code", None) != error_codes.GROUP_ID_NOT_FOUND:
-                raise problem
-        return sum(len(group.members) for group in outcomes.values())
-
-    @property
-    def _group(self) -> str:
-        assert self._options.group_id is not None  # the options were checked for it
-        return self._options.group_id
+    def wait_for_records(self, ends: Mapping[TopicPartition, int], timeout_ms: int) -> None:
+        if self._watch is None:
+            self._watch = _Watch(_consumer({**self._options.client, **_TINY}, self._run))
+        self._watch.wait(ends, timeout_ms / 1000)
 
     def sample(self, partition: TopicPartition, offset: int) -> tuple[int, int]:
         if self._sampler is None:
@@ -145,7 +175,7 @@ class AdminOffsets:
             small = {"max.partition.fetch.bytes": "65536", "fetch.max.bytes": "262144"}
             self._sampler = executor_client(
                 {**self._options.client, **small},
-                self._name,
+                self._run,
                 headers=self._options.include_headers,
             )
         self._sampler.start({partition: (offset, offset + SAMPLE_RECORDS)})
@@ -156,11 +186,83 @@ class AdminOffsets:
         finally:
             self._sampler.park()
 
+    # ------------------------------------------------------------ the group
+
+    @property
+    def run(self) -> str:
+        return self._run
+
+    @property
+    def _group(self) -> str:
+        assert self._options.group_id is not None  # the options were checked for it
+        return self._options.group_id
+
+    @property
+    def _committer(self) -> Admin:
+        if self._committing is None:
+            self._committing = self._connect()
+        return self._committing
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        wanted = list(partitions)
+        found = self._admin.group_offsets(self._group, wanted, timeout=self._timeout)
+        return {p: found[p].offset if p in found else None for p in wanted}
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        noted = {p: OffsetAndMetadata(offset, metadata=RUN_MARK + self._run) for p, offset in offsets.items()}
+        self._committer.alter_group_offsets(self._group, noted, timeout=COMMIT_SECONDS)
+
+    def committers(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+        found = self._committer.group_offsets(self._group, partitions, timeout=COMMIT_SECONDS)
+        return {
+            p: at.metadata.removeprefix(RUN_MARK)
+            for p, at in found.items()
+            if at.metadata.startswith(RUN_MARK)
+        }
+
+    def live_members(self) -> int:
+        outcomes = self._admin.describe_groups([self._group], raise_errors=False, timeout=self._timeout)
+        for problem in outcomes.errors.values():
+            # Brokers differ in what they say of a group that nobody has used yet: dead, or no such group.
+            if getattr(problem, "code", None) != error_codes.GROUP_ID_NOT_FOUND:
+                raise problem
+        return sum(len(group.members) for group in outcomes.values())
+
     def close(self) -> None:
-        if self._sampler is not None:
-            self._sampler.close()
-            self._sampler = None
+        for client in (self._sampler, self._watch, self._committing):
+            if client is not None:
+                client.close()
+        self._sampler = self._watch = self._committing = None
         self._admin.close()
+
+
+def _id_text(topic_id: bytes) -> str:
+    """As Kafka's tools write it."""
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+
+
+class _Watch:
+    """Waits for records: a reader of one offset beyond the end of each log. A broker answers when there is one."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._ends: Mapping[TopicPartition, int] | None = None
+
+    def wait(self, ends: Mapping[TopicPartition, int], seconds: float) -> None:
+        try:
+            if ends != self._ends:
+                self._consumer.assign({partition: (end, end + 1) for partition, end in ends.items()})
+                self._ends = dict(ends)
+            if self._consumer.poll(seconds):
+                self._ends = None
+        except KafkaError as problem:
+            # A log that was cut or made anew: there is something to look at. Not at once, it may be nothing.
+            _log.debug("waiting for records failed: %s", problem)
+            self._ends = None
+            time.sleep(min(seconds, RETRY_SECONDS))
+
+    def close(self) -> None:
+        self._consumer.close(timeout=0)
 
 
 class ConsumerRecords:

@@ -1,21 +1,30 @@
 """Commits of a stream's progress to its group, for those who watch lag. Spark's checkpoint stays the truth.
 
-So a failing commit never fails the query: it is told once, counted, and tried again later. A commit is one round trip
-before a micro-batch that takes a hundred times as long; waiting for it is simpler than a thread of its
-own, and the last one of an availableNow query must be waited for anyway, since the process is killed next.
+So a failing commit never fails the query: it is told once, counted, and tried again later. Nor does one hold up a
+batch: it is sent on a thread of its own, one at a time, and what could not be sent meanwhile goes with the next. Two
+moments wait for it: the end of an availableNow query, since the process is killed next, and an idle query, which
+has nothing else to do.
+
+Each commit carries the name of the run of the query that made it. A second query with the same group moves the same
+offsets to and fro, and nobody could tell why; so now and then it is looked up whose they are.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from threading import Thread
 from typing import Final
 
 from kadence.clock import Clock
 from kadence.errors import IllegalStateError, KafkaError
 from kadence.spark.source.offsets import Offsets
 from kadence.spark.source.ports import OffsetClient
+from kadence.types import TopicPartition
 
-__all__ = ["Commits", "GroupInUseError"]
+__all__ = ["Commits", "GroupInUseError", "Start"]
 
 _log = logging.getLogger("kadence.spark")
 
@@ -23,23 +32,57 @@ REPEAT_MS: Final = 3_600_000
 """An unchanged commit is repeated so often, so that an idle query's offsets do not expire on the broker."""
 
 PAUSE_MS: Final = 30_000
-"""No commit for so long after one that failed: a coordinator that is away must not delay every batch."""
+"""No commit for so long after one that failed."""
+
+LOOK_MS: Final = 10_000
+"""How often it is looked up who else commits for the group."""
+
+IDLE_SECONDS: Final = 1.0
+"""How long an idle query waits for its commit; data that comes meanwhile waits too."""
+
+LAST_SECONDS: Final = 20.0
+"""How long the end of an availableNow query waits for one commit under way; the client gives up before."""
+
+_Others = set[str]
+Start = Callable[[Callable[[], _Others]], "Future[_Others]"]
+"""Begins some work and says when it is done."""
 
 
 class GroupInUseError(IllegalStateError):
     """The query's group has live members, so that it cannot hold the query's offsets."""
 
 
-class Commits:
-    """What was committed last, and when the next commit is due."""
+def _on_a_thread(work: Callable[[], _Others]) -> Future[_Others]:
+    """A daemon thread: the process may end at any moment, and nobody is to wait for the thread then."""
+    future: Future[_Others] = Future()
 
-    def __init__(self, group_id: str, client: OffsetClient, clock: Clock) -> None:
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as problem:  # noqa: BLE001 - raised where the result is taken
+            future.set_exception(problem)
+
+    Thread(target=run, name="kadence-commit", daemon=True).start()
+    return future
+
+
+class Commits:
+    """What was committed last, what is under way, and when the next commit is due."""
+
+    def __init__(
+        self, group_id: str, client: OffsetClient, clock: Clock, start: Start = _on_a_thread
+    ) -> None:
         self._group_id = group_id
         self._client = client
         self._clock = clock
+        self._start = start
+        self._under_way: Future[_Others] | None = None
+        self._sent: Offsets = {}
         self._committed: Offsets = {}
         self._committed_at = 0
+        self._looked_at: int | None = None
         self._failed_at: int | None = None
+        self._told_of: set[str] = set()
         self.failures = 0
 
     def check_free(self) -> None:
@@ -60,28 +103,80 @@ class Commits:
                 "own, stop those consumers, or set commitOffsets=false"
             )
 
-    def offer(self, offsets: Offsets, *, is_last: bool = False) -> None:
-        """Commit ``offsets`` if that is due. ``is_last``: nobody will ask again, so do not put it off."""
-        if not offsets:
-            return
+    def offer(self, offsets: Offsets) -> None:
+        """Begin to commit ``offsets`` if that is due and none is under way. Waits for nothing."""
+        self._take_result(0)
+        if self._under_way is None and self._is_due(offsets):
+            self._send(offsets)
+
+    def settle(self, offsets: Offsets, *, is_last: bool = False) -> None:
+        """Commit ``offsets`` if that is due, and wait for it.
+
+        Args:
+            is_last: nobody will ask again, so a failure is no reason to put it off.
+        """
+        seconds = LAST_SECONDS if is_last else IDLE_SECONDS
+        self._take_result(seconds)
+        if self._under_way is None and self._is_due(offsets, is_last=is_last):
+            self._send(offsets)
+            self._take_result(seconds)
+
+    def _is_due(self, offsets: Offsets, *, is_last: bool = False) -> bool:
         now = self._clock.now_ms()
-        if offsets == self._committed and now - self._committed_at < REPEAT_MS:
-            return
-        if self._failed_at is not None and now - self._failed_at < PAUSE_MS and not is_last:
+        if not offsets or (offsets == self._committed and now - self._committed_at < REPEAT_MS):
+            return False
+        return is_last or self._failed_at is None or now - self._failed_at >= PAUSE_MS
+
+    def _send(self, offsets: Offsets) -> None:
+        now = self._clock.now_ms()
+        ours: list[TopicPartition] = []
+        if self._committed and (self._looked_at is None or now - self._looked_at >= LOOK_MS):
+            ours, self._looked_at = list(self._committed), now
+        self._sent = dict(offsets)
+
+        def work() -> _Others:
+            # Whose offsets lie where this run has committed before?
+            others = set(self._client.committers(ours).values()) - {self._client.run} if ours else set()
+            self._client.commit(offsets)
+            return others
+
+        self._under_way = self._start(work)
+
+    def _take_result(self, seconds: float) -> None:
+        if self._under_way is None:
             return
         try:
-            self._client.commit(offsets)
-        except KafkaError as problem:
-            self.failures += 1
-            if self._failed_at is None:
-                _log.warning(
-                    "committing offsets to group %s failed; the query goes on: %s",
-                    self._group_id,
-                    problem,
-                )
-            self._failed_at = self._clock.now_ms()
+            others = self._under_way.result(seconds)
+        except FutureTimeoutError:
             return
+        except KafkaError as problem:
+            self._under_way = None
+            self._failed(problem)
+            return
+        self._under_way = None
         if self._failed_at is not None:
             _log.info("committing offsets to group %s works again", self._group_id)
             self._failed_at = None
-        self._committed, self._committed_at = dict(offsets), now
+        self._committed, self._committed_at = self._sent, self._clock.now_ms()
+        self._tell_of(others)
+
+    def _failed(self, problem: KafkaError) -> None:
+        self.failures += 1
+        if self._failed_at is None:
+            _log.warning(
+                "committing offsets to group %s failed; the query goes on: %s",
+                self._group_id,
+                problem,
+            )
+        self._failed_at = self._clock.now_ms()
+
+    def _tell_of(self, others: _Others) -> None:
+        for other in sorted(others - self._told_of):
+            _log.warning(
+                "two queries commit offsets to group %s: this run %s and run %s. Its committed offsets go to and fro "
+                "between them; what the queries read does not suffer. Give each a kafka.group.id of its own",
+                self._group_id,
+                self._client.run,
+                other,
+            )
+        self._told_of |= others

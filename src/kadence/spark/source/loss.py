@@ -2,8 +2,8 @@
 
 Only what is sure counts. Offsets without a record (compaction, aborted transactions, control records) are no
 loss, and nothing is concluded from a gap between records. What remains: a log that begins above the next offset to
-read (retention, DeleteRecords), a log that ends below it (the topic was made anew, or truncated by an unclean
-election), and a partition that is gone.
+read (retention, DeleteRecords), a log that ends below it (truncated by an unclean election), a topic that was made
+anew (it has another id, whatever its logs hold), and a partition that is gone.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ __all__ = ["DataLossError", "Loss"]
 _log = logging.getLogger("kadence.spark")
 
 _ADVICE = (
-    "To go on with what is left set failOnDataLoss=false; to read the topic anew start the query with a new "
-    "checkpointLocation. More retention, or a query that keeps up, avoids it."
+    "To go on with what is left (all of a topic that was made anew) set failOnDataLoss=false; to read everything "
+    "anew start the query with a new checkpointLocation."
 )
 
 
@@ -42,11 +42,22 @@ class Loss:
             f"next, the log now begins at {log_start}"
         )
 
-    def cut_off(self, partition: TopicPartition, start: int, log_end: int) -> None:
-        """The log ends below an offset that it had reached."""
+    def cut_off(self, partition: TopicPartition, start: int, log_end: int, topic_id: str = "") -> None:
+        """The log ends below an offset that it had reached. ``topic_id``: known, and the same as before."""
+        why = (
+            f"the topic is the same (id {topic_id}), so an unclean leader election truncated it"
+            if topic_id
+            else "the topic was deleted and made anew, or an unclean leader election truncated it"
+        )
         self._report(
-            f"the log of {partition} ends at {log_end}, below offset {start} that it had reached: the topic was "
-            "deleted and made anew, or an unclean leader election truncated it"
+            f"the log of {partition} ends at {log_end}, below offset {start} that it had reached: {why}"
+        )
+
+    def made_anew(self, topic: str, before: str, now: str) -> None:
+        """A topic of the query was deleted, and another one has its name."""
+        self._report(
+            f"topic {topic!r} was deleted and made anew: the query read the one with id {before}, the one that has "
+            f"the name now has id {now}; what was not read of the old one is gone"
         )
 
     def nothing_left(self, partition: TopicPartition, end: int, log_start: int) -> None:

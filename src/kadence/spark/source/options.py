@@ -65,6 +65,7 @@ OPTIONS: Final[dict[str, str]] = {
     "groupIdPrefix": "A name for the brokers' logs.",
     "commitOffsets": "Stream only: whether kafka.group.id gets committed offsets; true.",
     "idlePollMs": "Stream only: how long an idle query waits for data before it reports to Spark; 500.",
+    "brokerTimeoutMs": "Stream only: how long a running query bears brokers that do not answer; 300000.",
     "kafkaConsumer.pollTimeoutMs": "How long a task may wait for data that must exist; 120000.",
     "fetchOffset.numRetries": "How often a failed look-up of offsets is repeated; 3.",
     "fetchOffset.retryIntervalMs": "The wait before each repetition; 1000.",
@@ -111,6 +112,7 @@ _STREAM_ONLY: Final = (
     "maxTriggerDelay",
     "maxBytesPerTrigger",
     "idlePollMs",
+    "brokerTimeoutMs",
     "commitOffsets",
 )
 
@@ -144,6 +146,7 @@ class SourceOptions:
     max_records_per_partition: int | None
     target_records_per_task: int
     idle_poll_ms: int
+    broker_timeout_ms: int
     poll_timeout_ms: int
     offset_retries: int
     offset_retry_interval_ms: int
@@ -204,6 +207,7 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         max_records_per_partition=values.number("maxRecordsPerPartition"),
         target_records_per_task=values.number("targetRecordsPerTask") or 500_000,
         idle_poll_ms=values.number("idlePollMs", low=0, default=500) or 0,
+        broker_timeout_ms=values.number("brokerTimeoutMs", default=300_000) or 0,
         poll_timeout_ms=values.number("kafkaConsumer.pollTimeoutMs", default=120_000) or 0,
         offset_retries=values.number("fetchOffset.numRetries", low=0, default=3) or 0,
         offset_retry_interval_ms=values.number("fetchOffset.retryIntervalMs", low=0, default=1_000) or 0,

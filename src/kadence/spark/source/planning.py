@@ -28,12 +28,16 @@ CHOICE: Final = 8
 
 
 class OffsetRange(NamedTuple):
-    """Offsets ``start`` (inclusive) to ``end`` (exclusive) of one partition."""
+    """Offsets ``start`` (inclusive) to ``end`` (exclusive) of one partition.
+
+    ``topic_id`` (as `kadence.spark.source.offsets` writes it) is that of the topic that was meant; "" = not known.
+    """
 
     topic: str
     partition: int
     start: int
     end: int
+    topic_id: str = ""
 
     @property
     def topic_partition(self) -> TopicPartition:

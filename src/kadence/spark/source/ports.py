@@ -6,7 +6,8 @@ implement them in memory. So driver and executor logic run under test without a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from kadence.spark.source.start import Lookups, Topics
@@ -15,20 +16,46 @@ from kadence.types import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Decoder", "Decoding", "OffsetClient", "RecordClient"]
+__all__ = ["Decoder", "Decoding", "Listing", "OffsetClient", "RecordClient"]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What there is to read.
+
+    Attributes:
+        leaders: the partitions, each with its leader (None: it has none at the moment).
+        ids: the id of each topic in the letters of Kafka's tools; without those that the brokers do not tell.
+    """
+
+    leaders: Mapping[TopicPartition, int | None] = field(default_factory=dict)
+    ids: Mapping[str, str] = field(default_factory=dict)
 
 
 class OffsetClient(Lookups, Protocol):
     """The driver's questions. Each blocks until answered, or raises a `kadence.errors.KafkaError`."""
 
-    def partitions(self, topics: Topics) -> dict[TopicPartition, int | None]:
-        """The partitions that exist now, each with its leader (None: it has none at the moment).
+    def partitions(self, topics: Topics) -> Listing:
+        """The partitions that exist now. A topic that does not exist contributes none."""
 
-        A topic that does not exist contributes none.
-        """
+    def log_ranges(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        """(start, end) of each log, asked for at once."""
+
+    def wait_for_records(self, ends: Mapping[TopicPartition, int], timeout_ms: int) -> None:
+        """Return when a partition may have records from its end on, at the latest after ``timeout_ms``."""
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit for the query's group, as nobody's member. A group with live members refuses it."""
+        """Commit for the query's group, as nobody's member. A group with live members refuses it.
+
+        This and `committers` may be called by one other thread than the rest.
+        """
+
+    def committers(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+        """Which run of a query committed last, of those partitions where it was one; this one's is `run`."""
+
+    @property
+    def run(self) -> str:
+        """The name of this run of the query, as it is noted beside each committed offset."""
 
     def live_members(self) -> int:
         """How many consumers are members of the query's group."""

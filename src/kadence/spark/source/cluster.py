@@ -1,0 +1,186 @@
+"""What a query's driver knows of the cluster, and how patient it is with it.
+
+A question that fails is repeated by the client within its timeouts. What comes on top of that:
+
+* an error that a broker answers and that may pass is repeated as fetchOffset.numRetries says;
+* brokers that answer nothing at all are *away*. A running query goes on without news, the ends of the logs count
+  as unknown, so that nobody takes the silence for a lag of zero, and after brokerTimeoutMs the query fails.
+  Brokers that never answered this query make it fail after default.api.timeout.ms: that is a wrong address, mostly.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol, TypeVar
+
+from kadence.clock import Clock, SystemClock
+from kadence.errors import KafkaError, KafkaTimeoutError, TransportError
+from kadence.spark.source.options import SourceOptions
+from kadence.spark.source.ports import Listing, OffsetClient
+from kadence.types import TopicPartition
+
+__all__ = ["Cluster", "Pace", "SystemPace"]
+
+_log = logging.getLogger("kadence.spark")
+
+DISCOVERY_MS: Final = 1_000
+"""How old the list of partitions may get."""
+
+REMINDER_MS: Final = 60_000
+"""How often the log is told that the brokers are still away."""
+
+_T = TypeVar("_T")
+
+
+class Pace(Clock, Protocol):
+    """A clock that can also wait."""
+
+    def sleep_ms(self, duration: int) -> None: ...
+
+
+class SystemPace(SystemClock):
+    """The machine's clock; waits by sleeping."""
+
+    __slots__ = ()
+
+    def sleep_ms(self, duration: int) -> None:
+        time.sleep(duration / 1000)
+
+
+class Cluster:
+    """See the head of this file.
+
+    Attributes:
+        listing: partitions and topic ids as last listed. ranges: start and end of each log as last seen.
+    """
+
+    def __init__(
+        self, options: SourceOptions, connect: Callable[[], OffsetClient], pace: Pace | None = None
+    ) -> None:
+        self._options = options
+        self._connect = connect
+        self.pace: Pace = pace or SystemPace()
+        self._client: OffsetClient | None = None
+        self.listing = Listing()
+        self._listed_at: int | None = None
+        self.ranges: Mapping[TopicPartition, tuple[int, int]] = {}
+        self._has_answered = False
+        self._away_since: int | None = None
+        self._told_at = 0
+
+    @property
+    def client(self) -> OffsetClient:
+        """Made at the first question."""
+        if self._client is None:
+            self._client = self._connect()
+        return self._client
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether anything was asked yet."""
+        return self._client is not None
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the last question got no answer."""
+        return self._away_since is not None
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    # ------------------------------------------------------------ looking
+
+    def list(self, max_age_ms: int = DISCOVERY_MS) -> bool:
+        """List the partitions, unless that was done so lately; whether it was done now."""
+        now = self.pace.now_ms()
+        if self._listed_at is not None and now - self._listed_at < max_age_ms:
+            return False
+        self.listing = self.client.partitions(self._options.topics)
+        self._listed_at = now
+        return True
+
+    def look(self) -> None:
+        """See where the logs of all listed partitions begin and end."""
+        partitions = self.listing.leaders
+        self.ranges = self.client.log_ranges(partitions) if partitions else {}
+
+    def confirm_missing(self, partitions: Iterable[TopicPartition]) -> None:
+        """Metadata may lag behind for a moment; only a partition that stays away is gone."""
+        missing = set(partitions)
+        for _ in range(self._options.offset_retries):
+            self.pace.sleep_ms(self._options.offset_retry_interval_ms)
+            self.list(0)
+            if self.listing.leaders.keys() >= missing:
+                return
+
+    # ------------------------------------------------------------ patience
+
+    def ask(self, question: Callable[[], _T]) -> _T:
+        """The answer; what may pass is repeated as fetchOffset.numRetries says."""
+        for _ in range(self._options.offset_retries):
+            try:
+                return self._answered(question())
+            except KafkaError as problem:
+                if not problem.retriable or _is_silence(problem):
+                    raise
+                _log.warning("looking up offsets failed, trying again: %s", problem)
+                self.pace.sleep_ms(self._options.offset_retry_interval_ms)
+        return self._answered(question())
+
+    def ask_unless_away(self, question: Callable[[], _T]) -> _T | None:
+        """As `ask`; None when no broker answers.
+
+        Raises:
+            KafkaTimeoutError: none has answered for brokerTimeoutMs.
+        """
+        began = self.pace.now_ms()
+        try:
+            return self.ask(question)
+        except KafkaError as problem:
+            if not self._has_answered or not _is_silence(problem):
+                raise
+            self._bear(problem, began)
+            return None
+
+    def insist(self, question: Callable[[], _T]) -> _T:
+        """As `ask`, again and again while no broker answers, up to brokerTimeoutMs."""
+        while (answer := self.ask_unless_away(lambda: (question(),))) is None:
+            self.pace.sleep_ms(self._options.offset_retry_interval_ms)
+        return answer[0]
+
+    def _answered(self, answer: _T) -> _T:
+        self._has_answered = True
+        if self._away_since is not None:
+            seconds = (self.pace.now_ms() - self._away_since) / 1000
+            _log.warning("the brokers answer again, after %.0f s; the query goes on", seconds)
+            self._away_since = None
+        return answer
+
+    def _bear(self, problem: KafkaError, began: int) -> None:
+        now, limit = self.pace.now_ms(), self._options.broker_timeout_ms
+        if self._away_since is None:
+            self._away_since, self._told_at = began, now
+            _log.warning(
+                "no broker answers; the query waits for up to %d s (option brokerTimeoutMs), and nobody knows its "
+                "lag: %s",
+                limit // 1000,
+                problem,
+            )
+        elif now - self._told_at >= REMINDER_MS:
+            self._told_at = now
+            _log.warning("no broker has answered for %d s", (now - self._away_since) // 1000)
+        if now - self._away_since >= limit:
+            raise KafkaTimeoutError(
+                f"no broker has answered for {(now - self._away_since) / 1000:.0f} s, and the option brokerTimeoutMs "
+                f"allows {limit} ms; nothing is lost: the query goes on where it stands when it is started again. "
+                f"The last problem: {problem}"
+            ) from problem
+
+
+def _is_silence(problem: KafkaError) -> bool:
+    """No answer at all, rather than one that refuses."""
+    return problem.retriable and isinstance(problem, KafkaTimeoutError | TransportError)

@@ -1,0 +1,170 @@
+"""What a batch from some point on could hold: the point compared with the logs as they are now.
+
+Nothing is remembered that a repeated look would not find again, so a look that fails half way is simply repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kadence.spark.source.cluster import Cluster
+from kadence.spark.source.loss import Loss
+from kadence.spark.source.offsets import Point
+from kadence.spark.source.options import SourceOptions
+from kadence.spark.source.start import Everywhere, Found, check_existence, resolve
+from kadence.types import TopicPartition
+
+__all__ = ["Judge", "Step"]
+
+
+@dataclass(slots=True)
+class Step:
+    """One look at the cluster against a start.
+
+    Attributes:
+        backlog: partitions with something to read. first: starts that the end offset must carry.
+        next: where partitions stand that have nothing to read, or had to be set back. drop: gone ones.
+        ids: of the topics that were looked at. must_move: the end has to differ from the start even without records.
+    """
+
+    backlog: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    first: dict[TopicPartition, int] = field(default_factory=dict)
+    next: dict[TopicPartition, int] = field(default_factory=dict)
+    drop: set[TopicPartition] = field(default_factory=set)
+    ids: dict[str, str] = field(default_factory=dict)
+    must_move: bool = False
+
+    @property
+    def offsets(self) -> int:
+        return sum(end - start for start, end in self.backlog.values())
+
+
+class Judge:
+    """Compares starts with the logs, by the rules of the options.
+
+    Attributes:
+        target: where an availableNow query ends, by partition; None for others.
+        has_begun: whether the query has a start, so that partitions met from now on begin at their earliest.
+    """
+
+    def __init__(self, options: SourceOptions, cluster: Cluster) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._loss = Loss(fail=options.fail_on_data_loss)
+        self._adopted: dict[str, str] = {}
+        self.target: dict[TopicPartition, int] | None = None
+        self.has_begun = False
+
+    def freeze_target(self) -> None:
+        """What an availableNow query will read: these partitions, up to their present ends."""
+        self._cluster.list(0)
+        self._cluster.look()
+        self.target = {partition: end for partition, (_, end) in self._cluster.ranges.items()}
+
+    def step(self, start: Point) -> Step:
+        """What a batch from ``start`` could hold.
+
+        Raises:
+            DataLossError, ConfigError, UnknownTopicOrPartitionError: see `kadence.spark.source.driver`.
+        """
+        cluster = self._cluster
+        listed_now = cluster.list()
+        if not cluster.listing.leaders.keys() >= start.next.keys():
+            cluster.confirm_missing(start.next.keys() - cluster.listing.leaders.keys())
+            listed_now = True
+        cluster.look()
+        if not listed_now and self._looks_like_a_loss(start):
+            # Topics may have been made anew since they were listed, which is another loss than it seems.
+            cluster.list(0)
+            cluster.look()
+        return self._compare(start)
+
+    def _looks_like_a_loss(self, start: Point) -> bool:
+        ranges = self._cluster.ranges
+        return any(
+            partition in ranges and not ranges[partition][0] <= offset <= ranges[partition][1]
+            for partition, offset in start.next.items()
+        )
+
+    def _compare(self, start: Point) -> Step:
+        present = set(self._cluster.ranges)
+        step = Step(ids=dict(self._cluster.listing.ids))
+        made_anew = self._made_anew(start)
+        step.drop = set(start.next) - present
+        gone = {partition for partition in step.drop if partition.topic not in made_anew}
+        if gone:
+            self._loss.gone(gone)
+        step.must_move = bool(step.drop)
+        begun = {partition for partition in start.next if partition.topic not in made_anew}
+        wanted = present if self.target is None else present & (self.target.keys() | start.next.keys())
+        self._begin_anew({p for p in wanted if p.topic in made_anew}, step)
+        self._meet_new({p for p in wanted - begun if p.topic not in made_anew}, step)
+        self._go_on(start, wanted & begun, step)
+        return step
+
+    # ------------------------------------------------------------ topics made anew
+
+    def _made_anew(self, start: Point) -> set[str]:
+        """Topics of ``start`` whose name another topic has now. A start without ids takes those of the first look."""
+        ids = self._cluster.listing.ids
+        made_anew = set()
+        for topic in {partition.topic for partition in start.next} & ids.keys():
+            before = start.ids.get(topic) or self._adopted.setdefault(topic, ids[topic])
+            if before != ids[topic]:
+                self._loss.made_anew(topic, before, ids[topic])
+                made_anew.add(topic)
+        return made_anew
+
+    def _begin_anew(self, partitions: Iterable[TopicPartition], step: Step) -> None:
+        """All of a topic that was made anew is new."""
+        for partition in partitions:
+            begin, end = self._cluster.ranges[partition]
+            step.first[partition] = step.next[partition] = begin
+            step.must_move = True
+            if self.target is not None:
+                self.target[partition] = end  # what was frozen is of the topic that is gone
+            if end > begin:
+                step.backlog[partition] = (begin, end)
+
+    # ------------------------------------------------------------ other partitions
+
+    def _meet_new(self, new: set[TopicPartition], step: Step) -> None:
+        """Partitions that the start does not name begin where the options say, later ones at their earliest."""
+        if self.has_begun:
+            begins = {partition: self._cluster.ranges[partition][0] for partition in new}
+        else:
+            check_existence(self._options.topics, self._cluster.listing.leaders)
+            begins = resolve(self._options.starting, new, self._cluster.client)
+            self._cluster.look()  # producers were at work meanwhile, and no start may lie above its end
+            # Evaluated again later it would be another place: write it down now, records or not.
+            step.must_move |= self._options.starting != Everywhere(Found.EARLIEST)
+        for partition, begin in begins.items():
+            step.first[partition] = step.next[partition] = begin
+            self._extent(partition, begin, step)
+
+    def _go_on(self, start: Point, known: Iterable[TopicPartition], step: Step) -> None:
+        """Partitions that ``start`` names, with the checks for loss."""
+        proved = dict(self._cluster.listing.ids.items() & start.ids.items())
+        for partition in known:
+            begin = start.next[partition]
+            self._extent(partition, begin, step, proved.get(partition.topic, ""))
+            log_start = self._cluster.ranges[partition][0]
+            if partition in step.backlog and log_start > begin:
+                self._loss.aged_out(partition, begin, log_start)
+                _, end = step.backlog[partition]
+                step.first[partition] = step.next[partition] = log_start
+                step.backlog[partition] = (log_start, max(log_start, end))
+
+    def _extent(self, partition: TopicPartition, begin: int, step: Step, topic_id: str = "") -> None:
+        """How much is there from ``begin`` on."""
+        end = self._cluster.ranges[partition][1]
+        if end < begin:
+            self._loss.cut_off(partition, begin, end, topic_id)
+            step.first[partition] = step.next[partition] = end
+            step.must_move = True
+            return
+        if self.target is not None:
+            end = min(end, self.target.get(partition, begin))
+        if end > begin:
+            step.backlog[partition] = (begin, end)
