@@ -104,7 +104,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """One partition as metadata tells it. Node ids; ``leader`` is None while there is none."""
+    """One partition as metadata tells it. Node ids; ``leader`` is None while there is none.
+
+    ``topic_id`` tells a topic from another one of the same name; all zero where brokers have no ids (KIP-516).
+    """
 
     topic: str
     partition: int
@@ -113,3 +116,4 @@ class PartitionInfo:
     replicas: tuple[int, ...]
     in_sync_replicas: tuple[int, ...]
     offline_replicas: tuple[int, ...] = ()
+    topic_id: bytes = bytes(16)

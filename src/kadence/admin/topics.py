@@ -159,6 +159,7 @@ def _describe(topic: MetadataResponseTopic) -> TopicDescription:
             tuple(partition.replica_nodes),
             tuple(partition.isr_nodes),
             tuple(partition.offline_replicas),
+            topic.topic_id,
         )
         for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
     )

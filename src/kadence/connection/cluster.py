@@ -160,13 +160,15 @@ def _topic(before: Topic | None, told: MetadataResponseTopic) -> Topic:
             # One broker's trouble is no reason to forget where the leaders are.
             return before
     partitions = sorted(
-        (_partition(name, known.get(p.partition_index), p) for p in told.partitions),
+        (_partition(told, known.get(p.partition_index), p) for p in told.partitions),
         key=lambda p: p.partition,
     )
     return Topic(name, told.topic_id, told.error_code, told.is_internal, tuple(partitions))
 
 
-def _partition(topic: str, before: PartitionInfo | None, told: MetadataResponsePartition) -> PartitionInfo:
+def _partition(
+    topic: MetadataResponseTopic, before: PartitionInfo | None, told: MetadataResponsePartition
+) -> PartitionInfo:
     epoch = told.leader_epoch if told.leader_epoch >= 0 else None
     if (
         before is not None
@@ -176,11 +178,12 @@ def _partition(topic: str, before: PartitionInfo | None, told: MetadataResponseP
     ):
         return before
     return PartitionInfo(
-        topic,
+        topic.name or "",
         told.partition_index,
         told.leader_id if told.leader_id >= 0 else None,
         epoch,
         tuple(told.replica_nodes),
         tuple(told.isr_nodes),
         tuple(told.offline_replicas),
+        topic.topic_id,
     )

@@ -209,6 +209,7 @@ class MemoryRecords:
     polled: list[int] = field(default_factory=list)
     parked: int = 0
     closed: int = 0
+    ids: dict[str, str] = field(default_factory=dict)
     _until: dict[TopicPartition, int] = field(default_factory=dict)
 
     def start(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
@@ -245,6 +246,9 @@ class MemoryRecords:
         log = self.logs[partition]
         end = self.ends.get(partition, log[-1][0] + 1 if log else 0)
         return self.starts.get(partition, log[0][0] if log else end), end
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        return {topic: self.ids[topic] for topic in topics if topic in self.ids}
 
     def park(self) -> None:
         self.parked += 1

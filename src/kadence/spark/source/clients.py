@@ -285,6 +285,14 @@ class ConsumerRecords:
         start = self._consumer.beginning_offsets([partition])[partition]
         return start, self._consumer.end_offsets([partition])[partition]
 
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        found = {name: self._consumer.partitions_for(name) for name in topics}
+        return {
+            name: _id_text(infos[0].topic_id)
+            for name, infos in found.items()
+            if infos and any(infos[0].topic_id)
+        }
+
     def park(self) -> None:
         # Ranges that are done cost nothing, and the next micro-batch may go on where they ended.
         if self._consumer.finished() != self._consumer.assignment():

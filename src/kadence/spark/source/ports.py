@@ -88,6 +88,9 @@ class RecordClient(Protocol):
     def log_range(self, partition: TopicPartition) -> tuple[int, int]:
         """(start, end) of the log now."""
 
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """The ids of these topics now, as `Listing.ids`."""
+
     def park(self) -> None:
         """End of the task: read nothing, keep connections, and what may be of use to the next one."""
 

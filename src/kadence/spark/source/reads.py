@@ -18,6 +18,7 @@ from kadence.spark.source.executor import MAX_ROWS, Reading, read_ranges
 from kadence.spark.source.options import SourceOptions
 from kadence.spark.source.planning import Task
 from kadence.spark.source.pool import POOL
+from kadence.spark.source.same_topics import SameTopics
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,7 +96,8 @@ class Reads:
         if not isinstance(partition, KadencePartition):
             return  # what Spark makes of a plan without partitions
         with POOL.borrow((self.client, self.name, self.headers), self._connect) as client:
-            yield from read_ranges(partition.task, client, self.reading, self._arrow_schema())
+            same = SameTopics(client, partition.task, fail_on_data_loss=self.reading.fail_on_data_loss)
+            yield from read_ranges(partition.task, same, self.reading, self._arrow_schema())
 
     def _connect(self) -> ConsumerRecords:
         return executor_client(dict(self.client), self.name, headers=self.headers)

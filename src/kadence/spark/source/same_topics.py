@@ -1,0 +1,98 @@
+"""A reader that gives records of the topics that a task means, and of no others that have their names by now.
+
+A topic may be deleted and made anew after a batch was planned. Its offsets mean nothing in the new one, which may well
+hold them. Brokers serve a consumer by the topic's id, and the consumer keeps to the id that it met first; so when
+the first records of some ranges are here and the topic still has the id that the task was planned with, they and all
+that follow are of that topic. That one look, between the first records and handing them out, is what this file adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from kadence.errors import OffsetOutOfRangeError
+from kadence.spark.source.loss import Loss
+from kadence.spark.source.planning import Task
+from kadence.spark.source.ports import RecordClient
+from kadence.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["SameTopics"]
+
+
+class SameTopics:
+    """`kadence.spark.source.ports.RecordClient` over another one, for one task.
+
+    With failOnDataLoss=false the ranges of a topic that was made anew count as read to their ends: the driver will see
+    the new topic too, and read all of it.
+    """
+
+    def __init__(self, client: RecordClient, task: Task, *, fail_on_data_loss: bool) -> None:
+        self._client = client
+        self._ids = {piece.topic: piece.topic_id for piece in task if piece.topic_id}
+        self._loss = Loss(fail=fail_on_data_loss)
+        self._ranges: dict[TopicPartition, tuple[int, int]] = {}
+        self._passed: dict[TopicPartition, int] = {}
+        self._is_proved = False
+
+    def start(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        self._ranges = {p: each for p, each in ranges.items() if p not in self._passed}
+        self._is_proved = not self._ids
+        if self._ranges:
+            self._client.start(self._ranges)
+
+    def poll(self, max_records: int, timeout: float) -> pa.Table:
+        try:
+            table = self._client.poll(max_records, timeout)
+        except OffsetOutOfRangeError:
+            if not self._pass_over_others():
+                raise
+            left = {
+                p: (self._client.position(p), end)
+                for p, (_, end) in self._ranges.items()
+                if p not in self._passed
+            }
+        else:
+            if self._is_proved or not table.num_rows or not self._pass_over_others():
+                return table
+            left = self._ranges  # nothing of them was handed out yet
+        return self._go_on(left, max_records, timeout)
+
+    def _go_on(
+        self, left: Mapping[TopicPartition, tuple[int, int]], max_records: int, timeout: float
+    ) -> pa.Table:
+        import pyarrow as pa
+
+        self.start(left)
+        return self.poll(max_records, timeout) if self._ranges else pa.table({})
+
+    def _pass_over_others(self) -> bool:
+        """Whether there are ranges of topics that were made anew; they are done with. Raises with failOnDataLoss."""
+        self._is_proved = True
+        meant = {p.topic: self._ids[p.topic] for p in self._ranges if p.topic in self._ids}
+        others = set()
+        for topic, topic_id in self._client.topic_ids(meant).items():
+            if topic_id != meant[topic]:
+                self._loss.made_anew(topic, meant[topic], topic_id)
+                others.add(topic)
+        self._passed |= {p: end for p, (_, end) in self._ranges.items() if p.topic in others}
+        return bool(others)
+
+    def position(self, partition: TopicPartition) -> int:
+        passed = self._passed.get(partition)
+        return self._client.position(partition) if passed is None else passed
+
+    def log_range(self, partition: TopicPartition) -> tuple[int, int]:
+        return self._client.log_range(partition)
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        return self._client.topic_ids(topics)
+
+    def park(self) -> None:
+        self._client.park()
+
+    def close(self) -> None:
+        self._client.close()
