@@ -1,0 +1,1 @@
+"""What `bench/parity.py` compares: topics, checks, and the process that runs both sources."""
