@@ -388,8 +388,12 @@ STREAMS: Final = (
     streams("from latest by default", "one", Stream(), Do("more"), Stream()),
     streams("from offsets", "one", Stream({"startingOffsets": '{"$topic":{"0":70}}'})),
     streams("from -1", "one", Stream({"startingOffsets": '{"$topic":{"0":-1}}'}), Do("more"), Stream()),
-    streams("from a time", "one", Stream({"startingTimestamp": "$t30"})),
-    streams("some partitions", "plain", Stream({"subscribe": "", "assign": '{"$topic":[1]}', **EARLIEST})),
+    streams("a stream from a time", "one", Stream({"startingTimestamp": "$t30"})),
+    streams(
+        "a stream of some partitions",
+        "plain",
+        Stream({"subscribe": "", "assign": '{"$topic":[1]}', **EARLIEST}),
+    ),
     streams("started again without news", "plain", Stream(EARLIEST), Stream(EARLIEST)),
     streams(
         "started again with other options",

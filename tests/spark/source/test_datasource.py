@@ -6,7 +6,15 @@ import pickle
 from typing import Any
 
 import pytest
-from pyspark.sql.datasource import CaseInsensitiveDict, EqualTo, GreaterThan, In, InputPartition, Not
+from pyspark.sql.datasource import (
+    CaseInsensitiveDict,
+    EqualTo,
+    GreaterThan,
+    In,
+    InputPartition,
+    LessThan,
+    Not,
+)
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import BinaryType, DataType, LongType, StructField, StructType
 from tests.spark.source.memory import stream_options
@@ -118,6 +126,15 @@ def test_all_filters_come_back_for_spark_to_check() -> None:
     assert list(reader.pushFilters(filters)) == filters
     assert reader.bounds == Bounds(from_offset=6)
     assert not isinstance(source().reader(schema()), PushdownReader)
+
+
+def test_a_field_of_the_value_is_no_column_of_kafkas() -> None:
+    fields = StructType([StructField("_offset", LongType()), StructField("offset", LongType())])
+    decoding = source(pushdown="true", value_format="json", metadataPrefix="_")
+    reader = decoding.reader(fields)
+    assert isinstance(reader, PushdownReader)
+    reader.pushFilters([GreaterThan(("offset",), 5), LessThan(("_offset",), 9)])
+    assert reader.bounds == Bounds(to_offset=9)
 
 
 def test_a_stream_says_that_nothing_is_pushed_down(caplog: pytest.LogCaptureFixture) -> None:

@@ -147,11 +147,17 @@ class PushdownReader(BatchReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """All filters come back: Spark checks every row again."""
+        decode = self._options.decode
+        prefix = "" if decode is None else decode.prefix.lower()
         for each in filters:
             operator = _OPERATORS.get(type(each))
-            if operator is not None and len(each.attribute) == 1:  # type: ignore[attr-defined]
-                column = each.attribute[0].lower()  # type: ignore[attr-defined]
-                self.bounds = self.bounds.and_also((column, operator, each.value))  # type: ignore[attr-defined]
+            if operator is None or len(each.attribute) != 1:  # type: ignore[attr-defined]
+                continue
+            column = each.attribute[0].lower()  # type: ignore[attr-defined]
+            # With a prefix a bare name is a field of the value.
+            if column.startswith(prefix):
+                condition = (column.removeprefix(prefix), operator, each.value)  # type: ignore[attr-defined]
+                self.bounds = self.bounds.and_also(condition)
         return filters
 
 
