@@ -21,6 +21,7 @@ from kadence.broker.settings import Settings
 from kadence.consumer.managers.group.classic import states
 from kadence.consumer.managers.group.kip848 import states as kip848_states
 from kadence.coordinator import group
+from kadence.producer import transactions
 from kadence.spark import client_settings
 from kadence.spark.sink import columns as sink_columns
 from kadence.spark.sink import options as sink_options
@@ -108,6 +109,13 @@ def state_machines() -> str:
         "## A classic group, in the coordinator",
         "The broker's view, `kadence.coordinator.group`, with Kafka's five states.",
         diagram(group.NEXT),
+        "## A transactional producer",
+        (
+            "`kadence.producer.transactions`. What raises in ABORTABLE is cured by `abort_transaction()`; a FAILED "
+            "producer must be closed."
+        ),
+        diagram(transactions.TRANSITIONS),
+        "\n".join(f"- `{state.name}`: {state.value}" for state in transactions.State),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -7,6 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from kadence.protocol import registry
+from kadence.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest
+from kadence.protocol.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
 from kadence.protocol.api_versions import ApiVersionsRequest
 from kadence.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
 from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -19,6 +24,7 @@ from kadence.protocol.describe_cluster import DescribeClusterRequest
 from kadence.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kadence.protocol.describe_groups import DescribeGroupsRequest
 from kadence.protocol.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
+from kadence.protocol.end_txn import EndTxnRequest
 from kadence.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from kadence.protocol.find_coordinator import FindCoordinatorRequest
 from kadence.protocol.heartbeat import HeartbeatRequest
@@ -53,6 +59,11 @@ from kadence.protocol.produce import PartitionProduceData, ProduceRequest, Topic
 from kadence.protocol.sasl_authenticate import SaslAuthenticateRequest
 from kadence.protocol.sasl_handshake import SaslHandshakeRequest
 from kadence.protocol.sync_group import SyncGroupRequest
+from kadence.protocol.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 
 
 @dataclass(frozen=True)
@@ -178,6 +189,19 @@ REQUEST_FOR: dict[type, Callable[[int, Ground], Any]] = {
     DeleteTopicsRequest: _delete_topics,
     InitProducerIdRequest: lambda *_: InitProducerIdRequest(None, 60_000),
     OffsetForLeaderEpochRequest: _offset_for_leader_epoch,
+    # Of a transactional id that nobody has begun with: the answers are errors, in their own shape.
+    AddPartitionsToTxnRequest: lambda _, ground: AddPartitionsToTxnRequest(
+        "nobody", 1, 0, [AddPartitionsToTxnTopic(ground.topic, [0])]
+    ),
+    AddOffsetsToTxnRequest: lambda _, ground: AddOffsetsToTxnRequest("nobody", 1, 0, ground.group),
+    EndTxnRequest: lambda *_: EndTxnRequest("nobody", 1, 0, committed=True),
+    TxnOffsetCommitRequest: lambda _, ground: TxnOffsetCommitRequest(
+        "nobody",
+        ground.group,
+        1,
+        0,
+        topics=[TxnOffsetCommitRequestTopic(ground.topic, [TxnOffsetCommitRequestPartition(0, 1)])],
+    ),
     DescribeConfigsRequest: lambda _, ground: DescribeConfigsRequest(
         [DescribeConfigsResource(2, ground.topic, None)], include_synonyms=True
     ),

@@ -29,6 +29,7 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 DURATIONS = st.integers(-(10**12), 10**12)
 LIMITS = Limits(
     by_field=(
+        ("partition_error_code", st.sampled_from(sorted(error_codes.NAMES))),
         ("error_code", st.sampled_from(sorted(error_codes.NAMES))),
         # kio has whole seconds only, and turns -1 into None.
         ("log_append_time_ms", st.just(-1) | st.integers(0, 253_402_300_799).map(lambda s: s * 1000)),

@@ -137,6 +137,9 @@ def test_our_versions_are_what_kafka_has(wire: Wire) -> None:
     # Kafka claims Produce from 0 for old librdkafka's sake, but serves it from 3 (KAFKA-18659).
     assert kafkas[0] == (0, ProduceRequest.MAX_VERSION)
     kafkas[0] = (3, ProduceRequest.MAX_VERSION)
+    # Versions 4 and 5 are what brokers send each other.
+    assert kafkas[24] == (0, 5)
+    kafkas[24] = (0, 3)
     assert {key: (cls.MIN_VERSION, cls.MAX_VERSION) for key, cls in registry.REQUESTS.items()} == {
         key: kafkas[key] for key in registry.REQUESTS
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tests.worlds.hand import Hand, Managers
@@ -14,6 +15,7 @@ from kadence.producer.accumulator import Accumulator, estimated_size
 from kadence.producer.futures import RecordFuture
 from kadence.producer.sender import Sender
 from kadence.producer.topics import Topics
+from kadence.producer.transactions import Transactions
 from kadence.protocol import error_codes as ec
 from kadence.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kadence.protocol.metadata import (
@@ -53,8 +55,18 @@ class World(Hand):
         )
         self.topics = Topics(self.config, self.gate)
         self.reachable: Callable[[int], bool] = lambda node: True
+        self.is_open = True
+        self.transactions = (
+            None
+            if self.config.transactional_id is None
+            else Transactions(self.config, self.gate, partial(setattr, self, "is_open"))
+        )
         self.sender = Sender(
-            self.config, self.accumulator, self.topics, lambda node, lane, now: self.reachable(node)
+            self.config,
+            self.accumulator,
+            self.topics,
+            lambda node, lane, now: self.reachable(node),
+            self.transactions,
         )
         super().__init__(Managers(self.sender), version=MAX_VERSION)
         self.leaders: dict[TopicPartition, int] = {TP: 1}

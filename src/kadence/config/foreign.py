@@ -303,8 +303,6 @@ _INSTEAD: Final[Mapping[str, str]] = {
             "queuing.strategy",
             "retries",
             "sticky.partitioning.linger.ms",
-            "transaction.timeout.ms",
-            "transactional.id",
             "value.serializer",
         ),
         "it is a key of producers, and Kadence's has none like it",

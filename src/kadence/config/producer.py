@@ -44,6 +44,20 @@ class ProducerConfig(ClientConfig):
         "int", 5, "Requests sent before the first is answered.", low=1
     )
 
+    transactional_id: str | None = key(
+        "string",
+        None,
+        "Makes transactions possible; names the producer over restarts, so that an earlier one is fenced.",
+        since="KIP-98",
+    )
+    transaction_timeout_ms: int = key(
+        "int",
+        60_000,
+        "A transaction that is open for longer is aborted by the brokers.",
+        low=1,
+        since="KIP-98",
+    )
+
     def _check(self, given: frozenset[str]) -> None:
         ClientConfig._check(self, given)
         if self.enable_idempotence and self.acks not in ("all", "-1"):
@@ -52,3 +66,7 @@ class ProducerConfig(ClientConfig):
             object.__setattr__(self, "enable_idempotence", False)
         if self.enable_idempotence and self.max_in_flight_requests_per_connection > 5:
             raise ConfigError("enable.idempotence allows at most 5 max.in.flight.requests.per.connection")
+        if self.transactional_id == "":
+            raise ConfigError("transactional.id is empty; give it a name, or leave it out")
+        if self.transactional_id is not None and not self.enable_idempotence:
+            raise ConfigError("transactional.id needs enable.idempotence=true and acks=all")

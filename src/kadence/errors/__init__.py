@@ -15,6 +15,7 @@
     │   ├── CorruptRecordError          bytes that are not what the format promises
     │   │   └── UnsupportedRecordFormatError   magic 0 or 1, unknown codec
     │   ├── RecordTooLargeError         a batch would pass a limit (decompression bound, request size)
+    │   ├── TransactionAbortedError     a record's transaction was aborted, or had failed, before it was sent
     │   ├── RowsNotWrittenError         some rows of send_arrow() were not written: which, why, and what was
     │   ├── NoOffsetForPartitionError   no committed offset and auto.offset.reset=none
     │   ├── AssignorError               an assignor of your own failed; its cause is chained
@@ -53,6 +54,7 @@ from kadence.errors.broker import (
     NotLeaderError,
     OffsetMetadataTooLargeError,
     OffsetOutOfRangeError,
+    ProducerFencedError,
     RebalanceInProgressError,
     TopicAlreadyExistsError,
     TopicAuthorizationError,
@@ -81,6 +83,7 @@ from kadence.errors.local import (
     RecordTooLargeError,
     RowsNotWrittenError,
     SerializationError,
+    TransactionAbortedError,
     UnsupportedRecordFormatError,
     WakeupError,
 )
@@ -128,6 +131,7 @@ __all__ = [
     "NotLeaderError",
     "OffsetMetadataTooLargeError",
     "OffsetOutOfRangeError",
+    "ProducerFencedError",
     "RebalanceInProgressError",
     "RecordDeserializationError",
     "RecordTooLargeError",
@@ -136,6 +140,7 @@ __all__ = [
     "SerializationError",
     "TopicAlreadyExistsError",
     "TopicAuthorizationError",
+    "TransactionAbortedError",
     "TransportError",
     "UnknownMemberIdError",
     "UnknownTopicOrPartitionError",

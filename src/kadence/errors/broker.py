@@ -23,6 +23,7 @@ __all__ = [
     "NotLeaderError",
     "OffsetMetadataTooLargeError",
     "OffsetOutOfRangeError",
+    "ProducerFencedError",
     "RebalanceInProgressError",
     "TopicAlreadyExistsError",
     "TopicAuthorizationError",
@@ -190,6 +191,12 @@ class FencedInstanceIdError(BrokerError):
     """Another process uses the same group.instance.id."""
 
     code = error_codes.FENCED_INSTANCE_ID
+
+
+class ProducerFencedError(BrokerError):
+    """Another producer with the same transactional.id took over, or the transaction took too long."""
+
+    code = error_codes.PRODUCER_FENCED
 
 
 class UnreleasedInstanceIdError(BrokerError):

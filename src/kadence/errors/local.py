@@ -28,6 +28,7 @@ __all__ = [
     "RecordTooLargeError",
     "RowsNotWrittenError",
     "SerializationError",
+    "TransactionAbortedError",
     "UnsupportedRecordFormatError",
     "WakeupError",
 ]
@@ -146,6 +147,10 @@ class MissingDependencyError(LocalError, ImportError):
 
 class FatalNetworkError(LocalError):
     """The network thread ended with a bug; its exception is the cause. close() still works."""
+
+
+class TransactionAbortedError(LocalError):
+    """A record was not written, since its transaction was aborted or had failed before."""
 
 
 class CommitFailedError(LocalError):

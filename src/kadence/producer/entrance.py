@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Callable
 
 from kadence.clock import FOREVER, Clock, add_ms, wait_seconds
 from kadence.config import ProducerConfig
@@ -25,6 +26,7 @@ from kadence.producer.intake import Place
 from kadence.producer.partitioner import StickyPartitioner
 from kadence.producer.thread import NetworkThread
 from kadence.producer.topics import Topics
+from kadence.producer.transactions import Transactions
 from kadence.protocol import error_codes as ec
 from kadence.types import TopicPartition
 
@@ -48,6 +50,7 @@ class Entrance:
 
     Attributes:
         gate: the producer's lock. is_closed: whether close() was called.
+        transactions: of a producer that has them.
         stickies: partitioners of records without a key, by topic; they outlive what is known of a topic.
     """
 
@@ -58,12 +61,14 @@ class Entrance:
         accumulator: Accumulator,
         topics: Topics,
         thread: NetworkThread,
+        transactions: Transactions | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
         self._accumulator = accumulator
         self._topics = topics
         self._thread = thread
+        self.transactions = transactions
         self._pid = os.getpid()
         self.gate: threading.Condition = accumulator.gate
         self.stickies: dict[str, StickyPartitioner] = {}
@@ -81,6 +86,12 @@ class Entrance:
         return os.getpid() != self._pid
 
     def check(self) -> None:
+        """Raise why nothing can be sent, if that is so."""
+        self.check_usable()
+        if self.transactions is not None:
+            self.transactions.check_open()
+
+    def check_usable(self) -> None:
         """Raise why the producer cannot be used, if it cannot.
 
         The pid is compared besides what forks of Python say to the accumulator: a C library may fork, too.
@@ -188,6 +199,23 @@ class Entrance:
         if message and now >= deadline:
             raise KafkaTimeoutError(message)
         self.gate.wait(wait_seconds(deadline, now))
+
+    def wait_until(self, done: Callable[[], bool], call: str) -> None:
+        """Wait for the end of a step of a transaction, ``max.block.ms`` at most. Nothing lingers meanwhile."""
+        deadline = self.deadline(self._config.max_block_ms)
+        self._accumulator.flushing += 1
+        self._thread.wakeup()
+        try:
+            while not done():
+                why = (
+                    self._thread.trouble
+                    or "the coordinator has not answered, or records are not acknowledged yet"
+                )
+                self.wait(
+                    deadline, f"{call} has not ended within max.block.ms={self._config.max_block_ms}: {why}"
+                )
+        finally:
+            self._accumulator.flushing -= 1
 
     def wait_for_room(self, size: int) -> None:
         deadline = self.deadline(self._config.max_block_ms)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,14 +13,16 @@ from kadence.config import ProducerConfig, generated_client_id
 from kadence.producer.accumulator import Accumulator, estimated_size
 from kadence.producer.arguments import Bytes, Headers, checked_bytes, checked_headers, checked_timestamp
 from kadence.producer.arrow_delivery import ArrowDelivery
-from kadence.producer.arrow_sending import ArrowSending
+from kadence.producer.arrow_sending import send_arrow
 from kadence.producer.entrance import Entrance
 from kadence.producer.farewell import deliver_if_abandoned
 from kadence.producer.futures import RecordFuture
 from kadence.producer.partitioner import partition_for_key
 from kadence.producer.thread import NetworkThread
 from kadence.producer.topics import Topics
-from kadence.types import PartitionInfo
+from kadence.producer.transaction_calls import begin, settle
+from kadence.producer.transactions import Transactions
+from kadence.types import GroupMetadata, OffsetAndMetadata, PartitionInfo, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,8 +64,12 @@ class Producer:
         )
         self._put = self._accumulator.put
         topics = Topics(parsed, self._gate, self._accumulator.places)
-        self._thread = NetworkThread(parsed, self._clock, self._accumulator, topics)
-        self._entrance = Entrance(parsed, self._clock, self._accumulator, topics, self._thread)
+        transactions = None
+        if parsed.transactional_id is not None:
+            self._accumulator.is_usable = False
+            transactions = Transactions(parsed, self._gate, partial(setattr, self._accumulator, "is_usable"))
+        self._thread = NetworkThread(parsed, self._clock, self._accumulator, topics, transactions)
+        self._entrance = Entrance(parsed, self._clock, self._accumulator, topics, self._thread, transactions)
         self._finalizer = deliver_if_abandoned(self, self._thread)
         self._thread.start()
 
@@ -96,6 +103,7 @@ class Producer:
             UnknownTopicOrPartitionError: no such topic after ``max.block.ms``, or no such partition.
             KafkaTimeoutError: no answer about the topic, or no memory, within ``max.block.ms``.
             ClosedError, ForkedError, FatalNetworkError: this producer cannot be used (any more).
+            IllegalStateError: it has a ``transactional.id``, and no transaction is open.
         """
         if not headers:
             future: RecordFuture | None = self._put(topic, value, key, partition, timestamp)
@@ -169,13 +177,11 @@ class Producer:
             MissingDependencyError: pyarrow is not installed.
             ClosedError, ForkedError, FatalNetworkError: this producer cannot be used (any more).
         """
-        return ArrowSending(
-            self._entrance, self._accumulator, self._thread.wakeup, self._clock.now_ms, data, topic
-        ).run()
+        return send_arrow(self, self._entrance, data, topic)
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """The partitions of ``topic``. Blocks and raises as `send`."""
-        self._entrance.check()
+        self._entrance.check_usable()
         return list(self._entrance.look_up(topic).cluster.partitions_for(topic))
 
     def flush(self, timeout: Seconds | None = None) -> None:
@@ -185,7 +191,7 @@ class Producer:
             KafkaTimeoutError: not all are decided within ``timeout`` seconds (None = no limit; each record's
                 ``delivery.timeout.ms`` bounds it).
         """
-        self._entrance.check()
+        self._entrance.check_usable()
         deadline = self._entrance.deadline(to_ms(timeout))
         with self._gate:
             pending = set(self._accumulator.incomplete)
@@ -199,10 +205,76 @@ class Producer:
             finally:
                 self._accumulator.flushing -= 1
 
+    # ------------------------------------------------------------ transactions
+
+    def init_transactions(self) -> None:
+        """Get ready for transactions: once, before the first. Ends what an earlier producer of the same name left open.
+
+        Such a producer, if it still runs, is fenced: whatever it does fails with `ProducerFencedError`.
+
+        Raises:
+            IllegalStateError: no ``transactional.id``, or not the first call.
+            UnsupportedVersionError: the brokers have no transactions.
+            KafkaTimeoutError: not ready within ``max.block.ms``; call it again to wait on.
+            BrokerError: refused, for example for lack of rights to the ``transactional.id``.
+        """
+        settle(self._entrance, Transactions.begin_init, "init_transactions()")
+
+    def begin_transaction(self) -> None:
+        """Open a transaction; what is sent from now on is part of it. Only then records can be sent.
+
+        Raises:
+            IllegalStateError: one is open, or `init_transactions` was not called.
+            ProducerFencedError: another producer took over the ``transactional.id``.
+        """
+        begin(self._entrance)
+
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group_metadata: GroupMetadata
+    ) -> None:
+        """Commit a consumer's offsets with the transaction, so that what was read and what was written count together.
+
+        Args:
+            offsets: of the next records to read. group_metadata: ``consumer.group_metadata()``.
+
+        Raises:
+            IllegalStateError: no transaction is open.
+            BrokerError: refused, for example since the consumer is no member any more; abort the transaction.
+            KafkaTimeoutError: no answer within ``max.block.ms``; abort the transaction.
+        """
+        wanted = {tp: OffsetAndMetadata(at) if isinstance(at, int) else at for tp, at in offsets.items()}
+        settle(
+            self._entrance,
+            lambda transactions: transactions.begin_offsets(wanted, group_metadata),
+            "send_offsets_to_transaction()",
+        )
+
+    def commit_transaction(self) -> None:
+        """Send what is left, wait until all is acknowledged, and make it visible at once to ``read_committed`` readers.
+
+        Raises:
+            IllegalStateError: no transaction is open.
+            KafkaTimeoutError: not done within ``max.block.ms``; call it again to wait on.
+            ProducerFencedError: another producer took over, or the brokers aborted a transaction that was open for
+                longer than ``transaction.timeout.ms``. Close this producer.
+            KafkaError: a record was not written; `abort_transaction`, then begin anew.
+        """
+        settle(self._entrance, Transactions.begin_commit, "commit_transaction()")
+
+    def abort_transaction(self) -> None:
+        """Drop what was not sent; ``read_committed`` readers pass over what was.
+
+        Raises:
+            IllegalStateError: no transaction is open.
+            KafkaTimeoutError: not done within ``max.block.ms``; call it again to wait on.
+            ProducerFencedError: another producer took over; there is nothing left to abort.
+        """
+        settle(self._entrance, Transactions.begin_abort, "abort_transaction()")
+
     # ------------------------------------------------------------ the end
 
     def close(self, timeout: Seconds | None = None) -> None:
-        """Send what is left and end. Further calls do nothing.
+        """Send what is left and end; a transaction that is open is aborted. Further calls do nothing.
 
         Args:
             timeout: seconds; what is not acknowledged by then fails with `ClosedError`. None = no limit but

@@ -20,14 +20,16 @@ from kadence.errors import (
     KafkaError,
     LocalError,
     MalformedMessageError,
+    TransactionAbortedError,
     for_code,
 )
 from kadence.producer.accumulator import Accumulator, Batch
 from kadence.producer.identity import Identity
 from kadence.producer.sequences import MAX_UNDECIDED, PartitionDelivery
 from kadence.producer.topics import Topics
+from kadence.producer.transactions import State, Transactions
 from kadence.producer.verdicts import Verdict, blamed, out_of_time, too_large, verdict_of
-from kadence.protocol.init_producer_id import InitProducerIdRequest
+from kadence.protocol.metadata import MetadataRequest
 from kadence.protocol.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -67,10 +69,16 @@ class Sender:
 
     Args:
         can_send: whether a node takes requests now (`NetworkClient.can_send`).
+        transactions: of a producer that has them.
     """
 
     def __init__(
-        self, config: ProducerConfig, accumulator: Accumulator, topics: Topics, can_send: CanSend
+        self,
+        config: ProducerConfig,
+        accumulator: Accumulator,
+        topics: Topics,
+        can_send: CanSend,
+        transactions: Transactions | None = None,
     ) -> None:
         self._config = config
         self._acks = {"all": -1, "-1": -1, "1": 1, "0": 0}[config.acks]
@@ -81,10 +89,16 @@ class Sender:
         self._undecided: set[TopicPartition] = set()
         self._requests_in_flight: dict[int, int] = {}
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._identity = Identity(config)
+        self._identity: Identity | Transactions = transactions or Identity(config)
+        self._transactions = transactions
         # Without sequence numbers the broker cannot refuse what overtakes, so only one may be undecided; without
         # acknowledgements nothing is ever repeated.
         self._most_undecided = MAX_UNDECIDED if config.enable_idempotence else 1 if self._acks else 2**31
+
+    @property
+    def _may_renumber(self) -> bool:
+        """Whether a partition may raise its epoch: without numbers there is none, in a transaction all share it."""
+        return self._config.enable_idempotence and self._transactions is None
 
     @property
     def is_idle(self) -> bool:
@@ -97,16 +111,20 @@ class Sender:
         """The requests to send at ``now``."""
         wake_at = self._expire(now)
         requests: list[Request] = []
-        if self._config.enable_idempotence:
-            identity, identity_at = self._identity.poll(now, wanted=bool(self._accumulator.incomplete))
-            requests += identity
-            wake_at = min(wake_at, identity_at)
+        if self._transactions is not None and self._transactions.state in (State.ABORTABLE, State.ABORTING):
+            self._drop_for_abort(self._transactions.error)
         if not self._config.enable_idempotence or self._identity.known is not None:
             chosen, ready_at = self._choose(now)
             wake_at = min(wake_at, ready_at)
             requests += [
                 request for node, batches in chosen.items() if (request := self._produce(now, node, batches))
             ]
+        # After choosing, which may have found a partition that is to be part of the transaction.
+        if self._config.enable_idempotence:
+            wanted = bool(self._accumulator.incomplete) or not self.is_idle
+            identity, identity_at = self._identity.poll(now, wanted=wanted)
+            requests += identity
+            wake_at = min(wake_at, identity_at)
         # Last, since choosing may have found a partition without a leader.
         metadata, metadata_at = self._topics.poll(now)
         if metadata is not None:
@@ -131,6 +149,8 @@ class Sender:
                 leader = self._topics.cluster.leader(tp)
                 if leader is None:
                     self._topics.refresh()
+                    continue
+                if self._transactions is not None and not self._transactions.admits(tp):
                     continue
                 if leader not in chosen:
                     in_flight = self._requests_in_flight.get(leader, 0)
@@ -184,16 +204,21 @@ class Sender:
             return None
         self._requests_in_flight[node_id] = self._requests_in_flight.get(node_id, 0) + 1
         message = ProduceRequest(
-            acks=self._acks, timeout_ms=self._config.request_timeout_ms, topic_data=list(topics.values())
+            transactional_id=self._config.transactional_id,
+            acks=self._acks,
+            timeout_ms=self._config.request_timeout_ms,
+            topic_data=list(topics.values()),
         )
         # Produce v13 names topics by id alone, which needs metadata that knows it.
-        has_ids = ZERO_UUID not in sent.names_by_id
+        max_version = None if ZERO_UUID not in sent.names_by_id else 12
+        if self._transactions is not None:
+            max_version = self._transactions.max_produce_version or max_version
         return Request(
             message,
             node_id,
             add_ms(now, self._config.request_timeout_ms),
             tag=sent,
-            max_version=None if has_ids else 12,
+            max_version=max_version,
         )
 
     def _encode(self, batch: Batch, partition: PartitionDelivery) -> bool:
@@ -201,9 +226,11 @@ class Sender:
         if batch.encoded is not None:
             return True
         if self._config.enable_idempotence and batch.base_sequence < 0:
-            if partition.needs_identity:
-                assert self._identity.known is not None, "nothing is chosen before there is a producer id"
-                partition.identify(*self._identity.known)
+            known = self._identity.known
+            assert known is not None, "nothing is chosen before there is a producer id"
+            # Each transaction may have another epoch; without transactions each partition has its own.
+            if partition.needs_identity or (self._transactions is not None and not partition.has(*known)):
+                partition.identify(*known)
             partition.number(batch)
         try:
             batch.encoded = batch.builder.build(
@@ -211,6 +238,7 @@ class Sender:
                 producer_id=batch.producer_id,
                 producer_epoch=batch.epoch,
                 base_sequence=batch.base_sequence,
+                transactional=self._transactions is not None,
             )
         except Exception as error:  # noqa: BLE001 - one bad batch must not stop the others
             cause = (
@@ -228,12 +256,12 @@ class Sender:
         message = completed.request.message
         if isinstance(message, ProduceRequest):
             self._on_produced(now, completed)
-        elif isinstance(message, InitProducerIdRequest):
+        elif isinstance(message, MetadataRequest):
+            self._topics.on_response(now, completed)
+        else:
             refusal = self._identity.on_response(now, completed)
             if refusal is not None:
                 self.fail_all(refusal)
-        else:
-            self._topics.on_response(now, completed)
 
     def _on_produced(self, now: int, completed: Completed) -> None:
         sent: _Sent = completed.request.tag
@@ -274,9 +302,7 @@ class Sender:
             self._settle(batch.tp)
         elif verdict is Verdict.SPLIT:
             self._split(batch, error)
-        elif verdict is Verdict.FAIL or (
-            verdict is Verdict.OUT_OF_SEQUENCE and not self._config.enable_idempotence
-        ):
+        elif verdict is Verdict.FAIL or (verdict is Verdict.OUT_OF_SEQUENCE and not self._may_renumber):
             record_errors = blamed(batch, answer)
             if record_errors:
                 others = f"{batch.tp}: not written since other records of its batch were refused"
@@ -315,13 +341,8 @@ class Sender:
             self._fail(batch, too_large(batch, error))
             return
         batch.last_error = error
-        try:
-            with self._accumulator.gate:
-                pieces = self._accumulator.split(batch)
-        except KafkaError as fault:
-            fault.__cause__ = error
-            self._fail(batch, fault)
-            return
+        with self._accumulator.gate:
+            pieces = self._accumulator.split(batch)
         self._partitions[batch.tp].replaced(batch, pieces)
         self._settle(batch.tp)
         _log.info("splitting %r: %s", batch, error)
@@ -346,7 +367,11 @@ class Sender:
             return
         with self._accumulator.gate:
             self._accumulator.release(batch)
-        _log.warning("records lost: %r: %s", batch, error)
+            if self._transactions is not None:
+                self._transactions.batch_failed(error, was_sent=batch.attempts > 0)
+        # Nothing of a transaction is lost silently: its end raises, and readers see none of it.
+        log = _log.warning if self._transactions is None else _log.info
+        log("records lost: %r: %s", batch, error)
         batch.delivery.fail(error, record_errors, first=batch.first)
 
     def _settle(self, tp: TopicPartition) -> None:
@@ -354,7 +379,7 @@ class Sender:
         partition = self._partitions[tp]
         if not partition.undecided:
             self._undecided.discard(tp)
-        if self._config.enable_idempotence and partition.needs_identity:
+        if isinstance(self._identity, Identity) and partition.needs_identity:
             # It used up the epochs of its producer id.
             self._identity.known = None
 
@@ -384,6 +409,19 @@ class Sender:
     def _late(self, batch: Batch) -> KafkaError:
         has_leader = self._topics.cluster.leader(batch.tp) is not None
         return out_of_time(batch, self._config.delivery_timeout_ms, has_leader=has_leader)
+
+    def _drop_for_abort(self, cause: KafkaError | None) -> None:
+        """What was not sent, or must be repeated, would be undone at once; what is on its way is waited for."""
+        why = "was aborted" if cause is None else f"has failed ({cause})"
+        error = TransactionAbortedError(f"the transaction {why} before this record was written")
+        with self._accumulator.gate:
+            waiting = self._accumulator.expired(FOREVER)
+        for batch in waiting:
+            self._tell(batch, error)
+        for tp in list(self._undecided):
+            partition = self._partitions[tp]
+            for batch in [each for each in partition.undecided if each not in partition.in_flight]:
+                self._fail(batch, error)
 
     def fail_all(self, error: KafkaError) -> None:
         """Fail everything undecided: no identity, a forced close, a bug of ours."""

@@ -59,6 +59,10 @@ class PartitionDelivery:
         """Whether a producer id must be given (`identify`) before the next idempotent send."""
         return self.producer_id < 0
 
+    def has(self, producer_id: int, epoch: int) -> bool:
+        """Whether this is the identity that it numbers for."""
+        return (self.producer_id, self.epoch) == (producer_id, epoch)
+
     def identify(self, producer_id: int, epoch: int) -> None:
         """A new identity: numbering starts at 0."""
         self.producer_id = producer_id

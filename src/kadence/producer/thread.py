@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 
 from kadence.clock import FOREVER, Clock
 from kadence.config import ProducerConfig
@@ -12,6 +13,8 @@ from kadence.net import ConnectionConfig, NetworkClient
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.sender import Sender
 from kadence.producer.topics import Topics
+from kadence.producer.transactions import Transactions
+from kadence.types import Node
 
 __all__ = ["NetworkThread"]
 
@@ -27,14 +30,20 @@ class NetworkThread(threading.Thread):
     """
 
     def __init__(
-        self, config: ProducerConfig, clock: Clock, accumulator: Accumulator, topics: Topics
+        self,
+        config: ProducerConfig,
+        clock: Clock,
+        accumulator: Accumulator,
+        topics: Topics,
+        transactions: Transactions | None = None,
     ) -> None:
         super().__init__(name=f"{config.client_id}-network", daemon=True)
         self._clock = clock
         self._accumulator = accumulator
         self._topics = topics
         self._client = NetworkClient(ConnectionConfig.of(config), clock)
-        self._sender = Sender(config, accumulator, topics, self._client.can_send)
+        self._transactions = transactions
+        self._sender = Sender(config, accumulator, topics, self._client.can_send, transactions)
         self._close_at = FOREVER
         self._lingers = True
         self.fatal: FatalNetworkError | None = None
@@ -72,7 +81,9 @@ class NetworkThread(threading.Thread):
                 self._lingers = False
                 with self._accumulator.gate:
                     self._accumulator.flushing += 1
-            if not self._accumulator.incomplete:
+                    if self._transactions is not None:
+                        self._transactions.abort_for_close()
+            if not self._accumulator.incomplete and not self._is_ending:
                 return False
             if now >= self._close_at:
                 self._sender.fail_all(
@@ -84,12 +95,21 @@ class NetworkThread(threading.Thread):
             self._client.send(request)
         wake_at = min(step.wake_at, self._close_at)
         self.trouble = self._client.trouble()
-        cluster = self._topics.cluster
+        cluster, coordinators = self._topics.cluster, self._coordinators
         for completed in self._client.poll(None if wake_at == FOREVER else max(0, wake_at - now)):
             self._sender.on_response(completed.received_at, completed)
-        if self._topics.cluster is not cluster:
-            self._client.set_nodes(self._topics.cluster.nodes.values())
+        if self._topics.cluster is not cluster or self._coordinators != coordinators:
+            self._client.set_nodes([*self._coordinators.values(), *self._topics.cluster.nodes.values()])
         return True
+
+    @property
+    def _is_ending(self) -> bool:
+        """Whether a transaction has not ended yet."""
+        return self._transactions is not None and self._transactions.is_busy
+
+    @property
+    def _coordinators(self) -> Mapping[int, Node]:
+        return {} if self._transactions is None else dict(self._transactions.coordinators)
 
     def __repr__(self) -> str:
         return f"<{self.name} {'alive' if self.is_alive() else 'ended'} {self._sender!r}>"

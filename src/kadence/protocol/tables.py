@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from kadence.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from kadence.protocol.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from kadence.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kadence.protocol.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -25,6 +27,7 @@ from kadence.protocol.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from kadence.protocol.end_txn import EndTxnRequest, EndTxnResponse
 from kadence.protocol.fetch import FetchRequest, FetchResponse
 from kadence.protocol.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -43,6 +46,7 @@ from kadence.protocol.produce import ProduceRequest, ProduceResponse
 from kadence.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kadence.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
+from kadence.protocol.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 API_NAMES: Final[dict[int, str]] = {
     0: "Produce",
@@ -64,6 +68,10 @@ API_NAMES: Final[dict[int, str]] = {
     20: "DeleteTopics",
     22: "InitProducerId",
     23: "OffsetForLeaderEpoch",
+    24: "AddPartitionsToTxn",
+    25: "AddOffsetsToTxn",
+    26: "EndTxn",
+    28: "TxnOffsetCommit",
     32: "DescribeConfigs",
     36: "SaslAuthenticate",
     37: "CreatePartitions",
@@ -95,6 +103,10 @@ REQUESTS: Final[dict[int, type[Request]]] = {
     20: DeleteTopicsRequest,
     22: InitProducerIdRequest,
     23: OffsetForLeaderEpochRequest,
+    24: AddPartitionsToTxnRequest,
+    25: AddOffsetsToTxnRequest,
+    26: EndTxnRequest,
+    28: TxnOffsetCommitRequest,
     32: DescribeConfigsRequest,
     36: SaslAuthenticateRequest,
     37: CreatePartitionsRequest,
@@ -126,6 +138,10 @@ RESPONSES: Final[dict[int, type[Response]]] = {
     20: DeleteTopicsResponse,
     22: InitProducerIdResponse,
     23: OffsetForLeaderEpochResponse,
+    24: AddPartitionsToTxnResponse,
+    25: AddOffsetsToTxnResponse,
+    26: EndTxnResponse,
+    28: TxnOffsetCommitResponse,
     32: DescribeConfigsResponse,
     36: SaslAuthenticateResponse,
     37: CreatePartitionsResponse,

@@ -61,6 +61,8 @@ _PROPERTIES: Final[Mapping[str, str]] = {
     "group.consumer.min.session.timeout.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "200",
+    # Likewise a transaction may be found to have taken too long, instead of every ten seconds.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
 }
 
 # A broker for a few megabytes: a fast start is worth more than the second compiler.

@@ -1,0 +1,36 @@
+"""The calls of transactions as the application's thread makes them: begin something, and wait for its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kadence.errors import IllegalStateError
+from kadence.producer.entrance import Entrance
+from kadence.producer.transactions import Done, Transactions
+
+__all__ = ["begin", "settle"]
+
+
+def begin(entrance: Entrance) -> None:
+    """See `Producer.begin_transaction`."""
+    entrance.check_usable()
+    with entrance.gate:
+        _transactions(entrance).begin()
+
+
+def settle(entrance: Entrance, start: Callable[[Transactions], Done], call: str) -> None:
+    """Start something and wait until it has ended, ``max.block.ms`` at most.
+
+    Raises:
+        KafkaTimeoutError: it has not ended; it goes on all the same.
+    """
+    entrance.check_usable()
+    with entrance.gate:
+        done = start(_transactions(entrance))
+        entrance.wait_until(done, call)
+
+
+def _transactions(entrance: Entrance) -> Transactions:
+    if entrance.transactions is None:
+        raise IllegalStateError("this producer has no transactions; make one with transactional.id")
+    return entrance.transactions

@@ -1,0 +1,197 @@
+"""The requests of transactions and the meaning of their answers, as values. Sans-IO.
+
+Which codes end a transaction, which end the producer, and which pass: as Kafka's own producer sorts them (KIP-360,
+KIP-890, KIP-1050).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import Any, Final
+
+from kadence.protocol import error_codes as ec
+from kadence.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest
+from kadence.protocol.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from kadence.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kadence.protocol.end_txn import EndTxnRequest
+from kadence.protocol.find_coordinator import FindCoordinatorRequest
+from kadence.protocol.init_producer_id import InitProducerIdRequest
+from kadence.protocol.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from kadence.version import VERSION
+
+__all__ = [
+    "LAST_COMMIT_OF_V1",
+    "LAST_END_OF_V1",
+    "LAST_PRODUCE_OF_V1",
+    "RAISES_EPOCH",
+    "SINGLE_KEY",
+    "TELLS_MEMBER",
+    "Outcome",
+    "add_offsets",
+    "add_partitions",
+    "api_versions",
+    "codes_of_offsets",
+    "codes_of_partitions",
+    "commit_offsets",
+    "end",
+    "find_coordinator",
+    "init_producer_id",
+    "is_v2",
+    "outcome_of",
+    "worst",
+]
+
+LAST_PRODUCE_OF_V1: Final = 11
+LAST_END_OF_V1: Final = 4
+LAST_COMMIT_OF_V1: Final = 4
+SINGLE_KEY: Final = 3
+"""The last FindCoordinator with one key; many at once are of no use here."""
+RAISES_EPOCH: Final = 3
+"""The first InitProducerId that raises the epoch of an id (KIP-360)."""
+TELLS_MEMBER: Final = 3
+"""The first TxnOffsetCommit that names the member of the group (KIP-447), which fences members that were replaced."""
+
+_FEATURE: Final = "transaction.version"
+_V2: Final = 2
+
+
+class Outcome(IntEnum):
+    """What an error code means to a transaction; the higher, the worse."""
+
+    WELL = 0
+    RETRY = 1
+    FIND_AGAIN = 2
+    ABORT = 3
+    FATAL = 4
+    FENCED = 5
+
+
+_OUTCOMES: Final[dict[int, Outcome]] = {
+    ec.NONE: Outcome.WELL,
+    # Another partition of the same request stands in its way.
+    ec.OPERATION_NOT_ATTEMPTED: Outcome.RETRY,
+    ec.NOT_COORDINATOR: Outcome.FIND_AGAIN,
+    ec.COORDINATOR_NOT_AVAILABLE: Outcome.FIND_AGAIN,
+    ec.REQUEST_TIMED_OUT: Outcome.FIND_AGAIN,
+    ec.INVALID_PRODUCER_EPOCH: Outcome.FENCED,
+    ec.PRODUCER_FENCED: Outcome.FENCED,
+    ec.TRANSACTION_ABORTABLE: Outcome.ABORT,
+    ec.UNKNOWN_PRODUCER_ID: Outcome.ABORT,
+    ec.INVALID_PRODUCER_ID_MAPPING: Outcome.ABORT,
+    ec.TOPIC_AUTHORIZATION_FAILED: Outcome.ABORT,
+    ec.GROUP_AUTHORIZATION_FAILED: Outcome.ABORT,
+    ec.FENCED_INSTANCE_ID: Outcome.ABORT,
+    ec.UNKNOWN_MEMBER_ID: Outcome.ABORT,
+    ec.ILLEGAL_GENERATION: Outcome.ABORT,
+    ec.STALE_MEMBER_EPOCH: Outcome.ABORT,
+    ec.OFFSET_METADATA_TOO_LARGE: Outcome.ABORT,
+}
+
+
+def outcome_of(code: int) -> Outcome:
+    """What a broker's error code means. What is not in the table is passing if it is retriable, else fatal."""
+    outcome = _OUTCOMES.get(code)
+    if outcome is None:
+        outcome = Outcome.RETRY if code in ec.RETRIABLE else Outcome.FATAL
+    return outcome
+
+
+def worst(codes: Iterable[int]) -> int:
+    """The code that decides, of those of all partitions."""
+    return max(codes, key=outcome_of, default=ec.NONE)
+
+
+def api_versions() -> ApiVersionsRequest:
+    """Which versions a broker speaks, and the features of its cluster."""
+    return ApiVersionsRequest(client_software_name="kadence", client_software_version=VERSION)
+
+
+def is_v2(answer: ApiVersionsResponse) -> bool | None:
+    """Whether the cluster uses transactions v2; None: it has no transactions."""
+    if EndTxnRequest.API_KEY not in {api.api_key for api in answer.api_keys}:
+        return None
+    return any(
+        feature.name == _FEATURE and feature.max_version_level >= _V2 for feature in answer.finalized_features
+    )
+
+
+def find_coordinator(key: str, *, is_group: bool) -> FindCoordinatorRequest:
+    """Who coordinates a transactional id, or a group."""
+    return FindCoordinatorRequest(key=key, key_type=0 if is_group else 1)
+
+
+def init_producer_id(transactional_id: str, timeout_ms: int, has: tuple[int, int]) -> InitProducerIdRequest:
+    """Ask for an id, or for a higher epoch. ``has``: the id and the epoch to raise, or -1 and -1."""
+    return InitProducerIdRequest(transactional_id, timeout_ms, *has)
+
+
+def add_partitions(
+    transactional_id: str, identity: tuple[int, int], partitions: Iterable[TopicPartition]
+) -> AddPartitionsToTxnRequest:
+    """Partitions become part of the transaction."""
+    topics: dict[str, AddPartitionsToTxnTopic] = {}
+    for tp in sorted(partitions):
+        topics.setdefault(tp.topic, AddPartitionsToTxnTopic(tp.topic)).partitions.append(tp.partition)
+    return AddPartitionsToTxnRequest(transactional_id, *identity, list(topics.values()))
+
+
+def codes_of_partitions(answer: AddPartitionsToTxnResponse) -> dict[TopicPartition, int]:
+    """What became of each."""
+    return {
+        TopicPartition(topic.name, result.partition_index): result.partition_error_code
+        for topic in answer.results_by_topic_v3_and_below
+        for result in topic.results_by_partition
+    }
+
+
+def add_offsets(transactional_id: str, identity: tuple[int, int], group_id: str) -> AddOffsetsToTxnRequest:
+    """A group's offsets become part of the transaction."""
+    return AddOffsetsToTxnRequest(transactional_id, *identity, group_id)
+
+
+def commit_offsets(
+    transactional_id: str,
+    identity: tuple[int, int],
+    group: GroupMetadata,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+) -> TxnOffsetCommitRequest:
+    """Offsets as part of the transaction."""
+    topics: dict[str, TxnOffsetCommitRequestTopic] = {}
+    for tp, at in sorted(offsets.items()):
+        epoch: Any = -1 if at.leader_epoch is None else at.leader_epoch
+        topic = topics.setdefault(tp.topic, TxnOffsetCommitRequestTopic(tp.topic))
+        topic.partitions.append(TxnOffsetCommitRequestPartition(tp.partition, at.offset, epoch, at.metadata))
+    return TxnOffsetCommitRequest(
+        transactional_id,
+        group.group_id,
+        *identity,
+        group.generation_id,
+        group.member_id,
+        group.group_instance_id,
+        list(topics.values()),
+    )
+
+
+def codes_of_offsets(answer: TxnOffsetCommitResponse) -> dict[TopicPartition, int]:
+    """What became of each."""
+    return {
+        TopicPartition(topic.name, partition.partition_index): partition.error_code
+        for topic in answer.topics
+        for partition in topic.partitions
+    }
+
+
+def end(transactional_id: str, identity: tuple[int, int], *, committed: bool) -> EndTxnRequest:
+    """Commit or abort."""
+    return EndTxnRequest(transactional_id, *identity, committed=committed)

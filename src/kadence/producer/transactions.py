@@ -1,0 +1,453 @@
+"""Transactions of one producer: their states, and what the coordinator is asked. Sans-IO (KIP-98, KIP-360, KIP-890).
+
+Two versions of the protocol. In the old one the producer tells the coordinator of each partition before it writes
+there, and asks for a higher epoch after an abort that left something undecided. In transactions v2 (Kafka 4.0, feature
+transaction.version) leaders add partitions by themselves, and the end of each transaction raises the epoch, so that
+what arrives late cannot slip into the next one.
+
+The application's thread begins and ends under the producer's lock and waits for the state to change; the network thread
+polls, and takes the lock to change it. One request to a coordinator is on its way at a time.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+from kadence.clock import FOREVER, add_ms
+from kadence.config import ProducerConfig
+from kadence.connection.backoff import Backoff
+from kadence.connection.request import ANY_NODE, Completed, Request
+from kadence.errors import (
+    IllegalStateError,
+    KafkaError,
+    ProducerFencedError,
+    UnsupportedVersionError,
+    for_code,
+)
+from kadence.producer import transaction_requests as requests
+from kadence.producer.transaction_requests import Outcome
+from kadence.protocol import error_codes as ec
+from kadence.types import GroupMetadata, Node, OffsetAndMetadata, TopicPartition
+
+__all__ = ["TRANSITIONS", "State", "Transactions"]
+
+_log = logging.getLogger("kadence.producer")
+
+
+class State(Enum):
+    """What may be done next."""
+
+    UNINITIALIZED = "init_transactions() was not called"
+    INITIALIZING = "init_transactions() has not ended"
+    READY = "no transaction is open"
+    IN_TRANSACTION = "a transaction is open"
+    COMMITTING = "commit_transaction() has not ended"
+    ABORTING = "abort_transaction() has not ended"
+    ABORTABLE = "the transaction has failed and must be aborted"
+    FAILED = "the producer has failed and must be closed"
+
+
+TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
+    State.UNINITIALIZED: frozenset({State.INITIALIZING, State.FAILED}),
+    State.INITIALIZING: frozenset({State.READY, State.FAILED}),
+    State.READY: frozenset({State.IN_TRANSACTION, State.FAILED}),
+    State.IN_TRANSACTION: frozenset({State.COMMITTING, State.ABORTING, State.ABORTABLE, State.FAILED}),
+    State.COMMITTING: frozenset({State.READY, State.ABORTABLE, State.FAILED}),
+    State.ABORTING: frozenset({State.READY, State.ABORTABLE, State.FAILED}),
+    State.ABORTABLE: frozenset({State.ABORTING, State.FAILED}),
+    State.FAILED: frozenset(),
+}
+"""From each state, those that may follow."""
+
+_SENDING: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING})
+_ENDING: Final = frozenset({State.COMMITTING, State.ABORTING})
+
+Done = Callable[[], bool]
+"""Whether what was begun has ended; raises why it failed. Under the lock."""
+
+
+@dataclass(eq=False)
+class _Offsets:
+    """Offsets of a group on their way into the transaction. ``is_added``: the coordinator knows of the group."""
+
+    group: GroupMetadata
+    pending: dict[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
+    is_added: bool = False
+
+
+class Transactions:
+    """See the head of this file.
+
+    It takes the place of `kadence.producer.identity.Identity` in the sender.
+
+    Args:
+        gate: the producer's lock. admit: told whether records may come in, under the lock.
+
+    Attributes:
+        state: see `State`. error: why it is ABORTABLE or FAILED. coordinators: brokers that the client must know.
+    """
+
+    def __init__(
+        self, config: ProducerConfig, gate: threading.Condition, admit: Callable[[bool], None]
+    ) -> None:
+        assert config.transactional_id is not None
+        self.transactional_id: Final = config.transactional_id
+        self.state = State.UNINITIALIZED
+        self.error: KafkaError | None = None
+        self.coordinators: dict[int, Node] = {}
+        self._config = config
+        self._gate = gate
+        self._admit = admit
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._in_flight: Request | None = None
+        self._on_answer: Callable[[int, Any], None] = lambda now, response: None
+        # Whoever coordinates the transactional id, "", and the groups whose offsets are sent.
+        self._found: dict[str, int] = {}
+        self._is_v2: bool | None = None
+        self._id: tuple[int, int] = (-1, -1)
+        self._raise_epoch = False
+        # Of the open transaction.
+        self._partitions: set[TopicPartition] = set()
+        self._to_add: set[TopicPartition] = set()
+        self._offsets: list[_Offsets] = []
+        self._is_started = False
+        self._is_ended = False
+
+    # ------------------------------------------------------------ the application's side, under the lock
+
+    def begin_init(self) -> Done:
+        """Ask for a producer id, and so end what an earlier producer of this name has left open."""
+        if self.state is State.UNINITIALIZED:
+            self._move(State.INITIALIZING)
+        elif self.state is not State.INITIALIZING:
+            self._refuse("init_transactions()")
+        return lambda: self._has_left(State.INITIALIZING)
+
+    def begin(self) -> None:
+        """Open a transaction."""
+        if self.state is not State.READY:
+            self._refuse("begin_transaction()")
+        self._move(State.IN_TRANSACTION)
+
+    def begin_commit(self) -> Done:
+        """Commit once all is written; a call that ran out of time may be repeated."""
+        if self.state is State.IN_TRANSACTION:
+            self._move(State.COMMITTING)
+        elif self.state is not State.COMMITTING:
+            self._refuse("commit_transaction()")
+        return lambda: self._has_left(State.COMMITTING)
+
+    def begin_abort(self) -> Done:
+        """Drop what was not sent, and have readers pass over the rest."""
+        if self.state in (State.IN_TRANSACTION, State.ABORTABLE):
+            self._move(State.ABORTING)
+        elif self.state is not State.ABORTING:
+            self._refuse("abort_transaction()")
+        return lambda: self._has_left(State.ABORTING)
+
+    def begin_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> Done:
+        """Make a group's offsets part of the transaction."""
+        self.check_open()
+        sent = _Offsets(group, dict(offsets))
+        self._offsets.append(sent)
+
+        def done() -> bool:
+            if sent.pending and self.state in (State.ABORTABLE, State.FAILED):
+                self._refuse("send_offsets_to_transaction()")
+            return not sent.pending
+
+        return done
+
+    def check_open(self) -> None:
+        """Raise unless records may be sent now."""
+        if self.state is not State.IN_TRANSACTION:
+            self._refuse("sending")
+
+    def _has_left(self, state: State) -> bool:
+        if self.state in (State.ABORTABLE, State.FAILED):
+            self._refuse("waiting")
+        return self.state is not state
+
+    def _refuse(self, call: str) -> None:
+        """Raise why ``call`` cannot be: the error that stands in the way, or the state."""
+        if self.error is None:
+            raise IllegalStateError(f"{call} cannot be now: {self.state.value}")
+        # A fresh instance for each caller, as a raised exception collects the traceback of whoever raised it.
+        error = copy.copy(self.error)
+        error.__cause__ = self.error.__cause__
+        if self.state is State.ABORTABLE:
+            error.add_note("the transaction must be aborted: call abort_transaction(), then begin anew")
+        else:
+            error.add_note("this producer is of no more use: close it, and make another one")
+        raise error
+
+    # ------------------------------------------------------------ the sender's side, network thread
+
+    @property
+    def known(self) -> tuple[int, int] | None:
+        """Producer id and epoch of what is sent now; None while nothing may be sent."""
+        return self._id if self.state in _SENDING else None
+
+    @property
+    def max_produce_version(self) -> int | None:
+        """With a later version the leader would add partitions, which the old protocol leaves to the producer."""
+        return None if self._is_v2 else requests.LAST_PRODUCE_OF_V1
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a transaction is open or has not ended yet."""
+        return self.state in _SENDING or self.state in (State.ABORTING, State.ABORTABLE)
+
+    def admits(self, tp: TopicPartition) -> bool:
+        """Whether ``tp`` is part of the transaction, so that it can be written to; if not, it is on its way there."""
+        if tp in self._partitions:
+            return True
+        if self._is_v2:
+            self._partitions.add(tp)
+            self._is_started = True
+            return True
+        self._to_add.add(tp)
+        return False
+
+    def batch_failed(self, error: KafkaError, *, was_sent: bool) -> None:
+        """Records were not written. Under the lock."""
+        # Numbers that the broker misses would stop the next transaction.
+        self._raise_epoch = self._raise_epoch or was_sent
+        if self.state in _SENDING:
+            self._move(State.ABORTABLE, error)
+
+    def abort_for_close(self) -> None:
+        """The producer is closing: nobody will commit any more. Under the lock."""
+        if self.state in (State.IN_TRANSACTION, State.ABORTABLE):
+            self._move(State.ABORTING)
+
+    def poll(self, now: int, *, wanted: bool) -> tuple[list[Request], int]:
+        """The request to send now, if any, and when to look again.
+
+        Args:
+            wanted: whether records are undecided or on their way.
+        """
+        if self._in_flight is not None:
+            return [], FOREVER
+        if not self._backoff.ready(now):
+            return [], self._backoff.until
+        with self._gate:
+            if self.state is State.INITIALIZING:
+                self._ask_for_id(now)
+            elif self.state in _SENDING and (self._to_add or self._offsets):
+                self._ask_for_more(now)
+            elif self.state in _ENDING and not wanted:
+                self._ask_for_end(now)
+        return list(filter(None, [self._in_flight])), FOREVER
+
+    def on_response(self, now: int, completed: Completed) -> KafkaError | None:
+        """Take an answer. Returns the error when records that wait for it will never be sent."""
+        self._in_flight = None
+        with self._gate:
+            if completed.error is not None:
+                self._not_answered(now, completed.error)
+            else:
+                self._on_answer(now, completed.response)
+            self._gate.notify_all()
+        return self.error if self.state is State.FAILED else None
+
+    # ------------------------------------------------------------ what is asked
+
+    def _ask(
+        self,
+        now: int,
+        message: Any,
+        to: int,
+        then: Callable[[int, Any], None],
+        *,
+        min_version: int | None = None,
+        max_version: int | None = None,
+    ) -> None:
+        self._on_answer = then
+        deadline = add_ms(now, self._config.request_timeout_ms)
+        self._in_flight = Request(message, to, deadline, min_version=min_version, max_version=max_version)
+
+    def _coordinator(self, now: int, group: str = "") -> int | None:
+        """Who coordinates the transactional id, or a group; if that is unknown it is asked now."""
+        if self._is_v2 is None:
+            self._ask(now, requests.api_versions(), ANY_NODE, self._on_features)
+            return None
+        if group not in self._found:
+            message = requests.find_coordinator(group or self.transactional_id, is_group=bool(group))
+
+            def found(now: int, response: Any) -> None:
+                if self._is_well(now, response.error_code, group=group):
+                    self.coordinators[response.node_id] = Node(response.node_id, response.host, response.port)
+                    self._found[group] = response.node_id
+
+            self._ask(now, message, ANY_NODE, found, max_version=requests.SINGLE_KEY)
+            return None
+        return self._found[group]
+
+    def _on_features(self, now: int, response: Any) -> None:
+        self._is_v2 = requests.is_v2(response)
+        if self._is_v2 is None:
+            self._fail(
+                UnsupportedVersionError("the brokers have no transactions; leave out transactional.id")
+            )
+
+    def _ask_for_id(self, now: int) -> None:
+        to = self._coordinator(now)
+        if to is not None:
+            message = requests.init_producer_id(
+                self.transactional_id, self._config.transaction_timeout_ms, self._id
+            )
+            self._ask(
+                now, message, to, self._on_id, min_version=None if self._id[0] < 0 else requests.RAISES_EPOCH
+            )
+
+    def _on_id(self, now: int, response: Any) -> None:
+        if self._is_well(now, response.error_code):
+            self._id = (response.producer_id, response.producer_epoch)
+            _log.info("%s: producer id %d epoch %d", self.transactional_id, *self._id)
+            self._begin_anew()
+
+    def _ask_for_more(self, now: int) -> None:
+        """Partitions, and offsets of groups, that are to be part of the transaction."""
+        to = self._coordinator(now)
+        if to is None:
+            return
+        if self._to_add:
+            self._ask(
+                now,
+                requests.add_partitions(self.transactional_id, self._id, self._to_add),
+                to,
+                self._on_added,
+            )
+            return
+        sent = self._offsets[0]
+        if not self._is_v2 and not sent.is_added:
+            message = requests.add_offsets(self.transactional_id, self._id, sent.group.group_id)
+            self._ask(now, message, to, self._on_group_added)
+            return
+        to = self._coordinator(now, sent.group.group_id)
+        if to is not None:
+            commit = requests.commit_offsets(self.transactional_id, self._id, sent.group, sent.pending)
+            self._is_started = True
+            newest = None if self._is_v2 else requests.LAST_COMMIT_OF_V1
+            self._ask(
+                now, commit, to, self._on_offsets, min_version=requests.TELLS_MEMBER, max_version=newest
+            )
+
+    def _on_added(self, now: int, response: Any) -> None:
+        codes = requests.codes_of_partitions(response)
+        added = {tp for tp, code in codes.items() if code == ec.NONE}
+        self._partitions |= added
+        self._to_add -= added
+        self._is_started = self._is_started or bool(added)
+        self._is_well(now, requests.worst(codes.values()))
+
+    def _on_group_added(self, now: int, response: Any) -> None:
+        if self._is_well(now, response.error_code) and self._offsets:
+            self._offsets[0].is_added = self._is_started = True
+
+    def _on_offsets(self, now: int, response: Any) -> None:
+        if not self._offsets:
+            return
+        sent = self._offsets[0]
+        codes = requests.codes_of_offsets(response)
+        for tp in [tp for tp, code in codes.items() if code == ec.NONE]:
+            sent.pending.pop(tp, None)
+        if not sent.pending:
+            self._offsets.pop(0)
+        self._is_well(now, requests.worst(codes.values()), group=sent.group.group_id)
+
+    def _ask_for_end(self, now: int) -> None:
+        if self._is_started and not self._is_ended:
+            to = self._coordinator(now)
+            if to is not None:
+                message = requests.end(
+                    self.transactional_id, self._id, committed=self.state is State.COMMITTING
+                )
+                version = None if self._is_v2 else requests.LAST_END_OF_V1
+                self._ask(now, message, to, self._on_ended, max_version=version)
+        elif self._raise_epoch and not self._is_v2:
+            self._ask_for_id(now)
+        else:
+            self._begin_anew()
+            self._gate.notify_all()
+
+    def _on_ended(self, now: int, response: Any) -> None:
+        if not self._is_well(now, response.error_code):
+            return
+        self._is_ended = True
+        if response.producer_id >= 0:
+            self._id = (response.producer_id, response.producer_epoch)
+        if self._raise_epoch and not self._is_v2:
+            self._backoff.succeeded()
+            return  # the next poll asks for it
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._partitions.clear()
+        self._to_add.clear()
+        self._offsets.clear()
+        self._is_started = self._is_ended = self._raise_epoch = False
+        self._move(State.READY)
+
+    # ------------------------------------------------------------ what answers mean
+
+    def _is_well(self, now: int, code: int, group: str = "") -> bool:
+        """Whether an answer has no error; acts on it if it has. ``group``: whose coordinator it came from."""
+        outcome = requests.outcome_of(code)
+        if outcome is Outcome.WELL:
+            self._backoff.succeeded()
+            return True
+        _log.info("%s: %s in state %s", self.transactional_id, ec.name(code), self.state.name)
+        if outcome is Outcome.FENCED:
+            self._fail(
+                ProducerFencedError(
+                    f"another producer with transactional.id={self.transactional_id!r} took over, or the brokers "
+                    "aborted the transaction after transaction.timeout.ms="
+                    f"{self._config.transaction_timeout_ms}"
+                )
+            )
+        elif outcome is Outcome.ABORT and self.is_busy:
+            self._raise_epoch = True
+            if self.state is not State.ABORTABLE:
+                self._move(State.ABORTABLE, for_code(code))
+        elif outcome in (Outcome.RETRY, Outcome.FIND_AGAIN):
+            if outcome is Outcome.FIND_AGAIN:
+                self._found.pop(group, None)
+            self._backoff.failed(now)
+        else:
+            self._fail(for_code(code))
+        return False
+
+    def _not_answered(self, now: int, error: KafkaError) -> None:
+        if error.retriable:
+            self._found.clear()
+            self._backoff.failed(now)
+            _log.info("%s: no answer, asking again: %s", self.transactional_id, error)
+        else:
+            self._fail(error)
+
+    def _fail(self, error: KafkaError) -> None:
+        if self.state is not State.FAILED:
+            self._move(State.FAILED, error)
+
+    def _move(self, state: State, error: KafkaError | None = None) -> None:
+        if state not in TRANSITIONS[self.state]:
+            raise AssertionError(f"{self.state.name} cannot become {state.name}")
+        self.state = state
+        self.error = error
+        self._admit(state is State.IN_TRANSACTION)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Transactions {self.transactional_id} {self.state.name} producer {self._id[0]} epoch {self._id[1]} "
+            f"{len(self._partitions)} partitions>"
+        )

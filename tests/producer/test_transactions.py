@@ -1,0 +1,424 @@
+"""Transactions under virtual time: what is asked in both versions of the protocol, and what errors mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.worlds.producer import TP, World, batches_of, header_of
+
+from kadence.connection.request import ANY_NODE, Request
+from kadence.errors import (
+    BrokerError,
+    DisconnectedError,
+    IllegalStateError,
+    KafkaError,
+    ProducerFencedError,
+    TransactionAbortedError,
+    UnsupportedVersionError,
+)
+from kadence.producer.transactions import TRANSITIONS, State, Transactions
+from kadence.protocol import error_codes as ec
+from kadence.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from kadence.protocol.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from kadence.protocol.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
+from kadence.protocol.end_txn import EndTxnRequest, EndTxnResponse
+from kadence.protocol.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kadence.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kadence.protocol.metadata import MetadataRequest
+from kadence.protocol.produce import ProduceRequest
+from kadence.protocol.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+
+OTHER = TopicPartition("t", 1)
+GROUP = GroupMetadata("g", 3, "member")
+OFFSETS = {TP: OffsetAndMetadata(5)}
+LOST = DisconnectedError("gone")
+
+
+def identity_of(batch: bytes) -> tuple[int, int, int]:
+    header = header_of(batch)
+    return header.producer_id, header.producer_epoch, header.base_sequence
+
+
+class TransactionWorld(World):
+    """A transactional producer and a coordinator that says yes, or what ``codes`` has for an API, once each."""
+
+    def __init__(self, *, version: int = 2, offers_end: bool = True, **settings: Any) -> None:
+        super().__init__(transactional_id="x", **settings)
+        assert self.transactions is not None
+        self.now_in: Transactions = self.transactions
+        self.leaders = {TP: 1, OTHER: 1}
+        self.codes: dict[type, list[int]] = {}
+        self.asked: list[Any] = []
+        self.epoch = 0
+        self._features = [FinalizedFeatureKey("transaction.version", version, version)] if version else []
+        self._apis = [ApiVersion(26, 0, 5)] if offers_end else []
+
+    def run(self, done: Callable[[], bool] | None = None, *, produce: int = ec.NONE) -> None:
+        """Answer everything until nothing is asked; then ``done`` must be so."""
+        for _ in range(30):
+            requests = self.turn()
+            for request in requests:
+                if isinstance(request.message, ProduceRequest):
+                    self.acknowledge(request, code=produce)
+                else:
+                    self.say(request)
+            if not requests:
+                self.advance(200)
+        if done is not None:
+            with self.gate:
+                assert done()
+
+    def say(self, request: Request) -> None:
+        """Answer what is not about records."""
+        message = request.message
+        if isinstance(message, MetadataRequest):
+            self.answer(request, self.metadata())
+            return
+        self.asked.append(message)
+        code = self.codes.get(type(message), []).pop(0) if self.codes.get(type(message)) else ec.NONE
+        match message:
+            case ApiVersionsRequest():
+                self.answer(
+                    request, ApiVersionsResponse(api_keys=self._apis, finalized_features=self._features)
+                )
+            case FindCoordinatorRequest():
+                assert request.node_id == ANY_NODE
+                self.answer(
+                    request,
+                    FindCoordinatorResponse(error_code=code, node_id=2 + message.key_type, host="b", port=1),
+                )
+            case InitProducerIdRequest():
+                self.epoch += message.producer_id >= 0
+                self.answer(
+                    request, InitProducerIdResponse(error_code=code, producer_id=9, producer_epoch=self.epoch)
+                )
+            case AddPartitionsToTxnRequest():
+                results = [
+                    AddPartitionsToTxnTopicResult(
+                        topic.name,
+                        [AddPartitionsToTxnPartitionResult(index, code) for index in topic.partitions],
+                    )
+                    for topic in message.v3_and_below_topics
+                ]
+                self.answer(request, AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
+            case AddOffsetsToTxnRequest():
+                self.answer(request, AddOffsetsToTxnResponse(error_code=code))
+            case TxnOffsetCommitRequest():
+                answers = [TxnOffsetCommitResponsePartition(0, code)]
+                self.answer(
+                    request, TxnOffsetCommitResponse(topics=[TxnOffsetCommitResponseTopic("t", answers)])
+                )
+            case EndTxnRequest():
+                raised = bool(self._features) and not code
+                self.epoch += raised
+                self.answer(
+                    request,
+                    EndTxnResponse(
+                        error_code=code,
+                        producer_id=9 if raised else -1,
+                        producer_epoch=self.epoch if raised else -1,
+                    ),
+                )
+
+    def begin(self) -> None:
+        """Get ready, and open a transaction."""
+        if self.now_in.state is State.UNINITIALIZED:
+            self.run(self.now_in.begin_init())
+        self.asked.clear()
+        self.now_in.begin()
+
+    def asked_for(self) -> list[str]:
+        """What the coordinators were asked since `begin`."""
+        return [type(message).__name__.removesuffix("Request") for message in self.asked]
+
+
+def test_before_the_first_transaction_there_must_be_an_id() -> None:
+    world = TransactionWorld(transaction_timeout_ms=7_000)
+    with pytest.raises(IllegalStateError, match=r"init_transactions\(\) was not called"):
+        world.now_in.check_open()
+    assert world.turn() == []
+    world.run(world.now_in.begin_init())
+    assert world.asked_for() == ["ApiVersions", "FindCoordinator", "InitProducerId"]
+    init = world.asked[-1]
+    assert (init.transactional_id, init.transaction_timeout_ms, init.producer_id) == ("x", 7_000, -1)
+    assert world.now_in.coordinators[3].host == "b"
+    assert not world.is_open
+    with pytest.raises(IllegalStateError, match="no transaction is open"):
+        world.now_in.check_open()
+    with pytest.raises(IllegalStateError, match=r"init_transactions\(\) cannot be now"):
+        world.now_in.begin_init()
+
+
+def test_v2_leaders_add_partitions_and_each_end_raises_the_epoch() -> None:
+    world = TransactionWorld()
+    world.begin()
+    assert world.is_open
+    future = world.append()
+    for request in world.turn():
+        world.say(request)
+    (produce,) = world.turn()
+    assert produce.message.transactional_id == "x"
+    assert produce.max_version is None
+    (batch,) = batches_of(produce).values()
+    assert identity_of(batch) == (9, 0, 0)
+    assert header_of(batch).is_transactional
+    done = world.now_in.begin_commit()
+    assert world.turn() == []  # what is on its way is waited for
+    world.acknowledge(produce, 40)
+    world.run(done)
+    assert world.asked_for() == ["EndTxn"]
+    assert world.asked[0].committed
+    assert future.result(0).offset == 40
+    world.begin()
+    world.append()
+    (second,) = world.turn()
+    assert identity_of(batches_of(second)[TP]) == (9, 1, 0)
+
+
+def test_v1_adds_each_partition_before_it_is_written_to() -> None:
+    world = TransactionWorld(version=0)
+    world.begin()
+    world.append()
+    world.append(tp=OTHER)
+    world.codes[AddPartitionsToTxnRequest] = [ec.CONCURRENT_TRANSACTIONS]
+    seen: list[Request] = []
+    while not seen:
+        for request in world.turn():
+            seen.append(request) if isinstance(request.message, ProduceRequest) else world.say(request)
+        world.advance(50)
+    (produce,) = seen
+    assert set(batches_of(produce)) == {TP, OTHER}
+    assert produce.max_version == 11
+    assert world.asked_for() == ["AddPartitionsToTxn"] * 2
+    world.acknowledge(produce)
+    world.run(world.now_in.begin_commit())
+    world.begin()
+    world.append()
+    world.run(world.now_in.begin_commit())
+    assert world.asked_for() == ["AddPartitionsToTxn", "EndTxn"]
+    assert world.asked[0].v3_and_below_producer_epoch == 0  # only an abort raises it here
+
+
+@pytest.mark.parametrize(
+    ("version", "asked"),
+    [
+        (2, ["FindCoordinator", "TxnOffsetCommit"]),
+        (0, ["AddOffsetsToTxn", "FindCoordinator", "TxnOffsetCommit"]),
+    ],
+)
+def test_offsets_of_a_group_are_part_of_it(version: int, asked: list[str]) -> None:
+    world = TransactionWorld(version=version)
+    world.begin()
+    world.run(world.now_in.begin_offsets(OFFSETS, GROUP))
+    commit = world.asked[-1]
+    assert (commit.group_id, commit.generation_id, commit.member_id) == ("g", 3, "member")
+    world.run(world.now_in.begin_commit())
+    assert world.asked_for() == [*asked, "EndTxn"]
+
+
+def test_an_empty_transaction_asks_nobody() -> None:
+    world = TransactionWorld()
+    world.begin()
+    world.run(world.now_in.begin_commit())
+    world.begin()
+    world.run(world.now_in.begin_abort())
+    assert world.asked_for() == []
+
+
+@pytest.mark.parametrize(
+    ("version", "asked"), [(2, ["EndTxn"]), (0, ["AddPartitionsToTxn", "EndTxn", "InitProducerId"])]
+)
+def test_a_refused_record_can_only_be_aborted_and_the_next_begins_with_a_new_epoch(
+    version: int, asked: list[str]
+) -> None:
+    world = TransactionWorld(version=version)
+    world.begin()
+    refused = world.append()
+    world.run(produce=ec.TOPIC_AUTHORIZATION_FAILED)
+    assert refused.done()
+    assert not world.is_open
+    for call in (world.now_in.begin_commit, world.now_in.check_open):
+        with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED") as caught:
+            call()
+        assert "call abort_transaction()" in caught.value.__notes__[0]
+    world.run(world.now_in.begin_abort())
+    assert world.asked_for() == asked
+    assert not next(message for message in world.asked if isinstance(message, EndTxnRequest)).committed
+    world.begin()
+    world.append()
+    seen: list[Request] = []
+    while not seen:
+        for request in world.turn():
+            seen.append(request) if isinstance(request.message, ProduceRequest) else world.say(request)
+    assert identity_of(batches_of(seen[0])[TP]) == (9, 1, 0)
+
+
+def test_an_abort_drops_what_was_not_sent_and_waits_for_what_was() -> None:
+    world = TransactionWorld(batch_size=60)
+    world.begin()
+    world.append()
+    for request in world.turn():
+        world.say(request)
+    (sent,) = world.turn()
+    waiting = [world.append(b"x" * 60) for _ in range(2)]
+    done = world.now_in.begin_abort()
+    assert world.turn() == []
+    for future in waiting:
+        assert isinstance(future.exception(0), TransactionAbortedError)
+    world.acknowledge(sent)
+    world.run(done)
+    assert world.asked_for() == ["EndTxn"]
+
+
+def test_out_of_sequence_is_no_reason_to_number_anew() -> None:
+    """Without transactions a partition raises its own epoch; here that would tear the transaction apart."""
+    world = TransactionWorld()
+    world.begin()
+    future = world.append()
+    world.run(produce=ec.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    assert isinstance(future.exception(0), BrokerError)
+    assert world.now_in.state is State.ABORTABLE
+
+
+@pytest.mark.parametrize("code", [ec.PRODUCER_FENCED, ec.INVALID_PRODUCER_EPOCH])
+def test_a_fenced_producer_is_of_no_more_use(code: int) -> None:
+    world = TransactionWorld()
+    world.begin()
+    world.append()
+    world.codes[EndTxnRequest] = [code]
+    done = world.now_in.begin_commit()
+    world.run()
+    for call in (done, world.now_in.begin, world.now_in.begin_abort, world.now_in.check_open):
+        with pytest.raises(
+            ProducerFencedError, match=r"another producer with transactional.id='x' took over"
+        ) as caught:
+            call()
+        assert "close it" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ec.CONCURRENT_TRANSACTIONS,
+        ec.COORDINATOR_LOAD_IN_PROGRESS,
+        ec.NOT_COORDINATOR,
+        ec.COORDINATOR_NOT_AVAILABLE,
+    ],
+)
+def test_what_passes_is_asked_again_of_whoever_coordinates_then(code: int) -> None:
+    world = TransactionWorld()
+    world.codes[InitProducerIdRequest] = [code]
+    world.begin()
+    world.append()
+    world.codes[EndTxnRequest] = [code]
+    world.run(world.now_in.begin_commit())
+    moved = code in (ec.NOT_COORDINATOR, ec.COORDINATOR_NOT_AVAILABLE)
+    assert world.asked_for() == (["EndTxn", "FindCoordinator", "EndTxn"] if moved else ["EndTxn", "EndTxn"])
+
+
+def test_a_lost_connection_is_asked_again_after_a_while() -> None:
+    world = TransactionWorld()
+    world.begin()
+    world.append()
+    world.run()
+    done = world.now_in.begin_commit()
+    (end,) = world.turn()
+    world.fail(end, LOST)
+    assert world.turn() == []
+    world.run(done)
+    assert world.asked_for() == ["FindCoordinator", "EndTxn"]
+
+
+@pytest.mark.parametrize(
+    ("request_type", "code", "state"),
+    [
+        (TxnOffsetCommitRequest, ec.ILLEGAL_GENERATION, State.ABORTABLE),
+        (TxnOffsetCommitRequest, ec.GROUP_AUTHORIZATION_FAILED, State.ABORTABLE),
+        (TxnOffsetCommitRequest, ec.TRANSACTION_ABORTABLE, State.ABORTABLE),
+        (TxnOffsetCommitRequest, ec.PRODUCER_FENCED, State.FAILED),
+        (TxnOffsetCommitRequest, ec.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, State.FAILED),
+    ],
+)
+def test_refused_offsets(request_type: type, code: int, state: State) -> None:
+    world = TransactionWorld()
+    world.begin()
+    world.codes[request_type] = [code]
+    done = world.now_in.begin_offsets(OFFSETS, GROUP)
+    world.run()
+    with pytest.raises(KafkaError, match=ec.name(code)):
+        done()
+    assert world.now_in.state is state
+
+
+@pytest.mark.parametrize(
+    ("codes", "match"),
+    [
+        (
+            {FindCoordinatorRequest: [ec.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]},
+            "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+        ),
+        ({InitProducerIdRequest: [ec.INVALID_TRANSACTION_TIMEOUT]}, r"transaction\.max\.timeout\.ms"),
+    ],
+)
+def test_init_that_is_refused(codes: dict[type, list[int]], match: str) -> None:
+    world = TransactionWorld()
+    world.codes = codes
+    done = world.now_in.begin_init()
+    world.run()
+    with pytest.raises(BrokerError, match=match):
+        done()
+
+
+def test_brokers_without_transactions_are_told_of_in_one_sentence() -> None:
+    world = TransactionWorld(offers_end=False)
+    done = world.now_in.begin_init()
+    world.run()
+    with pytest.raises(
+        UnsupportedVersionError, match=r"the brokers have no transactions; leave out transactional.id"
+    ):
+        done()
+
+
+def test_a_commit_that_ran_out_of_time_can_be_waited_for_again_but_not_aborted() -> None:
+    world = TransactionWorld()
+    world.begin()
+    world.append()
+    world.now_in.begin_commit()
+    with pytest.raises(IllegalStateError, match=r"commit_transaction\(\) has not ended"):
+        world.now_in.begin_abort()
+    world.run(world.now_in.begin_commit())
+
+
+def test_closing_aborts_what_is_open() -> None:
+    world = TransactionWorld()
+    world.begin()
+    world.append()
+    world.run()
+    assert world.now_in.is_busy
+    world.now_in.abort_for_close()
+    world.run()
+    assert not world.asked[-1].committed
+    assert not world.now_in.is_busy
+
+
+def test_every_state_can_be_reached_and_only_one_is_the_end() -> None:
+    assert set().union(*TRANSITIONS.values()) == set(State) - {State.UNINITIALIZED}
+    assert [state for state, after in TRANSITIONS.items() if not after] == [State.FAILED]

@@ -1,0 +1,189 @@
+"""Transactions on real Kafka: what readers of both kinds see of them, ours and somebody else's."""
+
+from __future__ import annotations
+
+import uuid
+
+import confluent_kafka
+import pytest
+from tests.patience import PATIENCE
+
+from kadence import Admin, Broker, Consumer, Producer, TopicPartition
+from kadence.admin import NewTopic
+from kadence.errors import (
+    BrokerError,
+    IllegalStateError,
+    ProducerFencedError,
+    RecordTooLargeError,
+    UnsupportedVersionError,
+)
+from kadence.testing.kafka import Kafka
+
+
+@pytest.fixture
+def topic(kafka: Kafka) -> str:
+    name = f"transactions-{uuid.uuid4().hex[:8]}"
+    with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(name, 2, 1, {"max.message.bytes": "2000"})])
+    return name
+
+
+def ours(servers: str, topic: str, isolation_level: str = "read_committed") -> list[bytes | None]:
+    """Values that our consumer reads up to the end that it is shown, sorted."""
+    partitions = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+    with Consumer(
+        bootstrap_servers=servers, isolation_level=isolation_level, auto_offset_reset="earliest"
+    ) as reader:
+        ends = reader.end_offsets(partitions)
+        reader.assign({tp: (0, end) for tp, end in ends.items()})
+        values: list[bytes | None] = []
+        while any(reader.position(tp) < end for tp, end in ends.items()):
+            values += [record.value for record in reader.poll(PATIENCE)]
+        return sorted(values, key=lambda value: value or b"")
+
+
+def theirs(servers: str, topic: str) -> list[bytes | None]:
+    """The same, as librdkafka reads what is committed."""
+    reader = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "reader",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    try:
+        reader.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in (0, 1)])
+        values: list[bytes | None] = []
+        ended: set[int | None] = set()
+        while len(ended) < 2:
+            message = reader.poll(PATIENCE)
+            assert message is not None
+            if message.error() is None:
+                values.append(message.value())
+            else:
+                ended.add(message.partition())
+        return sorted(values, key=lambda value: value or b"")
+    finally:
+        reader.close()
+
+
+def test_readers_see_all_of_it_or_nothing(kafka: Kafka, topic: str) -> None:
+    servers = kafka.bootstrap_servers
+    with Producer(bootstrap_servers=servers, transactional_id=topic) as producer:
+        with pytest.raises(IllegalStateError, match=r"init_transactions\(\) was not called"):
+            producer.send(topic, b"too early")
+        producer.init_transactions()
+        for number in range(3):
+            producer.begin_transaction()
+            futures = [producer.send(topic, b"%d" % number, partition=partition) for partition in (0, 1)]
+            if number == 1:
+                producer.flush()
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+            assert all(future.done() for future in futures)
+        producer.begin_transaction()
+        producer.send(topic, b"open", partition=0).result(PATIENCE)
+        assert ours(servers, topic) == theirs(servers, topic) == [b"0", b"0", b"2", b"2"]
+        assert ours(servers, topic, "read_uncommitted") == [b"0", b"0", b"1", b"1", b"2", b"2", b"open"]
+    # Closing aborts what is open.
+    assert ours(servers, topic) == theirs(servers, topic) == [b"0", b"0", b"2", b"2"]
+
+
+def test_a_refused_record_undoes_the_others(kafka: Kafka, topic: str) -> None:
+    servers = kafka.bootstrap_servers
+    with Producer(bootstrap_servers=servers, transactional_id=topic) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"good", partition=0)
+        producer.send(topic, b"x" * 5000, partition=1)
+        with pytest.raises(RecordTooLargeError):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        producer.begin_transaction()
+        producer.send(topic, b"after", partition=0)
+        producer.send(topic, b"after", partition=1)
+        producer.commit_transaction()
+    assert ours(servers, topic) == theirs(servers, topic) == [b"after", b"after"]
+
+
+def test_a_new_producer_of_the_same_name_fences_the_old_one(kafka: Kafka, topic: str) -> None:
+    servers = kafka.bootstrap_servers
+    with Producer(bootstrap_servers=servers, transactional_id=topic) as old:
+        old.init_transactions()
+        old.begin_transaction()
+        old.send(topic, b"old", partition=0).result(PATIENCE)
+        with Producer(bootstrap_servers=servers, transactional_id=topic) as new:
+            new.init_transactions()
+            new.begin_transaction()
+            new.send(topic, b"new", partition=0)
+            new.commit_transaction()
+        with pytest.raises(ProducerFencedError, match="took over"):
+            old.commit_transaction()
+        with pytest.raises(ProducerFencedError, match="took over"):
+            old.begin_transaction()
+    assert ours(servers, topic) == theirs(servers, topic) == [b"new"]
+
+
+def test_a_transaction_that_takes_too_long_is_aborted_by_the_brokers(kafka: Kafka, topic: str) -> None:
+    servers = kafka.bootstrap_servers
+    with (
+        Producer(bootstrap_servers=servers, transactional_id=topic, transaction_timeout_ms=300) as slow,
+        Consumer(
+            bootstrap_servers=servers, isolation_level="read_committed", auto_offset_reset="earliest"
+        ) as reader,
+    ):
+        slow.init_transactions()
+        slow.begin_transaction()
+        slow.send(topic, b"slow", partition=0).result(PATIENCE)
+        with Producer(bootstrap_servers=servers) as other:
+            other.send(topic, b"behind it", partition=0).result(PATIENCE)
+        reader.assign([TopicPartition(topic, 0)])
+        # Readers get past it once it is aborted.
+        assert [record.value for record in reader.poll(PATIENCE)] == [b"behind it"]
+        with pytest.raises(BrokerError):
+            slow.commit_transaction()
+
+
+def test_what_was_read_and_what_was_written_count_together(kafka: Kafka, topic: str) -> None:
+    servers = kafka.bootstrap_servers
+    tp = TopicPartition(topic, 0)
+    with Producer(bootstrap_servers=servers) as plain:
+        for number in range(3):
+            plain.send(topic, b"in %d" % number, partition=0).result(PATIENCE)
+    with (
+        Producer(bootstrap_servers=servers, transactional_id=topic) as producer,
+        Consumer(
+            bootstrap_servers=servers, group_id=topic, auto_offset_reset="earliest", enable_auto_commit=False
+        ) as consumer,
+        Admin(bootstrap_servers=servers) as admin,
+    ):
+        producer.init_transactions()
+        consumer.subscribe([topic])
+        offset = next(iter(consumer.poll(PATIENCE))).offset + 1
+        for commits in (False, True):
+            producer.begin_transaction()
+            producer.send(topic, b"out", partition=1)
+            producer.send_offsets_to_transaction({tp: offset}, consumer.group_metadata())
+            producer.commit_transaction() if commits else producer.abort_transaction()
+            assert (admin.group_offsets(topic).get(tp) is not None) is commits
+        assert admin.group_offsets(topic)[tp].offset == offset
+
+
+def test_the_embedded_broker_has_no_transactions_and_says_so() -> None:
+    with (
+        Broker() as broker,
+        Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="x") as producer,
+        pytest.raises(
+            UnsupportedVersionError, match=r"the brokers have no transactions; leave out transactional\.id"
+        ),
+    ):
+        producer.init_transactions()
+
+
+def test_without_transactional_id_there_are_no_transactions() -> None:
+    with Broker() as broker, Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for call in (producer.init_transactions, producer.begin_transaction, producer.commit_transaction):
+            with pytest.raises(IllegalStateError, match=r"make one with transactional\.id"):
+                call()
