@@ -4,6 +4,8 @@
 BROKER ?= embedded
 # The tests wait for clocks and brokers more than for processors.
 WORKERS ?= 3
+# How often make kill-spark kills.
+ROUNDS ?= 100
 # How long make soak begins new rounds.
 MINUTES ?= 10
 PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -14,13 +16,14 @@ PIP := $(RUN) -m pip --disable-pip-version-check -q
 # What the installed package is made of; a change of one of these installs it again.
 BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '_*_c.py' -o -name '*.pxd' -o -name '*.h' \))
 
-.PHONY: help demo test soak hold coverage lint format generate bench bench-decode bench-gil bench-spark bench-stages parity-spark docs clean
+.PHONY: help demo test soak hold coverage lint format generate bench bench-decode bench-gil bench-spark bench-stages parity-spark kill-spark docs clean
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
 	@echo "make test            every test (ARGS='-m \"not kafka\"' and the like reach pytest; WORKERS=0 for one process)"
 	@echo "make soak            property tests and simulations with other seeds (MINUTES=10; SEED=n repeats a round)"
 	@echo "make hold            C calls that hold the interpreter for 15 and for 30 s, which must not cost the membership"
+	@echo "make kill-spark      kill -9 of a Spark application ROUNDS times, every row accounted for (BROKER=kafka, ARGS='--seed N')"
 	@echo "make lint            ruff, mypy --strict, the directions between rooms, generated code up to date"
 	@echo "make bench           Kadence beside the other clients on one real Kafka (ARGS='--rows iteration', ARGS='--help')"
 	@echo "make bench-stages    where the time of one record goes; bench-decode: decoding alone; bench-gil: the interpreter"
@@ -42,6 +45,9 @@ soak: $(VENV)/.has-test
 
 hold: $(VENV)/.has-test
 	@for seconds in 15 30; do KADENCE_HOLD=$$seconds $(RUN) -m pytest tests/consumer/test_pulse.py -q -rP $(ARGS) || exit 1; done
+
+kill-spark: $(VENV)/.has-test
+	@$(RUN) tools/kill_spark.py --rounds $(ROUNDS) --broker $(BROKER) $(ARGS)
 
 coverage: $(VENV)/.has-test
 	@$(RUN) -m pytest --cov --cov-report=term-missing:skip-covered $(ARGS)

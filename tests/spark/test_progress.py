@@ -54,5 +54,5 @@ def test_a_partition_that_no_batch_has_met_counts_from_its_start() -> None:
 
 
 def test_nobody_knows_the_lag_while_no_broker_answers() -> None:
-    source = {"endOffset": {"#t": {"0": 0}, "@t=id": {}, "t": {"0": 3}}, "latestOffset": None}
+    source = {"endOffset": {"#t": {"0": 0}, "@t=id": {}, "t": {"0": 3}}, "latestOffset": {}}
     assert lag({"sources": [source]}) == {TopicPartition("t", 0): None}

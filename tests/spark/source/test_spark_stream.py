@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from tests.patience import PATIENCE, until
 from tests.spark.conftest import Cluster, Runs
 
-from kadence import Consumer, TopicPartition
+from kadence import Broker, Consumer, TopicPartition
 from kadence.spark import lag
 
 
@@ -104,3 +105,40 @@ def test_a_running_query_follows_the_topic(
     assert (
         first[cluster.topic]["0"] < 10
     )  # ten bytes are ten records here, but not in one batch with keys unknown
+
+
+def test_a_broker_that_goes_away(spark: SparkSession, tmp_path: Path) -> None:
+    """The lag is not known then, rather than 0, and the query fails after brokerTimeoutMs."""
+    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "100ms")
+    broker = Broker()
+    made = Cluster(broker.bootstrap_servers)
+    made.create(1)
+    made.produce(range(10))
+    partition = TopicPartition(made.topic, 0)
+    query = (
+        spark.readStream.format("kadence")
+        .option("kafka.bootstrap.servers", broker.bootstrap_servers)
+        .option("kafka.default.api.timeout.ms", "500")
+        .option("brokerTimeoutMs", "4000")
+        .option("subscribe", made.topic)
+        .option("startingOffsets", "earliest")
+        .load()
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path))
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        assert lag(query) == {partition: 0}
+        made.admin.close()
+        broker.close()
+        until(lambda: lag(query) == {partition: None})
+        assert query.isActive
+        with pytest.raises(
+            StreamingQueryException, match=r"no broker has answered for .* brokerTimeoutMs allows 4000"
+        ):
+            query.awaitTermination(int(PATIENCE))
+    finally:
+        query.stop()
+        broker.close()
+        spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")

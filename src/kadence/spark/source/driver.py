@@ -118,12 +118,14 @@ class StreamDriver:
             self._wait(min(left, DISCOVERY_MS))
 
     def report(self) -> Json | None:
-        """The ends of the logs as last seen, for the query's progress; None while no broker answers. Asks nobody.
+        """The ends of the logs as last seen, for the query's progress; none while no broker answers. Asks nobody.
 
         With partitions that no batch has met yet comes where the query will begin in them.
         """
         ranges = self._cluster.ranges
-        if self._cluster.is_away or not ranges:
+        if self._cluster.is_away:
+            return {}  # for None the progress would show what was reported before
+        if not ranges:
             return None
         ends = {partition: end for partition, (_, end) in ranges.items()}
         return to_shape(self._begins, FIRST_MARK) | to_shape(ends)
