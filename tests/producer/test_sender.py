@@ -8,6 +8,7 @@ from tests.worlds.producer import TOPIC_ID, TP, World, batches_of, header_of, va
 from kadence.errors import (
     AuthenticationError,
     BrokerError,
+    CorruptRecordError,
     DisconnectedError,
     KafkaTimeoutError,
     LocalError,
@@ -429,6 +430,28 @@ def test_no_id_for_us() -> None:
     with pytest.raises(BrokerError, match="gave no producer id") as caught:
         future.result(0)
     assert "enable.idempotence=false" in caught.value.__notes__[0]
+
+
+def test_a_batch_that_cannot_be_split_fails_alone() -> None:
+    """Its timestamps are further apart than any reader takes, so its records cannot be read back."""
+    world = World()
+    with world.gate:
+        futures = [
+            world.accumulator.append(TP, timestamp, None, b"x", (), 22, world.now)[0]
+            for timestamp in (-(2**62), 2**62, 2**63 - 1)
+        ]
+    world.topics.want("t")
+    world.ready()
+    (request,) = world.turn()
+    world.acknowledge(request, code=ec.MESSAGE_TOO_LARGE)
+    for future in futures:
+        with pytest.raises(CorruptRecordError, match="does not fit 64 bits"):
+            future.result(0)
+    assert world.accumulator.used_bytes == 0
+    other = world.append()
+    (request,) = world.turn()
+    world.acknowledge(request, 0)
+    assert other.result(0).offset == 0
 
 
 def test_records_that_cannot_be_encoded(monkeypatch: pytest.MonkeyPatch) -> None:

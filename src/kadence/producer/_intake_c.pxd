@@ -49,7 +49,7 @@ cdef class Shelf:
     cdef public bint is_usable
     cdef object acquire
     cdef object release
-    cdef object receipt
+    cdef readonly object receipt
     cdef object add(
         self, Place place, long long number, long long when, object timestamp, unsigned char* key, Py_ssize_t key_size,
         unsigned char* value, Py_ssize_t value_size, long long size

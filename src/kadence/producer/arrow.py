@@ -12,43 +12,28 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kadence.errors import MissingDependencyError, SerializationError
+from kadence.producer.columns import Numbers, Rows, Strings
 
 if TYPE_CHECKING:
     from types import ModuleType
 
     import pyarrow as pa
 
-__all__ = ["Chunk", "Headers", "chunks_of"]
+__all__ = ["Chunk", "chunks_of"]
 
 _KNOWN: Final = ("value", "key", "topic", "partition", "headers", "timestamp")
 
 
-class Headers(NamedTuple):
-    """The headers of a chunk; ``lists`` has the places of each row's in the other two."""
-
-    lists: pa.LargeListArray
-    names: pa.LargeBinaryArray
-    values: pa.LargeBinaryArray
-
-
 class Chunk(NamedTuple):
-    """Consecutive rows; a column that the data lacks is None.
+    """Consecutive rows.
 
     Attributes:
-        first_row: number of its first row in the data. rows: how many.
-        value, key: large_binary. partition: int32. timestamp: int64, ms since 1970.
-        topic: a dictionary array of strings, or None when one topic was given for all rows.
-        headers: names and values of all rows, and which of them are a row's.
+        first_row: number of the first in the data. topics: names, for the rows' indices; empty when all rows go to one.
     """
 
     first_row: int
-    rows: int
-    value: pa.LargeBinaryArray
-    key: pa.LargeBinaryArray | None
-    topic: pa.DictionaryArray | None
-    partition: pa.Int32Array | None
-    timestamp: pa.Int64Array | None
-    headers: Headers | None
+    rows: Rows
+    topics: list[str]
 
 
 @cache
@@ -111,15 +96,54 @@ def _names(schema: pa.Schema) -> str:
 
 
 def _chunks(pa: ModuleType, batches: list[pa.RecordBatch], places: dict[str, int]) -> Iterator[Chunk]:
-    row = 0
+    first_row = 0
     for batch in batches:
         if not batch.num_rows:
             continue
-        columns = {
-            name: _CASTS[name](pa, batch.column(places[name])) if name in places else None for name in _KNOWN
-        }
-        yield Chunk(row, batch.num_rows, **columns)
-        row += batch.num_rows
+        arrays = {name: _cast(pa, name, batch.column(at)) for name, at in places.items()}
+        topic = arrays.get("topic")
+        rows = Rows(
+            batch.num_rows,
+            _strings(arrays["value"]),
+            _strings(arrays["key"]) if "key" in arrays else None,
+            _header_columns(arrays.get("headers")),
+            _numbers(arrays.get("partition")),
+            _numbers(arrays.get("timestamp")),
+            None if topic is None else _numbers(topic.indices),
+        )
+        yield Chunk(first_row, rows, [] if topic is None else topic.dictionary.to_pylist())
+        first_row += batch.num_rows
+
+
+def _cast(pa: ModuleType, name: str, array: pa.Array) -> Any:
+    try:
+        return _CASTS[name](pa, array)
+    except pa.ArrowInvalid as error:
+        raise SerializationError(f"the column {name!r} has a value that cannot be used: {error}") from error
+
+
+# ------------------------------------------------------------ buffers
+
+
+def _validity(array: pa.Array) -> pa.Buffer | None:
+    return array.buffers()[0] if array.null_count else None
+
+
+def _strings(array: pa.LargeBinaryArray) -> Strings:
+    _, ends, data = array.buffers()
+    return Strings(_validity(array), ends, data, array.offset, len(array))
+
+
+def _numbers(array: pa.Array | None) -> Numbers | None:
+    return None if array is None else Numbers(_validity(array), array.buffers()[1], array.offset)
+
+
+def _header_columns(headers: _Headers | None) -> tuple[Numbers, Strings, Strings] | None:
+    if headers is None:
+        return None
+    lists = _numbers(headers.lists)
+    assert lists is not None, "it has just been looked at"
+    return lists, _strings(headers.names), _strings(headers.values)
 
 
 # ------------------------------------------------------------ types
@@ -194,12 +218,7 @@ def _topics(pa: ModuleType, array: pa.Array) -> pa.DictionaryArray:
 
 
 def _partitions(pa: ModuleType, array: pa.Array) -> pa.Int32Array:
-    try:
-        return array.cast(pa.int32())
-    except pa.ArrowInvalid as error:
-        raise SerializationError(
-            f"the column 'partition' has a number that is no partition: {error}"
-        ) from error
+    return array.cast(pa.int32())
 
 
 def _times(pa: ModuleType, array: pa.Array) -> pa.Int64Array:
@@ -208,15 +227,24 @@ def _times(pa: ModuleType, array: pa.Array) -> pa.Int64Array:
     return array.cast(pa.int64())
 
 
-def _headers(pa: ModuleType, array: pa.Array) -> Headers | None:
+class _Headers(NamedTuple):
+    """``lists`` has the places of each row's headers in the other two."""
+
+    lists: pa.LargeListArray
+    names: pa.LargeBinaryArray
+    values: pa.LargeBinaryArray
+
+
+def _headers(pa: ModuleType, array: pa.Array) -> _Headers | None:
     if pa.types.is_null(array.type):
         return None
     lists = array.cast(pa.large_list(array.type.value_type))
     # The whole of the values, for the offsets of a slice count from there; a pair that is null gets null fields.
     pairs = lists.values
-    names = [pairs.type.field(0).name, pairs.type.field(1).name]
-    fields = dict(zip(names, pairs.flatten(), strict=True))
-    return Headers(lists, _bytes(pa, fields["key"]), _bytes(pa, fields["value"]))
+    fields = {pairs.type.field(at).name: field for at, field in enumerate(pairs.flatten())}
+    names = _bytes(pa, fields["key"])
+    names.cast(pa.large_string())  # It raises where a name is no UTF-8.
+    return _Headers(lists, names, _bytes(pa, fields["value"]))
 
 
 _CASTS: Final[dict[str, Callable[[Any, Any], Any]]] = {

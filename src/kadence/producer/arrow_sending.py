@@ -1,66 +1,168 @@
-"""The rows of `Producer.send_arrow` on their way to `Producer.send`."""
+"""The rows of one `Producer.send_arrow`, from columns to the batches of their partitions.
+
+First every row is looked at and gets its lane, which is one partition of one topic. Then rows are encoded into the
+batches that their partitions are filling, the same ones that ``send()`` fills: many rows in one step, which ends where
+a batch must be begun or memory waited for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
-from kadence.errors import SerializationError
-from kadence.producer.accumulator import estimated_size
+from kadence.clock import wall_ms
+from kadence.errors import KafkaTimeoutError, SerializationError
+from kadence.producer.accumulator import Accumulator
 from kadence.producer.arrow import Chunk, chunks_of
 from kadence.producer.arrow_delivery import ArrowDelivery, Share
 from kadence.producer.entrance import Entrance
+from kadence.producer.intake import Filling, Place
+from kadence.types import TopicPartition
 
-if TYPE_CHECKING:
-    from kadence.producer.producer import Producer
+__all__ = ["ArrowSending"]
 
-__all__ = ["send_arrow"]
-
-
-def send_arrow(producer: Producer, entrance: Entrance, data: Any, topic: str | None) -> ArrowDelivery:
-    """See `Producer.send_arrow`."""
-    count, chunks = chunks_of(data, with_topic=topic is None)
-    entrance.check()
-    rows = [row for chunk in chunks for row in _rows(entrance, chunk, topic)]
-    shares = []
-    for number, (name, row) in enumerate(rows):
-        future = producer.send(name, **row)
-        shares.append(Share(future.delivery, future.index, 1, partial(list, (number,))))
-    return ArrowDelivery(count, shares, entrance.gate)
+_STEP: Final = 4096
+"""Rows at most that are encoded while the producer's lock is held; the network thread may wait for it."""
 
 
-def _rows(entrance: Entrance, chunk: Chunk, topic: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
-    for at in range(chunk.rows):
-        number = chunk.first_row + at
-        name = topic if chunk.topic is None else chunk.topic[at].as_py()
-        if not name:
+class ArrowSending:
+    """See the head of this file.
+
+    Args:
+        wakeup: tells the network thread that there is news. now_ms: the clock.
+    """
+
+    def __init__(
+        self,
+        entrance: Entrance,
+        accumulator: Accumulator,
+        wakeup: Callable[[], None],
+        now_ms: Callable[[], int],
+        data: Any,
+        topic: str | None,
+    ) -> None:
+        self._entrance = entrance
+        self._accumulator = accumulator
+        self._wakeup = wakeup
+        self._now_ms = now_ms
+        self._topic = topic
+        self._count, chunks = chunks_of(data, with_topic=topic is None)
+        self._chunks = list(chunks)
+        self._numbers = memoryview(bytearray(4 * self._count)).cast("i")
+        """The lane of each row."""
+        self._places: dict[str, Place] = {}
+        self._bases: dict[str, int] = {}
+        self._lanes: list[TopicPartition] = []
+        self._shares: list[list[Any]] = []
+
+    def run(self) -> ArrowDelivery:
+        """Look at all rows, then hand them over."""
+        self._entrance.check()
+        for chunk in self._chunks:
+            self._look_at(chunk)
+        batches: list[Filling | None] = [None] * len(self._lanes)
+        last: list[list[Any] | None] = [None] * len(self._lanes)
+        for chunk in self._chunks:
+            self._hand_over(chunk, batches, last)
+        shares = [
+            Share(delivery, first, length, partial(_rows_of, self._numbers, lane, row, length))
+            for lane, delivery, first, length, row in self._shares
+        ]
+        return ArrowDelivery(self._count, shares, self._entrance.gate)
+
+    # ------------------------------------------------------------ looking
+
+    def _look_at(self, chunk: Chunk) -> None:
+        """Give every row of a chunk its lane, or raise what is wrong with one."""
+        names = chunk.topics if self._topic is None else [self._topic]
+        numbers = self._part(chunk)
+        while True:
+            places = [self._place(name) for name in names]
+            bases = [self._bases[name] for name in names]
+            fault = chunk.rows.assign(places, bases, numbers, self._accumulator.largest)
+            if fault is None:
+                return
+            self._judge(chunk, names, *fault)
+
+    def _part(self, chunk: Chunk) -> memoryview:
+        return self._numbers[chunk.first_row : chunk.first_row + chunk.rows.count]
+
+    def _place(self, topic: str) -> Place:
+        place = self._places.get(topic)
+        if place is None:
+            place = self._entrance.place_of(topic)
+            self._learn(topic, place)
+        return place
+
+    def _learn(self, topic: str, place: Place) -> None:
+        """Give the partitions of a topic their lanes; new ones when it has grown, and rows keep what they have."""
+        self._places[topic] = place
+        self._bases[topic] = len(self._lanes)
+        self._lanes += place.partitions
+
+    def _judge(self, chunk: Chunk, names: list[str], row: int, fault: str) -> None:
+        """Raise what is wrong with a row; return when its topic has grown, so that it is right now."""
+        number = chunk.first_row + row
+        if fault == "topic":
             raise SerializationError(f"row {number} has no topic: give send_arrow() one, or each row its own")
-        value = chunk.value[at].as_py()
-        key = None if chunk.key is None else chunk.key[at].as_py()
-        headers = []
-        if chunk.headers is not None and chunk.headers.lists[at].is_valid:
-            begin, end = (chunk.headers.lists.offsets[at + each].as_py() for each in (0, 1))
-            for place in range(begin, end):
-                header = chunk.headers.names[place].as_py()
-                if header is None:
-                    raise SerializationError(f"row {number} has a header without a name")
-                headers.append((header.decode(), chunk.headers.values[place].as_py()))
-        partition = None if chunk.partition is None else chunk.partition[at].as_py()
-        size = estimated_size(key, value, headers)
-        if size > entrance.largest:
-            raise entrance.too_large(name, size, f"row {number}")
-        known = entrance.place_of(name)
-        if partition is not None:
-            entrance.with_partition(name, known, partition, f"row {number}: ")
-        timestamp = None if chunk.timestamp is None else chunk.timestamp[at].as_py()
-        yield (
-            name,
-            {
-                "value": value,
-                "key": key,
-                "partition": partition,
-                "timestamp": timestamp,
-                "headers": headers,
-            },
+        if fault == "header":
+            raise SerializationError(f"row {number} has a header without a name")
+        if fault == "damage":
+            raise SerializationError(
+                f"row {number}: the columns are damaged, a number in them leads outside; "
+                "data.validate(full=True) says where"
+            )
+        topic = names[chunk.rows.topic(row) or 0]
+        if fault == "size":
+            raise self._entrance.too_large(topic, chunk.rows.estimate(row), f"row {number}")
+        partition = chunk.rows.partition(row)
+        assert partition is not None, "a row that asks for no partition gets one"
+        self._learn(
+            topic, self._entrance.with_partition(topic, self._places[topic], partition, f"row {number}: ")
         )
+
+    # ------------------------------------------------------------ handing over
+
+    def _hand_over(self, chunk: Chunk, batches: list[Filling | None], last: list[list[Any] | None]) -> None:
+        """Encode the rows of a chunk, step by step."""
+        rows, numbers = chunk.rows, self._part(chunk)
+        accumulator, entrance = self._accumulator, self._entrance
+        row = 0
+        while row < rows.count:
+            lane, size = numbers[row], rows.estimate(row)
+            with entrance.gate:
+                if not accumulator.has_room(size):
+                    self._wait_for_room(size, chunk.first_row + row)
+                if entrance.is_closed:
+                    raise entrance.unusable()
+                batches[lane], is_new = accumulator.batch_for(self._lanes[lane], size, self._now_ms())
+                row, segments = rows.hand_over(accumulator, numbers, row, batches, wall_ms(), _STEP)
+            for lane, batch, first, length, begin in segments:
+                share = last[lane]
+                if share is not None and share[1] is batch.delivery and share[2] + share[3] == first:
+                    share[3] += length
+                else:
+                    last[lane] = share = [lane, batch.delivery, first, length, chunk.first_row + begin]
+                    self._shares.append(share)
+            if is_new:
+                self._wakeup()
+        # What lies in batches that are not full has a linger to wait for, which may be over.
+        self._wakeup()
+
+    def _wait_for_room(self, size: int, handed: int) -> None:
+        try:
+            self._entrance.wait_for_room(size)
+        except KafkaTimeoutError as error:
+            error.add_note(f"{handed} of {self._count} rows were handed over before, and may be written")
+            raise
+
+
+def _rows_of(numbers: memoryview, lane: int, row: int, count: int) -> list[int]:
+    """The numbers of ``count`` rows of a lane, from ``row`` on."""
+    found: list[int] = []
+    while len(found) < count:
+        if numbers[row] == lane:
+            found.append(row)
+        row += 1
+    return found

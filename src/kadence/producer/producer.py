@@ -13,7 +13,7 @@ from kadence.config import ProducerConfig, generated_client_id
 from kadence.producer.accumulator import Accumulator, estimated_size
 from kadence.producer.arguments import Bytes, Headers, checked_bytes, checked_headers, checked_timestamp
 from kadence.producer.arrow_delivery import ArrowDelivery
-from kadence.producer.arrow_sending import send_arrow
+from kadence.producer.arrow_sending import ArrowSending
 from kadence.producer.entrance import Entrance
 from kadence.producer.farewell import deliver_if_abandoned
 from kadence.producer.futures import RecordFuture
@@ -177,7 +177,9 @@ class Producer:
             MissingDependencyError: pyarrow is not installed.
             ClosedError, ForkedError, FatalNetworkError: this producer cannot be used (any more).
         """
-        return send_arrow(self, self._entrance, data, topic)
+        return ArrowSending(
+            self._entrance, self._accumulator, self._thread.wakeup, self._clock.now_ms, data, topic
+        ).run()
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """The partitions of ``topic``. Blocks and raises as `send`."""

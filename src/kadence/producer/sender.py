@@ -341,8 +341,13 @@ class Sender:
             self._fail(batch, too_large(batch, error))
             return
         batch.last_error = error
-        with self._accumulator.gate:
-            pieces = self._accumulator.split(batch)
+        try:
+            with self._accumulator.gate:
+                pieces = self._accumulator.split(batch)
+        except KafkaError as fault:
+            fault.__cause__ = error
+            self._fail(batch, fault)
+            return
         self._partitions[batch.tp].replaced(batch, pieces)
         self._settle(batch.tp)
         _log.info("splitting %r: %s", batch, error)

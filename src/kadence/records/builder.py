@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kadence.errors import IllegalStateError
-from kadence.records._implementation import RecordEncoder
+from kadence.records._implementation import Record, RecordEncoder
 from kadence.records.batch import (
     CONTROL,
     HEADER,
@@ -113,12 +113,17 @@ class BatchBuilder(RecordEncoder):
     def records_between(
         self, first: int, last: int
     ) -> list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]]:
-        """The records from index ``first`` up to ``last``, decoded: what `extend` takes."""
+        """The records from index ``first`` up to ``last``, decoded: what `extend` takes.
+
+        Raises:
+            CorruptRecordError: timestamps too far apart for a reader; Kafka takes such a batch, and nobody can read it.
+        """
         fetched = FetchedRecords(self.build(), "", 0, first)
-        return [
-            (record.timestamp, record.key, record.value, list(record.headers))
-            for record in fetched.take(last - first)
-        ]
+        records: list[Record] = []
+        while len(records) < last - first:
+            # It raises once it can give none.
+            records += fetched.take(last - first - len(records))
+        return [(each.timestamp, each.key, each.value, list(each.headers)) for each in records]
 
 
 def encode_batch(

@@ -1,0 +1,298 @@
+# mypy: ignore-errors
+"""The compiled half of the rows of Arrow columns; `_rows_py` is the twin, and says what things mean.
+
+Cython in pure-Python syntax. `hand_over` encodes outside the interpreter's lock, under the producer's.
+"""
+
+import cython
+from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cython.cimports.kadence.producer._intake_c import Filling, Place, Shelf, Sticky, kd_murmur2
+from cython.cimports.kadence.producer._rows_c import (
+    KD_NAMELESS,
+    Lane,
+    kd_add_row,
+    kd_estimate,
+    kd_is_null,
+    kd_numbers,
+    kd_rows,
+    kd_string,
+    kd_strings,
+)
+from cython.cimports.libc.stdint import int32_t, int64_t
+from cython.cimports.libc.stdlib import calloc, free
+
+if not cython.compiled:
+    raise ImportError("kadence.producer._rows_c is not compiled")
+
+
+@cython.final
+@cython.cclass
+class _View:
+    """What keeps a buffer where it is."""
+
+    def __dealloc__(self):
+        if self.is_held:
+            PyBuffer_Release(cython.address(self.view))
+
+
+@cython.cfunc
+def _view(buffer: object, least: int64_t, writable: cython.bint) -> _View:
+    """A buffer, which must have so many bytes."""
+    held: _View = _View.__new__(_View)
+    PyObject_GetBuffer(buffer, cython.address(held.view), PyBUF_WRITABLE if writable else PyBUF_SIMPLE)
+    held.is_held = True
+    if held.view.len < least:
+        raise ValueError(f"a column's buffer has {held.view.len} bytes, and must have {least}")
+    return held
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _end(start: int64_t, count: int64_t) -> int64_t:
+    """One after the last place of a column."""
+    if not (0 <= start <= 0x7FFFFFFFFFFF and 0 <= count <= 0x7FFFFFFFFFFF):
+        raise ValueError(f"a column with {count} rows from {start} on")
+    return start + count
+
+
+@cython.final
+@cython.cclass
+class Rows:
+    """See `_rows_py.Rows`."""
+
+    def __init__(
+        self,
+        count: cython.Py_ssize_t,
+        value,
+        key=None,
+        headers=None,
+        partitions=None,
+        timestamps=None,
+        topics=None,
+    ):
+        self.count = count
+        self.held = []
+        self.strings(cython.address(self.rows.value), value)
+        if key is not None:
+            self.strings(cython.address(self.rows.key), key)
+        if headers is not None:
+            lists, names, values = headers
+            self.numbers(cython.address(self.rows.lists), lists, count + 1, 8)
+            self.strings(cython.address(self.rows.names), names)
+            self.strings(cython.address(self.rows.values), values)
+            if self.rows.names.count > self.rows.values.count:
+                raise ValueError("a column of headers with more names than values")
+        self.numbers(cython.address(self.rows.partitions), partitions, count, 4)
+        self.numbers(cython.address(self.rows.timestamps), timestamps, count, 8)
+        self.numbers(cython.address(self.rows.topics), topics, count, 4)
+        if self.rows.value.count < count or (key is not None and self.rows.key.count < count):
+            raise ValueError("a column with fewer rows than others")
+
+    @cython.cfunc
+    def keep(self, buffer: object, least: int64_t) -> _View:
+        """Hold a buffer for as long as the rows live."""
+        held: _View = _view(buffer, least, False)
+        self.held.append(held)
+        return held
+
+    @cython.cfunc
+    def strings(self, into: cython.pointer(kd_strings), column: object) -> cython.void:
+        kept: _View
+        into.start, into.count = column.start, column.rows
+        end: int64_t = _end(into.start, into.count)
+        if column.valid is not None:
+            kept = self.keep(column.valid, (end + 7) // 8)
+            into.valid = cython.cast(cython.p_uchar, kept.view.buf)
+        if into.count > 0:
+            kept = self.keep(column.ends, 8 * (end + 1))
+            into.ends = cython.cast(cython.pointer(int64_t), kept.view.buf)
+        if column.data is not None:
+            kept = self.keep(column.data, 0)
+            into.data = cython.cast(cython.p_uchar, kept.view.buf)
+            into.bytes = kept.view.len
+
+    @cython.cfunc
+    def numbers(
+        self, into: cython.pointer(kd_numbers), column: object, count: int64_t, width: cython.int
+    ) -> cython.void:
+        kept: _View
+        if column is None:
+            return
+        into.start = column.start
+        end: int64_t = _end(into.start, count)
+        if column.valid is not None:
+            kept = self.keep(column.valid, (into.start + self.count + 7) // 8)
+            into.valid = cython.cast(cython.p_uchar, kept.view.buf)
+        kept = self.keep(column.data, width * end)
+        into.data = kept.view.buf
+
+    def estimate(self, row: cython.Py_ssize_t) -> int:
+        """See `_rows_py.Rows.estimate`."""
+        return kd_estimate(cython.address(self.rows), row)
+
+    def partition(self, row: cython.Py_ssize_t) -> int:
+        """See `_rows_py.Rows.partition`."""
+        return cython.cast(cython.pointer(int32_t), self.rows.partitions.data)[
+            self.rows.partitions.start + row
+        ]
+
+    def topic(self, row: cython.Py_ssize_t) -> int:
+        """See `_rows_py.Rows.topic`."""
+        if self.rows.topics.data == cython.NULL:
+            return 0
+        return cython.cast(cython.pointer(int32_t), self.rows.topics.data)[self.rows.topics.start + row]
+
+    def assign(self, places: list, bases: list, lanes, largest: cython.longlong):
+        """See `_rows_py.Rows.assign`."""
+        rows: cython.pointer(kd_rows) = cython.address(self.rows)
+        row: int64_t
+        at: int64_t
+        size: int64_t
+        key_size: int64_t
+        key: cython.p_const_uchar = cython.NULL
+        number: cython.int
+        topic: cython.int = 0
+        known: cython.int = len(places)
+        last: cython.int = -1
+        base: cython.int = 0
+        place: Place = None
+        sticky: Sticky
+        view: _View = _view(lanes, 4 * self.count, True)
+        into: cython.pointer(int32_t) = cython.cast(cython.pointer(int32_t), view.view.buf)
+        for row in range(self.count):
+            if rows.topics.data != cython.NULL:
+                at = rows.topics.start + row
+                if kd_is_null(rows.topics.valid, at):
+                    return row, "topic"
+                topic = cython.cast(cython.pointer(int32_t), rows.topics.data)[at]
+                if not 0 <= topic < known:
+                    return row, "damage"
+            if topic != last:
+                place = places[topic]
+                base = bases[topic]
+                last = topic
+            size = kd_estimate(rows, row)
+            if size < 0:
+                return row, "header" if size == KD_NAMELESS else "damage"
+            if size > largest:
+                return row, "size"
+            at = rows.partitions.start + row
+            if rows.partitions.data != cython.NULL and not kd_is_null(rows.partitions.valid, at):
+                number = cython.cast(cython.pointer(int32_t), rows.partitions.data)[at]
+                if not 0 <= number < place.count:
+                    return row, "partition"
+            else:
+                key_size = (
+                    kd_string(cython.address(rows.key), row, cython.address(key))
+                    if rows.key.ends != cython.NULL
+                    else -1
+                )
+                if key_size >= 0:
+                    number = (kd_murmur2(key, key_size) & 0x7FFFFFFF) % cython.cast(cython.uint, place.count)
+                else:
+                    sticky = place.sticky
+                    if sticky.used < sticky.switch_bytes and 0 <= sticky.current < place.count:
+                        sticky.used += size
+                        number = sticky.current
+                    else:
+                        number = cython.cast(object, sticky).choose(size, place.count, place.available)
+            into[row] = base + number
+        return None
+
+    def hand_over(
+        self,
+        shelf: Shelf,
+        lanes,
+        row: cython.Py_ssize_t,
+        batches: list,
+        now: cython.longlong,
+        most: cython.Py_ssize_t,
+    ):
+        """See `_rows_py.Rows.hand_over`."""
+        count: cython.int = len(batches)
+        stop: int64_t = min(self.count, row + most)
+        start: int64_t = row
+        at: int64_t = row
+        i: cython.int
+        batch: Filling
+        view: _View = _view(lanes, 4 * self.count, False)
+        table: cython.pointer(Lane) = cython.cast(cython.pointer(Lane), calloc(count, cython.sizeof(Lane)))
+        if table == cython.NULL:
+            raise MemoryError
+        try:
+            for i in range(count):
+                if batches[i] is None:
+                    continue
+                batch = batches[i]
+                if batch.is_open:
+                    table[i].frame = cython.address(batch.builder.frame)
+                    table[i].size = batch.size
+                    table[i].began = table[i].frame.count
+            used: cython.longlong = shelf.used_bytes
+            failed: cython.bint = False
+            with cython.nogil:
+                at = self.fill(
+                    table,
+                    count,
+                    cython.cast(cython.pointer(int32_t), view.view.buf),
+                    start,
+                    stop,
+                    now,
+                    shelf.batch_size,
+                    shelf.buffer_memory,
+                    cython.address(used),
+                    cython.address(failed),
+                )
+            shelf.used_bytes = used
+            segments: list = []
+            for i in range(count):
+                if table[i].frame != cython.NULL and table[i].frame.count > table[i].began:
+                    batch = batches[i]
+                    batch.size = table[i].size
+                    segments.append(
+                        (i, batch, table[i].began, table[i].frame.count - table[i].began, table[i].first)
+                    )
+        finally:
+            free(table)
+        if failed:
+            raise MemoryError
+        return at, segments
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def fill(
+        self,
+        table: cython.pointer(Lane),
+        count: cython.int,
+        lanes: cython.pointer(int32_t),
+        start: int64_t,
+        stop: int64_t,
+        now: cython.longlong,
+        batch_size: cython.longlong,
+        memory: cython.longlong,
+        used: cython.p_longlong,
+        failed: cython.pointer(cython.bint),
+    ) -> int64_t:
+        row: int64_t
+        size: int64_t
+        lane: cython.pointer(Lane)
+        for row in range(start, stop):
+            if not 0 <= lanes[row] < count:
+                return row
+            lane = cython.address(table[lanes[row]])
+            if lane.frame == cython.NULL:
+                return row
+            size = kd_estimate(cython.address(self.rows), row)
+            if lane.frame.count > 0 and lane.size + size > batch_size:
+                return row
+            if row > start and used[0] + size > memory:
+                return row
+            if kd_add_row(lane.frame, cython.address(self.rows), row, now) <= 0:
+                failed[0] = True
+                return row
+            if lane.frame.count == lane.began + 1:
+                lane.first = row
+            lane.size += size
+            used[0] += size
+        return stop

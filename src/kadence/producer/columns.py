@@ -1,0 +1,44 @@
+"""Columns in Arrow's layout as plain buffers, and the rows over them: compiled where the extension was built."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kadence.producer.intake import COMPILED
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["Numbers", "Rows", "Strings"]
+
+if TYPE_CHECKING or not COMPILED:
+    from kadence.producer._rows_py import Rows
+else:
+    from kadence.producer._rows_c import Rows
+
+
+class Strings(NamedTuple):
+    """A column of large_binary.
+
+    Attributes:
+        valid: one bit per row, 1 = not null; None when nothing is null. ends: int64. data: all the bytes.
+        start: where the first row is in the buffers. rows: how many.
+    """
+
+    valid: Buffer | None
+    ends: Buffer | None
+    data: Buffer | None
+    start: int
+    rows: int
+
+
+class Numbers(NamedTuple):
+    """A column of numbers, or the ends of lists.
+
+    Attributes:
+        valid: as in `Strings`. data: the numbers. start: where the first row is in the buffers.
+    """
+
+    valid: Buffer | None
+    data: Buffer | None
+    start: int

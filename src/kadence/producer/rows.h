@@ -1,0 +1,120 @@
+/* Rows of Arrow columns, read in place; in C since every row passes here without the interpreter.
+ *
+ * Columns come from anyone, so no number of theirs is followed before it is compared with what is there.
+ */
+#ifndef KADENCE_ROWS_H
+#define KADENCE_ROWS_H
+
+#include "frame.h"
+
+#define KD_DAMAGED (-2)
+#define KD_NAMELESS (-3)
+
+/* A column of large_binary: `count` strings from `start` on, over `bytes` bytes of data. */
+typedef struct {
+    const unsigned char *valid;
+    const int64_t *ends;
+    const unsigned char *data;
+    int64_t start;
+    int64_t count;
+    int64_t bytes;
+} kd_strings;
+
+/* A column of numbers, 32 or 64 bits; or the ends of large lists. */
+typedef struct {
+    const unsigned char *valid;
+    const void *data;
+    int64_t start;
+} kd_numbers;
+
+typedef struct {
+    kd_strings value;
+    kd_strings key;
+    kd_numbers lists;
+    kd_strings names;
+    kd_strings values;
+    kd_numbers partitions;
+    kd_numbers timestamps;
+    kd_numbers topics;
+} kd_rows;
+
+static inline int kd_is_null(const unsigned char *valid, int64_t at) {
+    return valid != NULL && !(valid[at >> 3] >> (at & 7) & 1);
+}
+
+/* The size of one string, and where it lies; -1 when null, KD_DAMAGED when it lies outside its column. */
+static inline int64_t kd_string(const kd_strings *column, int64_t row, const unsigned char **data) {
+    int64_t at = column->start + row;
+    if (kd_is_null(column->valid, at)) return -1;
+    int64_t begin = column->ends[at], end = column->ends[at + 1];
+    if (begin < 0 || end < begin || end > column->bytes) return KD_DAMAGED;
+    *data = column->data + begin;
+    return end - begin;
+}
+
+/* Which headers a row has. 0 when they lie outside their columns. */
+static inline int kd_headers(const kd_rows *rows, int64_t row, int64_t *begin, int64_t *end) {
+    *begin = *end = 0;
+    if (rows->lists.data == NULL) return 1;
+    int64_t at = rows->lists.start + row;
+    if (kd_is_null(rows->lists.valid, at)) return 1;
+    const int64_t *ends = (const int64_t *)rows->lists.data;
+    *begin = ends[at];
+    *end = ends[at + 1];
+    return *begin >= 0 && *end >= *begin && *end <= rows->names.count && *end - *begin <= KD_FRAME_LIMIT;
+}
+
+/* Most bytes that a row takes in a batch, as send() estimates it; KD_DAMAGED, or KD_NAMELESS for a header's name. */
+static inline int64_t kd_estimate(const kd_rows *rows, int64_t row) {
+    const unsigned char *data;
+    int64_t begin, end, size, total = 21;
+    if ((size = kd_string(&rows->value, row, &data)) == KD_DAMAGED) return KD_DAMAGED;
+    total += size > 0 ? size : 0;
+    if (rows->key.ends != NULL) {
+        if ((size = kd_string(&rows->key, row, &data)) == KD_DAMAGED) return KD_DAMAGED;
+        total += size > 0 ? size : 0;
+    }
+    if (!kd_headers(rows, row, &begin, &end)) return KD_DAMAGED;
+    for (int64_t i = begin; i < end; i++) {
+        size = kd_string(&rows->names, i, &data);
+        if (size < 0) return size == -1 ? KD_NAMELESS : KD_DAMAGED;
+        /* Four bytes for each letter: all bytes of UTF-8 but those that go on with one. */
+        for (int64_t j = 0; j < size; j++) total += (data[j] & 0xc0) != 0x80 ? 4 : 0;
+        if ((size = kd_string(&rows->values, i, &data)) == KD_DAMAGED) return KD_DAMAGED;
+        total += 10 + (size > 0 ? size : 0);
+    }
+    return total;
+}
+
+/* Add a row that was estimated before. As kd_add. */
+static inline int kd_add_row(kd_frame *frame, const kd_rows *rows, int64_t row, long long now) {
+    const unsigned char *key = NULL, *value = NULL, *data = NULL;
+    int64_t begin, end, size, tail;
+    long long timestamp = now;
+    int64_t key_size = rows->key.ends != NULL ? kd_string(&rows->key, row, &key) : -1;
+    int64_t value_size = kd_string(&rows->value, row, &value);
+    unsigned char *p;
+    int done;
+    if (rows->timestamps.data != NULL && !kd_is_null(rows->timestamps.valid, rows->timestamps.start + row))
+        timestamp = ((const int64_t *)rows->timestamps.data)[rows->timestamps.start + row];
+    kd_headers(rows, row, &begin, &end);
+    tail = kd_width(end - begin);
+    for (int64_t i = begin; i < end; i++) {
+        size = kd_string(&rows->names, i, &data);
+        tail += kd_width(size) + size;
+        size = kd_string(&rows->values, i, &data);
+        tail += kd_width(size) + (size > 0 ? size : 0);
+    }
+    done = kd_add(frame, timestamp, key, key_size, value, value_size, tail, &p);
+    if (done <= 0) return done;
+    p = kd_put(p, end - begin);
+    for (int64_t i = begin; i < end; i++) {
+        size = kd_string(&rows->names, i, &data);
+        p = kd_put_bytes(p, data, size);
+        size = kd_string(&rows->values, i, &data);
+        p = kd_put_bytes(p, data, size);
+    }
+    return 1;
+}
+
+#endif

@@ -1,0 +1,297 @@
+"""The batches of ``send_arrow`` are those of ``send``, byte for byte; compiled rows and plain ones are the same."""
+
+from __future__ import annotations
+
+import random
+import threading
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kadence.clock import FOREVER
+from kadence.config import ProducerConfig
+from kadence.errors import SerializationError
+from kadence.producer import Producer, _intake_py, _rows_py, arrow, arrow_sending
+from kadence.producer.accumulator import Accumulator
+from kadence.producer.columns import Rows, Strings
+from kadence.producer.entrance import Entrance
+from kadence.producer.intake import COMPILED, Place
+from kadence.producer.partitioner import StickyPartitioner, murmur2
+from kadence.producer.topics import Topics
+from kadence.records import FetchedRecords
+from kadence.testing.clock import FakeClock
+from kadence.types import TopicPartition
+
+COUNTS = {"t": 3, "u": 1}
+PAIR = pa.struct([("key", pa.string()), ("value", pa.binary())])
+
+
+class Stub:
+    """A network thread that does nothing."""
+
+    fatal = None
+    trouble = None
+
+    def wakeup(self) -> None:
+        pass
+
+
+def make(**settings: int) -> Producer:
+    """A producer that knows its topics, and whose batches stay where they are."""
+    config = ProducerConfig.parse(None, bootstrap_servers="b:1", linger_ms=60_000, **settings)
+    producer = object.__new__(Producer)
+    gate = threading.Condition(threading.Lock())
+    accumulator = Accumulator(
+        batch_size=config.batch_size,
+        linger_ms=config.linger_ms,
+        buffer_memory=config.buffer_memory,
+        delivery_timeout_ms=config.delivery_timeout_ms,
+        gate=gate,
+        largest=config.max_request_size,
+    )
+    topics = Topics(config, gate, accumulator.places)
+    stub: Any = Stub()
+    clock = FakeClock()
+    entrance = Entrance(config, clock, accumulator, topics, stub)
+    for name, count in COUNTS.items():
+        sticky = StickyPartitioner(config.batch_size, random.Random(7))
+        entrance.stickies[name] = sticky
+        tps = tuple(TopicPartition(name, number) for number in range(count))
+        accumulator.places[name] = Place(topics.cluster, tps, tuple(range(count)), sticky)
+    for name, value in {
+        "_config": config,
+        "_clock": clock,
+        "_gate": gate,
+        "_accumulator": accumulator,
+        "_put": accumulator.put,
+        "_thread": stub,
+        "_entrance": entrance,
+    }.items():
+        object.__setattr__(producer, name, value)
+    return producer
+
+
+def batches_of(producer: Producer) -> dict[TopicPartition, list[bytes]]:
+    waiting = producer._accumulator.waiting
+    return {tp: [batch.builder.build() for batch in batches] for tp, batches in waiting.items()}
+
+
+texts = st.text(st.characters(codec="utf-8"), max_size=12)
+headers = st.lists(st.tuples(texts, st.none() | st.binary(max_size=20)), max_size=3)
+rows = st.lists(
+    st.fixed_dictionaries(
+        {
+            "value": st.none() | st.binary(max_size=150),
+            "key": st.none() | st.binary(max_size=20),
+            "topic": st.sampled_from(sorted(COUNTS)),
+            "partition": st.none() | st.just(0),
+            "headers": st.none() | headers,
+            "timestamp": st.integers(-(2**60), 2**60),
+        }
+    ),
+    max_size=40,
+)
+
+
+def table_of(rows: list[dict[str, Any]], chunk: int, before: int, wide: bool) -> pa.Table:
+    """The rows as a table: in chunks, each cut out of a longer array."""
+    lists = pa.large_list(PAIR) if wide else pa.list_(PAIR)
+    kind = pa.large_binary() if wide else pa.binary()
+    schema = pa.schema(
+        {
+            "value": kind,
+            "key": kind,
+            "topic": pa.large_string() if wide else pa.string(),
+            "partition": pa.int64() if wide else pa.int16(),
+            "headers": lists,
+            "timestamp": pa.int64(),
+        }
+    )
+    other = {
+        "value": b"other",
+        "key": b"k",
+        "topic": "t",
+        "partition": 1,
+        "headers": [("other", b"o")],
+        "timestamp": 0,
+    }
+    batches = []
+    for begin in range(0, len(rows), chunk):
+        part = rows[begin : begin + chunk]
+        longer = [other] * before + part + [other]
+        batches.append(pa.RecordBatch.from_pylist(longer, schema=schema).slice(before, len(part)))
+    return pa.Table.from_batches(batches, schema=schema)
+
+
+@settings(max_examples=60)
+@given(rows, st.integers(1, 12), st.integers(0, 9), st.booleans(), st.sampled_from([1, 200, 1_000, 100_000]))
+def test_rows_are_the_records_that_send_makes(
+    rows: list[dict[str, Any]], chunk: int, before: int, wide: bool, batch_size: int
+) -> None:
+    one, other = make(batch_size=batch_size), make(batch_size=batch_size)
+    for row in rows:
+        fields = {name: row[name] for name in ("value", "key", "partition", "timestamp")}
+        one.send(row["topic"], **fields, headers=row["headers"] or ())
+    delivery = other.send_arrow(table_of(rows, chunk, before, wide))
+    assert delivery.rows == len(rows)
+    assert batches_of(other) == batches_of(one)
+    assert other._accumulator.used_bytes == one._accumulator.used_bytes
+    # Each row is named as one of its partition's.
+    named = sorted(row for share in delivery._shares for row in share.rows())
+    assert named == list(range(len(rows)))
+    for share in delivery._shares:
+        found = [
+            record
+            for batch in other._accumulator.waiting[
+                TopicPartition(share.delivery.topic, share.delivery.partition)
+            ]
+            if batch.delivery is share.delivery
+            for record in FetchedRecords(batch.builder.build(), "", 0, 0).take(10_000)
+        ]
+        for record, number in zip(found[share.first : share.first + share.length], share.rows(), strict=True):
+            assert (record.key, record.value) == (rows[number]["key"], rows[number]["value"])
+
+
+@given(rows, st.integers(1, 12), st.integers(0, 9), st.booleans())
+def test_the_plain_half_makes_the_same(
+    rows: list[dict[str, Any]], chunk: int, before: int, wide: bool
+) -> None:
+    table = table_of(rows, chunk, before, wide)
+    one, other = make(batch_size=400), make(batch_size=400)
+    one.send_arrow(table)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arrow, "Rows", _rows_py.Rows)
+        other.send_arrow(table)
+    assert batches_of(other) == batches_of(one)
+
+
+@given(rows, st.sampled_from([150, 100_000]))
+def test_the_plain_shelf_takes_the_same(rows: list[dict[str, Any]], batch_size: int) -> None:
+    """`put` of both halves, on the same accumulator: what one takes the other takes, at the same place."""
+    one, other = make(batch_size=batch_size), make(batch_size=batch_size)
+    for row in rows:
+        fields = (row["topic"], row["value"], row["key"], row["partition"], row["timestamp"])
+        taken = one._accumulator.put(*fields)
+        same = _intake_py.Shelf.put(_Plain(other._accumulator), *fields)
+        assert (taken is None) == (same is None)
+        if taken is None or same is None:
+            one.send(*fields[:3], partition=fields[3], timestamp=fields[4])
+            other.send(*fields[:3], partition=fields[3], timestamp=fields[4])
+        else:
+            assert (taken.index, taken.timestamp) == (same.index, same.timestamp)
+            assert taken.delivery.partition == same.delivery.partition
+    assert batches_of(one) == batches_of(other)
+
+
+class _Plain(_intake_py.Shelf):
+    """The plain `put` over the state of an accumulator of either kind."""
+
+    def __init__(self, of: Accumulator) -> None:
+        object.__setattr__(self, "_of", of)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._of, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._of, name, value)
+
+
+@given(st.binary(max_size=70))
+def test_murmur2_is_kafka_pythons(key: bytes) -> None:
+    theirs = pytest.importorskip("kafka.partitioner.default").murmur2
+    assert murmur2(key) & 0x7FFFFFFF == theirs(key) & 0x7FFFFFFF
+    assert _intake_py.murmur2(key) == murmur2(key)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.string(),
+        pa.large_string(),
+        pa.string_view(),
+        pa.binary(),
+        pa.large_binary(),
+        pa.binary_view(),
+        pa.binary(3),
+        pa.dictionary(pa.int8(), pa.string()),
+        pa.dictionary(pa.int32(), pa.binary()),
+    ],
+    ids=str,
+)
+def test_any_kind_of_bytes(kind: pa.DataType) -> None:
+    producer = make()
+    words = pa.array([b"one", None, b"two", b"six"], pa.binary())
+    if pa.types.is_dictionary(kind):
+        array = words.cast(kind.value_type).dictionary_encode().cast(kind)
+    elif pa.types.is_fixed_size_binary(kind):
+        array = pa.array(words.to_pylist(), kind)
+    else:
+        array = words.cast(kind)
+    producer.send_arrow(pa.table({"value": array, "key": array}).slice(1), "u")
+    (batch,) = batches_of(producer)[TopicPartition("u", 0)]
+    found = [(record.key, record.value) for record in FetchedRecords(batch, "u", 0, 0).take(10)]
+    assert found == [(None, None), (b"two", b"two"), (b"six", b"six")]
+
+
+def test_timestamps_of_any_unit_are_milliseconds() -> None:
+    producer = make()
+    for unit, number in (("s", 2), ("ms", 2_000), ("us", 2_000_999), ("ns", 2_000_999_999)):
+        times = pa.array([number], pa.int64()).cast(pa.timestamp(unit, "Europe/Berlin"))
+        producer.send_arrow(pa.table({"value": ["x"], "timestamp": times}), "u")
+    (batch,) = batches_of(producer)[TopicPartition("u", 0)]
+    assert [record.timestamp for record in FetchedRecords(batch, "u", 0, 0).take(10)] == [2_000] * 4
+
+
+def damaged(ends: list[int], rows: int) -> pa.Table:
+    buffers = [None, pa.array(ends, pa.int64()).buffers()[1], pa.py_buffer(b"0123456789")]
+    return pa.table({"value": pa.LargeBinaryArray.from_buffers(pa.large_binary(), rows, buffers)})
+
+
+@pytest.mark.parametrize(
+    "rows_class", [pytest.param(_rows_py.Rows, id="plain"), pytest.param(Rows, id="ours")]
+)
+@pytest.mark.parametrize("ends", [[0, 99, 10], [0, 4, 2], [0, -4, 4], [0, 2**62, 10]], ids=str)
+def test_offsets_that_lead_outside_are_refused(
+    ends: list[int], rows_class: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow, "Rows", rows_class)
+    producer = make()
+    with pytest.raises(SerializationError, match=r"row \d: the columns are damaged"):
+        producer.send_arrow(damaged(ends, 2), "t")
+    assert not batches_of(producer)
+
+
+@pytest.mark.parametrize(
+    "rows_class", [pytest.param(_rows_py.Rows, id="plain"), pytest.param(Rows, id="ours")]
+)
+def test_buffers_that_are_too_short_are_refused(rows_class: Any) -> None:
+    ends = pa.array([0, 4, 8], pa.int64()).buffers()[1]
+    with pytest.raises(ValueError, match="buffer has 24 bytes, and must have 56"):
+        rows_class(6, Strings(None, ends, b"01234567", 0, 6))
+    with pytest.raises(ValueError, match="buffer has 1 bytes, and must have 2"):
+        rows_class(9, Strings(b"1", bytes(80), b"", 0, 9))
+
+
+def test_an_open_batch_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small tables share batches, as single records do; in steps of any length."""
+    monkeypatch.setattr(arrow_sending, "_STEP", 3)
+    producer = make()
+    deliveries = [producer.send_arrow(pa.table({"value": [b"x%d" % n] * 5}), "u") for n in range(3)]
+    producer.send("u", b"last")
+    (batch,) = producer._accumulator.waiting[TopicPartition("u", 0)]
+    assert batch.count == 16
+    assert [[(share.first, share.length) for share in each._shares] for each in deliveries] == [
+        [(0, 5)],
+        [(5, 5)],
+        [(10, 5)],
+    ]
+    assert batch.deadline < FOREVER
+
+
+def test_the_extension_is_tested_where_it_is() -> None:
+    module: ModuleType = pytest.importorskip("kadence.producer._rows_c") if COMPILED else _rows_py
+    assert Rows is module.Rows
