@@ -13,6 +13,7 @@ from kadence.errors import (
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
+from kadence.records import arrow
 
 pytestmark = pytest.mark.needs("reading")
 
@@ -159,6 +160,27 @@ def test_poll_arrow_has_what_poll_has(cluster: Cluster) -> None:
     records = sorted(read(consumer, 100), key=lambda record: (record.partition, record.offset))
     by_place = sorted(rows, key=lambda row: (row["partition"], row["offset"]))
     assert [row["value"] for row in by_place] == [record.value for record in records]
+
+
+def test_poll_arrow_makes_the_columns_that_are_named(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    cluster.produce(topic, 10, partitions=1)
+    consumer = cluster.consumer()
+    partition = TopicPartition(topic, 0)
+    consumer.assign({partition: 0})
+    for number, columns in enumerate((["offset"], ("value", "topic"), ["timestamp", "headers", "key"])):
+        table = consumer.poll_arrow(PATIENCE, max_records=3, columns=columns)
+        assert table.column_names == list(columns)
+        assert consumer.position(partition) == 3 * number + table.num_rows == 3 * number + 3
+        assert table.schema.equals(arrow.schema(tuple(columns)))
+    for wrong, message in (([], "empty"), (["keys"], "no column 'keys'"), (["key", "key"], "twice")):
+        with pytest.raises(ValueError, match=message):
+            consumer.poll_arrow(columns=wrong)
+    with pytest.raises(ValueError, match="name headers in columns"):
+        consumer.poll_arrow(headers=True, columns=["key"])
+    with pytest.raises(TypeError, match="a list of names"):
+        consumer.poll_arrow(columns="key")
+    assert consumer.position(partition) == 9
 
 
 @pytest.mark.needs("groups")

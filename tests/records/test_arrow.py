@@ -10,7 +10,7 @@ import pytest
 from tests.records.batches import Row, from_rows
 
 from kadence.errors import MissingDependencyError
-from kadence.records import FetchedRecords, arrow, encode_batch
+from kadence.records import ALL_COLUMNS, OWN_COLUMNS, FetchedRecords, arrow, encode_batch
 
 pytestmark = pytest.mark.usefixtures("half")
 
@@ -26,8 +26,9 @@ def table(
     *, headers: bool = False, schema: pa.Schema | None = None, rows: list[Row] | None = None
 ) -> pa.Table:
     data = from_rows(rows or ROWS)
-    parts = FetchedRecords(data, "orders", 7, 0).take_columns(headers=headers)
-    got = arrow.to_table(parts, schema, headers=headers)
+    chosen = ALL_COLUMNS if headers else OWN_COLUMNS
+    parts = FetchedRecords(data, "orders", 7, 0).take_columns(columns=chosen)
+    got = arrow.to_table(parts, schema, names=chosen)
     got.validate(full=True)
     return got
 
@@ -37,7 +38,7 @@ def moment(timestamp: int) -> dt.datetime:
 
 
 def test_the_schema_is_that_of_sparks_connector() -> None:
-    assert [(field.name, str(field.type)) for field in arrow.schema(headers=True)] == [
+    assert [(field.name, str(field.type)) for field in arrow.schema(ALL_COLUMNS)] == [
         ("key", "binary"),
         ("value", "binary"),
         ("topic", "string"),
@@ -47,13 +48,13 @@ def test_the_schema_is_that_of_sparks_connector() -> None:
         ("timestampType", "int32"),
         ("headers", "list<item: struct<key: string, value: binary>>"),
     ]
-    assert arrow.schema().names == arrow.schema(headers=True).names[:-1]
-    assert all(field.nullable for field in arrow.schema(headers=True))
+    assert arrow.schema().names == arrow.schema(ALL_COLUMNS).names[:-1]
+    assert all(field.nullable for field in arrow.schema(ALL_COLUMNS))
 
 
 def test_values() -> None:
     got = table(headers=True)
-    assert got.schema.equals(arrow.schema(headers=True))
+    assert got.schema.equals(arrow.schema(ALL_COLUMNS))
     assert got.to_pylist() == [
         {
             "key": row.key,
@@ -92,8 +93,8 @@ def test_several_partitions_are_chunks() -> None:
 
 
 def test_nothing_is_an_empty_table() -> None:
-    got = arrow.to_table([], headers=True)
-    assert (got.num_rows, got.schema) == (0, arrow.schema(headers=True))
+    got = arrow.to_table([], names=ALL_COLUMNS)
+    assert (got.num_rows, got.schema) == (0, arrow.schema(ALL_COLUMNS))
 
 
 def test_a_schema_of_the_callers() -> None:
@@ -118,8 +119,8 @@ def test_a_schema_of_the_callers() -> None:
 def test_a_column_that_there_is_not() -> None:
     with pytest.raises(ValueError, match="no column 'keys'; there are key, value"):
         table(schema=pa.schema([("keys", pa.binary())]))
-    with pytest.raises(ValueError, match="taken without them"):
-        table(schema=arrow.schema(headers=True))
+    with pytest.raises(ValueError, match="headers, but the columns were taken without it"):
+        table(schema=arrow.schema(ALL_COLUMNS))
 
 
 @pytest.mark.parametrize("count", [1, 2, 500, 8192, 8193, 20_000])
@@ -142,6 +143,7 @@ def test_constant_columns_of_a_table_of_1_mib_are_made_once() -> None:
 def test_buffers_are_wrapped_not_copied() -> None:
     [part] = FetchedRecords(from_rows(ROWS), "t", 0, 0).take_columns()
     got = arrow.to_record_batch(part)
+    assert part.value is not None
     assert got["value"].buffers()[2].address == pa.py_buffer(part.value.data).address
     assert got["offset"].buffers()[1].address == pa.py_buffer(part.offsets).address
 

@@ -10,7 +10,7 @@ from tests.records.batches import Row, batch, from_rows, marker, record
 from tests.records.conftest import Half
 
 from kadence.errors import CorruptRecordError
-from kadence.records import BinaryColumn, Columns, FetchedRecords, encode_batch, fetched
+from kadence.records import ALL_COLUMNS, BinaryColumn, Columns, FetchedRecords, encode_batch, fetched
 
 pytestmark = pytest.mark.usefixtures("half")
 
@@ -25,7 +25,8 @@ def integers(buffer: Any, kind: Literal["i", "q"]) -> list[int]:
     return list(memoryview(buffer).cast("B").cast(kind))
 
 
-def strings(column: BinaryColumn) -> list[bytes | None]:
+def strings(column: BinaryColumn | None) -> list[bytes | None]:
+    assert column is not None
     ends, data = integers(column.ends, "i"), bytes(column.data)
     bits = None if column.validity is None else bytes(column.validity)
     rows: list[bytes | None] = [data[start:end] for start, end in itertools.pairwise(ends)]
@@ -92,7 +93,7 @@ def test_headers() -> None:
         Row(1),
         Row(2, headers=((b"\xff", b""),)),
     ]
-    [got] = reader(from_rows(rows)).take_columns(headers=True)
+    [got] = reader(from_rows(rows)).take_columns(columns=ALL_COLUMNS)
     assert got.headers is not None
     assert integers(got.headers.ends, "i") == [0, 2, 2, 3]
     assert (got.headers.count, got.headers.null_count, bytes(got.headers.validity or b"")) == (3, 1, b"\x05")
@@ -100,8 +101,29 @@ def test_headers() -> None:
     assert strings(got.headers.value) == [b"1", None, b""]
 
 
+def test_only_the_columns_asked_for_are_made() -> None:
+    rows = [Row(5, T0, b"key", b"value", ((b"h", b"1"),)), Row(7, T0 + 1, None, b"")]
+    [got] = reader(from_rows(rows), 5).take_columns(columns=("value", "topic"))
+    assert (got.key, got.timestamps, got.timestamp_types, got.headers) == (None, None, None, None)
+    assert strings(got.value) == [b"value", b""]
+    assert got.payload == 8
+    [cut] = reader(from_rows(rows), 5).take_columns(columns=("key", "headers"))
+    assert (cut.value, integers(cut.offsets, "q")) == (None, [5, 7])
+    cut = cut.before(7)
+    assert cut.key is not None
+    assert cut.headers is not None
+    assert (cut.count, cut.key.null_count, cut.headers.null_count) == (1, 0, 0)
+    [bare] = reader(from_rows(rows), 5).take_columns(columns=())
+    assert (len(bare), bare.nbytes) == (2, 16)
+
+
+def test_max_bytes_counts_values_that_nobody_wants() -> None:
+    one = reader(from_rows([Row(i, key=b"12345", value=b"12345") for i in range(10)]))
+    assert [len(part) for part in one.take_columns(columns=("offset",), max_bytes=25)] == [3]
+
+
 def test_headers_of_nobody() -> None:
-    [got] = reader(from_rows([Row(0), Row(1)])).take_columns(headers=True)
+    [got] = reader(from_rows([Row(0), Row(1)])).take_columns(columns=ALL_COLUMNS)
     assert got.headers is not None
     assert (got.headers.count, got.headers.null_count, integers(got.headers.ends, "i")) == (0, 2, [0, 0, 0])
 
@@ -123,12 +145,12 @@ def test_a_header_that_lies_leaves_no_half_row() -> None:
     good = record(0, 0, b"k", b"v", [(b"h", b"v")])
     bad = record(1, 0, b"k", b"v", [(b"h", b"v"), (b"name", b"value")])[:-6] + b"\x7e" + b"value"
     one = reader(batch(good + bad, 2))
-    [got] = one.take_columns(headers=True)
+    [got] = one.take_columns(columns=ALL_COLUMNS)
     assert strings(got.key) == [b"k"]
     assert got.headers is not None
     assert strings(got.headers.key) == [b"h"]
     with pytest.raises(CorruptRecordError):
-        one.take_columns(headers=True)
+        one.take_columns(columns=ALL_COLUMNS)
 
 
 def test_max_bytes_stops_after_the_row_that_reaches_it() -> None:
@@ -149,7 +171,7 @@ def test_a_column_that_cannot_address_its_bytes_is_split(monkeypatch: pytest.Mon
 
 
 def test_an_empty_builder_makes_empty_columns(half: Half) -> None:
-    got: Columns = half.columns.ColumnsBuilder(True).finish("t", 0)
+    got: Columns = half.columns.ColumnsBuilder(ALL_COLUMNS).finish("t", 0)
     assert len(got) == 0
     assert strings(got.key) == strings(got.value) == []
     assert got.headers is not None

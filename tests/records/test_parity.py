@@ -14,9 +14,17 @@ from tests.records.batches import Row, batch, from_rows, marker, record
 from tests.records.conftest import COMPILED, PYTHON, Half, load_half
 
 from kadence.errors import KafkaError
-from kadence.records import FetchedRecords, _implementation, fetched, scan
+from kadence.records import ALL_COLUMNS, OWN_COLUMNS, FetchedRecords, _implementation, fetched, scan
 
 T0 = 1_700_000_000_000
+SHAPES = {
+    "records": (),
+    "columns": OWN_COLUMNS,
+    "with headers": ALL_COLUMNS,
+    "some columns": ("value", "timestamp"),
+    "other columns": ("timestampType", "key"),
+    "mixed": ALL_COLUMNS,
+}
 BIG = 9000
 
 content = st.none() | st.binary(max_size=70) | st.integers(0, BIG).map(bytes)
@@ -76,7 +84,7 @@ def read(half: Half, data: bytes, offset: int, steps: list[int], *, strict: bool
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fetched, "Cursor", half.records.Cursor)
         patch.setattr(fetched, "ColumnsBuilder", half.columns.ColumnsBuilder)
-        for shape in ("records", "columns", "with headers", "mixed"):
+        for shape, columns in SHAPES.items():
             reader = FetchedRecords(data, "t", 1, offset, check_crcs=strict, **options)
             for turn in range(10_000):
                 limit = steps[turn % len(steps)]
@@ -86,7 +94,7 @@ def read(half: Half, data: bytes, offset: int, steps: list[int], *, strict: bool
                         got: list[Any] = [one._fields() for one in reader.take(limit)]
                         seen.records += got
                     else:
-                        got = [buffers(one) for one in reader.take_columns(limit, headers=shape != "columns")]
+                        got = [buffers(one) for one in reader.take_columns(limit, columns=columns)]
                         seen.columns += got
                 except KafkaError as error:
                     seen.errors.append(type(error).__name__)

@@ -30,6 +30,7 @@ def values(fill: int, count: int = 2_000) -> bytes:
 
 def column(data: bytes) -> memoryview:
     (columns,) = FetchedRecords(data, "t", 0, 0).take_columns()
+    assert columns.value is not None
     return memoryview(columns.value.data)
 
 
@@ -69,6 +70,7 @@ def test_every_column_of_many_records_is_made_in_memory_that_was_used_before() -
     del columns
     kept = spare_memory()
     (columns,) = FetchedRecords(data, "t", 0, 0).take_columns()
+    assert columns.key is not None
     assert bytes(memoryview(columns.key.data)[:16]) == b"%016d" % 0
     assert spare_memory() == 0
     del columns

@@ -5,7 +5,7 @@ Generated from consumer.py by tools/generate.py; do not edit. The rules are in t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -177,7 +177,12 @@ class AsyncConsumer(ConsumerState):
             raise
 
     async def poll_arrow(
-        self, timeout: Seconds = 0.0, *, max_records: int | None = None, headers: bool = False
+        self,
+        timeout: Seconds = 0.0,
+        *,
+        max_records: int | None = None,
+        headers: bool = False,
+        columns: Sequence[str] | None = None,
     ) -> pyarrow.Table:
         """As `poll`, as one Arrow table with the columns of Spark's Kafka schema: key and value raw bytes.
 
@@ -187,8 +192,11 @@ class AsyncConsumer(ConsumerState):
             max_records: the most rows of this table, -1 for no cap. Without it max.poll.arrow.bytes bounds the table;
                 max.poll.records bounds its rows only where it is set to other than its default, 500.
             headers: add a column of list<struct<key, value>>.
+            columns: make only these columns, in this order: ``key``, ``value``, ``topic``, ``partition``, ``offset``,
+                ``timestamp``, ``timestampType``, ``headers``. Nothing is copied for the others. None: all but headers.
 
         Raises:
+            ValueError: ``columns`` names none, one that there is not, or one twice.
             MissingDependencyError: pyarrow is not installed (``pip install kadence[arrow]``).
         """
         core = self._core
@@ -196,7 +204,7 @@ class AsyncConsumer(ConsumerState):
         try:
             async with self._shell.polling():
                 proofs = core.proofs
-                return await self._shell.run(self._calls.poll_arrow(timeout, max_records, headers))
+                return await self._shell.run(self._calls.poll_arrow(timeout, max_records, headers, columns))
         except self._shell.BEFORE_TAKING:
             raise
         except BaseException:

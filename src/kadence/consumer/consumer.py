@@ -6,7 +6,7 @@ and asyncio is said by the shell, `self._shell`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -179,7 +179,12 @@ class Consumer(ConsumerState):
             raise
 
     def poll_arrow(
-        self, timeout: Seconds = 0.0, *, max_records: int | None = None, headers: bool = False
+        self,
+        timeout: Seconds = 0.0,
+        *,
+        max_records: int | None = None,
+        headers: bool = False,
+        columns: Sequence[str] | None = None,
     ) -> pyarrow.Table:
         """As `poll`, as one Arrow table with the columns of Spark's Kafka schema: key and value raw bytes.
 
@@ -189,8 +194,11 @@ class Consumer(ConsumerState):
             max_records: the most rows of this table, -1 for no cap. Without it max.poll.arrow.bytes bounds the table;
                 max.poll.records bounds its rows only where it is set to other than its default, 500.
             headers: add a column of list<struct<key, value>>.
+            columns: make only these columns, in this order: ``key``, ``value``, ``topic``, ``partition``, ``offset``,
+                ``timestamp``, ``timestampType``, ``headers``. Nothing is copied for the others. None: all but headers.
 
         Raises:
+            ValueError: ``columns`` names none, one that there is not, or one twice.
             MissingDependencyError: pyarrow is not installed (``pip install kadence[arrow]``).
         """
         core = self._core
@@ -198,7 +206,7 @@ class Consumer(ConsumerState):
         try:
             with self._shell.polling():
                 proofs = core.proofs
-                return self._shell.run(self._calls.poll_arrow(timeout, max_records, headers))
+                return self._shell.run(self._calls.poll_arrow(timeout, max_records, headers, columns))
         except self._shell.BEFORE_TAKING:
             raise
         except BaseException:

@@ -8,15 +8,17 @@ application. ``IMPLEMENTATION`` says which decoder is loaded.
 from kadence.records._implementation import IMPLEMENTATION, Cursor, Record, release_idle, spare_memory
 from kadence.records.batch import BatchHeader, assign_offsets, iter_batches, scan, validate
 from kadence.records.builder import BatchBuilder, encode_batch, largest_record_size
-from kadence.records.columns import BinaryColumn, Columns, HeaderColumn
+from kadence.records.columns import ALL_COLUMNS, OWN_COLUMNS, BinaryColumn, Columns, HeaderColumn
 from kadence.records.crc import KERNEL, crc32c
 from kadence.records.epochs import first_epoch, leader_epochs
 from kadence.records.fetched import MAX_BATCH_BYTES, FetchedRecords
 
 __all__ = [
+    "ALL_COLUMNS",
     "IMPLEMENTATION",
     "KERNEL",
     "MAX_BATCH_BYTES",
+    "OWN_COLUMNS",
     "BatchBuilder",
     "BatchHeader",
     "BinaryColumn",

@@ -23,7 +23,7 @@ from cython.cimports.libc.stdlib import free, malloc, realloc
 from cython.cimports.libc.string import memcpy, memset
 
 from kadence.records._shared import RecordFormatError
-from kadence.records.columns import BinaryColumn, Columns, HeaderColumn
+from kadence.records.columns import OWN_COLUMNS, BinaryColumn, Columns, HeaderColumn
 
 if not cython.compiled:
     raise ImportError("kadence.records._columns_c is not compiled")
@@ -323,11 +323,20 @@ def _free_strings(strings: cython.pointer(Strings)) -> cython.void:
 class ColumnsBuilder:
     """Columns under construction, from any number of batches of one partition.
 
+    Args:
+        columns: names of the columns to make (`ALL_COLUMNS`); offsets are always there.
+
     Attributes:
         rows: records gathered so far.
+        payload: bytes of their keys and values, whether there are columns of them or not.
     """
 
     rows = cython.declare(cython.Py_ssize_t, visibility="readonly")
+    payload = cython.declare(cython.Py_ssize_t, visibility="readonly")
+    with_key: cython.bint
+    with_value: cython.bint
+    with_timestamps: cython.bint
+    with_types: cython.bint
     with_headers: cython.bint
     offsets: Pile
     timestamps: Pile
@@ -341,8 +350,12 @@ class ColumnsBuilder:
     header_key: Strings
     header_value: Strings
 
-    def __cinit__(self, headers: cython.bint = False):
-        self.with_headers = headers
+    def __cinit__(self, columns: object = OWN_COLUMNS):
+        self.with_key = "key" in columns
+        self.with_value = "value" in columns
+        self.with_timestamps = "timestamp" in columns
+        self.with_types = "timestampType" in columns
+        self.with_headers = "headers" in columns
 
     def __dealloc__(self):
         _give_up(self.offsets.data, self.offsets.room)
@@ -410,11 +423,11 @@ class ColumnsBuilder:
         first: cython.Py_ssize_t = 4 if self.rows == 0 else 0
         if not (
             _room(cython.address(self.offsets), 8 * rows)
-            and _room(cython.address(self.timestamps), 8 * rows)
-            and _room(cython.address(self.types), 4 * rows)
-            and _room(cython.address(self.key.ends), 4 * rows + first)
-            and _room(cython.address(self.value.ends), 4 * rows + first)
-            and _room(cython.address(self.value.data), data)
+            and (not self.with_timestamps or _room(cython.address(self.timestamps), 8 * rows))
+            and (not self.with_types or _room(cython.address(self.types), 4 * rows))
+            and (not self.with_key or _room(cython.address(self.key.ends), 4 * rows + first))
+            and (not self.with_value or _room(cython.address(self.value.ends), 4 * rows + first))
+            and (not self.with_value or _room(cython.address(self.value.data), data))
             and (not self.with_headers or _room(cython.address(self.header_ends), 4 * rows + first))
             and (
                 not self.with_headers
@@ -426,13 +439,14 @@ class ColumnsBuilder:
             )
         ):
             return False
-        if self.key.ends.size == 0:
+        if self.with_key and self.key.ends.size == 0:
             _put_int(cython.address(self.key.ends), 0)
+        if self.with_value and self.value.ends.size == 0:
             _put_int(cython.address(self.value.ends), 0)
-            if self.with_headers:
-                _put_int(cython.address(self.header_ends), 0)
-                _put_int(cython.address(self.header_key.ends), 0)
-                _put_int(cython.address(self.header_value.ends), 0)
+        if self.with_headers and self.header_ends.size == 0:
+            _put_int(cython.address(self.header_ends), 0)
+            _put_int(cython.address(self.header_key.ends), 0)
+            _put_int(cython.address(self.header_value.ends), 0)
         return True
 
     @cython.cfunc
@@ -466,7 +480,7 @@ class ColumnsBuilder:
                     break
                 if not self.prepare(cursor, limit, byte_limit):
                     return OUT_OF_MEMORY
-            if self.key.data.size + self.value.data.size >= byte_limit and self.rows:
+            if self.payload >= byte_limit and self.rows:
                 return FULL
             reason = cursor.step(cython.address(row))
             if reason < 0:
@@ -474,34 +488,44 @@ class ColumnsBuilder:
             if reason > 0:
                 return reason
             if (
-                self.key.data.size + row.key_size > LIMIT or self.value.data.size + row.value_size > LIMIT
+                (self.with_key and self.key.data.size + row.key_size > LIMIT)
+                or (self.with_value and self.value.data.size + row.value_size > LIMIT)
             ) and self.rows:
                 return FULL
             if self.with_headers:
                 reason = self._add_headers(cython.address(row))
                 if reason != 0:
                     return reason
-            if (
-                self.key.data.data == cython.NULL
-                and row.key_size > 0
-                and not self._guess_keys(cursor, row.key_size, limit)
+            if self.with_key:
+                if (
+                    self.key.data.data == cython.NULL
+                    and row.key_size > 0
+                    and not self._guess_keys(cursor, row.key_size, limit)
+                ):
+                    return OUT_OF_MEMORY
+                if not _add_string(cython.address(self.key), self.rows, row.key, row.key_size):
+                    return OUT_OF_MEMORY
+            if self.with_value and not _add_string(
+                cython.address(self.value), self.rows, row.value, row.value_size
             ):
                 return OUT_OF_MEMORY
-            if not _add_string(cython.address(self.key), self.rows, row.key, row.key_size):
-                return OUT_OF_MEMORY
-            if not _add_string(cython.address(self.value), self.rows, row.value, row.value_size):
-                return OUT_OF_MEMORY
-            if row.timestamp > INT64_MAX // 1000:
-                micros = INT64_MAX
-            elif row.timestamp < -(INT64_MAX // 1000):
-                micros = INT64_MIN
-            else:
-                micros = row.timestamp * 1000
+            if row.key_size > 0:
+                self.payload += row.key_size
+            if row.value_size > 0:
+                self.payload += row.value_size
             cython.cast(cython.p_longlong, self.offsets.data + self.offsets.size)[0] = row.offset
             self.offsets.size += 8
-            cython.cast(cython.p_longlong, self.timestamps.data + self.timestamps.size)[0] = micros
-            self.timestamps.size += 8
-            _put_int(cython.address(self.types), cursor.timestamp_type)
+            if self.with_timestamps:
+                if row.timestamp > INT64_MAX // 1000:
+                    micros = INT64_MAX
+                elif row.timestamp < -(INT64_MAX // 1000):
+                    micros = INT64_MIN
+                else:
+                    micros = row.timestamp * 1000
+                cython.cast(cython.p_longlong, self.timestamps.data + self.timestamps.size)[0] = micros
+                self.timestamps.size += 8
+            if self.with_types:
+                _put_int(cython.address(self.types), cursor.timestamp_type)
             self.rows += 1
             limit -= 1
             cursor.at = row.end
@@ -612,13 +636,14 @@ class ColumnsBuilder:
             partition,
             rows,
             _block(cython.address(self.offsets)),
-            _block(cython.address(self.timestamps)),
-            _block(cython.address(self.types)),
-            _column(cython.address(self.key), rows),
-            _column(cython.address(self.value), rows),
+            _block(cython.address(self.timestamps)) if self.with_timestamps else None,
+            _block(cython.address(self.types)) if self.with_types else None,
+            _column(cython.address(self.key), rows) if self.with_key else None,
+            _column(cython.address(self.value), rows) if self.with_value else None,
             headers,
+            self.payload,
         )
-        self.rows = 0
+        self.rows = self.payload = 0
         self.key.null_count = self.value.null_count = 0
         self.header_key.null_count = self.header_value.null_count = 0
         self.header_null_count = self.header_count = 0

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from kadence.records._records_py import Rows
 from kadence.records._shared import DATA_LIMIT
-from kadence.records.columns import BinaryColumn, Columns, HeaderColumn
+from kadence.records.columns import OWN_COLUMNS, BinaryColumn, Columns, HeaderColumn
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from kadence.records._records_py import Cursor, Headers
 
 __all__ = ["ColumnsBuilder", "release_idle", "scratch", "spare_memory"]
@@ -61,20 +63,24 @@ def _size(strings: list[bytes | None]) -> int:
 class ColumnsBuilder:
     """Columns under construction, from any number of batches of one partition.
 
+    Args:
+        columns: names of the columns to make (`ALL_COLUMNS`); offsets are always there.
+
     Attributes:
         rows: records gathered so far.
-        nbytes: bytes of their keys and values.
+        payload: bytes of their keys and values, whether there are columns of them or not.
     """
 
-    __slots__ = ("_parts", "_sizes", "_types", "nbytes", "rows", "with_headers")
+    __slots__ = ("_columns", "_parts", "_sizes", "_types", "payload", "rows", "with_headers")
 
-    def __init__(self, headers: bool = False) -> None:
-        self.with_headers = headers
+    def __init__(self, columns: Collection[str] = OWN_COLUMNS) -> None:
+        self._columns = columns
+        self.with_headers = "headers" in columns
         self._clear()
 
     def _clear(self) -> None:
         self.rows = 0
-        self.nbytes = 0
+        self.payload = 0
         self._sizes = [0, 0, 0, 0]
         self._parts = Rows()
         self._types = array("i")
@@ -97,7 +103,7 @@ class ColumnsBuilder:
         Raises:
             RecordFormatError: the next record cannot be read; those before it are in the columns.
         """
-        if self.nbytes + cursor.left < min(byte_limit, DATA_LIMIT):
+        if self.payload + cursor.left < min(byte_limit, DATA_LIMIT):
             rows = Rows()
             try:
                 cursor.read(rows, limit, self.with_headers)
@@ -106,7 +112,7 @@ class ColumnsBuilder:
             return False
         # A bound may lie in this batch: go record by record, and put back the one that does not fit.
         while limit > 0 and cursor.remaining > 0:
-            if self.nbytes >= byte_limit and self.rows:
+            if self.payload >= byte_limit and self.rows:
                 return True
             place = cursor.place
             rows = Rows()
@@ -124,8 +130,11 @@ class ColumnsBuilder:
 
     def fits(self, rows: Rows) -> bool:
         """Whether every column can still address its bytes with these rows added; an empty builder takes any."""
+        wanted = ("key" in self._columns, "value" in self._columns, self.with_headers, self.with_headers)
         return self.rows == 0 or all(
-            have + more <= DATA_LIMIT for have, more in zip(self._sizes, self._measure(rows), strict=True)
+            have + more <= DATA_LIMIT
+            for have, more, is_wanted in zip(self._sizes, self._measure(rows), wanted, strict=True)
+            if is_wanted
         )
 
     def add(self, rows: Rows, timestamp_type: int) -> None:
@@ -133,7 +142,7 @@ class ColumnsBuilder:
         count = len(rows.offsets)
         sizes = self._measure(rows)
         self._sizes = [have + more for have, more in zip(self._sizes, sizes, strict=True)]
-        self.nbytes += sizes[0] + sizes[1]
+        self.payload += sizes[0] + sizes[1]
         self.rows += count
         self._types.extend(repeat(timestamp_type, count))
         for name in Rows.__slots__:
@@ -142,26 +151,28 @@ class ColumnsBuilder:
     def finish(self, topic: str, partition: int) -> Columns:
         """The columns gathered; the builder is empty afterwards."""
         parts, count = self._parts, self.rows
-        offsets = array("q", parts.offsets).tobytes()
-        try:
-            timestamps = array("q", map((1000).__mul__, parts.timestamps))
-        except OverflowError:
-            timestamps = array("q", map(_micros, parts.timestamps))
-        key, value = _column(parts.keys), _column(parts.values)
-        headers = _header_column(parts.headers) if self.with_headers else None
+        wanted = self._columns
         columns = Columns(
             topic,
             partition,
             count,
-            offsets,
-            timestamps.tobytes(),
-            self._types.tobytes(),
-            key,
-            value,
-            headers,
+            array("q", parts.offsets).tobytes(),
+            _timestamps(parts.timestamps) if "timestamp" in wanted else None,
+            self._types.tobytes() if "timestampType" in wanted else None,
+            _column(parts.keys) if "key" in wanted else None,
+            _column(parts.values) if "value" in wanted else None,
+            _header_column(parts.headers) if self.with_headers else None,
+            self.payload,
         )
         self._clear()
         return columns
+
+
+def _timestamps(timestamps: list[int]) -> bytes:
+    try:
+        return array("q", map((1000).__mul__, timestamps)).tobytes()
+    except OverflowError:
+        return array("q", map(_micros, timestamps)).tobytes()
 
 
 def _micros(timestamp: int) -> int:

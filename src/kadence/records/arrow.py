@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from kadence.errors import MissingDependencyError
-from kadence.records.columns import BinaryColumn, Columns, HeaderColumn
+from kadence.records.columns import ALL_COLUMNS, OWN_COLUMNS, BinaryColumn, Columns, HeaderColumn
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -39,28 +39,28 @@ def _pyarrow() -> ModuleType:
 
 
 @cache
-def schema(*, headers: bool = False) -> pa.Schema:
-    """The schema of Spark's Kafka connector; all fields may be null.
+def schema(columns: tuple[str, ...] = OWN_COLUMNS) -> pa.Schema:
+    """The schema of Spark's Kafka connector, or those columns of it; all fields may be null.
 
     Args:
-        headers: with the column ``headers``, list<struct<key: string, value: binary>>, null without headers.
+        columns: names, of `ALL_COLUMNS`. ``headers`` is a list<struct<key: string, value: binary>>, null where a record
+            has none.
 
     Raises:
         MissingDependencyError: pyarrow is not installed.
     """
     pa = _pyarrow()
-    fields = [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", tz="UTC")),
-        ("timestampType", pa.int32()),
-    ]
-    if headers:
-        fields.append(("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))))
-    return pa.schema(fields)
+    types = {
+        "key": pa.binary(),
+        "value": pa.binary(),
+        "topic": pa.string(),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "timestampType": pa.int32(),
+        "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    }
+    return pa.schema([(name, types[name]) for name in columns])
 
 
 def to_record_batch(columns: Columns, schema: pa.Schema | None = None) -> pa.RecordBatch:
@@ -69,30 +69,33 @@ def to_record_batch(columns: Columns, schema: pa.Schema | None = None) -> pa.Rec
     Args:
         columns: what `FetchedRecords.take_columns` gave.
         schema: columns by name, in any order and number; types may differ where Arrow can cast, and the names of
-            nested fields may. None means `schema`, with headers if ``columns`` has them.
+            nested fields may. None means `schema`.
 
     Raises:
         MissingDependencyError: pyarrow is not installed.
         ValueError: the schema names a column that there is not.
     """
-    layout = _own_layout(headers=columns.headers is not None) if schema is None else _layout(schema)
+    layout = _own_layout(OWN_COLUMNS) if schema is None else _layout(schema)
     return layout.batch(columns)
 
 
 def to_table(
-    columns: Iterable[Columns], schema: pa.Schema | None = None, *, headers: bool = False
+    columns: Iterable[Columns],
+    schema: pa.Schema | None = None,
+    *,
+    names: tuple[str, ...] = OWN_COLUMNS,
 ) -> pa.Table:
     """A table with one chunk for each of ``columns``, of any topics and partitions.
 
     Args:
         columns: what `FetchedRecords.take_columns` gave, any number of them.
         schema: as for `to_record_batch`; None means `schema`.
-        headers: whether the default schema has the column of headers.
+        names: the columns of the table where there is no schema, as for `schema`.
 
     Raises:
         as `to_record_batch`.
     """
-    layout = _own_layout(headers=headers) if schema is None else _layout(schema)
+    layout = _own_layout(names) if schema is None else _layout(schema)
     batches = [layout.batch(part) for part in columns]
     return _pyarrow().Table.from_batches(batches, schema=layout.schema)
 
@@ -122,12 +125,12 @@ class _Layout:
 
 
 @cache
-def _own_layout(*, headers: bool) -> _Layout:
-    return _layout(schema(headers=headers))
+def _own_layout(names: tuple[str, ...]) -> _Layout:
+    return _layout(schema(names))
 
 
 def _layout(wanted: pa.Schema) -> _Layout:
-    own = schema(headers=True)
+    own = schema(ALL_COLUMNS)
     fields = []
     for field in wanted:
         make = _COLUMNS.get(field.name)
@@ -136,6 +139,15 @@ def _layout(wanted: pa.Schema) -> _Layout:
         # A maker keeps to the type of our own schema, whatever it is asked for.
         fields.append((make, field.type, field.type.equals(own.field(field.name).type)))
     return _Layout(_pyarrow(), wanted, fields)
+
+
+_T = TypeVar("_T")
+
+
+def _there(column: _T | None, name: str) -> _T:
+    if column is None:
+        raise ValueError(f"the schema asks for {name}, but the columns were taken without it")
+    return column
 
 
 def _fixed(pa: ModuleType, count: int, data: Any, kind: pa.DataType) -> pa.Array:
@@ -168,15 +180,13 @@ def _constant(pa: ModuleType, value: str | int, count: int) -> pa.Array:
 def _timestamps(pa: ModuleType, columns: Columns, kind: pa.DataType) -> pa.Array:
     # The number is the same in every time zone, so a zone of the schema's is put on it without a cast.
     micros = kind if pa.types.is_timestamp(kind) and kind.unit == "us" else pa.timestamp("us", tz="UTC")
-    return _fixed(pa, columns.count, columns.timestamps, micros)
+    return _fixed(pa, columns.count, _there(columns.timestamps, "timestamp"), micros)
 
 
 def _headers(pa: ModuleType, columns: Columns, kind: pa.DataType) -> pa.Array:
-    column = columns.headers
-    if column is None:
-        raise ValueError("the schema asks for headers, but the columns were taken without them")
+    column = _there(columns.headers, "headers")
     if not pa.types.is_list(kind):
-        kind = schema(headers=True).field("headers").type
+        kind = schema(ALL_COLUMNS).field("headers").type
     validity = None if column.validity is None else pa.py_buffer(column.validity)
     pairs = _pairs(pa, column, kind.value_type)
     return pa.Array.from_buffers(
@@ -196,14 +206,16 @@ def _pairs(pa: ModuleType, column: HeaderColumn, kind: pa.DataType) -> pa.Array:
 _Maker: TypeAlias = Callable[["ModuleType", Columns, Any], Any]
 
 _COLUMNS: Final[dict[str, _Maker]] = {
-    "key": lambda pa, columns, _kind: _strings(pa, columns.count, columns.key, pa.binary()),
-    "value": lambda pa, columns, _kind: _strings(pa, columns.count, columns.value, pa.binary()),
+    "key": lambda pa, columns, _kind: _strings(pa, columns.count, _there(columns.key, "key"), pa.binary()),
+    "value": lambda pa, columns, _kind: _strings(
+        pa, columns.count, _there(columns.value, "value"), pa.binary()
+    ),
     "topic": lambda pa, columns, _kind: _repeated(pa, columns.topic, columns.count),
     "partition": lambda pa, columns, _kind: _repeated(pa, columns.partition, columns.count),
     "offset": lambda pa, columns, _kind: _fixed(pa, columns.count, columns.offsets, pa.int64()),
     "timestamp": _timestamps,
     "timestampType": lambda pa, columns, _kind: _fixed(
-        pa, columns.count, columns.timestamp_types, pa.int32()
+        pa, columns.count, _there(columns.timestamp_types, "timestampType"), pa.int32()
     ),
     "headers": _headers,
 }

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["BinaryColumn", "Columns", "HeaderColumn"]
+__all__ = ["ALL_COLUMNS", "OWN_COLUMNS", "BinaryColumn", "Columns", "HeaderColumn"]
+
+OWN_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+"""What columns are made without a choice, by their names in Spark's Kafka schema."""
+
+ALL_COLUMNS: Final = (*OWN_COLUMNS, "headers")
 
 
 def _size(buffer: Buffer | None) -> int:
@@ -40,11 +45,6 @@ class BinaryColumn:
     @property
     def nbytes(self) -> int:
         return _size(self.ends) + _size(self.data) + _size(self.validity)
-
-    @property
-    def data_size(self) -> int:
-        """Bytes of the strings alone."""
-        return _size(self.data)
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class HeaderColumn:
 
 @dataclass(slots=True)
 class Columns:
-    """Some records of one partition, in the order of their offsets.
+    """Some records of one partition, in the order of their offsets. A column that was not asked for is None.
 
     Attributes:
         topic: the topic of all rows. partition: its partition.
@@ -83,24 +83,26 @@ class Columns:
             wants). A timestamp beyond the range of microseconds becomes the nearest end of the range.
         timestamp_types: int32; -1 none, 0 set by the producer, 1 set by the broker.
         key: keys. value: values.
-        headers: headers, None when they were not asked for.
+        headers: headers.
+        payload: bytes of the keys and values that were read, whether there are columns of them or not.
     """
 
     topic: str
     partition: int
     count: int
     offsets: Buffer
-    timestamps: Buffer
-    timestamp_types: Buffer
-    key: BinaryColumn
-    value: BinaryColumn
+    timestamps: Buffer | None
+    timestamp_types: Buffer | None
+    key: BinaryColumn | None
+    value: BinaryColumn | None
     headers: HeaderColumn | None
+    payload: int
 
     @property
     def nbytes(self) -> int:
         """Bytes that the buffers hold."""
         fixed = _size(self.offsets) + _size(self.timestamps) + _size(self.timestamp_types)
-        return fixed + self.key.nbytes + self.value.nbytes + (self.headers.nbytes if self.headers else 0)
+        return fixed + sum(part.nbytes for part in (self.key, self.value, self.headers) if part is not None)
 
     def __len__(self) -> int:
         return self.count
@@ -111,18 +113,20 @@ class Columns:
         if not self.count or offsets[-1] < offset:
             return self
         count = bisect_left(offsets, offset)
-        headers = self.headers
         return replace(
             self,
             count=count,
             key=_cut(self.key, count),
             value=_cut(self.value, count),
-            headers=None if headers is None else replace(headers, null_count=_nulls(headers.validity, count)),
+            headers=_cut(self.headers, count),
         )
 
 
-def _cut(column: BinaryColumn, count: int) -> BinaryColumn:
-    return replace(column, null_count=_nulls(column.validity, count))
+_Nullable = TypeVar("_Nullable", BinaryColumn, HeaderColumn)
+
+
+def _cut(column: _Nullable | None, count: int) -> _Nullable | None:
+    return None if column is None else replace(column, null_count=_nulls(column.validity, count))
 
 
 def _nulls(validity: Buffer | None, count: int) -> int:

@@ -34,10 +34,11 @@ from kadence.records.batch import (
     old_format_message,
 )
 from kadence.records.codecs import CodecError, decompress
+from kadence.records.columns import OWN_COLUMNS
 from kadence.records.crc import crc32c
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from typing_extensions import Buffer
 
@@ -191,20 +192,24 @@ class FetchedRecords:
         return out
 
     def take_columns(
-        self, max_records: int = -1, *, headers: bool = False, max_bytes: int | None = None
+        self,
+        max_records: int = -1,
+        *,
+        columns: Collection[str] = OWN_COLUMNS,
+        max_bytes: int | None = None,
     ) -> list[Columns]:
         """Up to ``max_records`` records as columns: one `Columns`, unless 2 GiB of one column need more.
 
         Args:
             max_records: bound on the rows in all; all that are left when negative.
-            headers: whether to make the column of headers.
-            max_bytes: stop after the row with which keys and values reach this size.
+            columns: names of the columns to make, of `ALL_COLUMNS`.
+            max_bytes: stop after the row with which keys and values reach this size, wanted or not.
 
         Raises:
             as `take`.
         """
         done: list[Columns] = []
-        builder = ColumnsBuilder(headers)
+        builder = ColumnsBuilder(columns)
         limit = max_records if max_records >= 0 else sys.maxsize
         room = DATA_LIMIT if max_bytes is None else max_bytes
         cursor = self._cursor

@@ -203,10 +203,11 @@ class MemoryRecords:
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     at_once: int = 5
+    columns: tuple[str, ...] = ("topic", "partition", "offset", "value")
     clock: FakeClock | None = None
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     started: list[dict[TopicPartition, tuple[int, int]]] = field(default_factory=list)
-    polled: list[int] = field(default_factory=list)
+    polled: list[int | None] = field(default_factory=list)
     parked: int = 0
     closed: int = 0
     ids: dict[str, str] = field(default_factory=dict)
@@ -217,10 +218,10 @@ class MemoryRecords:
         self.started.append(dict(ranges))
         self._until = {partition: end for partition, (_, end) in ranges.items()}
 
-    def poll(self, max_records: int, timeout: float) -> pa.Table:
+    def poll(self, max_records: int | None, timeout: float) -> pa.Table:
         self.polled.append(max_records)
         tables = []
-        left = min(max_records, self.at_once)
+        left = self.at_once if max_records is None else min(max_records, self.at_once)
         for partition, until in sorted(self._until.items()):
             start, end = self.log_range(partition)
             position = self.positions[partition]
@@ -237,7 +238,11 @@ class MemoryRecords:
                 self.positions[partition] = min(end, until)
         if not tables and self.clock is not None:
             self.clock.advance(int(timeout * 1000))
-        return pa.concat_tables(tables) if tables else kafka_table(TopicPartition("t", 0), [])
+        table = pa.concat_tables(tables) if tables else kafka_table(TopicPartition("t", 0), [])
+        return table.select(list(self.columns))
+
+    def is_done(self) -> bool:
+        return all(self.positions[partition] >= end for partition, end in self._until.items())
 
     def position(self, partition: TopicPartition) -> int:
         return self.positions[partition]

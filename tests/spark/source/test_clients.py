@@ -155,7 +155,7 @@ def test_a_reader_is_used_for_one_task_after_the_other(cluster: Cluster) -> None
     cluster.produce(range(20), partition=0)
     cluster.produce(range(20, 30), partition=1)
     first, second = TopicPartition(cluster.topic, 0), TopicPartition(cluster.topic, 1)
-    client = executor_client(options_for(cluster).client, "test", headers=False)
+    client = executor_client(options_for(cluster).client, "test", ("offset", "value"))
     try:
         client.start({first: (15, 20), second: (2, 10)})
         seen = 0
@@ -182,7 +182,7 @@ def test_a_reader_between_two_micro_batches_keeps_what_it_has_fetched(cluster: C
     cluster.create(1)
     cluster.produce(range(20), partition=0)
     partition = TopicPartition(cluster.topic, 0)
-    client = executor_client(options_for(cluster).client, "test", headers=False)
+    client = executor_client(options_for(cluster).client, "test", ("offset", "value"))
     try:
         seen: list[int] = []
         for start, end in ((0, 7), (7, 12), (12, 20)):
@@ -203,7 +203,7 @@ def test_client_settings_reach_the_clients(cluster: Cluster) -> None:
     driver = driver_client(options)
     assert "mine" in repr(driver._admin)
     driver.close()
-    client = executor_client(options.client, "other", headers=False)
+    client = executor_client(options.client, "other", ("offset",))
     assert "mine" in repr(client._consumer)
     client.close()
 

@@ -39,6 +39,7 @@ def memory(t0: int, t1: int) -> MemoryRecords:
         {T0: log(*range(t0)), T1: log(*range(t1)), U0: log(*range(10))},
         at_once=4,
         ids={"t": "one", "u": "two"},
+        columns=("topic", "offset"),
     )
 
 
@@ -78,7 +79,7 @@ def test_a_real_topic_made_anew(cluster: Cluster) -> None:
     cluster.create(1)
     cluster.produce(range(20))
     old = cluster.topic_id()
-    client = executor_client({"bootstrap.servers": cluster.bootstrap_servers}, "test", headers=False)
+    client = executor_client({"bootstrap.servers": cluster.bootstrap_servers}, "test", ("topic", "offset"))
     try:
         assert len(read(client, OffsetRange(cluster.topic, 0, 0, 10, old), fail=True)) == 10
         client.park()

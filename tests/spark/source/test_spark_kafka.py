@@ -88,7 +88,7 @@ def test_records_deleted_while_their_task_waited(real_cluster: Cluster) -> None:
     real_cluster.produce(range(40))
     task = (OffsetRange(real_cluster.topic, 0, 5, 20),)
     delete_below(real_cluster, 12)
-    client = executor_client({"bootstrap.servers": real_cluster.bootstrap_servers}, "test", headers=False)
+    client = executor_client({"bootstrap.servers": real_cluster.bootstrap_servers}, "test", ("offset",))
     schema = pa.schema([("offset", pa.int64())])
     try:
         with pytest.raises(DataLossError, match="7 offsets of"):

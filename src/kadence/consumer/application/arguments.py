@@ -7,14 +7,15 @@ that ends the consumer.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from operator import index
 from typing import Any, Final, SupportsIndex, cast
 
 from kadence.config.table import is_coroutine_function
 from kadence.consumer.application.callbacks import RebalanceListener
 from kadence.errors import InvalidTopicError
-from kadence.records import Record
+from kadence.records import ALL_COLUMNS, OWN_COLUMNS, Record
 from kadence.types import OffsetAndMetadata, TopicPartition
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Partitions",
     "callback_of",
     "cap",
+    "columns_of",
     "listener_of",
     "partition_of",
     "partitions_of",
@@ -128,11 +130,44 @@ def _check_awaited(what: str, given: object, *, awaits: bool) -> None:
 
 def partition_of(given: object) -> TopicPartition:
     """One partition, given as such or as a pair."""
+    # The usual case first: to ask for an instance of `SupportsIndex` takes ten times as long as all the rest.
+    if (
+        type(given) is TopicPartition
+        and type(given.topic) is str
+        and type(given.partition) is int
+        and 0 <= given.partition <= _INT32
+    ):
+        return given
     if isinstance(given, (tuple, list)) and len(given) == 2:
         topic, number = given
         if isinstance(topic, str) and isinstance(number, SupportsIndex):
             return TopicPartition(topic, _whole(number, "a partition's number", _INT32))
     raise TypeError(f"a partition is TopicPartition(topic, number) or (topic, number), not {given!r}")
+
+
+def columns_of(columns: Sequence[str] | None, *, headers: bool) -> tuple[str, ...]:
+    """The columns that `poll_arrow` makes, by name."""
+    if columns is None:
+        return ALL_COLUMNS if headers else OWN_COLUMNS
+    if headers:
+        raise ValueError(
+            "headers=True adds to the columns that are made without a choice; name headers in columns="
+        )
+    if isinstance(columns, str):
+        raise TypeError(f"a list of names is wanted, such as [{columns!r}], not {columns!r}")
+    return _known_columns(tuple(columns))
+
+
+@lru_cache(maxsize=128)
+def _known_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
+    if not columns:
+        raise ValueError(f"columns is empty; choose from {', '.join(ALL_COLUMNS)}")
+    for number, name in enumerate(columns):
+        if name not in ALL_COLUMNS:
+            raise ValueError(f"no column {name!r}; choose from {', '.join(ALL_COLUMNS)}")
+        if name in columns[:number]:
+            raise ValueError(f"column {name!r} is named twice")
+    return columns
 
 
 def partitions_of(partitions: Partitions) -> tuple[TopicPartition, ...]:

@@ -18,6 +18,7 @@ from kadence.consumer.application.arguments import (
     Partitions,
     callback_of,
     cap,
+    columns_of,
     listener_of,
     partition_of,
     partitions_of,
@@ -183,18 +184,21 @@ class Calls:
             self._interceptors.surplus.keep(found[1:], cell)
         return found[0] if found else None
 
-    def poll_arrow(self, timeout: Seconds, max_records: int | None, headers: bool) -> Waits[pyarrow.Table]:
+    def poll_arrow(
+        self, timeout: Seconds, max_records: int | None, headers: bool, columns: Sequence[str] | None
+    ) -> Waits[pyarrow.Table]:
         # pyarrow is an extra, and takes a third of a second to import.
         from kadence.records import arrow
 
+        names = columns_of(columns, headers=headers)
         limit = self._cap(max_records, self._config.arrow_rows)
         max_bytes = self._config.max_poll_arrow_bytes if max_records is None else None
         proofs = self._core.proofs
         chunks = yield from self._core.poll_columns(
-            self._until(timeout), limit, headers=headers, max_bytes=max_bytes
+            self._until(timeout), limit, columns=names, max_bytes=max_bytes
         )
         try:
-            return arrow.to_table([part for _, parts in chunks for part in parts], headers=headers)
+            return arrow.to_table([part for _, parts in chunks for part in parts], names=names)
         except Exception:
             # Out of memory, most likely: the rows are still to come.
             self._core.put_back(proofs)

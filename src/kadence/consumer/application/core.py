@@ -185,11 +185,11 @@ class Core:
         return self._poll(deadline, partial(take, limit))
 
     def poll_columns(
-        self, deadline: int, limit: int, *, headers: bool, max_bytes: int | None
+        self, deadline: int, limit: int, *, columns: tuple[str, ...], max_bytes: int | None
     ) -> Waits[list[tuple[TopicPartition, list[Columns]]]]:
         """As `poll`, as columns of bytes; see `Collector.take_columns`."""
         return self._poll(
-            deadline, partial(self._collector.take_columns, limit, headers=headers, max_bytes=max_bytes)
+            deadline, partial(self._collector.take_columns, limit, columns=columns, max_bytes=max_bytes)
         )
 
     def _poll(self, deadline: int, take: Callable[[], list[T]]) -> Waits[list[T]]:

@@ -45,11 +45,19 @@ RUN_MARK: Final = "kadence run "
 SAMPLE_RECORDS: Final = 1_000
 SAMPLE_SECONDS: Final = 5.0
 
-_BIG_FETCHES: Final = {
-    "max.partition.fetch.bytes": 4 * 1024 * 1024,
-    "fetch.max.bytes": 32 * 1024 * 1024,
+_FETCHES: Final = {
+    "max.partition.fetch.bytes": 2 * 1024 * 1024,
+    "fetch.max.bytes": 8 * 1024 * 1024,
 }
-"""A task reads its ranges from end to end, and a fetch costs the same whatever it brings."""
+"""As much of a partition as a poll takes: the memory of columns is used again where they are alike. Larger answers take
+that memory for themselves (`kadence.records`), and each table's pages are faulted in anew: twice the CPU for values of
+1 KiB."""
+
+POLL_BYTES: Final = 2 * 1024 * 1024
+"""Keys and values of a poll, which is one batch for Spark: it takes rows at full speed from about half a MiB on."""
+
+POLL_BYTES_WITHOUT_VALUES: Final = 16 * 1024 * 1024
+"""Values that nobody wants count as well, though no byte of them is copied."""
 
 _TINY: Final = {
     "fetch.min.bytes": "1",
@@ -66,13 +74,16 @@ def driver_client(options: SourceOptions) -> AdminOffsets:
     return AdminOffsets(options, f"{options.group_id_prefix}-{uuid.uuid4().hex[:8]}")
 
 
-def executor_client(client: Mapping[str, str], name: str, *, headers: bool) -> ConsumerRecords:
+def executor_client(client: Mapping[str, str], name: str, columns: tuple[str, ...]) -> ConsumerRecords:
     """The client of a worker.
 
     Args:
         client: Kafka's keys, as `SourceOptions.client`. name: a client.id where the keys have none.
+        columns: what is read, by the names of Spark's Kafka schema.
     """
-    return ConsumerRecords(_consumer({**_BIG_FETCHES, **client}, name), headers=headers)
+    room = POLL_BYTES if "value" in columns else POLL_BYTES_WITHOUT_VALUES
+    settings = {**_FETCHES, "max.poll.arrow.bytes": room, **client}
+    return ConsumerRecords(_consumer(settings, name), columns)
 
 
 def _consumer(client: Mapping[str, Any], name: str) -> Consumer:
@@ -176,13 +187,12 @@ class AdminOffsets:
             self._sampler = executor_client(
                 {**self._options.client, **small},
                 self._run,
-                headers=self._options.include_headers,
+                ("key", "value", "headers") if self._options.include_headers else ("key", "value"),
             )
         self._sampler.start({partition: (offset, offset + SAMPLE_RECORDS)})
         try:
             table = self._sampler.poll(SAMPLE_RECORDS, SAMPLE_SECONDS)
-            payload = [name for name in ("key", "value", "headers") if name in table.column_names]
-            return table.select(payload).nbytes, self._sampler.position(partition) - offset
+            return table.nbytes, self._sampler.position(partition) - offset
         finally:
             self._sampler.park()
 
@@ -268,15 +278,20 @@ class _Watch:
 class ConsumerRecords:
     """`kadence.spark.source.ports.RecordClient`."""
 
-    def __init__(self, consumer: Consumer, *, headers: bool) -> None:
+    def __init__(self, consumer: Consumer, columns: tuple[str, ...]) -> None:
         self._consumer = consumer
-        self._headers = headers
+        self._columns = columns
+        self._ranges = 0
 
     def start(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        self._ranges = len(ranges)
         self._consumer.assign(ranges)
 
-    def poll(self, max_records: int, timeout: float) -> pa.Table:
-        return self._consumer.poll_arrow(timeout, max_records=max_records, headers=self._headers)
+    def poll(self, max_records: int | None, timeout: float) -> pa.Table:
+        return self._consumer.poll_arrow(timeout, max_records=max_records, columns=self._columns)
+
+    def is_done(self) -> bool:
+        return len(self._consumer.finished()) == self._ranges
 
     def position(self, partition: TopicPartition) -> int:
         return self._consumer.position(partition)

@@ -36,9 +36,6 @@ MIN_ROWS: Final = 1_000
 MIN_BYTES: Final = 512 * 1024
 """Pieces of a poll that are smaller than both on average are put together: Spark pays for each batch."""
 
-POLL_BYTES: Final = 2 * 1024 * 1024
-"""What a poll aims at. Larger columns come from fresh pages each time, and faulting them in cost a third of the CPU."""
-
 POLL_MS: Final = 1_000
 """How often a task that waits looks whether it waits too long."""
 
@@ -77,7 +74,11 @@ def read_ranges(
 
 
 class _Run:
-    """One task under way. ``_until``: the end of each partition that is not done yet."""
+    """One task under way.
+
+    ``_until``: the end of each partition that is not known to be done. ``_positions``: where each stood when that was
+    asked last, which a task does only when nothing comes; while rows come, the client knows when all is done.
+    """
 
     def __init__(
         self, task: Task, client: RecordClient, reading: Reading, schema: pa.Schema, clock: Clock
@@ -93,23 +94,26 @@ class _Run:
         for piece in task:
             self._waiting.setdefault(piece.topic_partition, []).append((piece.start, piece.end))
         self._until: dict[TopicPartition, int] = {}
-        self._row_bytes = 0.0
+        self._positions: dict[TopicPartition, int] = {}
         self._resumed: dict[TopicPartition, int] = {}
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         while positions := self._next_ranges():
+            self._positions = positions
             self._start(positions)
             moved_at = self._clock.now_ms()
             while self._until:
                 table = self._poll()
-                moved = self._follow(positions)
-                if table is not None and table.num_rows:
-                    self._row_bytes = table.nbytes / table.num_rows
+                if moved := table is not None and table.num_rows > 0:
                     yield from self._cut(table)
+                if self._client.is_done():
+                    self._until.clear()
+                elif not moved:
+                    moved = self._follow()
                 if moved:
                     moved_at = self._clock.now_ms()
                 elif self._clock.now_ms() - moved_at >= self._reading.poll_timeout_ms:
-                    self._give_up(positions)
+                    self._give_up()
                     moved_at = self._clock.now_ms()
 
     def _next_ranges(self) -> dict[TopicPartition, int]:
@@ -128,22 +132,14 @@ class _Run:
 
     def _poll(self) -> pa.Table | None:
         try:
-            return self._client.poll(self._limit(), POLL_MS / 1000)
+            return self._client.poll(None, POLL_MS / 1000)
         except OffsetOutOfRangeError as problem:
             self._step_in(problem)
             return None
 
-    def _limit(self) -> int:
-        """How many records to ask for: about one batch; the last poll's rows foretell their size."""
-        rows = min(self._reading.max_rows, MIN_ROWS)
-        if self._row_bytes:
-            bytes_wanted = min(self._reading.max_bytes, POLL_BYTES)
-            rows = min(self._reading.max_rows, int(bytes_wanted / self._row_bytes))
-        return max(1, rows)
-
-    def _follow(self, positions: dict[TopicPartition, int]) -> bool:
-        """Whether any partition moved with this poll. Those that are done are let go."""
-        moved = False
+    def _follow(self) -> bool:
+        """Whether any partition moved since this was asked last. Those that are done are let go."""
+        positions, moved = self._positions, False
         for partition, end in list(self._until.items()):
             position = self._client.position(partition)
             if position != positions[partition]:
@@ -157,6 +153,7 @@ class _Run:
 
     def _step_in(self, problem: OffsetOutOfRangeError) -> None:
         """A position is outside its log. Which one, and is it a loss?"""
+        self._follow()
         resumed: dict[TopicPartition, int] = {}
         changed = False
         for partition, end in list(self._until.items()):
@@ -176,8 +173,9 @@ class _Run:
         self._resumed = resumed
         self._start(resumed)
 
-    def _give_up(self, positions: dict[TopicPartition, int]) -> None:
+    def _give_up(self) -> None:
         """No progress for too long: a loss if the logs end too early, else a timeout."""
+        positions = self._positions
         for partition, end in list(self._until.items()):
             log_end = self._client.log_range(partition)[1]
             if log_end < end:
@@ -195,7 +193,6 @@ class _Run:
     # ------------------------------------------------------------ batches
 
     def _cut(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
-        table = table.select(list(self._reading.columns))
         batches = table.to_batches()
         pieces = len(batches)
         if pieces > 1 and table.num_rows < MIN_ROWS * pieces and table.nbytes < MIN_BYTES * pieces:
@@ -208,8 +205,11 @@ class _Run:
         """Halve until the bounds hold; a single record may be as big as it likes."""
         import pyarrow as pa
 
+        most = self._reading.max_bytes
+        # What all buffers hold is known at once; what this batch has of them costs as much as its own making to find.
         if batch.num_rows > 1 and (
-            batch.num_rows > self._reading.max_rows or batch.nbytes > self._reading.max_bytes
+            batch.num_rows > self._reading.max_rows
+            or (batch.get_total_buffer_size() > most and batch.nbytes > most)
         ):
             half = batch.num_rows // 2
             yield from self._bounded(batch.slice(0, half))
@@ -218,5 +218,7 @@ class _Run:
             decoded = self._decode(batch)
             if decoded.num_rows:
                 yield decoded
-        else:
+        elif batch.schema.equals(self._schema):
+            yield batch
+        else:  # names of nested fields
             yield pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)

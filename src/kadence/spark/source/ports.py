@@ -73,14 +73,20 @@ class RecordClient(Protocol):
     def start(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Read these ranges (start, end), and nothing else."""
 
-    def poll(self, max_records: int, timeout: float) -> pa.Table:
-        """Some records of the ranges in Spark's Kafka schema with headers as asked for.
+    def poll(self, max_records: int | None, timeout: float) -> pa.Table:
+        """Some records of the ranges: the columns asked for, with the types of Spark's Kafka schema.
 
         Empty when none came within ``timeout`` s, and at once when all ranges are done.
+
+        Args:
+            max_records: the most rows; None: as many as make about one batch for Spark.
 
         Raises:
             OffsetOutOfRangeError: a position is outside its log.
         """
+
+    def is_done(self) -> bool:
+        """Whether all ranges were read to their ends."""
 
     def position(self, partition: TopicPartition) -> int:
         """The next offset to read: past records handed out, and past offsets that have no record."""

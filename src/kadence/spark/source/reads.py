@@ -49,13 +49,12 @@ class Reads:
 
     Attributes:
         client: Kafka's keys and values; not shown, there may be passwords among them.
-        name: client.id where the keys have none. headers: whether headers are decoded.
+        name: client.id where the keys have none.
         schema: Spark's schema of what is read: all columns, or the user's choice.
     """
 
     client: tuple[tuple[str, str], ...] = field(repr=False)
     name: str
-    headers: bool
     reading: Reading
     schema: StructType
 
@@ -80,7 +79,6 @@ class Reads:
         return cls(
             client=tuple(sorted(options.client.items())),
             name=options.group_id_prefix,
-            headers=columns.HEADERS in chosen,
             reading=Reading(
                 columns=chosen,
                 decoding=decoding,
@@ -95,12 +93,12 @@ class Reads:
         """One task."""
         if not isinstance(partition, KadencePartition):
             return  # what Spark makes of a plan without partitions
-        with POOL.borrow((self.client, self.name, self.headers), self._connect) as client:
+        with POOL.borrow((self.client, self.name, self.reading.columns), self._connect) as client:
             same = SameTopics(client, partition.task, fail_on_data_loss=self.reading.fail_on_data_loss)
             yield from read_ranges(partition.task, same, self.reading, self._arrow_schema())
 
     def _connect(self) -> ConsumerRecords:
-        return executor_client(dict(self.client), self.name, headers=self.headers)
+        return executor_client(dict(self.client), self.name, self.reading.columns)
 
     def _arrow_schema(self) -> pa.Schema:
         """By Spark's own rule: it compares the first batch with this, strictly."""

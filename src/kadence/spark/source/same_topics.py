@@ -44,7 +44,7 @@ class SameTopics:
         if self._ranges:
             self._client.start(self._ranges)
 
-    def poll(self, max_records: int, timeout: float) -> pa.Table:
+    def poll(self, max_records: int | None, timeout: float) -> pa.Table:
         try:
             table = self._client.poll(max_records, timeout)
         except OffsetOutOfRangeError:
@@ -62,7 +62,7 @@ class SameTopics:
         return self._go_on(left, max_records, timeout)
 
     def _go_on(
-        self, left: Mapping[TopicPartition, tuple[int, int]], max_records: int, timeout: float
+        self, left: Mapping[TopicPartition, tuple[int, int]], max_records: int | None, timeout: float
     ) -> pa.Table:
         import pyarrow as pa
 
@@ -80,6 +80,9 @@ class SameTopics:
                 others.add(topic)
         self._passed |= {p: end for p, (_, end) in self._ranges.items() if p.topic in others}
         return bool(others)
+
+    def is_done(self) -> bool:
+        return not self._ranges or self._client.is_done()
 
     def position(self, partition: TopicPartition) -> int:
         passed = self._passed.get(partition)

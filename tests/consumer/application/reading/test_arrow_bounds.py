@@ -11,7 +11,7 @@ from kadence.config import ConsumerConfig
 from kadence.consumer.application.reading.collector import Collector
 from kadence.consumer.border.buffer import Border, Fetched
 from kadence.consumer.border.cells import Cell
-from kadence.records import IMPLEMENTATION, encode_batch, release_idle, spare_memory
+from kadence.records import IMPLEMENTATION, OWN_COLUMNS, encode_batch, release_idle, spare_memory
 from kadence.testing import FakeClock
 
 ALL = 1 << 31
@@ -25,7 +25,7 @@ def put(shared: Border, one: Cell, count: int, size: int) -> None:
 def rows(collector: Collector, max_bytes: int | None, limit: int = ALL) -> list[tuple[int, int]]:
     """(partition, rows) in the order served."""
     collector.prove()
-    taken = collector.take_columns(limit, headers=False, max_bytes=max_bytes)
+    taken = collector.take_columns(limit, columns=OWN_COLUMNS, max_bytes=max_bytes)
     return [(partition.partition, sum(part.count for part in parts)) for partition, parts in taken]
 
 

@@ -9,7 +9,7 @@ from kadence.consumer.border.buffer import Border, Fetched
 from kadence.consumer.border.cells import Cell, Origin
 from kadence.consumer.border.messages import Seek
 from kadence.errors import CorruptRecordError
-from kadence.records import codecs, encode_batch, fetched
+from kadence.records import OWN_COLUMNS, codecs, encode_batch, fetched
 from kadence.types import TopicPartition
 
 
@@ -316,7 +316,7 @@ def test_a3_what_is_void_before_it_was_looked_at_wakes_who_waits_for_room_too() 
     put(shared, one, 10)
     subject = collector(shared)
     subject.prove()
-    subject.take_columns(5, headers=False)
+    subject.take_columns(5, columns=OWN_COLUMNS)
     arena = put(shared, one, 10, offset=10)
     # Rows that were given as columns are fetched again.
     subject.put_back()

@@ -21,7 +21,7 @@ from kadence.consumer.border.buffer import Border, Fetched
 from kadence.consumer.border.cells import Cell, Origin
 from kadence.consumer.border.messages import Seek
 from kadence.errors import DeadLetterError, RecordDeserializationError
-from kadence.records import encode_batch
+from kadence.records import OWN_COLUMNS, encode_batch
 from kadence.types import TopicPartition
 
 COUNT = 30
@@ -142,7 +142,7 @@ class World:
     def columns(self) -> None:
         """Somebody else reads on, and what was read as columns is put back: what is left in the hands is read again."""
         self.collector.prove()
-        self.collector.take_columns(3, headers=False)
+        self.collector.take_columns(3, columns=OWN_COLUMNS)
         self.collector.put_back()
 
     def refused(self, error: RecordDeserializationError) -> None:

@@ -7,7 +7,7 @@ import pytest
 from kadence.consumer.application.reading.collector import Collector
 from kadence.consumer.border.buffer import Border, Fetched
 from kadence.consumer.border.cells import Cell, Origin
-from kadence.records import Columns, encode_batch
+from kadence.records import ALL_COLUMNS, Columns, encode_batch
 from kadence.types import TopicPartition
 
 
@@ -46,7 +46,9 @@ class Subject:
 
     def take_columns(self, limit: int = 100) -> list[Columns]:
         self.collector.prove()
-        return [part for _, parts in self.collector.take_columns(limit, headers=True) for part in parts]
+        return [
+            part for _, parts in self.collector.take_columns(limit, columns=ALL_COLUMNS) for part in parts
+        ]
 
 
 def offsets(part: Columns) -> list[int]:
@@ -95,6 +97,7 @@ def test_c11_columns_end_where_records_do() -> None:
     subject = Subject(7, range(10))
     (part,) = subject.take_columns()
     assert offsets(part) == list(range(7))
+    assert part.value is not None
     assert part.value.null_count == 4
     assert subject.cell.is_finished
     assert subject.take_columns() == []
@@ -107,6 +110,8 @@ def test_c11_columns_that_reach_beyond_a_gap_are_cut() -> None:
     subject = Subject(11, range(2), range(10, 16))
     (part,) = subject.take_columns()
     assert (offsets(part), part.count) == ([0, 1, 10], 3)
+    assert part.key is not None
+    assert part.value is not None
     assert (part.key.null_count, part.value.null_count) == (3, 2)
     assert part.headers is not None
     assert part.headers.null_count == 3

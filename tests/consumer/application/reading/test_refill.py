@@ -19,7 +19,7 @@ from kadence.consumer.border.buffer import Border, Fetched
 from kadence.consumer.border.cells import Cell
 from kadence.consumer.border.hand import COMPILED
 from kadence.errors import CorruptRecordError
-from kadence.records import Record, encode_batch
+from kadence.records import OWN_COLUMNS, Record, encode_batch
 from kadence.testing import FakeClock
 
 
@@ -151,7 +151,7 @@ def test_c9_each_record_comes_once_and_positions_never_lie(
         else:
             world.polls += 1
             world.collector.prove()
-            for partition, parts in world.collector.take_columns(count, headers=False):
+            for partition, parts in world.collector.take_columns(count, columns=OWN_COLUMNS):
                 world.given[partition.partition] += sum(len(part) for part in parts)
     world.finish()
 

@@ -11,7 +11,7 @@ partition stays where it is. Positions follow what is returned, never what was f
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, TypeVar
 
 from kadence.clock import Clock, SystemClock
@@ -124,16 +124,17 @@ class Collector:
         return self.take(limit, self._give)
 
     def take_columns(
-        self, limit: int, *, headers: bool, max_bytes: int | None = None
+        self, limit: int, *, columns: Collection[str], max_bytes: int | None = None
     ) -> list[tuple[TopicPartition, list[Columns]]]:
-        """As `take_records`, as columns; ``headers`` adds theirs.
+        """As `take_records`, as columns.
 
         Args:
+            columns: names of those to make, of `ALL_COLUMNS`.
             max_bytes: nothing is added once keys and values have reached this size, and no further partition is begun
                 once they have three quarters of it.
         """
-        columns = _Columns(self.steps.touched, headers=headers, room=max_bytes)
-        taken = self.take(limit, columns.give, _rows)
+        taker = _Columns(self.steps.touched, columns=columns, room=max_bytes)
+        taken = self.take(limit, taker.give, _rows)
         self._release_idle()
         return taken
 
@@ -421,9 +422,9 @@ class _Columns:
     the defaults, and each table would end with the beginning of a fetch that the next table must read the rest of.
     """
 
-    def __init__(self, touched: list[Place], *, headers: bool, room: int | None) -> None:
+    def __init__(self, touched: list[Place], *, columns: Collection[str], room: int | None) -> None:
         self._touched = touched
-        self._headers = headers
+        self._wanted = columns
         self._room = room
         self._least = 0 if room is None else room // 4
 
@@ -432,11 +433,11 @@ class _Columns:
             return []
         columns = reader.give_columns(self._touched, limit, self._take)
         if self._room is not None:
-            self._room -= sum(part.value.data_size + part.key.data_size for part in columns)
+            self._room -= sum(part.payload for part in columns)
         return columns
 
     def _take(self, fetched: FetchedRecords, limit: int) -> list[Columns]:
-        return fetched.take_columns(limit, headers=self._headers, max_bytes=self._room)
+        return fetched.take_columns(limit, columns=self._wanted, max_bytes=self._room)
 
 
 def _rows(columns: list[Columns]) -> int:
