@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from pyspark.sql import SparkSession
 from tests.spark.conftest import Cluster, Runs
+from tests.spark.decode.registry_server import RegistryServer
 
 from kadence import Producer
 
@@ -52,3 +56,28 @@ def test_a_stream_decodes_too(cluster: Cluster, runs: Runs) -> None:
     )
     assert sum(rows) == 20
     assert runs.values() == list(range(20))
+
+
+def test_avro_by_the_registry(spark: SparkSession, cluster: Cluster, registry: RegistryServer) -> None:
+    """No schema is named anywhere: the columns are those of the newest one, rows of older ones fit in."""
+    cluster.create(1)
+    old: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]}
+    new = {**old, "fields": [*old["fields"], {"name": "more", "type": ["null", "string"], "default": None}]}
+    registry.schemas = {1: {"schema": json.dumps(old)}, 2: {"schema": json.dumps(new)}}
+    registry.subjects[f"{cluster.topic}-value"] = registry.schemas[2]
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for value in (b"\0\0\0\0\1\x0a", b"\0\0\0\0\2\x0c\x02\x02x", b"\0\0\0\0\3", b"json?"):
+            producer.send(cluster.topic, value)
+    frame = (
+        spark.read.format("kadence")
+        .options(**{"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": cluster.topic})
+        .options(**{"value.format": "avro", "schema.registry.url": registry.url, "value.flat": "true"})
+        .load()
+    )
+    assert frame.columns[:4] == ["id", "more", "key", "topic"]
+    assert [(row.id, row.more, row._error) for row in frame.orderBy("offset").collect()] == [
+        (5, None, None),
+        (6, "x", None),
+        (None, None, "value: schema id 3 is not in the registry"),
+        (None, None, "value: it begins with byte 106 where a schema id is announced by 0"),
+    ]

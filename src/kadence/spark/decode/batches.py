@@ -9,29 +9,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kadence.errors import SerializationError
-from kadence.spark.decode.isolation import Decoded
+from kadence.spark.decode.formats import SideDecoder, decoder_of
 from kadence.spark.decode.layout import Layout
-from kadence.spark.decode.options import DecodeOptions, Format, Mode, SideOptions
+from kadence.spark.decode.options import DecodeOptions, Mode
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["SideDecoder", "SourceDecoding", "decoder_of"]
+__all__ = ["SourceDecoding"]
 
 _log = logging.getLogger("kadence.spark")
 
 SHOWN_BYTES: Final = 8
 """So much of a bad record is shown in an error: enough for a magic byte and a schema id."""
-
-
-class SideDecoder(Protocol):
-    """Decodes the keys or the values of a batch."""
-
-    def decode(self, values: pa.Array) -> Decoded: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,20 +144,3 @@ def _target_of(layout: Layout, source: str, schema: pa.Schema) -> pa.DataType | 
             if layout.sources[place].startswith(".")
         ]
     )
-
-
-@lru_cache(maxsize=64)
-def decoder_of(side: SideOptions, target: Any) -> SideDecoder:
-    """The decoder of a format for one Arrow type.
-
-    Raises:
-        ConfigError: the schema cannot be had or read, or its types are not those of the query.
-        MissingDependencyError: the format needs a library of the extra ``decode``.
-    """
-    if side.format is Format.STRING:
-        from kadence.spark.decode.texts import TextFormat
-
-        return TextFormat()
-    from kadence.spark.decode.json_values import JsonFormat
-
-    return JsonFormat(target)

@@ -29,9 +29,33 @@ def _ddl(side: SideOptions, given: Mapping[str, str], *, flat: bool) -> str:
         return "binary"
     if side.format is Format.STRING:
         return "string"
-    if side.schema is None:
+    if side.format is Format.JSON:
+        if side.schema is None:
+            raise ConfigError(
+                f"{side.name}.format=json needs to know the fields: give load() a schema, such as "
+                f'.schema("id bigint, name string, _error string"), or the option {side.name}.schema with such a text'
+            )
+        return side.schema if flat else f"struct<{side.schema}>"
+    import pyarrow as pa
+
+    from kadence.spark.decode.formats import arrow_of_side
+    from kadence.spark.decode.spark_types import ddl_of_fields, ddl_of_type
+
+    kind = arrow_of_side(side, _subject(side, given) if side.schema is None else "")
+    if not flat:
+        return ddl_of_type(kind)
+    if not pa.types.is_struct(kind):
+        raise ConfigError("option value.flat: the value has no fields")
+    return ddl_of_fields(kind)
+
+
+def _subject(side: SideOptions, given: Mapping[str, str]) -> str:
+    if side.subject is not None:
+        return side.subject
+    topics = [name.strip() for name in given.get("subscribe", "").split(",") if name.strip()]
+    if len(topics) != 1:
         raise ConfigError(
-            f"{side.name}.format=json needs to know the fields: give load() a schema, such as "
-            f'.schema("id bigint, name string, _error string"), or the option {side.name}.schema with such a text'
+            f"which schema of the registry do all records fit? Name its subject with the option {side.name}.subject, "
+            f"or give load() a schema, or the option {side.name}.schema"
         )
-    return side.schema if flat else f"struct<{side.schema}>"
+    return f"{topics[0]}-{side.name}"

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BadRecordError", "Decoded", "WholeRefusedError", "decode_isolating"]
+__all__ = ["BadRecordError", "Decoded", "WholeRefusedError", "decode_isolating", "over_nulls", "rows_of"]
 
 SMALL: Final = 128
 """So many records are looked at one by one: about what a call of the whole decoder costs."""
@@ -55,17 +55,44 @@ def decode_isolating(values: pa.Array, whole: Whole, careful: Careful) -> Decode
         whole: raises `WholeRefusedError` unless every value is good; never sees a null.
         careful: says which values are bad; never sees a null.
     """
+    return over_nulls(values, lambda present: _decode(present, whole, careful))
+
+
+def over_nulls(values: pa.Array, decode: Careful) -> Decoded:
+    """Decode what is not null; the rest is null, and no error."""
     if not values.null_count:
-        return _decode(values, whole, careful)
+        return decode(values)
     import numpy as np
     import pyarrow as pa
 
     present = np.asarray(values.is_valid())
     places = np.cumsum(present) - 1
-    dense = _decode(values.drop_null(), whole, careful)
+    dense = decode(values.drop_null())
     rows = np.flatnonzero(present)
     column = dense.column.take(pa.array(places, pa.int64(), mask=~present))
     return Decoded(column, {int(rows[row]): reason for row, reason in dense.bad.items()})
+
+
+def rows_of(documents: list[Any], build: Callable[[list[Any]], pa.Array], bad: dict[int, str]) -> pa.Array:
+    """Build a column; where that fails build each row alone, and note why it cannot be.
+
+    Args:
+        build: raises `BadRecordError`. bad: gets the reasons.
+    """
+    import pyarrow as pa
+
+    try:
+        return build(documents)
+    except BadRecordError:
+        pass
+    rows = []
+    for row, document in enumerate(documents):
+        try:
+            rows.append(build([document]))
+        except BadRecordError as problem:
+            bad[row] = str(problem)
+            rows.append(build([None]))
+    return pa.concat_arrays(rows)
 
 
 def _decode(values: pa.Array, whole: Whole, careful: Careful) -> Decoded:

@@ -15,7 +15,13 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.spark.decode.fitting import fit
-from kadence.spark.decode.isolation import BadRecordError, Decoded, WholeRefusedError, decode_isolating
+from kadence.spark.decode.isolation import (
+    BadRecordError,
+    Decoded,
+    WholeRefusedError,
+    decode_isolating,
+    rows_of,
+)
 from kadence.spark.decode.json_shapes import Number, Shape, shape_of
 from kadence.spark.decode.texts import texts_of
 
@@ -108,10 +114,7 @@ class JsonFormat:
             except BadRecordError as problem:
                 bad[row] = str(problem)
             documents.append(document)
-        try:
-            column = self._column(documents)
-        except BadRecordError:
-            column = self._row_by_row(documents, bad)
+        column = rows_of(documents, self._column, bad)
         for row, found in whole.items():
             column = pa.concat_arrays([column.slice(0, row), found, column.slice(row + 1)])
         return Decoded(column, bad)
@@ -124,18 +127,6 @@ class JsonFormat:
         except (pa.ArrowException, UnicodeEncodeError, OverflowError):
             # Half of a surrogate pair, a decimal of too many digits.
             raise BadRecordError("a value does not fit the type of its field") from None
-
-    def _row_by_row(self, documents: list[Any], bad: dict[int, str]) -> pa.Array:
-        import pyarrow as pa
-
-        rows = []
-        for row, document in enumerate(documents):
-            try:
-                rows.append(self._column([document]))
-            except BadRecordError as problem:
-                bad[row] = str(problem)
-                rows.append(pa.nulls(1, self._target))
-        return pa.concat_arrays(rows)
 
 
 class _TooMuchError(BadRecordError):

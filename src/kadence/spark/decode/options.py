@@ -113,9 +113,6 @@ def parse(given: Mapping[str, str]) -> DecodeOptions | None:
     values = {name.lower(): text.strip() for name, text in given.items()}
     registry = _registry(values)
     value, key = _side("value", values, registry), _side("key", values, registry)
-    for side in (value, key):
-        if side.format.value in ("avro", "protobuf"):
-            raise ConfigError(f"{side.name}.format={side.format.value} is not decoded in the source yet")
     mode = _one_of("mode", values, Mode)
     flat = values.get("value.flat", "false").lower()
     if flat not in ("true", "false"):

@@ -1,0 +1,148 @@
+"""Avro's types as Arrow's, which are Spark's: those that Spark's own Avro reader takes for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kadence.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["arrow_of", "nullable", "simplified"]
+
+_LOGICAL: Final = {
+    "decimal",
+    "date",
+    "timestamp-millis",
+    "timestamp-micros",
+    "local-timestamp-millis",
+    "local-timestamp-micros",
+}
+"""The logical types that are read; values of the others are what they are written as."""
+
+
+def simplified(schema: Any) -> Any:
+    """The schema without the logical types that are not read: a uuid is a text then, and time-millis an int."""
+    if isinstance(schema, dict):
+        dropped = schema.get("logicalType", "decimal") not in _LOGICAL
+        return {
+            name: item if name == "default" else simplified(item)
+            for name, item in schema.items()
+            if not (dropped and name == "logicalType")
+        }
+    return [simplified(item) for item in schema] if isinstance(schema, list) else schema
+
+
+def nullable(union: list[Any]) -> Any:
+    """The type of a union of null and one other; None for other unions."""
+    others = [item for item in union if item != "null"]
+    return others[0] if len(others) == 1 and len(union) == 2 else None
+
+
+def arrow_of(schema: Any, wanted: pa.DataType | None = None) -> pa.DataType:
+    """The Arrow type of a parsed schema's values.
+
+    Args:
+        wanted: what the query asks for: of records only the fields that it names; None for all of them.
+
+    Raises:
+        ConfigError: a type that cannot be a column, such as a union of several types, or a record inside itself.
+    """
+    # Where fastavro's parser leaves the definitions that came from elsewhere.
+    named = schema.get("__named_schemas", {}) if isinstance(schema, dict) else {}
+    return _Types(dict(named)).of(schema, wanted, "")
+
+
+class _Types:
+    def __init__(self, named: dict[str, Any]) -> None:
+        self._named = named
+        self._open: list[str] = []
+
+    def of(self, schema: Any, wanted: pa.DataType | None, path: str) -> pa.DataType:
+        import pyarrow as pa
+
+        if isinstance(schema, list):
+            inner = nullable(schema)
+            if inner is None:
+                others = [item for item in schema if item != "null"]
+                for group, kind in (({"int", "long"}, pa.int64()), ({"float", "double"}, pa.float64())):
+                    if others and all(isinstance(item, str) and item in group for item in others):
+                        return kind
+                raise ConfigError(
+                    f"field {path or '(all)'} is a union of several types, which cannot be a column"
+                )
+            return self.of(inner, wanted, path)
+        if isinstance(schema, str):
+            if schema in self._named:
+                return self.of(self._named[schema], wanted, path)
+            return _primitive(schema, {})
+        kind = schema["type"]
+        if kind in ("record", "error"):
+            return self._record(schema, wanted, path)
+        if "name" in schema:
+            self._named[schema["name"]] = schema
+        if kind == "array":
+            element = wanted.value_type if wanted is not None and pa.types.is_list(wanted) else None
+            return pa.list_(self.of(schema["items"], element, f"{path}[]"))
+        if kind == "map":
+            item = wanted.item_type if wanted is not None and pa.types.is_map(wanted) else None
+            return pa.map_(pa.string(), self.of(schema["values"], item, f"{path}[]"))
+        if isinstance(kind, dict | list):
+            return self.of(kind, wanted, path)
+        if kind in self._named and kind != "enum":
+            return self.of(self._named[kind], wanted, path)
+        return _primitive(kind, schema)
+
+    def _record(self, schema: Any, wanted: pa.DataType | None, path: str) -> pa.DataType:
+        import pyarrow as pa
+
+        name = schema["name"]
+        if name in self._open:
+            raise ConfigError(f"field {path} is a record inside itself, which cannot be a column")
+        self._named[name] = schema
+        self._open.append(name)
+        chosen = None
+        if wanted is not None and pa.types.is_struct(wanted):
+            chosen = {item.name: item.type for item in wanted}
+        fields = [
+            (
+                item["name"],
+                self.of(
+                    item["type"],
+                    None if chosen is None else chosen[item["name"]],
+                    f"{path}.{item['name']}" if path else item["name"],
+                ),
+            )
+            for item in schema["fields"]
+            if chosen is None or item["name"] in chosen
+        ]
+        self._open.pop()
+        return pa.struct(fields)
+
+
+def _primitive(kind: str, schema: dict[str, Any]) -> pa.DataType:
+    import pyarrow as pa
+
+    logical = schema.get("logicalType")
+    if logical == "decimal":
+        return pa.decimal128(schema["precision"], schema.get("scale", 0))
+    if logical == "date":
+        return pa.date32()
+    if logical is not None:
+        return pa.timestamp("us", None if logical.startswith("local") else "UTC")
+    known = {
+        "null": pa.null(),
+        "boolean": pa.bool_(),
+        "int": pa.int32(),
+        "long": pa.int64(),
+        "float": pa.float32(),
+        "double": pa.float64(),
+        "string": pa.string(),
+        "enum": pa.string(),
+        "bytes": pa.binary(),
+        "fixed": pa.binary(),
+    }
+    if kind not in known:
+        raise ConfigError(f"Avro type {kind} cannot be a column")
+    return known[kind]

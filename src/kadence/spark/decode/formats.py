@@ -1,0 +1,122 @@
+"""The decoder of a side, by its options: which format, in which frame, with whose schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kadence.errors import ConfigError
+from kadence.spark.decode.isolation import BadRecordError, Decoded
+from kadence.spark.decode.options import Format, RegistryOptions, SideOptions
+from kadence.spark.decode.registry import Registered, Registry
+from kadence.spark.decode.wire import Frame, FramedFormat
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["SideDecoder", "arrow_of_side", "decoder_of", "registered"]
+
+
+class SideDecoder(Protocol):
+    """Decodes the keys or the values of a batch."""
+
+    def decode(self, values: pa.Array) -> Decoded: ...
+
+
+@lru_cache(maxsize=64)
+def decoder_of(side: SideOptions, target: Any) -> SideDecoder:
+    """The decoder for one Arrow type. A worker keeps it, and with it what it has learned from a registry.
+
+    Raises:
+        ConfigError: the schema cannot be had or read, or its types are never those of the query.
+        MissingDependencyError: the format needs a library of the extra ``decode``.
+    """
+    if side.format is Format.AVRO:
+        return _avro(side, target)
+    if side.format is Format.PROTOBUF:
+        return _protobuf(side, target)
+    made: SideDecoder
+    if side.format is Format.STRING:
+        from kadence.spark.decode.texts import TextFormat
+
+        made = TextFormat()
+    else:
+        from kadence.spark.decode.json_values import JsonFormat
+
+        made = JsonFormat(target)
+    return FramedFormat(target, lambda frame: made) if side.framed else made
+
+
+def _avro(side: SideOptions, target: pa.DataType) -> SideDecoder:
+    from kadence.spark.decode import avro
+
+    reader = None
+    if side.schema is not None:
+        reader = avro.parsed(avro.read_schema(f"{side.name}.schema", side.schema))
+    if side.registry is None or not side.framed:
+        made = avro.AvroFormat(reader, None, target)
+        return FramedFormat(target, lambda frame: made) if side.framed else made
+
+    def decoder_for(frame: Frame) -> SideDecoder:
+        writer = avro.parsed_registered(registered(side.registry, frame.schema_id, "AVRO"))
+        return _or_bad(lambda: avro.AvroFormat(writer, reader, target))
+
+    return FramedFormat(target, decoder_for)
+
+
+def _protobuf(side: SideOptions, target: pa.DataType) -> SideDecoder:
+    from kadence.spark.decode.protobuf import Messages, ProtobufFormat
+
+    if side.schema is not None:
+        made = ProtobufFormat(
+            Messages.of_file(f"{side.name}.schema", side.schema).named(side.message or ""), target
+        )
+        return FramedFormat(target, lambda frame: made, with_path=True) if side.framed else made
+
+    def decoder_for(frame: Frame) -> SideDecoder:
+        messages = Messages.of_registered(registered(side.registry, frame.schema_id, "PROTOBUF"))
+        return _or_bad(lambda: ProtobufFormat(messages.at(frame.path), target))
+
+    return FramedFormat(target, decoder_for, with_path=True)
+
+
+def _or_bad(make: Callable[[], SideDecoder]) -> SideDecoder:
+    """One producer's schema that does not fit makes its records bad; the others' are read on."""
+    try:
+        return make()
+    except ConfigError as problem:
+        raise BadRecordError(str(problem)) from None
+
+
+@lru_cache(maxsize=1024)
+def registered(options: RegistryOptions, schema_id: int, kind: str) -> Registered:
+    """A schema by its id, asked for once in a worker's life."""
+    return Registry(options).by_id(schema_id, kind=kind)
+
+
+def arrow_of_side(side: SideOptions, subject: str) -> pa.DataType:
+    """The type of an Avro or Protobuf side: of its schema, or of the subject's newest one.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if side.format is Format.AVRO:
+        from kadence.spark.decode import avro
+        from kadence.spark.decode.avro_types import arrow_of
+
+        if side.schema is not None:
+            return arrow_of(avro.parsed(avro.read_schema(f"{side.name}.schema", side.schema)))
+        return arrow_of(avro.parsed_registered(_newest(side, subject, "AVRO")))
+    from kadence.spark.decode.protobuf import Messages, arrow_of_message
+
+    if side.schema is not None:
+        messages = Messages.of_file(f"{side.name}.schema", side.schema)
+    else:
+        messages = Messages.of_registered(_newest(side, subject, "PROTOBUF"))
+    return arrow_of_message(messages.named(side.message) if side.message else messages.at((0,)))
+
+
+def _newest(side: SideOptions, subject: str, kind: str) -> Registered:
+    assert side.registry is not None, "options.py asks for one where there is no schema"
+    return Registry(side.registry).newest(subject, kind=kind)

@@ -1,0 +1,295 @@
+"""Avro: both decoders agree, schemas are resolved, ids of one batch differ."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import struct
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.luck import examples
+from tests.spark.decode.registry_server import RegistryServer
+
+from kadence.errors import ConfigError
+from kadence.spark.decode.avro import AvroFormat, parsed, read_schema
+from kadence.spark.decode.avro_types import arrow_of
+from kadence.spark.decode.formats import decoder_of
+from kadence.spark.decode.inference import decoded_ddl
+from kadence.spark.decode.isolation import SMALL
+from kadence.spark.decode.options import DecodeOptions, parse
+from kadence.spark.source.schema import COLUMNS
+
+
+def record(*fields: tuple[str, Any], name: str = "R", **more: Any) -> str:
+    made = [{"name": field, "type": kind, **more.get(field, {})} for field, kind in fields]
+    return json.dumps({"type": "record", "name": name, "fields": made})
+
+
+def written(schema: str, *rows: Any) -> list[bytes]:
+    known = fastavro.parse_schema(json.loads(schema))
+    made = []
+    for row in rows:
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, known, row)
+        made.append(out.getvalue())
+    return made
+
+
+def decode(schema: str, values: Sequence[bytes | None], reader: str | None = None, kind: Any = None) -> Any:
+    theirs, ours = parsed(schema), None if reader is None else parsed(reader)
+    target = kind or arrow_of(ours if ours is not None else theirs)
+    decoded = AvroFormat(theirs, ours, target).decode(pa.array(values, pa.binary()))
+    assert decoded.column.type == target
+    return decoded.column.to_pylist(), decoded.bad
+
+
+SIMPLE = record(
+    ("id", "long"),
+    ("n", ["null", "int"]),
+    ("s", ["string", "null"]),
+    ("f", "float"),
+    ("b", "boolean"),
+    ("e", {"type": "enum", "name": "E", "symbols": ["A", "B"]}),
+    ("at", ["null", {"type": "long", "logicalType": "timestamp-millis"}]),
+    ("tags", {"type": "array", "items": ["null", "string"]}),
+    ("counts", {"type": "map", "values": "long"}),
+    (
+        "inner",
+        [
+            "null",
+            {
+                "type": "record",
+                "name": "I",
+                "fields": [{"name": "day", "type": {"type": "int", "logicalType": "date"}}],
+            },
+        ],
+    ),
+)
+_rows = st.fixed_dictionaries(
+    {
+        "id": st.integers(-(2**63), 2**63 - 1),
+        "n": st.none() | st.integers(-(2**31), 2**31 - 1),
+        "s": st.none() | st.text(max_size=5),
+        "f": st.integers(-99, 99).map(float),
+        "b": st.booleans(),
+        "e": st.sampled_from("AB"),
+        "at": st.none()
+        | st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)).map(  # noqa: DTZ001 - a bound
+            lambda moment: moment.replace(microsecond=moment.microsecond // 1000 * 1000, tzinfo=UTC)
+        ),
+        "tags": st.lists(st.none() | st.text(max_size=3), max_size=3),
+        "counts": st.dictionaries(st.text(max_size=2), st.integers(0, 9), max_size=2),
+        "inner": st.none() | st.fixed_dictionaries({"day": st.dates(date(1900, 1, 1), date(2100, 1, 1))}),
+    }
+)
+
+
+@examples(40)
+@given(st.lists(_rows, max_size=12), st.lists(st.binary(max_size=12), max_size=8), st.randoms())
+def test_both_decoders_read_the_same_and_bad_ones_stay_alone(
+    rows: list[dict[str, Any]], junk: list[bytes], luck: random.Random
+) -> None:
+    """Junk may happen to be Avro: the careful decoder is the judge."""
+    values = [*written(SIMPLE, *rows), *junk, *written(SIMPLE, *rows[:1]) * SMALL]
+    luck.shuffle(values)
+    schema = parsed(SIMPLE)
+    form = AvroFormat(schema, None, arrow_of(schema))
+    both = form.decode(pa.array(values, pa.binary()))
+    careful = form._careful(pa.array(values, pa.binary())) if values else both
+    assert both.column.equals(careful.column)
+    assert both.bad == careful.bad
+    good = written(SIMPLE, *rows)
+    found = form.decode(pa.array(good, pa.binary()))
+    assert not found.bad
+    shown = found.column.to_pylist()
+    assert [{**row, "counts": dict(row["counts"])} for row in shown] == rows
+
+
+def test_types_that_only_fastavro_reads() -> None:
+    schema = record(
+        ("dec", {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}),
+        ("fix", {"type": "fixed", "name": "F", "size": 2}),
+        ("raw", "bytes"),
+        ("local", {"type": "long", "logicalType": "local-timestamp-micros"}),
+        ("id", {"type": "string", "logicalType": "uuid"}),
+        ("time", {"type": "int", "logicalType": "time-millis"}),
+        ("num", ["null", "int", "long"]),
+        ("either", ["null", "string", "int"]),
+    )
+    row = {
+        "dec": Decimal("12.34"),
+        "fix": b"ab",
+        "raw": b"\x00",
+        "local": datetime(2024, 1, 2, 3),  # noqa: DTZ001 - it has no zone
+        "id": "6fa459ea-ee8a-3ca4-894e-db77e160355e",
+        "time": 5,
+        "num": 2**40,
+        "either": 7,
+    }
+    plain = json.loads(schema)
+    del plain["fields"][4]["type"]["logicalType"], plain["fields"][5]["type"]["logicalType"]
+    values = written(json.dumps(plain), row)
+    kind = pa.struct(
+        [
+            ("dec", pa.decimal128(6, 2)),
+            ("fix", pa.binary()),
+            ("raw", pa.binary()),
+            ("local", pa.timestamp("us")),
+            ("id", pa.string()),
+            ("time", pa.int32()),
+            ("num", pa.int64()),
+        ]
+    )
+    (found,), bad = decode(schema, values, kind=kind)
+    assert not bad
+    assert found == {name: row[name] for name in kind.names}
+    with pytest.raises(
+        ConfigError, match="field either is a union of several types, which cannot be a column"
+    ):
+        arrow_of(parsed(schema))
+
+
+OLD = record(("id", "int"), ("gone", "string"))
+NEW = record(
+    ("id", "long"),
+    ("more", ["null", "string"]),
+    ("word", "string"),
+    more={"default": None},
+    word={"default": "x"},
+)
+
+
+def test_the_readers_schema_is_the_one_that_counts() -> None:
+    old = written(OLD, {"id": 5, "gone": "g"})
+    assert decode(OLD, old, NEW) == ([{"id": 5, "more": None, "word": "x"}], {})
+    by_name = record(("more", ["null", "string"]), ("id", "int"), more={"default": None})
+    assert decode(OLD, old, by_name) == ([{"more": None, "id": 5}], {})
+    renamed = record(("key", "int"), key={"aliases": ["id"]})
+    assert decode(OLD, old, renamed) == ([{"key": 5}], {})
+    rows, bad = decode(OLD, old, record(("id", "string")))
+    assert rows == [None]
+    assert bad == {0: "the writer's schema cannot be read with the reader's"}
+
+
+def test_the_querys_columns_without_a_readers_schema() -> None:
+    kind = pa.struct([("new", pa.string()), ("id", pa.int64())])
+    assert decode(OLD, written(OLD, {"id": 5, "gone": ""}), kind=kind) == ([{"new": None, "id": 5}], {})
+    with pytest.raises(ConfigError, match="a text is not read as int32"):
+        decode(OLD, [], kind=pa.struct([("gone", pa.int32())]))
+    with pytest.raises(ConfigError, match="field id is int32, which is not read as string"):
+        decode(OLD, [], kind=pa.struct([("id", pa.string())]))
+
+
+def test_a_record_inside_itself_is_no_column() -> None:
+    tree = record(("next", ["null", "R"]), ("v", "int"))
+    with pytest.raises(ConfigError, match="field next is a record inside itself"):
+        arrow_of(parsed(tree))
+    values = written(tree, {"next": {"next": None, "v": 2}, "v": 1})
+    assert decode(tree, values, kind=pa.struct([("v", pa.int32())])) == ([{"v": 1}], {})
+
+
+def test_primitives() -> None:
+    assert decode('"string"', [*written('"string"', "a"), None, b"\x02"]) == (
+        ["a", None, None],
+        {2: "not Avro of this schema (EOFError)"},
+    )
+
+
+def test_a_schema_is_json_or_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "a.avsc"
+    file.write_text('"long"')
+    assert read_schema("value.schema", str(file)) == '"long"'
+    with pytest.raises(
+        ConfigError, match=r"neither an Avro schema in JSON nor a file that can be read \(No such file"
+    ):
+        read_schema("value.schema", "nowhere.avsc")
+    with pytest.raises(ConfigError, match="this is no Avro schema"):
+        parsed('{"type":"strange"}')
+
+
+# ---------------------------------------------------------------- with a registry
+
+
+def framed(schema_id: int, data: bytes) -> bytes:
+    return struct.pack(">bI", 0, schema_id) + data
+
+
+def options(registry: RegistryServer, **more: str) -> DecodeOptions:
+    given = {"value.format": "avro", "schema.registry.url": registry.url}
+    made = parse(given | {name.replace("_", "."): text for name, text in more.items()})
+    assert made is not None
+    return made
+
+
+def test_ids_of_one_batch_differ_and_rows_keep_their_order(registry: RegistryServer) -> None:
+    first, second = record(("id", "int")), record(("name", "string"), ("id", "long"))
+    registry.schemas = {1: {"schema": first}, 2: {"schema": second}}
+    registry.subjects["t-value"] = {"schema": second}
+    values: list[bytes | None] = []
+    expected: list[Any] = []
+    for number in range(300):
+        if number % 3:
+            values.append(framed(1, *written(first, {"id": number})))
+            expected.append({"name": None, "id": number})
+        else:
+            values.append(framed(2, *written(second, {"id": number, "name": "x"})))
+            expected.append({"name": "x", "id": number})
+    junk = {7: framed(9, b""), 8: b"\x00\x00", 9: b"plain text", 10: None, 11: framed(1, b""), 12: b""}
+    for row, value in junk.items():
+        values[row], expected[row] = value, None
+    kind = pa.struct([("name", pa.string()), ("id", pa.int64())])
+    side = options(registry).value
+    decoded = decoder_of(side, kind).decode(pa.array(values, pa.binary()))
+    assert decoded.column.to_pylist() == expected
+    assert decoded.bad == {
+        7: "schema id 9 is not in the registry",
+        8: "2 bytes are too few for a schema id",
+        9: "it begins with byte 112 where a schema id is announced by 0",
+        11: "not Avro of this schema (EOFError)",
+        12: "0 bytes are too few for a schema id",
+    }
+    again = decoder_of(side, kind).decode(pa.array(values[:7], pa.binary()).slice(2))
+    assert again.column.to_pylist() == expected[2:7]
+    asked = [path for path, _ in registry.requests]
+    assert sorted(asked) == ["/schemas/ids/1", "/schemas/ids/2", "/schemas/ids/9"]
+
+
+def test_columns_from_the_newest_schema_with_references(registry: RegistryServer) -> None:
+    registry.subjects["money"] = {"schema": record(("cents", "long"), name="Money")}
+    registry.subjects["t-value"] = {
+        "schema": record(
+            ("price", "Money"), ("at", {"type": "long", "logicalType": "timestamp-micros"}), name="Sale"
+        ),
+        "references": [{"name": "Money", "subject": "money", "version": 1}],
+    }
+    ddl = decoded_ddl(options(registry), {"subscribe": "t"}, COLUMNS)
+    assert "`value` struct<`price` struct<`cents` bigint>, `at` timestamp>, `topic` string" in ddl
+    flat = decoded_ddl(options(registry, value_flat="true"), {"subscribe": "t"}, COLUMNS)
+    assert flat.startswith("`price` struct<`cents` bigint>, `at` timestamp, `key` binary")
+    with pytest.raises(ConfigError, match=r"Name its subject with the option value\.subject"):
+        decoded_ddl(options(registry), {"subscribe": "t,u"}, COLUMNS)
+
+
+def test_a_schema_that_does_not_fit_makes_its_records_bad(registry: RegistryServer) -> None:
+    registry.schemas = {1: {"schema": record(("id", "int"))}, 2: {"schema": record(("id", "string"))}}
+    values = [framed(1, b"\x02"), framed(2, b"\x02a")]
+    decoded = decoder_of(options(registry).value, pa.struct([("id", pa.int64())])).decode(pa.array(values))
+    assert decoded.column.to_pylist() == [{"id": 1}, None]
+    assert decoded.bad[1].startswith("the query's schema does not fit the Avro schema")
+
+
+def test_the_frame_is_cut_off_where_the_schema_is_given() -> None:
+    made = parse({"value.format": "avro", "value.schema": '"long"', "value.wire": "confluent"})
+    assert made is not None
+    decoded = decoder_of(made.value, pa.int64()).decode(pa.array([framed(5, b"\x04"), None]))
+    assert decoded.column.to_pylist() == [2, None]
