@@ -1,48 +1,131 @@
-"""The session helper's preparations. That a session made by it works is what all the Spark tests show."""
+"""The session helper. That a session made by it works is what all the Spark tests show."""
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.spark.conftest import Cluster
+from tests.spark.processes import environment, run_job
 
-from kadence.errors import MissingDependencyError
+from kadence.errors import IllegalStateError, MissingDependencyError
 from kadence.spark import session as make_session
-from kadence.spark.session import _prepare_python
+from kadence.spark.home import home_without_zip
+from kadence.spark.interpreter import choose
+from kadence.spark.session import _check, _environment, _surroundings
 
 
-def test_workers_get_this_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-    _prepare_python()
+@pytest.fixture
+def unnamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has named a Python; what the test names is forgotten."""
+    monkeypatch.setenv("PYSPARK_PYTHON", "")
+    monkeypatch.delenv("PYSPARK_PYTHON")
+
+
+@pytest.mark.usefixtures("unnamed")
+def test_workers_get_this_interpreter() -> None:
+    surroundings = _surroundings("local[2]")
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert surroundings["PYSPARK_DRIVER_PYTHON"] == sys.executable
+
+
+def test_an_import_names_the_interpreter_where_nobody_has() -> None:
+    program = "import os, kadence.spark; print(os.environ['PYSPARK_PYTHON'])"
+    for variables, expected in (({}, sys.executable), ({"PYSPARK_PYTHON": "mine"}, "mine")):
+        command = [sys.executable, "-c", program]
+        said = subprocess.run(
+            command, env=environment(**variables), capture_output=True, text=True, check=True
+        )
+        assert said.stdout.strip() == expected
 
 
 def test_another_interpreter_is_tried_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    python = tmp_path / "python"
-    python.write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'pyarrow'\" >&2\nexit 1\n")
-    python.chmod(0o755)
-    monkeypatch.setenv("PYSPARK_PYTHON", str(python))
+    def python(name: str, script: str) -> str:
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        return str(program)
+
+    bare = python("bare", "echo \"ModuleNotFoundError: No module named 'pyarrow'\" >&2\nexit 1")
+    monkeypatch.setenv("PYSPARK_PYTHON", bare)
     with pytest.raises(
         MissingDependencyError, match=r"cannot load the source: .*'pyarrow'.*kadence\[spark\]"
     ):
-        _prepare_python()
-    python.write_text("#!/bin/sh\nexit 0\n")
-    _prepare_python()
+        _surroundings("local[2]")
+    assert choose() == bare
+    monkeypatch.setenv("PYSPARK_PYTHON", python("whole", "exit 0"))
+    assert "SPARK_HOME" not in _surroundings("local[2]")  # its PySpark may be another one
     monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "none"))
-    with pytest.raises(MissingDependencyError, match="none"):
-        _prepare_python()
+    with pytest.raises(MissingDependencyError, match="no such program"):
+        _surroundings("local")
+    _surroundings("spark://somewhere:7077")  # there it may be
 
 
+@pytest.mark.usefixtures("unnamed")
 def test_what_this_interpreter_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "pyarrow" else name)
     with pytest.raises(MissingDependencyError, match="no module named 'pyarrow'"):
-        _prepare_python()
+        _surroundings("local")
+
+
+def test_the_surroundings_are_gone_once_spark_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KADENCE_ONE", "before")
+    monkeypatch.delenv("KADENCE_TWO", raising=False)
+    with _environment({"KADENCE_ONE": "1", "KADENCE_TWO": "2"}):
+        assert os.environ["KADENCE_ONE"] + os.environ["KADENCE_TWO"] == "12"
+    assert os.environ["KADENCE_ONE"] == "before"
+    assert "KADENCE_TWO" not in os.environ
+
+
+def test_a_home_without_the_zip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    home = home_without_zip(tmp_path)
+    assert home is not None
+    assert (home / "bin" / "spark-submit").is_file()
+    assert (home / "jars").is_dir()
+    assert not (home / "python").exists()
+    assert home_without_zip(tmp_path) == home  # made once
+    (tmp_path / "file").touch()
+    assert home_without_zip(tmp_path / "file") is None  # nowhere to write
+    monkeypatch.setenv("SPARK_HOME", "/a/spark/of/the/user")
+    assert home_without_zip(tmp_path) is None
 
 
 def test_a_running_session_is_found_again(spark: SparkSession) -> None:
     assert make_session() is spark
     assert spark.conf.get("spark.python.unix.domain.socket.enabled") == "true"
+    assert spark.conf.get("spark.python.daemon.module") == "kadence.spark.daemon"
+
+
+def test_beside_a_running_session_that_cannot_read(tmp_path: Path) -> None:
+    bare = tmp_path / "python3"
+    bare.write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'kadence'\" >&2\nexit 1\n")
+    bare.chmod(0o755)
+    with pytest.raises(IllegalStateError) as caught:
+        _check(cast("Any", SimpleNamespace(pythonExec=str(bare), master="local[2]")))
+    assert str(caught.value) == (
+        f"the running Spark session starts its workers with {bare}, which cannot load the source: "
+        "ModuleNotFoundError: No module named 'kadence'; stop() that session and call kadence.spark.session(), "
+        "which names the right Python"
+    )
+
+
+def test_a_job_of_an_environment_that_nobody_activated(cluster: Cluster, tmp_path: Path) -> None:
+    """Batch, limit, availableNow, a stream that is stopped, the end: all work, and end without a traceback."""
+    cluster.create(2)
+    cluster.produce(range(20_000))
+    done = run_job("plain.py", cluster.bootstrap_servers, cluster.topic, str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    refused = said.pop("no servers")
+    assert said == {"rows": 20_000, "some": 1, "available now": 20_000, "stopped while busy": True}
+    assert "bootstrap.servers is required" in refused
+    for noise in ("Traceback", "BrokenPipe", "Exception", "ERROR", "Python", "PySpark"):
+        assert noise not in done.stderr, done.stderr

@@ -6,13 +6,16 @@
         .option("subscribe", "flights").load()
 
 No registration is needed: Spark finds the source through the package ``pyspark_kadence``. For a reader of this
-room: `source` reads topics as batches and streams, `session` makes a Spark session that works, `progress` tells a
-query's lag.
+room: `source` reads topics as batches and streams, `session` makes a Spark session that works, with `interpreter` and
+`daemon` for its workers, `progress` tells a query's lag.
 
-Importing it needs no PySpark; using it does.
+Importing it needs no PySpark; using it does. It sets ``PYSPARK_PYTHON`` to this interpreter where nobody has set it.
 """
 
+from kadence.spark.interpreter import choose as _choose
 from kadence.spark.progress import lag
 from kadence.spark.session import session
+
+_choose()
 
 __all__ = ["lag", "session"]

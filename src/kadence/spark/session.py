@@ -1,31 +1,44 @@
 """A Spark session that works: the settings that everybody needs and nobody guesses.
 
-* Spark starts its workers with the ``python3`` of PATH, which in a virtual environment is the wrong one, and
-  says no more of it than "Python worker failed to connect back".
+* Spark starts its workers with the ``python3`` of PATH, in a virtual environment the wrong one (`interpreter`).
 * Java may have to be found, or to be brought along (`kadence.java`).
 * Workers talk over TCP by default, where each task waits 34 ms for an acknowledgement; Unix sockets have no such wait.
+* A new worker spends half a second with imports; those of `kadence.spark.daemon` have them behind them.
+* Spark's Python processes compile PySpark out of a zip, one to two seconds each; here they find it installed (`home`).
+
+What cannot work is said before Spark starts, in one sentence: its own words for it are the traces of two languages.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from kadence.errors import MissingDependencyError
+from kadence.errors import IllegalStateError, MissingDependencyError
 from kadence.java import find_java
+from kadence.spark.home import home_without_zip
+from kadence.spark.interpreter import NAMED_BY, choose, what_it_lacks
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["session"]
+__all__ = ["SETTINGS", "session"]
 
-_WORKERS_NEED: Final = ("pyspark", "pyarrow", "pyspark_kadence")
+SETTINGS: Final[Mapping[str, str]] = (
+    {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.daemon.module": "kadence.spark.daemon",
+    }
+    if os.name == "posix"
+    else {}
+)
+"""What `session` sets unless told otherwise; a Spark Connect server wants the same."""
 
-_UNIX_SOCKETS: Final = "spark.python.unix.domain.socket.enabled"
+_PLANNERS: Final = "PYSPARK_DRIVER_PYTHON"
 
 
 def session(
@@ -33,51 +46,110 @@ def session(
 ) -> SparkSession:
     """The running session, or a new one that can read ``format("kadence")``.
 
+    With ``SPARK_REMOTE`` set it is a session of that Spark Connect server, which must have Kadence installed.
+
     Args:
         app_name: shown in Spark's pages. master: e.g. ``local[4]``; spark-submit's or Spark's default if None.
         conf: further Spark settings; they go before those made here.
 
     Raises:
         MissingDependencyError: PySpark, Java, or in the workers' Python something that they need, is missing.
+        IllegalStateError: a session runs already, and its workers' Python cannot load the source.
     """
     try:
-        from pyspark.sql import SparkSession
+        from pyspark.sql import SparkSession, is_remote
     except ImportError as problem:
-        raise MissingDependencyError(
-            "a Spark session needs PySpark: pip install 'kadence[spark]'"
-        ) from problem
-    _prepare_python()
-    if SparkSession.getActiveSession() is None and "SPARK_REMOTE" not in os.environ:
-        os.environ["JAVA_HOME"] = str(find_java().home)
+        raise MissingDependencyError(f"a Spark session needs PySpark ({problem}): {_INSTALL}") from None
     builder = SparkSession.builder.appName(app_name)
+    if is_remote() or "SPARK_REMOTE" in os.environ:
+        return _with(builder, conf).getOrCreate()
+    from pyspark import SparkContext
+
+    if (running := SparkContext._active_spark_context) is not None:
+        _check(running)
+        return _able(_with(builder, conf).getOrCreate())
     if master is not None:
         builder = builder.master(master)
-    settings = {_UNIX_SOCKETS: "true" if os.name == "posix" else "false", **(conf or {})}
-    for key, value in settings.items():
+    with _environment(_surroundings(master or str((conf or {}).get("spark.master", _default_master())))):
+        return _able(_with(builder, {**SETTINGS, **(conf or {})}).getOrCreate())
+
+
+_INSTALL: Final = "pip install 'kadence[spark]'"
+
+
+def _default_master() -> str:
+    """Under spark-submit the master is what that was told, and its Java process runs already."""
+    return "" if "PYSPARK_GATEWAY_PORT" in os.environ else "local"
+
+
+def _with(builder: SparkSession.Builder, settings: Mapping[str, Any] | None) -> SparkSession.Builder:
+    for key, value in (settings or {}).items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    return builder
 
 
-def _prepare_python() -> None:
-    """Workers get this interpreter unless another is chosen; what it lacks is said here, where it can be read."""
-    chosen = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if chosen == sys.executable:
-        missing = [name for name in _WORKERS_NEED if importlib.util.find_spec(name) is None]
-        reason = f"no module named {missing[0]!r}" if missing else None
-    else:
-        reason = _try_out(chosen)
-    if reason is not None:
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """For Spark's Java process, which keeps what it began with; other programs that this one starts get none of it."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _surroundings(master: str) -> dict[str, str]:
+    """The environment of a Spark that works.
+
+    Workers get this interpreter unless another is chosen; what it lacks is said here, where it can be read. On a
+    cluster a chosen one may be a path that exists on the executors alone.
+    """
+    chosen, local = choose(), master.startswith("local")
+    lacks = what_it_lacks(chosen) if local or chosen == sys.executable else None
+    if lacks is not None:
         raise MissingDependencyError(
-            f"Spark's workers run {chosen}, which cannot load the source: {reason}. Install 'kadence[spark]' "
-            "there, or set PYSPARK_PYTHON to a Python that has it"
+            f"Spark's workers run {chosen}, which cannot load the source: {lacks}. Install 'kadence[spark]' "
+            f"there, or set {NAMED_BY} to a Python that has it"
+        )
+    variables = {
+        "JAVA_HOME": str(find_java().home),
+        # Sources are looked up and planned by this variable's Python before the other's; it may say jupyter, or be for
+        # executors only.
+        _PLANNERS: sys.executable,
+    }
+    home = home_without_zip() if local and chosen == sys.executable else None
+    return variables if home is None else {**variables, "SPARK_HOME": str(home)}
+
+
+def _check(running: SparkContext) -> None:
+    """A session that another has started: can its workers read?"""
+    python: str = running.pythonExec
+    local = str(running.master).startswith("local")
+    lacks = what_it_lacks(python) if local else None
+    if lacks is not None:
+        raise IllegalStateError(
+            f"the running Spark session starts its workers with {python}, which cannot load the source: {lacks}; "
+            "stop() that session and call kadence.spark.session(), which names the right Python"
         )
 
 
-def _try_out(python: str) -> str | None:
-    """Why another interpreter cannot run the source; None: it can."""
-    command = [python, "-c", f"import {', '.join(_WORKERS_NEED)}"]
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    except OSError as problem:
-        return str(problem)
-    return answer.stderr.strip().rpartition("\n")[2] if answer.returncode else None
+def _able(spark: SparkSession) -> SparkSession:
+    """Register the source where Spark will not find it.
+
+    Spark looks for sources once in the life of its Java process, with the Python that was named when that began; an
+    earlier session may have begun it, and it outlives its sessions.
+    """
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None  # the session runs
+    named = jvm.java.lang.System.getenv()
+    planners = named.get(_PLANNERS) or named.get(NAMED_BY) or "python3"
+    if planners != sys.executable and what_it_lacks(planners) is not None:
+        from kadence.spark.source.datasource import KadenceDataSource
+
+        spark.dataSource.register(KadenceDataSource)
+    return spark

@@ -1,0 +1,48 @@
+"""Which Python Spark starts its workers with, and whether that one can load the source.
+
+Spark takes the ``python3`` of PATH. A job that is run as ``/venv/bin/python job.py`` then has its workers outside of
+its environment, and Spark says no more of it than "Failed to find data source: kadence". So importing `kadence.spark`
+names this interpreter where nobody has named one; the variable is read when the first session starts.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from typing import Final
+
+__all__ = ["choose", "what_it_lacks"]
+
+NAMED_BY: Final = "PYSPARK_PYTHON"
+
+_WORKERS_NEED: Final = ("pyspark", "pyarrow", "pyspark_kadence")
+
+
+def choose() -> str:
+    """The interpreter of workers: the one that ``PYSPARK_PYTHON`` names, and this one where it names none."""
+    return os.environ.setdefault(NAMED_BY, sys.executable)
+
+
+def what_it_lacks(python: str) -> str | None:
+    """Why an interpreter cannot run the source, in words; None: it can."""
+    found = shutil.which(python)
+    if found is None:
+        return "there is no such program on this machine"
+    if found != sys.executable:
+        return _tried(found)
+    missing = [name for name in _WORKERS_NEED if importlib.util.find_spec(name) is None]
+    return f"no module named {missing[0]!r}" if missing else None
+
+
+@cache
+def _tried(python: str) -> str | None:
+    command = [python, "-c", f"import {', '.join(_WORKERS_NEED)}"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        return str(problem)
+    return answer.stderr.strip().rpartition("\n")[2] if answer.returncode else None
