@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import base64
 import threading
-from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 from tests.spark.conftest import Cluster
 from tests.spark.source.memory import stream_options
 
-from kadence import Broker, Consumer, TopicPartition
-from kadence.broker.service import Call
+from kadence import Consumer, TopicPartition
 from kadence.errors import BrokerError, KafkaError, OffsetOutOfRangeError
 from kadence.spark.source.clients import AdminOffsets, driver_client, executor_client
-from kadence.spark.source.driver import StreamDriver
 from kadence.spark.source.options import SourceOptions
 from kadence.spark.source.start import Partitions, Pattern, Subscription
 
@@ -97,43 +94,6 @@ def test_waiting_for_records_ends_with_the_first_one(cluster: Cluster, driver: A
     driver.wait_for_records(ends, 100)
     # An end that a log does not have is no reason to wait, nor to fail.
     driver.wait_for_records({TopicPartition(cluster.topic, 1): 77}, 600_000)
-
-
-def test_a_batch_waits_for_one_round_trip(embedded: Broker, cluster: Cluster) -> None:
-    """With a group: its commit is under way meanwhile. Seven round trips in series were needed once."""
-    cluster.create(4)
-    cluster.produce(range(8))
-    options = options_for(cluster, startingOffsets="earliest", idlePollMs="100")
-    stream = StreamDriver(options, lambda: driver_client(options))
-    try:
-        end = stream.latest({})  # looks up leaders, the group and its coordinator
-        end = stream.latest(end)  # idle: commits, and waits for records
-        counted: Counter[str] = Counter()
-
-        def count(call: Call) -> bool:
-            if call.client_id.startswith("spark-kafka-source"):
-                counted[type(call.message).__name__] += 1
-            return True
-
-        with embedded.faults.observe(None, where=count) as requests:
-            batches = 5
-            for _ in range(batches):
-                cluster.produce(range(4))
-                following = stream.latest(end)
-                assert following != end
-                end = following
-            stream.latest(end)
-            assert requests.hits > 0
-    finally:
-        stream.close()
-    # One ListOffsets for starts and one for ends, side by side, in each batch and twice in the idle call.
-    assert counted["ListOffsetsRequest"] == 2 * (batches + 2)
-    # Partitions are listed once a second, so once for each call at most on a slow machine.
-    assert counted["MetadataRequest"] <= batches + 2
-    # Beside the batches: one commit at a time, and a last one when idle.
-    assert 1 <= counted["OffsetCommitRequest"] <= batches + 1
-    assert counted["FindCoordinatorRequest"] == 0
-    assert cluster.committed() == cluster.ends()
 
 
 def test_a_sample_measures_keys_values_and_headers(cluster: Cluster, driver: AdminOffsets) -> None:

@@ -110,6 +110,7 @@ class AdminOffsets:
         self._sampler: ConsumerRecords | None = None
         self._watch: _Watch | None = None
         self._has_answered = False
+        self._missing: set[str] = set()
 
     def _connect(self) -> Admin:
         return Admin({key: value for key, value in self._settings.items() if key in _ADMIN_KEYS})
@@ -147,11 +148,18 @@ class AdminOffsets:
         return Listing(leaders, ids)
 
     def _describe(self, names: Iterable[str]) -> dict[str, Any]:
-        outcomes = self._admin.describe_topics(sorted(names), raise_errors=False, timeout=self._timeout)
-        for problem in outcomes.errors.values():
-            if not isinstance(problem, UnknownTopicOrPartitionError):
-                raise problem
-        return outcomes
+        wanted = set(names)
+        if self._missing & wanted:
+            # Asked for by name, a topic that does not exist would be waited for each time.
+            listed = self._admin.list_topics(internal=True, timeout=self._timeout)
+            described = {name: listed[name] for name in sorted(wanted & listed.keys())}
+        else:
+            described = self._admin.describe_topics(sorted(wanted), raise_errors=False, timeout=self._timeout)
+            for problem in described.errors.values():
+                if not isinstance(problem, UnknownTopicOrPartitionError):
+                    raise problem
+        self._missing = wanted - described.keys()
+        return described
 
     def log_ranges(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         return self._admin.log_ranges(partitions, isolation_level=self._isolation, timeout=self._timeout)

@@ -201,6 +201,7 @@ class StreamDriver:
 
     def _committing(self) -> Commits:
         if self._commits is None:
+            self._cluster.ask(self._cluster.list)  # brokers that never answer are told as that
             self._commits = Commits(self._options.group_id or "", self._cluster.client, self._pace)
             self._commits.check_free()
         return self._commits

@@ -1,0 +1,174 @@
+"""The driver's side of a stream with the real client, on an embedded broker of several nodes."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.spark.conftest import Cluster
+from tests.spark.source.memory import FakePace, stream_options
+
+from kadence import Broker
+from kadence.broker.service import Call
+from kadence.spark.source.clients import AdminOffsets, driver_client
+from kadence.spark.source.cluster import Pace
+from kadence.spark.source.commits import LOOK_MS
+from kadence.spark.source.driver import StreamDriver
+from kadence.spark.source.loss import DataLossError
+
+NODES = 3
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(nodes=NODES) as running:
+        yield running
+
+
+@pytest.fixture
+def cluster(broker: Broker) -> Iterator[Cluster]:
+    made = Cluster(broker.bootstrap_servers)
+    yield made
+    made.admin.close()
+
+
+Connect = Callable[..., StreamDriver]
+
+
+@pytest.fixture
+def connect(cluster: Cluster) -> Iterator[Connect]:
+    """Makes drivers of streams over the test's topic; options as keywords."""
+    made: list[StreamDriver] = []
+
+    def connect(pace: Pace | None = None, **more: str) -> StreamDriver:
+        given = {
+            "kafka_bootstrap_servers": cluster.bootstrap_servers,
+            "subscribe": cluster.topic,
+            "startingOffsets": "earliest",
+            "idlePollMs": "100",
+        }
+        options = stream_options(**given | more)
+        made.append(StreamDriver(options, lambda: driver_client(options), pace))
+        return made[-1]
+
+    yield connect
+    for each in made:
+        each.close()
+
+
+def test_a_batch_waits_for_one_round_trip(broker: Broker, cluster: Cluster, connect: Connect) -> None:
+    """With a group: its commit is under way meanwhile. Seven round trips in series were needed once."""
+    cluster.create(2 * NODES)
+    cluster.produce(range(2 * NODES))
+    stream = connect(kafka_group_id=cluster.group)
+    end = stream.latest({})  # looks up leaders, the group and its coordinator
+    end = stream.latest(end)  # idle: commits, and waits for records
+    counted: Counter[str] = Counter()
+
+    def count(call: Call) -> bool:
+        if call.client_id.startswith("spark-kafka-source"):
+            counted[type(call.message).__name__] += 1
+        return True
+
+    batches = 5
+    with broker.faults.observe(None, where=count):
+        for _ in range(batches):
+            cluster.produce(range(2 * NODES))
+            following = stream.latest(end)
+            assert following != end
+            end = following
+        looks = counted["ListOffsetsRequest"]
+        stream.latest(end)
+    # One for starts and one for ends, side by side to all leaders.
+    assert looks == 2 * NODES * batches
+    # Partitions are listed once a second, so once for each call at most on a slow machine.
+    assert counted["MetadataRequest"] <= batches + 2
+    # Beside the batches: one commit at a time, and a last one when idle.
+    assert 1 <= counted["OffsetCommitRequest"] <= batches + 1
+    assert counted["FindCoordinatorRequest"] == 0
+    assert cluster.committed() == cluster.ends()
+
+
+def test_a_leader_that_moves_is_found_again(broker: Broker, cluster: Cluster, connect: Connect) -> None:
+    cluster.create(1)
+    cluster.produce(range(5))
+    stream = connect()
+    end = stream.latest({})
+    for node in broker.node_ids:
+        broker.move_leader(cluster.topic, 0, node)
+        cluster.produce(range(3))
+        following = stream.latest(end)
+        assert following[cluster.topic]["0"] == end[cluster.topic]["0"] + 3
+        end = following
+
+
+def test_another_topic_and_a_log_cut_short_are_told_apart_by_the_id(
+    broker: Broker, cluster: Cluster, connect: Connect
+) -> None:
+    cluster.create(1)
+    for _ in range(2):
+        cluster.produce(range(10))
+    before = cluster.topic_id()
+    end = connect().latest({})
+    assert end == {f"#{cluster.topic}": {"0": 0}, f"@{cluster.topic}={before}": {}, cluster.topic: {"0": 20}}
+    broker.elect_uncleanly(cluster.topic, 0, 10)
+    with pytest.raises(
+        DataLossError, match=f"ends at 10, below offset 20.*id {before}.*unclean leader election"
+    ):
+        connect().latest(end)
+    cluster.admin.delete_topics([cluster.topic])
+    cluster.create(1)
+    cluster.produce(range(30))
+    with pytest.raises(
+        DataLossError, match=f"made anew.* id {before}, .* id {re.escape(cluster.topic_id())}"
+    ):
+        connect().latest(end)
+    assert connect(failOnDataLoss="false").latest(end) == {
+        f"#{cluster.topic}": {"0": 0},
+        f"@{cluster.topic}={cluster.topic_id()}": {},
+        cluster.topic: {"0": 30},
+    }
+
+
+def test_two_queries_of_one_group(
+    cluster: Cluster, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.create(1)
+    cluster.produce(range(5))
+    pace = FakePace()
+    first, second = (connect(pace, kafka_group_id=cluster.group, idlePollMs="0") for _ in range(2))
+    end = first.latest({})
+    first.latest(end)
+    second.latest(second.latest({}))
+    pace.advance(LOOK_MS)
+    cluster.produce(range(5))
+    with caplog.at_level(logging.WARNING, "kadence.spark"):
+        end = first.latest(end)
+        first.latest(end)
+    clients = [each._cluster.client for each in (first, second)]
+    told = f"two queries commit offsets to group {cluster.group}: this run {clients[0].run} and run {clients[1].run}"
+    assert [record.getMessage().startswith(told) for record in caplog.records] == [True]
+
+
+def test_a_topic_that_is_gone_costs_no_wait_at_each_look(
+    broker: Broker, cluster: Cluster, connect: Connect
+) -> None:
+    """Admin waits a second for a topic that is asked for by name and does not exist: it may be new."""
+    cluster.create(1)
+    cluster.produce(range(5))
+    options = stream_options(
+        kafka_bootstrap_servers=cluster.bootstrap_servers, subscribe=f"{cluster.topic},gone-{cluster.topic}"
+    )
+    client = AdminOffsets(options, "test-listing")
+    try:
+        first = client.partitions(options.topics)
+        with broker.faults.observe(None, where=lambda call: call.client_id == "test-listing") as requests:
+            assert client.partitions(options.topics) == first
+            assert requests.hits == 1
+        cluster.admin.create_topics({f"gone-{cluster.topic}": 2})
+        assert len(client.partitions(options.topics).leaders) == 3
+    finally:
+        client.close()
