@@ -157,7 +157,7 @@ def shown(answer: Answer) -> str:
         return f"{len(answer['rows'])} rows"
     lines = [line.strip() for line in answer["error"].splitlines() if line.strip()]
     telling = [line for line in lines if "Error" in line or "Exception" in line] or lines
-    return f"error: {telling[-1][:400]}"
+    return f"error: {telling[0][:300]} ... {telling[-1][:300]}"
 
 
 def chosen(only: str) -> Iterator[tuple[str, Check]]:

@@ -234,7 +234,7 @@ ROWS: Final = (
     reads(
         "an end below what was deleted",
         "gap",
-        Differs("rows", "error", "the connector reads nothing of it, without a word"),
+        Refused("begins at 40, above offset 20"),
         endingOffsets='{"$topic":{"0":20,"1":-1,"2":-1}}',
     ),
     reads(

@@ -21,8 +21,9 @@ def row_of(row: Any) -> Row:
         row.offset,
         row.timestamp.timestamp(),
         row.timestampType,
-        None if row.key is None else row.key.hex(),
-        None if row.value is None else row.value.hex(),
+        # An empty text for null, since null and text do not sort; what is there begins with "x".
+        "" if row.key is None else f"x{row.key.hex()}",
+        "" if row.value is None else f"x{row.value.hex()}",
         [[each.key, None if each.value is None else each.value.hex()] for each in row.headers or []]
         if "headers" in row
         else [],
@@ -35,7 +36,7 @@ def batch(spark: Any, order: dict[str, Any]) -> dict[str, Any]:
         reader = reader.schema(order["schema"])
     frame = reader.load()
     if order["schema"]:
-        return {"rows": sorted(map(list, frame.collect()))}
+        return {"rows": sorted(list(map(str, row)) for row in frame.collect())}
     return {"rows": sorted(map(row_of, frame.collect()))}
 
 

@@ -124,6 +124,6 @@ def _within_logs(
         elif end < start and found_at(options.starting, partition) is Found.EARLIEST:
             loss.nothing_left(partition, end, start)
         if log_end < max(start, end):
-            loss.cut_off(partition, max(start, end), log_end)
+            loss.beyond(partition, max(start, end), log_end)
         ranges.append(OffsetRange(*partition, max(start, log_start), min(end, log_end)))
     return ranges

@@ -60,6 +60,13 @@ class Loss:
             f"the name now has id {now}; what was not read of the old one is gone"
         )
 
+    def beyond(self, partition: TopicPartition, offset: int, log_end: int) -> None:
+        """The log ends below an offset that the options of a batch query name, or a group has committed."""
+        self._report(
+            f"the log of {partition} ends at {log_end}, below offset {offset} that the query was to reach: the "
+            "topic was deleted and made anew, an unclean leader election truncated it, or it is another topic's offset"
+        )
+
     def nothing_left(self, partition: TopicPartition, end: int, log_start: int) -> None:
         """The log begins above the end of a batch query that was to read all that there is below it."""
         self._report(
