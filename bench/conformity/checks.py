@@ -223,11 +223,7 @@ ROWS: Final = (
     reads(
         "a start beyond the log, to fail",
         "one",
-        Differs(
-            "rows",
-            "error",
-            "offsets that the log does not hold are a loss, whichever end of the query they are",
-        ),
+        Refused("ends at 100, below offset 150"),
         startingOffsets='{"$topic":{"0":150}}',
         kafkaConsumer_pollTimeoutMs="3000",
     ),
@@ -443,6 +439,13 @@ STREAMS: Final = (
     ),
     streams("a group's name", "plain", Stream({"kafka.group.id": "$topic-group", **EARLIEST})),
     streams("the connector's checkpoint", "one", Stream(EARLIEST, by="kafka"), Do("more"), Stream(EARLIEST)),
+    streams(
+        "Kadence's checkpoint, gone on with by the connector",
+        "one",
+        Stream(EARLIEST),
+        Do("more"),
+        Stream(EARLIEST, by="kafka"),
+    ),
     streams(
         "the connector's checkpoint, broken off between batches",
         "plain",
