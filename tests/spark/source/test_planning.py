@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kadence.spark.source.planning import WORTH_A_TASK, OffsetRange, Task, TaskSize, plan
+from kadence.spark.source.planning import TARGET_BYTES, WORTH_A_TASK, OffsetRange, Task, TaskSize, plan
 from kadence.types import TopicPartition
 
 
@@ -103,3 +103,34 @@ def test_every_offset_is_in_exactly_one_task(
         assert all(load <= most for load in loads(tasks))
     if least is None and most is None:
         assert len(pieces) == sum(count > 0 for count in sizes)
+
+
+# ---------------------------------------------------------------- bytes, where they are known
+
+
+def topics(**sizes: int) -> list[OffsetRange]:
+    return [OffsetRange(topic, 0, 0, count) for topic, count in sizes.items()]
+
+
+def test_large_records_are_worth_a_second_task_sooner() -> None:
+    few = ranges(1_000, 1_000)
+    assert len(plan(few, size(), {})) == 1
+    assert len(plan(few, size(), {}, {"t": 100.0})) == 1
+    assert len(plan(few, size(), {}, {"t": 16_384.0})) == 2
+
+
+def test_many_bytes_make_more_tasks_than_run_at_once() -> None:
+    tasks = plan(ranges(*[1_000] * 8), size(), {}, {"t": TARGET_BYTES / 2_000})
+    assert loads(tasks) == [2_000] * 4
+
+
+def test_packed_by_bytes() -> None:
+    """Topic c was not sampled: it counts with the mean of the others."""
+    pieces = topics(a=1_000, b=40_000, c=3_000)
+    tasks = plan(pieces, size(), {}, {"a": 10_000.0, "b": 100.0})
+    assert sorted([piece.topic for piece in task] for task in tasks) == [["a", "b"], ["c"]]
+
+
+def test_a_bound_in_offsets_is_kept_whatever_the_bytes() -> None:
+    tasks = plan(ranges(*[900] * 6), size(most=1_000), {}, {"t": 1_000_000.0})
+    assert loads(tasks) == [900] * 6

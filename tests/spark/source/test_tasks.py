@@ -59,9 +59,8 @@ def wanted(start: int, end: int, partitions: int = PARTITIONS) -> list[Row]:
     return [(partition, offset) for partition in range(partitions) for offset in range(start, end)]
 
 
-def bytes_fetched(client: ConsumerRecords) -> int:
-    total: int = client._consumer._border.measures.fetches.bytes.total
-    return total
+def bytes_fetched(client: ConsumerRecords) -> float:
+    return client._consumer._border.measures.fetches.bytes.total
 
 
 @pytest.mark.parametrize("topic", ["small", "big"])
@@ -71,7 +70,8 @@ def test_what_lies_beyond_an_end_serves_the_next_micro_batch(broker: Broker, top
     assert sum(batch.num_rows for batch in batches(at_once, task(topic, 0, RECORDS))) == PARTITIONS * RECORDS
     needed = bytes_fetched(at_once)
     at_once.close()
-    pool, client = Pool(), connect(broker)
+    pool = Pool[ConsumerRecords]()
+    client = connect(broker)
     seen: list[Row] = []
     step = RECORDS // 20
     for start in range(0, RECORDS, step):
@@ -107,7 +107,8 @@ def test_connections_that_break_in_the_midst_of_a_task(broker: Broker) -> None:
 
 def test_a_task_that_is_tried_again_and_one_that_runs_twice(broker: Broker) -> None:
     """Spark ends a task in its midst and runs its range again, or runs it on two workers and takes the faster one."""
-    pool, ended = Pool(), connect(broker)
+    pool = Pool[ConsumerRecords]()
+    ended = connect(broker)
     ranges = task("big", 300, 1_700)
 
     def lost() -> None:

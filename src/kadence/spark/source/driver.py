@@ -147,7 +147,8 @@ class StreamDriver:
                     end.ids.get(partition.topic, ""),
                 )
             )
-        return plan(ranges, self._options.task_size(), self._cluster.listing.leaders)
+        leaders = self._cluster.listing.leaders
+        return plan(ranges, self._options.task_size(), leaders, self._bytes.per_offset)
 
     def close(self) -> None:
         """Let go of the client. Spark rarely calls this."""

@@ -74,6 +74,11 @@ class ByteEstimate:
         new = size / offsets
         self._by_topic[topic] = new if known is None else known + self._WEIGHT * (new - known)
 
+    @property
+    def per_offset(self) -> Mapping[str, float]:
+        """By topic, of those that were sampled."""
+        return self._by_topic
+
     def bytes_of(self, backlog: Backlog) -> float:
         """What the whole backlog holds, by estimate. Topics without a sample count with the mean of the others."""
         mean = sum(self._by_topic.values()) / len(self._by_topic) if self._by_topic else 0.0

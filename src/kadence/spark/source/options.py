@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import logging
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from kadence.errors import ConfigError
 from kadence.spark.client_settings import PREFIX, ClientSettings, Side, client_settings
 from kadence.spark.decode import options as decode
 from kadence.spark.decode.options import DecodeOptions
+from kadence.spark.parallelism import known_parallelism
 from kadence.spark.source.planning import TaskSize
 from kadence.spark.source.start import (
     Everywhere,
@@ -56,7 +56,11 @@ OPTIONS: Final[dict[str, str]] = {
     "maxBytesPerTrigger": "Stream only: about so many bytes of keys, values and headers in a micro-batch.",
     "minPartitions": "At least so many tasks; big Kafka partitions are split.",
     "maxRecordsPerPartition": "At most so many offsets in one task; big Kafka partitions are split.",
-    "targetRecordsPerTask": "About so many offsets to a task before there are more tasks than cores; 500000.",
+    "targetRecordsPerTask": "About so many offsets to a task before there are more tasks than run at once; 500000.",
+    "parallelism": (
+        "How many tasks run at once, which no source in Python is told; what kadence.spark.session() knows of the "
+        "master and its settings, else the cores of the driver's machine."
+    ),
     "includeHeaders": "Whether there is a column headers.",
     "pushdown": (
         "Batch only: whether filters on topic, partition, offset and timestamp spare reading; false. Needs "
@@ -145,6 +149,7 @@ class SourceOptions:
     min_partitions: int | None
     max_records_per_partition: int | None
     target_records_per_task: int
+    parallelism: int | None
     idle_poll_ms: int
     broker_timeout_ms: int
     poll_timeout_ms: int
@@ -153,13 +158,9 @@ class SourceOptions:
     decode: DecodeOptions | None = None
 
     def task_size(self) -> TaskSize:
-        """What decides the number of tasks.
-
-        A source in Python is told nothing of a cluster's cores: the driver's own stand for them, and the
-        options speak for larger clusters.
-        """
+        """What decides the number of tasks."""
         return TaskSize(
-            parallelism=os.cpu_count() or 1,
+            parallelism=self.parallelism or known_parallelism(),
             target=self.target_records_per_task,
             min_tasks=self.min_partitions,
             max_offsets=self.max_records_per_partition,
@@ -206,6 +207,7 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         min_partitions=values.number("minPartitions"),
         max_records_per_partition=values.number("maxRecordsPerPartition"),
         target_records_per_task=values.number("targetRecordsPerTask") or 500_000,
+        parallelism=values.number("parallelism"),
         idle_poll_ms=values.number("idlePollMs", low=0, default=500) or 0,
         broker_timeout_ms=values.number("brokerTimeoutMs", default=300_000) or 0,
         poll_timeout_ms=values.number("kafkaConsumer.pollTimeoutMs", default=120_000) or 0,

@@ -12,8 +12,9 @@ import heapq
 import itertools
 import math
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from kadence.types import TopicPartition
@@ -22,6 +23,14 @@ __all__ = ["OffsetRange", "Task", "TaskSize", "plan"]
 
 WORTH_A_TASK: Final = 20_000
 """Below so many offsets a second task costs more than it saves, idle cores or not."""
+
+WORTH_A_TASK_BYTES: Final = 16 * 1024 * 1024
+"""The same in bytes, where they are known: large records are worth a task sooner."""
+
+TARGET_BYTES: Final = 512 * 1024 * 1024
+"""Bytes of a task, beyond which there are more tasks than run at once."""
+
+NOTHING_SAMPLED: Final[Mapping[str, float]] = MappingProxyType({})
 
 CHOICE: Final = 8
 """How many of the emptiest bins are looked at for one that reads a piece's leader already."""
@@ -74,19 +83,37 @@ def plan(
     ranges: Iterable[OffsetRange],
     size: TaskSize,
     leaders: Mapping[TopicPartition, int | None],
+    bytes_per_offset: Mapping[str, float] = NOTHING_SAMPLED,
 ) -> list[Task]:
-    """Split, then pack. Empty ranges give nothing; the same input gives the same tasks."""
+    """Split, then pack. Empty ranges give nothing; the same input gives the same tasks.
+
+    Args:
+        leaders: of each partition. bytes_per_offset: by topic, of those that were sampled. A topic that was not counts
+            with the mean of the others; where none was, offsets are all that is known.
+    """
     pieces = [
         piece for whole in sorted(ranges) if whole.size > 0 for piece in _split_above(whole, size.max_offsets)
     ]
     pieces = _split_until(pieces, size.min_tasks or 0)
     total = sum(piece.size for piece in pieces)
+    mean = sum(bytes_per_offset.values()) / len(bytes_per_offset) if bytes_per_offset else 0.0
+
+    def bytes_of(piece: OffsetRange) -> int:
+        return int(piece.size * bytes_per_offset.get(piece.topic, mean))
+
+    total_bytes = sum(map(bytes_of, pieces))
     tasks = max(
-        min(size.parallelism, math.ceil(total / WORTH_A_TASK)),
-        math.ceil(total / size.target),
+        min(size.parallelism, math.ceil(max(total / WORTH_A_TASK, total_bytes / WORTH_A_TASK_BYTES))),
+        math.ceil(max(total / size.target, total_bytes / TARGET_BYTES)),
         size.min_tasks or 0,
     )
-    return _pack(pieces, min(tasks, len(pieces)), size.max_offsets, leaders)
+    # A bound in offsets is kept by counting offsets.
+    weigh = bytes_of if total_bytes and size.max_offsets is None else _offsets
+    return _pack(pieces, min(tasks, len(pieces)), size.max_offsets, leaders, weigh)
+
+
+def _offsets(piece: OffsetRange) -> int:
+    return piece.size
 
 
 def _split_above(whole: OffsetRange, most: int | None) -> list[OffsetRange]:
@@ -125,6 +152,7 @@ def _pack(
     tasks: int,
     most: int | None,
     leaders: Mapping[TopicPartition, int | None],
+    weigh: Callable[[OffsetRange], int],
 ) -> list[Task]:
     """Biggest first into the emptiest bin; of bins that are about as empty, one that reads that leader already.
 
@@ -137,14 +165,14 @@ def _pack(
     bins = [_Bin() for _ in range(tasks)]
     by_load = [(0, number) for number in range(tasks)]
     limit = sys.maxsize if most is None else most
-    slack = sum(piece.size for piece in pieces) // tasks // 20
-    for piece in sorted(pieces, key=lambda p: (-p.size, p)):
+    slack = sum(map(weigh, pieces)) // tasks // 20
+    for piece in sorted(pieces, key=lambda p: (-weigh(p), p)):
         leader = leaders.get(piece.topic_partition)
-        if by_load[0][0] + piece.size > limit and by_load[0][0]:
+        if by_load[0][0] + weigh(piece) > limit and by_load[0][0]:
             heapq.heappush(by_load, (0, len(bins)))
             bins.append(_Bin())
         near = [heapq.heappop(by_load)]
-        highest = min(near[0][0] + slack, limit - piece.size)
+        highest = min(near[0][0] + slack, limit - weigh(piece))
         while by_load and len(near) < CHOICE and by_load[0][0] <= highest:
             near.append(heapq.heappop(by_load))
         chosen = min(near, key=lambda entry: (leader not in bins[entry[1]].leaders, entry))
@@ -152,6 +180,6 @@ def _pack(
         load, number = chosen
         bins[number].leaders.add(leader)
         bins[number].pieces.append(piece)
-        for entry in (*near, (load + piece.size, number)):
+        for entry in (*near, (load + weigh(piece), number)):
             heapq.heappush(by_load, entry)
     return [tuple(sorted(b.pieces)) for b in bins if b.pieces]
