@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kadence.spark.parallelism import VARIABLE, known_parallelism, parallelism_of, tell_parallelism
+from kadence.spark.parallelism import VARIABLE, known_parallelism, parallelism_of, told
 
 
 @pytest.mark.parametrize(
@@ -37,11 +37,10 @@ def test_tasks_at_once(master: str | None, conf: dict[str, Any], tasks: int | No
 
 
 def test_the_environment_tells_the_processes_of_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "5")
-    assert known_parallelism() == 5
-    tell_parallelism(None, {"spark.master": "local[7]"})
+    assert told("local[7]", {}) == {VARIABLE: "7"}
+    assert told("spark://host:7077", {}) == {}
+    monkeypatch.setenv(VARIABLE, "7")
     assert known_parallelism() == 7
-    tell_parallelism("spark://host:7077", {})
-    assert known_parallelism() == os.cpu_count()
-    monkeypatch.setenv(VARIABLE, "all of them")
-    assert known_parallelism() == os.cpu_count()
+    for nothing in ("", "0", "all of them"):
+        monkeypatch.setenv(VARIABLE, nothing)
+        assert known_parallelism() == os.cpu_count()

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["VARIABLE", "known_parallelism", "parallelism_of", "tell_parallelism"]
+__all__ = ["VARIABLE", "known_parallelism", "parallelism_of", "told"]
 
 VARIABLE: Final = "KADENCE_SPARK_PARALLELISM"
 
@@ -26,13 +26,10 @@ def known_parallelism() -> int:
     return int(told) if told.isdigit() and int(told) > 0 else os.cpu_count() or 1
 
 
-def tell_parallelism(master: str | None, conf: Mapping[str, Any]) -> None:
-    """Leave what is known for the processes of a JVM that this one is about to start."""
-    found = parallelism_of(master or conf.get("spark.master"), conf)
-    if found is None:
-        os.environ.pop(VARIABLE, None)
-    else:
-        os.environ[VARIABLE] = str(found)
+def told(master: str | None, conf: Mapping[str, Any]) -> dict[str, str]:
+    """The environment in which a JVM has to be started, as `parallelism_of`. Nothing that is known: nothing is told."""
+    found = parallelism_of(master, conf)
+    return {} if found is None else {VARIABLE: str(found)}
 
 
 def parallelism_of(master: str | None, conf: Mapping[str, Any]) -> int | None:

@@ -21,6 +21,7 @@ from kadence.errors import IllegalStateError, MissingDependencyError
 from kadence.java import find_java
 from kadence.spark.home import home_without_zip
 from kadence.spark.interpreter import NAMED_BY, choose, what_it_lacks
+from kadence.spark.parallelism import told
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -70,7 +71,8 @@ def session(
         return _able(_with(builder, conf).getOrCreate())
     if master is not None:
         builder = builder.master(master)
-    with _environment(_surroundings(master or str((conf or {}).get("spark.master", _default_master())))):
+    place = master or str((conf or {}).get("spark.master", _default_master()))
+    with _environment(_surroundings(place) | told(place, conf or {})):
         return _able(_with(builder, {**SETTINGS, **(conf or {})}).getOrCreate())
 
 
