@@ -211,9 +211,13 @@ class MemoryRecords:
     parked: int = 0
     closed: int = 0
     ids: dict[str, str] = field(default_factory=dict)
+    meant: dict[str, str] = field(default_factory=dict)
     _until: dict[TopicPartition, int] = field(default_factory=dict)
 
-    def start(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
+    def start(
+        self, ranges: Mapping[TopicPartition, tuple[int, int]], ids: Mapping[str, str] | None = None
+    ) -> None:
+        self.meant = dict(ids or {})
         self.positions = {partition: start for partition, (start, _) in ranges.items()}
         self.started.append(dict(ranges))
         self._until = {partition: end for partition, (_, end) in ranges.items()}
@@ -252,8 +256,9 @@ class MemoryRecords:
         end = self.ends.get(partition, log[-1][0] + 1 if log else 0)
         return self.starts.get(partition, log[0][0] if log else end), end
 
-    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        return {topic: self.ids[topic] for topic in topics if topic in self.ids}
+    def others(self) -> dict[str, str]:
+        topics = {partition.topic for partition in self._until} & self.meant.keys() & self.ids.keys()
+        return {topic: self.ids[topic] for topic in topics if self.ids[topic] != self.meant[topic]}
 
     def park(self) -> None:
         self.parked += 1

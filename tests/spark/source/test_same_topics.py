@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
 from tests.spark.conftest import Cluster
 from tests.spark.source.memory import MemoryRecords
 
-from kadence.spark.source.clients import executor_client
+from kadence import Broker
+from kadence.protocol.metadata import MetadataRequest
+from kadence.spark.source.clients import ConsumerRecords, executor_client
 from kadence.spark.source.executor import Reading, read_ranges
 from kadence.spark.source.loss import DataLossError
 from kadence.spark.source.planning import OffsetRange
@@ -74,22 +77,67 @@ def test_a_task_without_ids_is_read_as_it_is() -> None:
     assert len(read(memory(10, 10), OffsetRange("t", 0, 2, 9), fail=True)) == 7
 
 
-def test_a_real_topic_made_anew(cluster: Cluster) -> None:
-    """The reader of a worker has read the old one, knows the new one as well, and is asked for the old one again."""
+@pytest.fixture
+def worker(cluster: Cluster) -> Iterator[ConsumerRecords]:
+    """The reader that a worker keeps from task to task."""
+    columns = ("topic", "offset", "value")
+    made = executor_client({"bootstrap.servers": cluster.bootstrap_servers}, "test-worker", columns)
+    yield made
+    made.close()
+
+
+def task_of(
+    worker: ConsumerRecords, cluster: Cluster, start: int, end: int, topic_id: str, *, fail: bool = True
+) -> list[int]:
+    """The values of one task's records."""
+    task = (OffsetRange(cluster.topic, 0, start, end, topic_id),)
+    schema = pa.schema([("topic", pa.string()), ("offset", pa.int64()), ("value", pa.binary())])
+    same = SameTopics(worker, task, fail_on_data_loss=fail)
+    batches = list(read_ranges(task, same, Reading(tuple(schema.names), fail_on_data_loss=fail), schema))
+    worker.park()
+    return [int(value) for batch in batches for value in batch["value"].to_pylist()]
+
+
+def test_a_worker_that_knows_the_old_topic_is_asked_for_it_again(
+    cluster: Cluster, worker: ConsumerRecords
+) -> None:
     cluster.create(1)
     cluster.produce(range(20))
     old = cluster.topic_id()
-    client = executor_client({"bootstrap.servers": cluster.bootstrap_servers}, "test", ("topic", "offset"))
-    try:
-        assert len(read(client, OffsetRange(cluster.topic, 0, 0, 10, old), fail=True)) == 10
-        client.park()
-        cluster.admin.delete_topics([cluster.topic])
-        cluster.create(1)
-        cluster.produce(range(50))
-        with pytest.raises(DataLossError, match=f"id {old}, .* id {cluster.topic_id()}"):
-            read(client, OffsetRange(cluster.topic, 0, 10, 30, old), fail=True)
-        assert read(client, OffsetRange(cluster.topic, 0, 10, 30, old), fail=False) == []
-        client.park()
-        assert len(read(client, OffsetRange(cluster.topic, 0, 0, 30, cluster.topic_id()), fail=True)) == 30
-    finally:
-        client.close()
+    assert task_of(worker, cluster, 0, 10, old) == list(range(10))
+    cluster.admin.delete_topics([cluster.topic])
+    cluster.create(1)
+    cluster.produce(range(100, 150))
+    with pytest.raises(DataLossError, match=f"id {old}, .* id {cluster.topic_id()}"):
+        task_of(worker, cluster, 5, 30, old)
+    assert task_of(worker, cluster, 5, 30, old, fail=False) == []
+    assert task_of(worker, cluster, 0, 30, cluster.topic_id()) == list(range(100, 130))
+
+
+def test_what_a_worker_kept_of_the_old_topic_is_not_given_for_the_new_one(
+    cluster: Cluster, worker: ConsumerRecords
+) -> None:
+    """Its next task goes on at the offset where the last one ended, and it has fetched beyond that."""
+    cluster.create(1)
+    cluster.produce(range(20))
+    assert task_of(worker, cluster, 0, 10, cluster.topic_id()) == list(range(10))
+    cluster.admin.delete_topics([cluster.topic])
+    cluster.create(1)
+    cluster.produce(range(100, 150))
+    # The first batch of the new topic went to another worker.
+    assert task_of(worker, cluster, 10, 20, cluster.topic_id()) == list(range(110, 120))
+
+
+def test_tasks_that_go_on_with_what_is_at_hand_ask_nobody(
+    embedded: Broker, cluster: Cluster, worker: ConsumerRecords
+) -> None:
+    cluster.create(1)
+    cluster.produce(range(20))
+    topic_id = cluster.topic_id()
+    assert task_of(worker, cluster, 0, 5, topic_id) == list(range(5))
+    with embedded.faults.observe(
+        MetadataRequest, where=lambda call: call.client_id == "test-worker"
+    ) as asked:
+        assert task_of(worker, cluster, 5, 10, topic_id) == list(range(5, 10))
+        assert task_of(worker, cluster, 10, 20, topic_id) == list(range(10, 20))
+        assert asked.hits == 0

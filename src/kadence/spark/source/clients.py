@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kadence import Admin, Consumer
 from kadence.config import AdminConfig, keys
-from kadence.errors import KafkaError, UnknownTopicOrPartitionError
+from kadence.errors import KafkaError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kadence.protocol import error_codes
 from kadence.spark.source.options import SourceOptions
 from kadence.spark.source.ports import Listing
@@ -289,17 +289,51 @@ class ConsumerRecords:
     def __init__(self, consumer: Consumer, columns: tuple[str, ...]) -> None:
         self._consumer = consumer
         self._columns = columns
-        self._ranges = 0
+        self._ranges: Mapping[TopicPartition, tuple[int, int]] = {}
+        self._ids: Mapping[str, str] = {}
+        self._proved: dict[TopicPartition, tuple[int, str]] = {}
+        """What is at hand up to which offset is of the topic with which id."""
 
-    def start(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        self._ranges = len(ranges)
+    def start(
+        self, ranges: Mapping[TopicPartition, tuple[int, int]], ids: Mapping[str, str] | None = None
+    ) -> None:
+        self._ranges, self._ids = dict(ranges), ids or {}
+        if any(p in self._proved and self._proved[p][1] != self._ids.get(p.topic) for p in ranges):
+            # What is at hand is of another topic with that name.
+            self._forget()
+        # A range that begins where the last one ended goes on with what is at hand; any other begins anew.
+        self._proved = {
+            p: (end, self._proved[p][1])
+            for p, (start, end) in ranges.items()
+            if p in self._proved and self._proved[p][0] == start
+        }
         self._consumer.assign(ranges)
 
+    def _forget(self) -> None:
+        self._consumer.unsubscribe()
+        self._proved = {}
+
+    def others(self) -> dict[str, str]:
+        wanted = {p.topic for p in self._ranges if p not in self._proved} & self._ids.keys()
+        now = {name: self._consumer.partitions_for(name) for name in wanted}
+        ids = {
+            name: _id_text(infos[0].topic_id)
+            for name, infos in now.items()
+            if infos and any(infos[0].topic_id)
+        }
+        same = {name for name, topic_id in ids.items() if topic_id == self._ids[name]}
+        self._proved |= {p: (end, ids[p.topic]) for p, (_, end) in self._ranges.items() if p.topic in same}
+        return {name: topic_id for name, topic_id in ids.items() if name not in same}
+
     def poll(self, max_records: int | None, timeout: float) -> pa.Table:
-        return self._consumer.poll_arrow(timeout, max_records=max_records, columns=self._columns)
+        try:
+            return self._consumer.poll_arrow(timeout, max_records=max_records, columns=self._columns)
+        except OffsetOutOfRangeError:
+            self._proved = {}
+            raise
 
     def is_done(self) -> bool:
-        return len(self._consumer.finished()) == self._ranges
+        return len(self._consumer.finished()) == len(self._ranges)
 
     def position(self, partition: TopicPartition) -> int:
         return self._consumer.position(partition)
@@ -308,18 +342,10 @@ class ConsumerRecords:
         start = self._consumer.beginning_offsets([partition])[partition]
         return start, self._consumer.end_offsets([partition])[partition]
 
-    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        found = {name: self._consumer.partitions_for(name) for name in topics}
-        return {
-            name: _id_text(infos[0].topic_id)
-            for name, infos in found.items()
-            if infos and any(infos[0].topic_id)
-        }
-
     def park(self) -> None:
         # Ranges that are done cost nothing, and the next micro-batch may go on where they ended.
         if self._consumer.finished() != self._consumer.assignment():
-            self._consumer.unsubscribe()
+            self._forget()
 
     def close(self) -> None:
         self._consumer.close(timeout=0)

@@ -70,8 +70,14 @@ class OffsetClient(Lookups, Protocol):
 class RecordClient(Protocol):
     """The executor's reader: one consumer with positions of its own, used for one task at a time."""
 
-    def start(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Read these ranges (start, end), and nothing else."""
+    def start(
+        self, ranges: Mapping[TopicPartition, tuple[int, int]], ids: Mapping[str, str] | None = None
+    ) -> None:
+        """Read these ranges (start, end), and nothing else.
+
+        Args:
+            ids: of the topics that are meant, where they are known. What is at hand of others is not given.
+        """
 
     def poll(self, max_records: int | None, timeout: float) -> pa.Table:
         """Some records of the ranges: the columns asked for, with the types of Spark's Kafka schema.
@@ -94,8 +100,12 @@ class RecordClient(Protocol):
     def log_range(self, partition: TopicPartition) -> tuple[int, int]:
         """(start, end) of the log now."""
 
-    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """The ids of these topics now, as `Listing.ids`."""
+    def others(self) -> dict[str, str]:
+        """Topics of the ranges that do not have the id that is meant, with the id they have now.
+
+        To be asked when records of the ranges are here: where it is not among these, they and what follows of the
+        ranges are of the topic that is meant. Asks nobody where that is known.
+        """
 
     def park(self) -> None:
         """End of the task: read nothing, keep connections, and what may be of use to the next one."""

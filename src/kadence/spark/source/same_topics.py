@@ -3,12 +3,13 @@
 A topic may be deleted and made anew after a batch was planned. Its offsets mean nothing in the new one, which may well
 hold them. Brokers serve a consumer by the topic's id, and the consumer keeps to the id that it met first; so when
 the first records of some ranges are here and the topic still has the id that the task was planned with, they and all
-that follow are of that topic. That one look, between the first records and handing them out, is what this file adds.
+that follow are of that topic. That look, between the first records and handing them out, is what this file adds. What a
+worker kept from the task before needs none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kadence.errors import OffsetOutOfRangeError
@@ -38,11 +39,13 @@ class SameTopics:
         self._passed: dict[TopicPartition, int] = {}
         self._is_proved = False
 
-    def start(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
+    def start(
+        self, ranges: Mapping[TopicPartition, tuple[int, int]], ids: Mapping[str, str] | None = None
+    ) -> None:
         self._ranges = {p: each for p, each in ranges.items() if p not in self._passed}
         self._is_proved = not self._ids
         if self._ranges:
-            self._client.start(self._ranges)
+            self._client.start(self._ranges, ids or self._ids)
 
     def poll(self, max_records: int | None, timeout: float) -> pa.Table:
         try:
@@ -72,12 +75,9 @@ class SameTopics:
     def _pass_over_others(self) -> bool:
         """Whether there are ranges of topics that were made anew; they are done with. Raises with failOnDataLoss."""
         self._is_proved = True
-        meant = {p.topic: self._ids[p.topic] for p in self._ranges if p.topic in self._ids}
-        others = set()
-        for topic, topic_id in self._client.topic_ids(meant).items():
-            if topic_id != meant[topic]:
-                self._loss.made_anew(topic, meant[topic], topic_id)
-                others.add(topic)
+        others = self._client.others()
+        for topic, topic_id in others.items():
+            self._loss.made_anew(topic, self._ids[topic], topic_id)
         self._passed |= {p: end for p, (_, end) in self._ranges.items() if p.topic in others}
         return bool(others)
 
@@ -91,8 +91,8 @@ class SameTopics:
     def log_range(self, partition: TopicPartition) -> tuple[int, int]:
         return self._client.log_range(partition)
 
-    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        return self._client.topic_ids(topics)
+    def others(self) -> dict[str, str]:
+        return self._client.others()
 
     def park(self) -> None:
         self._client.park()
