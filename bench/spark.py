@@ -21,8 +21,9 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
+from harness.flights import COLUMNS, departures
 from harness.table import write_section
-from harness.topics import benchmark_kafka, fill
+from harness.topics import benchmark_kafka, fill, fill_with
 from kadence.testing.kafka import KAFKA_VERSION
 from kadence.testing.maven import maven_jars
 
@@ -32,6 +33,8 @@ ENVIRONMENT = ROOT / ".venv-bench-spark"
 STAND_IN = ROOT / "bench" / "stand_in"
 # Spark brings the rest of the connector's dependencies itself.
 NEEDED_JARS = ("spark-sql-kafka", "kafka-clients", "commons-pool2")
+# Values of JSON that are made columns: by from_json after the connector, in the source by Kadence.
+FLIGHTS = "flights-json"
 ENGINES = {"Kadence": "kadence", "Spark's JVM connector": "kafka"}
 
 
@@ -107,7 +110,7 @@ def compare(workers: dict[str, Worker], topics: dict[str, int], rounds: int) -> 
     """The lines of the table: the two sources take turns at each kind of work, and each one's best counts."""
     lines = ["| work | " + " | ".join(workers) + " | ratio |", "|---|---:|---:|---:|"]
     for topic, count in topics.items():
-        for case in ("count", "noop", "parquet"):
+        for case in ("json",) if topic == FLIGHTS else ("count", "noop", "parquet"):
             best = dict.fromkeys(workers, float("inf"))
             for _ in range(rounds):
                 for name, worker in workers.items():
@@ -117,7 +120,13 @@ def compare(workers: dict[str, Worker], topics: dict[str, int], rounds: int) -> 
             cells = [f"{count / seconds / 1000:,.0f} k" for seconds in best.values()]
             ours, theirs = best.values()
             lines.append(f"| {topic}, {case}, rows/s | {' | '.join(cells)} | {theirs / ours:.2f} |")
-    batches = {name: worker.seconds(next(iter(topics)), "micro-batches") for name, worker in workers.items()}
+    return lines
+
+
+def compare_batches(workers: dict[str, Worker], topic: str) -> list[str]:
+    """The table's lines of micro-batches."""
+    lines = []
+    batches = {name: worker.seconds(topic, "micro-batches") for name, worker in workers.items()}
     for label, share in (("p50", 50), ("p95", 95)):
         ours, theirs = (
             statistics.quantiles(seconds, n=100)[share - 1] * 1000 for seconds in batches.values()
@@ -133,14 +142,26 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--records", type=int, default=3_000_000, help="100 B records; a fifth as many of 1 KiB"
+        "--records",
+        type=int,
+        default=3_000_000,
+        help="100 B records; a fifth as many of 1 KiB, a third of JSON",
     )
     parser.add_argument("--rounds", type=int, default=5, help="the JVM is warm after two or three")
     parser.add_argument("--batches", type=int, default=40, help="warm micro-batches to time")
+    parser.add_argument(
+        "--only", metavar="TOPIC", help=f"values-100, values-1024 or {FLIGHTS}; no micro-batches"
+    )
     parser.add_argument("--write", type=Path, metavar="FILE", help="put the table into this Markdown file")
     options = parser.parse_args()
     python = environment()
-    topics = {"values-100": options.records, "values-1024": options.records // 5}
+    topics = {
+        "values-100": options.records,
+        "values-1024": options.records // 5,
+        FLIGHTS: options.records // 3,
+    }
+    if options.only:
+        topics = {topic: count for topic, count in topics.items() if topic == options.only}
     with (
         tempfile.TemporaryDirectory() as scratch,
         benchmark_kafka(Path(scratch)) as kafka,
@@ -148,23 +169,30 @@ def main() -> None:
     ):
         jars = connector_jars(Path(scratch))
         for topic, count in topics.items():
-            fill(kafka.bootstrap_servers, topic, int(topic.rpartition("-")[2]), count)
+            if topic == FLIGHTS:
+                fill_with(kafka.bootstrap_servers, topic, departures(5_000), count)
+            else:
+                fill(kafka.bootstrap_servers, topic, int(topic.rpartition("-")[2]), count)
         workers = {}
         for name, form in ENGINES.items():
             plan = {
                 "format": form,
                 "bootstrap": kafka.bootstrap_servers,
                 "topics": topics,
+                "columns": COLUMNS,
                 "batches": options.batches,
                 "jars": jars if form == "kafka" else [],
                 "scratch": f"{scratch}/{form}",
             }
             workers[name] = Worker(python, plan)
             stack.callback(workers[name].close)
-        rows = "\n".join(compare(workers, topics, options.rounds))
+        lines = compare(workers, topics, options.rounds)
+        rows = "\n".join(lines if options.only else [*lines, *compare_batches(workers, next(iter(topics)))])
     about = (
         f"pyspark {SPARK_VERSION}, local[2], Apache Kafka {KAFKA_VERSION} on the same machine, 8 partitions, "
-        f"uncompressed, 16-byte keys, {options.records:,} records of 100 B and {options.records // 5:,} of 1 KiB; "
+        f"uncompressed, 16-byte keys, {options.records:,} records of 100 B and {options.records // 5:,} of 1 KiB, "
+        f"{options.records // 3:,} of JSON (345 B, 19 columns; from_json after the connector, decoded in the source by "
+        "Kadence, into the noop sink); "
         f"best of {options.rounds}; micro-batches of 8,000 rows back to back into the noop sink."
     )
     print(f"\n{rows}\n\n{about}")

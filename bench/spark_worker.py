@@ -37,7 +37,19 @@ def batch_cases(spark: Any, plan: dict[str, Any], topic: str) -> dict[str, Calla
     def parquet() -> None:
         reader(spark, plan, topic).load().write.mode("overwrite").parquet(table)
 
+    def json_columns() -> None:
+        rows = reader(spark, plan, topic)
+        if plan["format"] == "kafka":
+            from pyspark.sql.functions import col, from_json
+
+            parsed = from_json(col("value").cast("string"), plan["columns"])
+            rows = rows.load().select(parsed.alias("value")).select("value.*")
+        else:
+            rows = rows.option("value.format", "json").schema(plan["columns"]).load()
+        rows.write.format("noop").mode("overwrite").save()
+
     return {
+        "json": json_columns,
         "count": lambda: reader(spark, plan, topic).load().count(),
         "noop": lambda: reader(spark, plan, topic).load().write.format("noop").mode("overwrite").save(),
         "parquet": parquet,

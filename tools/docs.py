@@ -23,6 +23,7 @@ from kadence.consumer.managers.group.kip848 import states as kip848_states
 from kadence.coordinator import group
 from kadence.producer import transactions
 from kadence.spark import client_settings
+from kadence.spark.decode import options as decode_options
 from kadence.spark.sink import columns as sink_columns
 from kadence.spark.sink import options as sink_options
 from kadence.spark.source import options as spark_options
@@ -136,7 +137,12 @@ def diagram(transitions: Mapping[S, frozenset[S]]) -> str:
 
 def spark_source() -> str:
     """docs/spark.md with its options, settings and columns."""
-    options = [f"| `{name}` | {meaning} |" for name, meaning in spark_options.OPTIONS.items()]
+    options = [
+        f"| `{name}` | {meaning} |"
+        for name, meaning in spark_options.OPTIONS.items()
+        if name not in decode_options.OPTIONS
+    ]
+    decoding = [f"| `{name}` | {meaning} |" for name, meaning in decode_options.OPTIONS.items()]
     refused = [f"- `kafka.{name}`: {why}." for name, why in spark_options.CLIENT.refused.items()]
     left_out = ", ".join(f"`{name}`" for name in client_settings.ANY_TIME)
     columns = [f"| `{name}` | {kind} |" for name, kind in spark_schema.all_columns().items()]
@@ -147,6 +153,7 @@ def spark_source() -> str:
         "spark.md",
         {
             "options": "\n".join(["| option | meaning |", "|---|---|", *options]),
+            "decoding": "\n".join(["| option | meaning |", "|---|---|", *decoding]),
             "refused": "\n".join(refused),
             "left out": left_out + ".",
             "columns": "\n".join(["| column | type |", "|---|---|", *columns]),

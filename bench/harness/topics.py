@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer
@@ -79,17 +79,22 @@ def fill(bootstrap: str, topic: str, size: int, count: int) -> None:
     The records go to the partitions in turn and lie in batches as librdkafka's producer makes them by
     default (up to 10,000 records or 1 MB).
     """
+    # Bytes that differ from record to record would cost the filling, and no uncompressed reader notices.
+    value = bytes(range(256)) * (size // 256 + 1)
+    fill_with(bootstrap, topic, [value[:size]], count)
+
+
+def fill_with(bootstrap: str, topic: str, values: Sequence[bytes], count: int) -> None:
+    """The same with these values in turn."""
     create(bootstrap, topic, PARTITIONS)
     producer = Producer(
         {"bootstrap.servers": bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000}
     )
-    # Bytes that differ from record to record would cost the filling, and no uncompressed reader notices.
-    value = bytes(range(256)) * (size // 256 + 1)
     for number in range(count):
         key = b"%016d" % number
         while True:
             try:
-                producer.produce(topic, value[:size], key, partition=number % PARTITIONS)
+                producer.produce(topic, values[number % len(values)], key, partition=number % PARTITIONS)
                 break
             except BufferError:
                 producer.poll(0.1)
