@@ -37,6 +37,7 @@ ROWS = (
     "hold",
     "idle",
     "partitions",
+    "produce",
     "work",
 )
 QUICK = Options(records=1_000_000, seconds=1.0, rounds=1)

@@ -26,6 +26,7 @@ class Plan:
         count: how many records, calls or consumers; what it counts is the row's affair.
         seconds: the longest time that is measured.
         work_us: microseconds of Python to spend on each record, standing for the application's own work.
+        size: bytes of the values to write, for rows that write.
         busy: a second thread of the process computes in Python all the time.
         ca: file with the certificate to trust; "" means plaintext.
         protocol: group.protocol to ask for; "" leaves the client's default.
@@ -38,6 +39,7 @@ class Plan:
     count: int = 0
     seconds: float = 3.0
     work_us: float = 0.0
+    size: int = 0
     busy: bool = False
     ca: str = ""
     protocol: str = ""

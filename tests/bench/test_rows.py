@@ -106,6 +106,19 @@ def test_rows_that_read_a_topic(ground: Ground, options: Options, name: str) -> 
 
 
 @pytest.mark.usefixtures("here")
+def test_writing(ground: Ground, options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rows import produce
+
+    monkeypatch.setattr(produce, "PAUSE", 0.0)
+    tables, (goal,) = produce.measure(ground, options)
+    for table in tables:
+        assert not table.failures
+        assert len(table.lines) == 6, "all but kafka-python"
+        assert all(float(line[3]) > 0 for line in table.lines)
+    assert goal.is_kept is not None
+
+
+@pytest.mark.usefixtures("here")
 def test_single_polls(ground: Ground, options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     from rows import single
 

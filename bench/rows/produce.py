@@ -1,0 +1,248 @@
+"""Writing: one record at a time with a key, and tables, counted until the flush returns; acks=all.
+
+With defaults each client says when its batches are full: 128 KiB here, 1 MB in librdkafka, 16 KiB in the others.
+
+Every client hands over records for as long as it is measured, then waits until the brokers have acknowledged all of
+them; what is counted is all of them in all of that time. Values and keys are made before the clock starts. Each client
+says how its application hears of a record's fate: by a future that ``send`` gives (Kadence, kafka-python, aiokafka), by
+a callback, or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from itertools import cycle, islice
+from typing import TYPE_CHECKING, Any
+
+from harness import children
+from harness.plan import Figures, Line, Options, Outcome, Plan, Row
+from harness.rates import Rates
+from harness.table import Goal, Table
+from harness.timing import Timer
+from harness.topics import PARTITIONS
+
+if TYPE_CHECKING:
+    from harness.ground import Ground
+
+SLICE = 1000
+"""Records between two looks at the clock."""
+
+PAUSE = 1.0
+
+TABLE_ROWS = 10_000
+"""Rows of one table: what Spark hands to its writers by default."""
+
+KEYS = [b"%016d" % number for number in range(10_000)]
+
+
+def value_of(plan: Plan) -> bytes:
+    """The value that all records have."""
+    return (b"abcdefghijklmnopqrstuvwxyz" * (plan.size // 26 + 1))[: plan.size]
+
+
+def write(plan: Plan, hand_over: Callable[[list[bytes]], int], flush: Callable[[], object]) -> Figures:
+    """Hand over slices until the time is over, then wait for all. The first slice is not counted."""
+    hand_over(KEYS[:SLICE])
+    flush()
+    keys = cycle([KEYS[at : at + SLICE] for at in range(0, len(KEYS), SLICE)])
+    timer = Timer(plan)
+    while timer.running():
+        timer.records += hand_over(next(keys))
+    flush()
+    return timer.figures()
+
+
+def kadence(plan: Plan) -> Figures:
+    from kadence import Producer
+
+    value, topic = value_of(plan), plan.topic
+    with Producer(bootstrap_servers=plan.bootstrap) as producer:
+        send = producer.send
+
+        def hand_over(keys: list[bytes]) -> int:
+            for key in keys:
+                last = send(topic, value, key)
+            futures[0] = last
+            return len(keys)
+
+        futures: list[Any] = [None]
+        figures = write(plan, hand_over, producer.flush)
+        futures[0].result(0)
+        return figures
+
+
+def kadence_arrow(plan: Plan) -> Figures:
+    import pyarrow as pa
+
+    from kadence import Producer
+
+    value = value_of(plan)
+    keys = list(islice(cycle(KEYS), TABLE_ROWS))
+    table = pa.table(
+        {"key": pa.array(keys, pa.binary()), "value": pa.array([value] * TABLE_ROWS, pa.binary())}
+    )
+    with Producer(bootstrap_servers=plan.bootstrap) as producer:
+        deliveries: list[Any] = []
+
+        def hand_over(_keys: list[bytes]) -> int:
+            deliveries.append(producer.send_arrow(table, plan.topic))
+            return TABLE_ROWS
+
+        figures = write(plan, hand_over, producer.flush)
+        for delivery in deliveries:
+            delivery.result(0)
+        return figures
+
+
+def confluent_default(plan: Plan) -> Figures:
+    return _confluent(plan)
+
+
+def confluent_idempotent(plan: Plan) -> Figures:
+    return _confluent(plan, **{"enable.idempotence": True})
+
+
+def _confluent(plan: Plan, **tuning: Any) -> Figures:
+    """Nobody hears of a record. The queue of 100,000 records fills; a full one is waited for in ``poll``."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": plan.bootstrap, **tuning})
+    produce, poll, topic = producer.produce, producer.poll, plan.topic
+    value = value_of(plan)
+
+    def hand_over(keys: list[bytes]) -> int:
+        for key in keys:
+            while True:
+                try:
+                    produce(topic, value, key)
+                    break
+                except BufferError:
+                    poll(0.01)
+        poll(0)
+        return len(keys)
+
+    return write(plan, hand_over, producer.flush)
+
+
+def confluent_callback(plan: Plan) -> Figures:
+    """A callback for each record, and ``poll(0)`` after each, as in the examples of its documentation."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": plan.bootstrap})
+    produce, poll, topic = producer.produce, producer.poll, plan.topic
+    value = value_of(plan)
+
+    def delivered(error: object, _message: object) -> None:
+        if error is not None:
+            raise SystemExit(str(error))
+
+    def hand_over(keys: list[bytes]) -> int:
+        for key in keys:
+            while True:
+                try:
+                    produce(topic, value, key, on_delivery=delivered)
+                    break
+                except BufferError:
+                    poll(0.01)
+            poll(0)
+        return len(keys)
+
+    return write(plan, hand_over, producer.flush)
+
+
+def kafka_python(plan: Plan) -> Figures:
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=plan.bootstrap, acks="all")
+    value, topic = value_of(plan), plan.topic
+
+    def hand_over(keys: list[bytes]) -> int:
+        for key in keys:
+            producer.send(topic, value, key)
+        return len(keys)
+
+    figures = write(plan, hand_over, producer.flush)
+    producer.close()
+    return figures
+
+
+def aiokafka(plan: Plan) -> Figures:
+    return asyncio.run(_aiokafka(plan))
+
+
+async def _aiokafka(plan: Plan) -> Figures:
+    from aiokafka import AIOKafkaProducer
+
+    value, topic = value_of(plan), plan.topic
+    producer = AIOKafkaProducer(bootstrap_servers=plan.bootstrap, acks="all")
+    await producer.start()
+    try:
+        for key in KEYS[:SLICE]:
+            await producer.send(topic, value, key)
+        await producer.flush()
+        keys, timer = cycle(KEYS), Timer(plan)
+        while timer.running():
+            for key in islice(keys, SLICE):
+                await producer.send(topic, value, key)
+            timer.records += SLICE
+        await producer.flush()
+        return timer.figures()
+    finally:
+        await producer.stop()
+
+
+LINES = {
+    "kadence": Line("Kadence, `send`, idempotent", kadence),
+    "kadence-arrow": Line(f"Kadence, `send_arrow` of {TABLE_ROWS:,} rows, idempotent", kadence_arrow),
+    "confluent-default": Line("confluent-kafka, `produce`, defaults", confluent_default),
+    "confluent-idempotent": Line("confluent-kafka, `produce`, idempotent", confluent_idempotent),
+    "confluent-callback": Line(
+        "confluent-kafka, `produce` with a callback, `poll(0)` after each", confluent_callback
+    ),
+    "kafka-python": Line("kafka-python, `send`", kafka_python),
+    "aiokafka": Line("aiokafka, `send`", aiokafka),
+}
+
+ONLY_ONCE = ("aiokafka", "kafka-python")
+
+
+def measure(ground: Ground, options: Options) -> tuple[list[Table], list[Goal]]:
+    small = _case(ground, options, "100B", "Records of 100 B with a key", 100)
+    large = _case(ground, options, "1KiB", "Records of 1 KiB with a key", 1024)
+    return [small.table(), large.table()], [
+        small.ratio_goal(
+            "`Producer.send`, 100 B with a key", "kadence", "confluent-default", 1, "confluent's `produce`"
+        )
+    ]
+
+
+def _case(ground: Ground, options: Options, name: str, title: str, size: int) -> Rates:
+    topic = ground.empty(f"produced-{size}", PARTITIONS)
+    runs: dict[str, list[Outcome]] = {line: [] for line in LINES if options.wants(line)}
+    for turn in range(options.rounds):
+        for line, made in runs.items():
+            if turn and line in ONLY_ONCE:
+                continue
+            plan = Plan(
+                bootstrap=ground.bootstrap,
+                topic=topic,
+                group="",
+                count=options.records * 10,
+                seconds=options.seconds,
+                size=size,
+            )
+            made.append(children.run("produce", line, LINES[line], plan))
+            print(f"  produce {name} {line}: {_said(made[-1])}", flush=True)
+            time.sleep(PAUSE)  # The broker writes what it holds; the next client should not pay for it.
+    return Rates(title, LINES, runs)
+
+
+def _said(outcome: Outcome) -> str:
+    return (
+        outcome if isinstance(outcome, str) else f"{outcome['records'] / outcome['seconds']:,.0f} records/s"
+    )
+
+
+ROW = Row("produce", LINES, measure)
