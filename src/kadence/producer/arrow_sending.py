@@ -134,8 +134,9 @@ class ArrowSending:
             with entrance.gate:
                 if not accumulator.has_room(size):
                     self._wait_for_room(size, chunk.first_row + row)
-                if entrance.is_closed:
-                    raise entrance.unusable()
+                if not accumulator.is_usable:
+                    # Somebody closed the producer, or the transaction failed, since the row before.
+                    entrance.check()
                 batches[lane], is_new = accumulator.batch_for(self._lanes[lane], size, self._now_ms())
                 row, segments = rows.hand_over(accumulator, numbers, row, batches, wall_ms(), _STEP)
             for lane, batch, first, length, begin in segments:

@@ -140,8 +140,9 @@ class Producer:
                 partition = entrance.stickies[topic].choose(size, place.count, place.available)
             if not accumulator.has_room(size):
                 entrance.wait_for_room(size)
-            if entrance.is_closed:
-                raise entrance.unusable()
+            if not accumulator.is_usable:
+                # Somebody closed it, or the transaction failed, while this call waited.
+                entrance.check()
             future, is_news = accumulator.append(
                 place.partitions[partition], timestamp, key, value, checked, size, self._clock.now_ms()
             )
