@@ -65,6 +65,11 @@ def test_what_is_read_is_what_is_asked_for() -> None:
         (struct(value=INNER, x=LONG), "beside it 'x', which is no column of Kafka's"),
         (struct(id=LONG, _error=LONG), "column _error is string, not bigint"),
         (T.StructType([T.StructField("id", LONG, nullable=False)]), "column 'id' has NOT NULL"),
+        (
+            struct(v=T.ArrayType(T.DayTimeIntervalType())),
+            "column 'v' has a type that nothing is decoded into: interv",
+        ),
+        (struct(v=T.MapType(LONG, LONG)), r"map<bigint,bigint>, as JSON's names are texts"),
         (struct(ids=T.ArrayType(LONG, containsNull=False)), "column 'ids' has NOT NULL"),
     ],
 )

@@ -56,6 +56,9 @@ def layout_of(options: DecodeOptions, schema: StructType, known: dict[str, str])
     sources = []
     for column in schema.fields:
         sources.append(_source(options, column.name, column.dataType, kafka, known))
+        odd = _odd(column.dataType, text_keys=options.value.format is Format.JSON)
+        if odd is not None:
+            raise ConfigError(f"column {column.name!r} has a type that nothing is decoded into: {odd}")
         if not column.nullable or not _is_nullable(column.dataType):
             raise ConfigError(
                 f"column {column.name!r} has NOT NULL in it; what is decoded may be null, so leave that out"
@@ -112,6 +115,33 @@ def _source(
             "metadataPrefix"
         )
     return ours
+
+
+def _odd(kind: DataType, *, text_keys: bool) -> str | None:
+    """The first type inside a column that no format makes; None where there is none."""
+    from pyspark.sql import types
+
+    if isinstance(kind, types.StructType):
+        inner = [item.dataType for item in kind.fields]
+    elif isinstance(kind, types.ArrayType):
+        inner = [kind.elementType]
+    elif isinstance(kind, types.MapType):
+        if text_keys and not isinstance(kind.keyType, types.StringType):
+            return f"{kind.simpleString()}, as JSON's names are texts"
+        inner = [kind.keyType, kind.valueType]
+    else:
+        plain = (
+            types.StringType,
+            types.BinaryType,
+            types.BooleanType,
+            types.NumericType,
+            types.DateType,
+            types.TimestampType,
+            types.TimestampNTZType,
+            types.NullType,
+        )
+        return None if isinstance(kind, plain) else kind.simpleString()
+    return next((odd for item in inner if (odd := _odd(item, text_keys=text_keys)) is not None), None)
 
 
 def _is_nullable(kind: DataType) -> bool:
