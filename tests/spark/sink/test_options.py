@@ -18,6 +18,14 @@ def test_client_settings_and_topic() -> None:
     assert options.topic == "t"
 
 
+def test_transactions_have_names() -> None:
+    assert parse(SERVERS).transactional_prefix is None
+    assert parse({**SERVERS, "transactions": "TRUE"}).transactional_prefix == "spark-kafka-sink"
+    named = parse({**SERVERS, "transactions": "true", "transactionalIdPrefix": "team-a"})
+    assert named.transactional_prefix == "team-a"
+    assert "transactional.id" not in named.client
+
+
 def test_secrets_are_not_shown() -> None:
     options = parse({**SERVERS, "kafka.security.protocol": "SSL", "kafka.ssl.key.password": "sesame"})
     assert options.client["ssl.key.password"] == "sesame"
@@ -34,6 +42,15 @@ def test_secrets_are_not_shown() -> None:
             "option kafka.key.serializer cannot be used: keys are written",
         ),
         ({**SERVERS, "kafka.value.serializer": "x"}, "option kafka.value.serializer cannot be used"),
+        (
+            {**SERVERS, "kafka.transactional.id": "x"},
+            "each worker needs its own; transactions=true makes them",
+        ),
+        ({**SERVERS, "transactions": "yes"}, "option transactions: 'yes' is not true or false"),
+        (
+            {**SERVERS, "transactions": "true", "kafka.acks": "1"},
+            "needs enable.idempotence=true and acks=all",
+        ),
         ({**SERVERS, "kafka.acks": "2"}, "acks"),
         ({**SERVERS, "kafka.asks": "1"}, "did you mean 'acks'"),
         ({**SERVERS, "acks": "1"}, "did you mean 'kafka.acks'"),

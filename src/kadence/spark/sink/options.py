@@ -22,6 +22,8 @@ _log = logging.getLogger("kadence.spark")
 
 OPTIONS: Final[dict[str, str]] = {
     "topic": "The topic of all rows. It goes before the column topic.",
+    "transactions": "Whether each task is a transaction: read_committed readers see all of it or nothing; false.",
+    "transactionalIdPrefix": "What the names of transactions begin with, for rights to them; spark-kafka-sink.",
     "includeHeaders": "Without effect, as in Spark's connector: a column headers is always written.",
 }
 """Every option but ``kafka.*``, with a line for the reader."""
@@ -29,6 +31,7 @@ OPTIONS: Final[dict[str, str]] = {
 REFUSED_CLIENT_KEYS: Final = {
     "key.serializer": "keys are written as they are; make the column binary or string in Spark",
     "value.serializer": "values are written as they are; make the column binary or string in Spark",
+    "transactional.id": "each worker needs its own; transactions=true makes them, transactionalIdPrefix names them",
     "interceptor.classes": "interceptors of the Java client cannot run here",
     "partitioner.class": "partitioners of the Java client cannot run here; the column partition chooses",
 }
@@ -50,10 +53,12 @@ class SinkOptions:
     Attributes:
         client: Kafka's keys for the producers. Not shown: there may be passwords in it.
         topic: of all rows; None = each row's column says.
+        transactional_prefix: what transactional.ids begin with; None = no transactions.
     """
 
     client: Mapping[str, str] = field(repr=False)
     topic: str | None
+    transactional_prefix: str | None = None
 
 
 def parse(given: Mapping[str, str]) -> SinkOptions:
@@ -66,7 +71,10 @@ def parse(given: Mapping[str, str]) -> SinkOptions:
     _check_names(values)
     if PREFIX + "bootstrap.servers" not in values:
         raise ConfigError("the sink needs the option kafka.bootstrap.servers, e.g. localhost:9092")
+    prefix = _transactional_prefix(values)
     settings = client_settings(given, _SIDE)
+    if prefix is not None:
+        _check_transactional(settings.values, prefix)
     # Spark reads the options of a stream's sink again for each batch.
     left_out = frozenset(settings.left_out)
     if left_out not in _told:
@@ -77,7 +85,27 @@ def parse(given: Mapping[str, str]) -> SinkOptions:
         raise ConfigError(
             "option topic is empty; name the topic, or leave it out and give each row a column topic"
         )
-    return SinkOptions(client=settings.values, topic=None if topic is None else topic.strip())
+    return SinkOptions(
+        client=settings.values,
+        topic=None if topic is None else topic.strip(),
+        transactional_prefix=prefix,
+    )
+
+
+def _check_transactional(client: Mapping[str, str], prefix: str) -> None:
+    try:
+        ProducerConfig.parse({**client, "transactional.id": prefix})
+    except ConfigError as problem:
+        raise ConfigError(f"option transactions=true: {problem}") from None
+
+
+def _transactional_prefix(values: Mapping[str, str]) -> str | None:
+    text = values.get("transactions", "false")
+    if text.strip().lower() not in ("true", "false"):
+        raise ConfigError(f"option transactions: {text!r} is not true or false")
+    if text.strip().lower() == "false":
+        return None
+    return values.get("transactionalidprefix", "").strip() or "spark-kafka-sink"
 
 
 def _check_names(given: Mapping[str, str]) -> None:

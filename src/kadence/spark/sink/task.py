@@ -34,6 +34,13 @@ class RecordSink(Protocol):
     def send(self, records: pa.RecordBatch, topic: str | None) -> Delivery:
         """Hand over records; blocks while too much is on its way. ``topic`` goes before their column."""
 
+    def finish(self) -> None:
+        """All rows of the task are acknowledged; in a transaction they count from now on.
+
+        Raises:
+            KafkaError: they do not.
+        """
+
     def park(self) -> None:
         """End of the task."""
 
@@ -59,4 +66,5 @@ def write_rows(batches: Iterator[pa.RecordBatch], columns: RecordColumns, sink: 
             pending.popleft().result()
     while pending:
         pending.popleft().result()
+    sink.finish()
     return rows

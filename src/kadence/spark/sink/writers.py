@@ -39,10 +39,12 @@ class Writes:
 
     Attributes:
         client: Kafka's keys and values; not shown, there may be passwords among them.
+        transactional_prefix: as `SinkOptions.transactional_prefix`.
     """
 
     client: tuple[tuple[str, str], ...] = field(repr=False)
     columns: RecordColumns
+    transactional_prefix: str | None = None
 
     @classmethod
     def of(cls, options: SinkOptions, schema: StructType) -> Writes:
@@ -52,11 +54,16 @@ class Writes:
             ConfigError: the columns do not make records.
         """
         columns = ((item.name, item.dataType.simpleString()) for item in schema.fields)
-        return cls(tuple(sorted(options.client.items())), RecordColumns.of(columns, options.topic))
+        return cls(
+            tuple(sorted(options.client.items())),
+            RecordColumns.of(columns, options.topic),
+            options.transactional_prefix,
+        )
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
         """One task."""
-        with PRODUCERS.borrow(self.client, partial(executor_sink, dict(self.client))) as sink:
+        connect = partial(executor_sink, dict(self.client), self.transactional_prefix)
+        with PRODUCERS.borrow((self.client, self.transactional_prefix), connect) as sink:
             return Written(write_rows(batches, self.columns, sink))
 
 
