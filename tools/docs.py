@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,8 @@ from kadence.coordinator import group
 from kadence.producer import transactions
 from kadence.spark import client_settings
 from kadence.spark.decode import options as decode_options
+from kadence.spark.pipeline import model as pipeline_model
+from kadence.spark.pipeline.schema import schema_text
 from kadence.spark.sink import columns as sink_columns
 from kadence.spark.sink import options as sink_options
 from kadence.spark.source import options as spark_options
@@ -164,6 +166,35 @@ def spark_source() -> str:
     )
 
 
+def pipelines() -> str:
+    """docs/pipelines.md with the keys of a pipeline's file."""
+    tables: dict[type, str] = {pipeline_model.Pipeline: "–"}
+    for name, (_, kind) in pipeline_model.keys(pipeline_model.Pipeline).items():
+        if kind.of is not None:
+            header = f"`[[{name}]]`" if kind.shape == "tables" else f"`[{name}]`"
+            # Sink and dead letters have the same keys.
+            tables[kind.of] = f"{tables[kind.of]}, {header}" if kind.of in tables else header
+    rows = ["| table | key | allowed | default | meaning |", "|---|---|---|---|---|"]
+    for of, table in tables.items():
+        for name, (each, kind) in pipeline_model.keys(of).items():
+            if kind.of is not None or (of is pipeline_model.SourceStep and name == "options"):
+                continue
+            can_be = ", ".join(f"`{choice}`" for choice in kind.choices) or kind.allowed
+            if kind.shape != "text":
+                can_be = {"texts": "a list of texts", "boolean": "`true`, `false`"}.get(
+                    kind.shape, "any keys"
+                )
+            default = (
+                "needed"
+                if pipeline_model.required(each)
+                else shown(None if each.default is MISSING else each.default)
+            )
+            if (of, name) == (pipeline_model.Pipeline, "name"):
+                default = "the file's name"
+            rows.append(f"| {table} | `{name}` | {can_be} | {default} | {kind.doc} |")
+    return drawn("pipelines.md", {"pipeline keys": "\n".join(rows)})
+
+
 def testing() -> str:
     """docs/testing.md with what each broker can, as the tests declare it."""
     sys.path.insert(0, str(ROOT))
@@ -217,6 +248,8 @@ PAGES: dict[str, Callable[[], str]] = {
     **{f"from-{client}.md": partial(coming_from, client) for client in peers.VERSIONS},
     "metrics.md": metrics,
     "peers.md": weaknesses,
+    "pipeline.schema.json": schema_text,
+    "pipelines.md": pipelines,
     "spark.md": spark_source,
     "states.md": state_machines,
     "testing.md": testing,

@@ -1,0 +1,87 @@
+"""``python -m kadence.spark.pipeline FILE``: runs a pipeline without the command line's other parts.
+
+spark-submit takes a script, which ``--entry`` names::
+
+    spark-submit --master spark://… $(python -m kadence.spark.pipeline --entry) FILE
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from typing import Any
+
+from kadence.errors import ConfigError, KafkaError
+from kadence.spark.pipeline.checks import checked
+from kadence.spark.pipeline.environment import Environment
+from kadence.spark.pipeline.progress import Progress, shown_lag
+from kadence.spark.pipeline.reading import read
+from kadence.spark.pipeline.run import Run, open_session
+
+__all__ = ["main"]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one file; the exit status: 0, 1 where it failed, 2 for mistakes in the file, 128 + n for signal n."""
+    parser = argparse.ArgumentParser(prog="kadence-pipeline", description="Run a pipeline's file.")
+    parser.add_argument("file", nargs="?")
+    parser.add_argument(
+        "--grace", type=float, default=30.0, help="seconds for a batch to end in (default: 30)"
+    )
+    parser.add_argument("--entry", action="store_true", help="print the path that spark-submit takes")
+    arguments = parser.parse_args(argv)
+    if arguments.entry:
+        # Its directory comes first on the script's path, so it must hold no module of ours by a name of others.
+        import pyspark_kadence.pipeline
+
+        print(pyspark_kadence.pipeline.__file__)  # noqa: T201 - this is what was asked for
+        return 0
+    if arguments.file is None:
+        parser.error("name the pipeline's file")
+    environment = Environment(os.environ)
+    try:
+        pipeline = checked(read(arguments.file), environment)
+        spark = open_session(pipeline, environment)
+        try:
+            return run_until_signal(Run(pipeline, environment, spark, tell=_tell, grace=arguments.grace))
+        finally:
+            spark.stop()
+    except ConfigError as problem:
+        _say(environment.hide(str(problem)))
+        return 2
+    except KafkaError as problem:
+        _say(environment.hide(str(problem)))
+        return 1
+
+
+def run_until_signal(run: Run) -> int:
+    """Run; SIGINT and SIGTERM stop it cleanly, a second one at once. 0, or 128 and the number of the signal."""
+    came: list[int] = []
+
+    def stop(number: int, frame: Any) -> None:
+        if came:
+            raise KeyboardInterrupt
+        came.append(number)
+        run.stop()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        run.run()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return 128 + came[0] if came else 0
+
+
+def _tell(progress: Progress) -> None:
+    _say(f"{progress.state}: {progress.rows_in:,} records read, {shown_lag(progress.total_lag)}")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201 - there is no log before there is a session
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""How far a pipeline is, as Spark's checkpoint says it: files ``offsets/N`` and ``commits/N`` for each batch N.
+
+``offsets/N`` is written before a batch, ``commits/N`` after it; the last line of the former is the source's offset.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from kadence.errors import IllegalStateError
+from kadence.spark.pipeline.files import Files
+from kadence.spark.source.offsets import Offsets, Point
+
+__all__ = ["Committed", "committed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The last batch that is in the outputs for good.
+
+    Attributes:
+        batch: its number. offsets: for each partition the next offset to read.
+    """
+
+    batch: int
+    offsets: Offsets
+
+
+def committed(files: Files, checkpoint: str) -> Committed | None:
+    """What the checkpoint says; None: no batch has ended yet.
+
+    Raises:
+        IllegalStateError: it is not the checkpoint of a query of format kadence.
+    """
+    batches = [int(name) for name in files.names(f"{checkpoint}/commits") if name.isdecimal()]
+    if not batches:
+        return None
+    text = files.read(f"{checkpoint}/offsets/{max(batches)}") or ""
+    try:
+        shape = json.loads(text.splitlines()[-1])
+        if not isinstance(shape, dict):
+            raise TypeError
+    except (ValueError, IndexError, TypeError):
+        raise IllegalStateError(f"{checkpoint}/offsets/{max(batches)} holds no offsets of Kafka") from None
+    return Committed(max(batches), Point.from_json(shape).next)

@@ -1,0 +1,275 @@
+"""What is wrong with a file beyond its shape: the source's own rules, outputs that contradict, SQL.
+
+Asks no broker. SQL is checked only with a Spark session, whose parser is the one that counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kadence.errors import ConfigError
+from kadence.spark.pipeline.environment import Environment
+from kadence.spark.pipeline.frames import FIRST_VIEW
+from kadence.spark.pipeline.model import Output, Pipeline
+from kadence.spark.pipeline.outputs import FILE_FORMATS, topic_options
+from kadence.spark.pipeline.positions import Path
+from kadence.spark.pipeline.reading import Document, Mistake, PipelineFileError, dotted
+from kadence.spark.source import options as source_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["check", "checked"]
+
+
+def checked(document: Document, environment: Environment) -> Pipeline:
+    """The pipeline of a file without mistakes.
+
+    Raises:
+        PipelineFileError: it has some.
+    """
+    mistakes = check(document, environment)
+    if mistakes or document.pipeline is None:
+        raise PipelineFileError(mistakes)
+    return document.pipeline
+
+
+def check(document: Document, environment: Environment, spark: SparkSession | None = None) -> list[Mistake]:
+    """All mistakes of a file in its order; those of the shape alone where there are such.
+
+    Args:
+        spark: checks the SQL, too.
+    """
+    pipeline = document.pipeline
+    if pipeline is None:
+        return document.mistakes
+    found = [
+        *_source(document, pipeline, environment),
+        *_decode(document, pipeline),
+        *_names(document, pipeline),
+        *_output(document, pipeline, "sink", pipeline.sink, environment),
+        *_output(document, pipeline, "dead_letters", pipeline.dead_letters, environment),
+    ]
+    if spark is not None and not found:
+        found += _sql(document, pipeline, environment, spark)
+    return sorted(found)
+
+
+# ---------------------------------------------------------------- options
+
+
+def _source(document: Document, pipeline: Pipeline, environment: Environment) -> list[Mistake]:
+    options = environment.fill_all(pipeline.source_options())
+    if not any(name.lower() == "kafka.bootstrap.servers" for name in options):
+        text = 'servers is missing: brokers to ask first, such as servers = "localhost:9092"'
+        return [document.mistake(("source",), text)]
+
+    def parse(given: Mapping[str, str]) -> Any:
+        return source_options.parse(given, streaming=True)
+
+    return _refused(document, "source", options, parse, environment)
+
+
+def _refused(
+    document: Document,
+    table: str,
+    options: dict[str, str],
+    parse: Callable[[Mapping[str, str]], Any],
+    environment: Environment,
+) -> list[Mistake]:
+    """What a parser of options refuses. It names one option at a time: that one is left out, and it is asked again."""
+    found: list[Mistake] = []
+    left = dict(options)
+    while True:
+        try:
+            parse(left)
+        except ConfigError as problem:
+            name = _culprit(str(problem), left)
+            found.append(document.mistake(_path(document, table, name), environment.hide(str(problem))))
+            if name is None or name.lower() in _NEEDED:
+                return found
+            del left[name]
+        else:
+            return found
+
+
+_NEEDED = ("subscribe", "subscribepattern", "assign", "kafka.bootstrap.servers", "topic")
+
+
+def _culprit(text: str, options: Mapping[str, str]) -> str | None:
+    """The option that a message speaks of: the one that it names first."""
+    places: dict[str, int] = {}
+    for name in options:
+        for form in {name, name.removeprefix("kafka.")}:
+            match = re.search(rf"(?<![\w.]){re.escape(form)}(?![\w.])", text, re.IGNORECASE)
+            if match:
+                places[name] = min(match.start(), places.get(name, len(text)))
+    return min(places, key=lambda name: (places[name], -len(name))) if places else None
+
+
+def _path(document: Document, table: str, option: str | None) -> Path:
+    """Where the file has an option: dotted, quoted, or below options."""
+    if option is not None:
+        short = {
+            "kafka.bootstrap.servers": "servers",
+            "subscribe": "topics",
+            "value.format": "format",
+            "value.schema": "schema",
+        }
+        for path in document.lines:
+            inner = path[1:]
+            name = dotted(inner[1:] if inner[:1] == ("options",) else inner)
+            # What decodes are options of the source, too.
+            is_here = path[:1] == (table,) or (table == "source" and path[:1] == ("decode",))
+            if is_here and name in {option, short.get(option)}:
+                return path
+    return (table,)
+
+
+# ---------------------------------------------------------------- steps
+
+
+def _decode(document: Document, pipeline: Pipeline) -> list[Mistake]:
+    step = pipeline.decode
+    if step is not None and step.format == "json" and step.schema is None:
+        text = "schema is missing: the columns of the JSON as Spark DDL, such as 'id bigint, name string'"
+        return [document.mistake(("decode",), text)]
+    return []
+
+
+def _names(document: Document, pipeline: Pipeline) -> list[Mistake]:
+    found = []
+    for table, names in (
+        ("transform", [each.name for each in pipeline.transform]),
+        ("expect", [each.name for each in pipeline.expect]),
+    ):
+        for place, name in enumerate(names):
+            path: Path = (table, place, "name")
+            if name in names[:place]:
+                found.append(
+                    document.mistake(path, f"{name!r} is the name of {table}[{names.index(name)}] already")
+                )
+            elif table == "transform" and name.lower() in (FIRST_VIEW, "_record"):
+                found.append(
+                    document.mistake(path, f"{name!r} is the name of the view that the first step reads")
+                )
+    return found
+
+
+def _output(
+    document: Document, pipeline: Pipeline, table: str, output: Output | None, environment: Environment
+) -> list[Mistake]:
+    if output is None:
+        return []
+    found = []
+
+    def wrong(key: str, text: str) -> None:
+        path: Path = (table, key) if (table, key) in document.lines else (table,)
+        found.append(document.mistake(path, text))
+
+    places = [key for key in ("path", "table", "topic") if getattr(output, key) is not None]
+    form = output.written_as
+    if len(places) > 1 or (not places and form in (*FILE_FORMATS, "delta", "kadence")):
+        given = " and ".join(places) or "none of them"
+        wrong(
+            places[-1] if places else "",
+            f"exactly one of path, table and topic says where the rows go, not {given}",
+        )
+        return found
+    fits = {**dict.fromkeys(FILE_FORMATS, ("path",)), "delta": ("path", "table")}
+    if form == "kafka":
+        wrong("format", "a topic is written by format kadence; leave the format out")
+    elif (form == "kadence") != (places == ["topic"]):
+        wrong(
+            places[0] if places else "format",
+            f"format {form} and {' '.join(places) or 'no topic'} do not go together",
+        )
+    elif form in fits and places[0] not in fits[form]:
+        wrong(places[0], f"format {form} needs {' or '.join(fits[form])}, not {places[0]}")
+    if output.topic is None:
+        for key in ("key", "servers"):
+            if getattr(output, key) is not None:
+                wrong(key, "is for a topic")
+    elif output.key is not None and table == "dead_letters":
+        wrong("key", "is the sink's; a dead letter has the key of its record")
+    elif output.partition_by:
+        wrong("partition_by", "is for a table; a topic's partition follows from the key")
+    found += _loops(document, pipeline, table, output, environment)
+    if output.topic is not None and not found:
+        found += _topic(document, pipeline, table, output, environment)
+    return found
+
+
+def _loops(
+    document: Document, pipeline: Pipeline, table: str, output: Output, environment: Environment
+) -> list[Mistake]:
+    """Outputs that would be read, or written, twice."""
+    place = environment.fill(output.place).rstrip("/")
+    topics = environment.fill(",".join(pipeline.source.topics)).split(",")
+    path: Path = (table, "topic" if output.topic else "path" if output.path else "table")
+    if output.topic is not None and output.servers is None and place in topics:
+        return [
+            document.mistake(
+                path, f"the pipeline reads the topic {output.topic!r}: it would read what it writes"
+            )
+        ]
+    if table == "dead_letters" and place == environment.fill(pipeline.sink.place).rstrip("/"):
+        return [document.mistake(path, "is the sink's own; dead letters need a place of theirs")]
+    return []
+
+
+def _topic(
+    document: Document, pipeline: Pipeline, table: str, output: Output, environment: Environment
+) -> list[Mistake]:
+    from kadence.spark.sink.options import parse
+
+    source = environment.fill_all(pipeline.source_options())
+    return _refused(document, table, topic_options(output, source, environment), parse, environment)
+
+
+# ---------------------------------------------------------------- SQL
+
+
+def _sql(
+    document: Document, pipeline: Pipeline, environment: Environment, spark: SparkSession
+) -> list[Mistake]:
+    """What Spark's parser refuses, each by itself; then what the analysis of the whole refuses."""
+    from pyspark.errors import PySparkException
+
+    from kadence.spark.pipeline.frames import loaded
+    from kadence.spark.pipeline.run import check_plan, reason
+
+    parser = spark._jsparkSession.sessionState().sqlParser()
+    texts: list[tuple[Path, str, Any]] = []
+    if pipeline.decode is not None and pipeline.decode.schema is not None:
+        texts.append((("decode", "schema"), pipeline.decode.schema, parser.parseTableSchema))
+    for place, step in enumerate(pipeline.transform):
+        texts.append((("transform", place, "sql"), step.sql, parser.parsePlan))
+    for place, each in enumerate(pipeline.expect):
+        texts.append((("expect", place, "condition"), each.condition, parser.parseExpression))
+    found = []
+    for path, text, parse in texts:
+        try:
+            parse(text)
+        except PySparkException as problem:
+            found.append(document.mistake(path, " ".join(reason(str(problem)).split())))
+    if not found:
+        try:
+            check_plan(
+                loaded(pipeline, environment.fill_all(pipeline.source_options()), spark.read).limit(0),
+                pipeline,
+            )
+        except (ConfigError, PySparkException) as problem:
+            text = environment.hide(reason(str(problem)))
+            found.append(document.mistake(_step_of(text, pipeline), text))
+    return found
+
+
+def _step_of(text: str, pipeline: Pipeline) -> Path:
+    named = re.match(r"transform (\w+)[ :]", text)
+    for place, step in enumerate(pipeline.transform):
+        if named and step.name == named.group(1):
+            return ("transform", place, "sql")
+    return ("expect",) if pipeline.expect else ()

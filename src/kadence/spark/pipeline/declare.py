@@ -1,0 +1,106 @@
+"""A pipeline's file as tables of Spark's own declarative pipelines, ``spark-pipelines``.
+
+A file of definitions has two lines::
+
+    from kadence.spark.pipeline.declare import declare
+    declare("flights.toml")
+
+There the framework says where tables lie, when they are brought up to date and on which session: sink, trigger,
+checkpoint and Spark settings of the file have no effect.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kadence.spark.pipeline.checks import checked
+from kadence.spark.pipeline.environment import Environment
+from kadence.spark.pipeline.frames import (
+    FIRST_VIEW,
+    RECORD,
+    Split,
+    decodable,
+    decoded,
+    judged,
+    letters,
+    loaded,
+    rows,
+    undecodable,
+    value_type,
+    with_record,
+)
+from kadence.spark.pipeline.model import Pipeline, Transform
+from kadence.spark.pipeline.reading import read
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["declare"]
+
+
+def declare(file: str | os.PathLike[str]) -> None:
+    """Declare the table of a file, under the pipeline's name, and with dead letters ``<name>_dead_letters``.
+
+    Steps become temporary views under their names. Expectations drop and fail as elsewhere; nobody counts them. The
+    two tables read the topics each for itself.
+
+    Raises:
+        PipelineFileError: the file has mistakes.
+        ConfigError: the file cannot be read.
+    """
+    from pyspark import pipelines as dp
+
+    environment = Environment(os.environ)
+    pipeline = checked(read(file), environment)
+    options = environment.fill_all(pipeline.source_options())
+    # Nothing may be analysed within the functions below: what a type needs is asked here.
+    kind = value_type(pipeline, options, _session().read)
+    last = pipeline.transform[-1].name if pipeline.transform else FIRST_VIEW
+
+    def all_records() -> DataFrame:
+        return decoded(loaded(pipeline, options, _session().readStream, kind), pipeline)
+
+    @dp.temporary_view(name=FIRST_VIEW)
+    def records() -> DataFrame:
+        return decodable(all_records(), pipeline)
+
+    for step in pipeline.transform:
+        _declare_step(step)
+
+    def result() -> DataFrame:
+        return judged(_session().readStream.table(last), pipeline.expect)
+
+    @dp.table(name=pipeline.name, partition_cols=list(pipeline.sink.partition_by) or None)
+    def table() -> DataFrame:
+        return rows(result(), replace(pipeline.sink, topic=None))
+
+    if pipeline.dead_letters is not None:
+
+        @dp.table(name=f"{pipeline.name}_dead_letters")
+        def dead_letters() -> DataFrame:
+            return letters(
+                Split(undecodable(all_records()), result(), {}), _as_table(pipeline), "spark-pipelines"
+            )
+
+
+def _declare_step(step: Transform) -> None:
+    from pyspark import pipelines as dp
+
+    @dp.temporary_view(name=step.name)
+    def view() -> DataFrame:
+        has_record = RECORD in step.sql or "*" in step.sql
+        return _session().sql(step.sql if has_record else with_record(step.sql))
+
+
+def _session() -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    return SparkSession.active()
+
+
+def _as_table(pipeline: Pipeline) -> Pipeline:
+    """Dead letters are a table here, also where the file sends them to a topic."""
+    assert pipeline.dead_letters is not None
+    return replace(pipeline, dead_letters=replace(pipeline.dead_letters, topic=None))

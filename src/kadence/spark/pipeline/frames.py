@@ -1,0 +1,307 @@
+"""From the records of a batch to the rows of the sink and the dead letters, as Spark's query plans.
+
+Each row carries the struct `RECORD`, which is the record that it came from: dead letters and provenance are made of
+it. A transform keeps it; where a SELECT leaves it out it is put in. So a transform makes rows of rows, and an
+aggregate is refused, for nobody could say of which record its rows are.
+
+Records that cannot be decoded go past the transforms: a WHERE would drop them without a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from kadence.errors import ConfigError
+from kadence.spark.pipeline.model import Expectation, Output, Pipeline, Transform
+from kadence.spark.source.schema import all_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+__all__ = [
+    "FIRST_VIEW",
+    "PROVENANCE",
+    "REASON",
+    "RECORD",
+    "Split",
+    "decodable",
+    "decoded",
+    "judged",
+    "letters",
+    "loaded",
+    "rows",
+    "split",
+    "transform",
+    "undecodable",
+    "value_type",
+    "with_record",
+]
+
+FIRST_VIEW: Final = "records"
+RECORD: Final = "_record"
+REASON: Final = "_reason"
+PROVENANCE: Final = ("_topic", "_partition", "_offset")
+
+_ERROR: Final = "_error"
+_PREFIX: Final = "_kafka_"
+_RECORD_FIELDS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+_HEADERS: Final = "array<struct<key:string,value:binary>>"
+_SELECT: Final = re.compile(r"\s*SELECT\b(?!\s+(?:DISTINCT|ALL)\b)", re.IGNORECASE)
+
+
+def loaded(pipeline: Pipeline, options: Mapping[str, str], reader: Any, kind: str | None = None) -> DataFrame:
+    """The topics' records: the value as the file has it decoded, and Kafka's columns under names of their own.
+
+    Args:
+        options: of the source, filled in. reader: ``spark.read`` or ``spark.readStream``.
+        kind: Spark's type of the decoded value; found by `value_type` if None.
+    """
+    reading = reader.format("kadence").options(**options)
+    if pipeline.decode is None:
+        return cast("DataFrame", reading.load())
+    columns = [f"value {kind or value_type(pipeline, options, reader)}", f"{_ERROR} string"]
+    columns += [f"`{_PREFIX}{name}` {column}" for name, column in _kafka_columns(pipeline).items()]
+    frame = reading.option("metadataPrefix", _PREFIX).schema(", ".join(columns)).load()
+    return cast("DataFrame", frame)
+
+
+def value_type(pipeline: Pipeline, options: Mapping[str, str], reader: Any) -> str:
+    """Spark's type of the decoded value. For Avro and Protobuf the source finds it, in a registry or a file."""
+    step = pipeline.decode
+    if step is None:
+        return "binary"
+    if step.format == "string":
+        return "string"
+    if step.format == "json":
+        return f"struct<{step.schema}>"
+    return str(reader.format("kadence").options(**options).load().schema["value"].dataType.simpleString())
+
+
+def _kafka_columns(pipeline: Pipeline) -> dict[str, str]:
+    """Kafka's columns that are read, with their types."""
+    known = all_columns()
+    if pipeline.source_options().get("includeHeaders", "false").strip().lower() != "true":
+        del known["headers"]
+    if pipeline.decode is not None and pipeline.dead_letters is None:
+        # Nobody asks for the bytes beside the decoded value then.
+        del known["value"]
+    return known
+
+
+def decoded(source: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """The columns of `loaded` as the value's columns and `RECORD`, whose field ``error`` says why there are none."""
+    from pyspark.sql import functions as f
+
+    step = pipeline.decode
+    prefix = "" if step is None else _PREFIX
+    read, known = _kafka_columns(pipeline), all_columns()
+    kept = [
+        f.col(prefix + name).alias(name) if name in read else f.lit(None).cast(known[name]).alias(name)
+        for name in _RECORD_FIELDS
+    ]
+    error = f.lit(None).cast("string") if step is None else f.col(_ERROR)
+    record = f.struct(*kept, error.alias("error")).alias(RECORD)
+    if step is None:
+        return source.select("key", "value", record)
+    if step.format == "string":
+        return source.select(f.col(prefix + "key").cast("string").alias("key"), "value", record)
+    return source.select("value.*", record)
+
+
+def transformed(frame: DataFrame, steps: Sequence[Transform]) -> DataFrame:
+    """The rows after the SQL steps.
+
+    Raises:
+        ConfigError: Spark refuses a statement, or it loses `RECORD`.
+    """
+    frame.createOrReplaceTempView(FIRST_VIEW)
+    for step in steps:
+        frame = transform(frame.sparkSession, step)
+        frame.createOrReplaceTempView(step.name)
+    return frame
+
+
+def with_record(sql: str) -> str:
+    """The statement with `RECORD` put into its SELECT."""
+    return _SELECT.sub(f"SELECT {RECORD}, ", sql, count=1)
+
+
+def transform(session: SparkSession, step: Transform) -> DataFrame:
+    """One step, which reads views of the session."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        result = session.sql(step.sql)
+        if RECORD not in result.columns:
+            result = session.sql(with_record(step.sql))
+            is_kept = RECORD in result.columns
+        else:
+            is_kept = True
+    except AnalysisException as problem:
+        raise ConfigError(f"transform {step.name}: {_first_line(problem)}") from None
+    if not is_kept:
+        raise ConfigError(
+            f"transform {step.name} loses the column {RECORD}, by which each row knows its record; add it to the SELECT"
+        )
+    return result
+
+
+def _first_line(problem: Exception) -> str:
+    return str(problem).split("\n\nJVM stacktrace", 1)[0].strip().partition("\n")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The rows of a batch, with what is counted of them.
+
+    Attributes:
+        undecoded: records that could not be decoded, not transformed.
+        judged: all others after the transforms, with the column `REASON`: null for the rows of the sink.
+        counts: a column for each number of `judged` that the run counts, by name.
+    """
+
+    undecoded: DataFrame
+    judged: DataFrame
+    counts: dict[str, Column]
+
+
+def split(frame: DataFrame, pipeline: Pipeline) -> Split:
+    """Judge the rows of `decoded`; nothing is computed yet."""
+    from pyspark.sql import functions as f
+
+    good = transformed(decodable(frame, pipeline), pipeline.transform)
+    counts = {"rows": f.count(f.lit(1)), "dropped": f.count(REASON)}
+    counts |= {f"expect.{each.name}": f.count_if(~_is_true(each)) for each in pipeline.expect}
+    return Split(undecodable(frame), judged(good, pipeline.expect), counts)
+
+
+def decodable(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """The rows of `decoded` that the transforms get; one that is not among them ends the query if the file says so."""
+    from pyspark.sql import functions as f
+
+    if pipeline.decode_action == "fail":
+        error = _or_raise(f.col(f"{RECORD}.error"))
+        frame = frame.withColumn(RECORD, f.col(RECORD).withField("error", error))
+    return frame.where(f.col(f"{RECORD}.error").isNull())
+
+
+def undecodable(frame: DataFrame) -> DataFrame:
+    """The other rows of `decoded`."""
+    from pyspark.sql import functions as f
+
+    return frame.where(f.col(f"{RECORD}.error").isNotNull())
+
+
+def judged(rows: DataFrame, expectations: Sequence[Expectation]) -> DataFrame:
+    """The rows with the column `REASON`: why a row is dropped, null where it is not."""
+    return rows.withColumn(REASON, _reason(expectations))
+
+
+def _is_true(each: Expectation) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.coalesce(f.expr(each.condition).cast("boolean"), f.lit(False))
+
+
+def _reason(expectations: Sequence[Expectation]) -> Column:
+    from pyspark.sql import functions as f
+
+    names: list[Column] = []
+    for each in expectations:
+        if each.action == "drop":
+            names.append(f.when(~_is_true(each), f.lit(each.name)))
+        elif each.action == "fail":
+            text = f.concat(f.lit(f"expectation {each.name} ({each.condition}) is not true of "), _place())
+            names.append(f.when(~_is_true(each), f.raise_error(text)))
+    joined = f.concat_ws(", ", *names) if names else f.lit("")
+    return f.when(joined != "", f.concat(f.lit("expectation "), joined))
+
+
+def _or_raise(error: Column) -> Column:
+    from pyspark.sql import functions as f
+
+    text = f.concat(f.lit("cannot decode "), _place(), f.lit(": "), error)
+    return f.when(error.isNotNull(), f.raise_error(text)).cast("string")
+
+
+def _place() -> Column:
+    from pyspark.sql import functions as f
+
+    parts = (f.col(f"{RECORD}.{name}").cast("string") for name in ("topic", "partition", "offset"))
+    topic, partition, offset = parts
+    return f.concat(topic, f.lit("-"), partition, f.lit(" at offset "), offset)
+
+
+def rows(judged: DataFrame, output: Output) -> DataFrame:
+    """The rows for the sink: a table's columns and its provenance, or a topic's key and value."""
+    from pyspark.sql import functions as f
+
+    good = judged.where(f.col(REASON).isNull()).drop(REASON)
+    if output.topic is not None:
+        return good.select(*_message(good, [name for name in good.columns if name != RECORD], output))
+    if output.provenance:
+        good = good.withColumns({name: f.col(f"{RECORD}.{name.removeprefix('_')}") for name in PROVENANCE})
+    return good.drop(RECORD)
+
+
+def _named(name: str) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.col("`" + name.replace("`", "``") + "`")
+
+
+def _message(frame: DataFrame, own: Sequence[str], output: Output) -> list[Column]:
+    """Key, value and headers of the records to write: a column value as it is, else the row as JSON."""
+    from pyspark.sql import functions as f
+
+    columns = []
+    if output.key is not None:
+        columns.append(f.expr(output.key).cast("string").alias("key"))
+    elif "key" in own:
+        columns.append(f.col("key"))
+    if "value" in own:
+        columns.append(f.col("value"))
+    else:
+        columns.append(
+            f.to_json(f.struct(*(_named(name) for name in own if name != "headers"))).alias("value")
+        )
+    columns += [f.col(name) for name in ("headers", "partition") if name in own]
+    return columns
+
+
+def letters(parts: Split, pipeline: Pipeline, run_id: str) -> DataFrame:
+    """The dead letters of a batch: each record as it was, with the reason, the pipeline and its run."""
+    from pyspark.sql import functions as f
+
+    undecoded = parts.undecoded.select(
+        RECORD, f.concat(f.lit("decode: "), f.col(f"{RECORD}.error")).alias("reason")
+    )
+    dropped = parts.judged.where(f.col(REASON).isNotNull()).select(RECORD, f.col(REASON).alias("reason"))
+    both = undecoded.unionByName(dropped)
+    record = [f.col(f"{RECORD}.{name}").alias(name) for name in _RECORD_FIELDS]
+    if pipeline.dead_letters is not None and pipeline.dead_letters.topic is not None:
+        return both.select(
+            f.col(f"{RECORD}.key").alias("key"),
+            f.col(f"{RECORD}.value").alias("value"),
+            _context(pipeline, run_id),
+        )
+    return both.select(
+        *record, "reason", f.lit(pipeline.name).alias("pipeline"), f.lit(run_id).alias("run_id")
+    )
+
+
+def _context(pipeline: Pipeline, run_id: str) -> Column:
+    """The headers of a dead letter in a topic: those of the record, then what is known of it."""
+    from pyspark.sql import functions as f
+
+    texts: dict[str, Any] = {name: f.col(f"{RECORD}.{name}").cast("string") for name in _RECORD_FIELDS[:4]}
+    texts |= {"reason": f.col("reason"), "pipeline": f.lit(pipeline.name), "run_id": f.lit(run_id)}
+    ours = [
+        f.struct(f.lit(f"kadence.{name}").alias("key"), text.cast("binary").alias("value"))
+        for name, text in texts.items()
+    ]
+    own = f.col(f"{RECORD}.headers").cast(_HEADERS)
+    return f.concat(f.coalesce(own, f.array().cast(_HEADERS)), f.array(*ours)).alias("headers")

@@ -1,0 +1,254 @@
+"""What a pipeline's file may say: one table of keys, as frozen values.
+
+The dataclasses below are that table. `reading` checks a file against them, `schema` prints them as JSON Schema, and
+`tools/docs.py` as a page, so that the three cannot differ. A value holds the file's own text: where that has
+``${NAME}``, it is filled in only when it is handed to Spark (`environment`), so no repr of a pipeline shows a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Any, Final
+
+__all__ = [
+    "ANY_KEYS",
+    "DecodeStep",
+    "Expectation",
+    "Kind",
+    "Output",
+    "Pipeline",
+    "SourceStep",
+    "Transform",
+    "keys",
+    "required",
+]
+
+AVAILABLE_NOW: Final = "available-now"
+
+TRIGGER: Final = re.compile(r"every\s+(\d+)\s*(ms|s|m|h)")
+NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+VIEW: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+ANY_KEYS: Final = "any_keys"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a key takes.
+
+    Attributes:
+        doc: a sentence for the reader. shape: text, boolean, texts (a list), table, tables (a list of them), or
+            any_keys (dotted or nested, with texts, numbers and booleans).
+        choices: the allowed texts, if they are few. pattern, allowed: what a text must match, and that in words.
+        of: the dataclass of a table.
+    """
+
+    doc: str
+    shape: str = "text"
+    choices: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
+    allowed: str = "a text"
+    of: type | None = None
+
+
+def _key(doc: str, *, default: Any = MISSING, **more: Any) -> Any:
+    metadata = {"kind": Kind(doc, **more)}
+    if default is MISSING:
+        return field(metadata=metadata)
+    # A mapping may hold what is secret where somebody wrote it into the file itself.
+    is_mapping = isinstance(default, Mapping)
+    return (
+        field(default_factory=lambda: default, metadata=metadata, repr=not is_mapping)
+        if is_mapping
+        else field(default=default, metadata=metadata)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceStep:
+    """Which records are read. Every other key is an option of ``format("kadence")``."""
+
+    servers: str | None = _key("Brokers to ask first: kafka.bootstrap.servers.", default=None)
+    topics: tuple[str, ...] = _key("Names of the topics: the option subscribe.", shape="texts", default=())
+    options: Mapping[str, str] = _key(
+        "Options of the source by their own names, such as startingOffsets or kafka.security.protocol.",
+        shape=ANY_KEYS,
+        default={},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeStep:
+    """How a value becomes columns."""
+
+    format: str = _key(
+        "How values are written. string makes one column, value.",
+        choices=("json", "avro", "protobuf", "string"),
+    )
+    schema: str | None = _key(
+        "For json the columns as Spark DDL, such as 'id bigint, name string'. For avro the reader's schema or its "
+        "file, for protobuf the file of a descriptor set; a schema registry has them, too.",
+        default=None,
+    )
+    action: str | None = _key(
+        "What happens to a record that cannot be decoded: drop counts it, and keeps it in the dead letters where there "
+        "are any; fail ends the pipeline. Default: drop with dead letters, fail without.",
+        choices=("drop", "fail"),
+        default=None,
+    )
+    options: Mapping[str, str] = _key(
+        "Further options of the decoding by their own names, such as schema.registry.url and value.message.",
+        shape=ANY_KEYS,
+        default={},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transform:
+    """One step in SQL. It reads the view of the step before, or any earlier one; the first is records."""
+
+    name: str = _key(
+        "The view under which later steps know it.", pattern=VIEW, allowed="letters, digits and _"
+    )
+    sql: str = _key("A SELECT that makes rows of rows: no aggregate.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """What must be true of each row after the transforms. A condition that is null is not true."""
+
+    name: str = _key("Under which it is counted.", pattern=NAME, allowed="letters, digits, _ and -")
+    condition: str = _key("A condition in SQL.")
+    action: str = _key(
+        "What happens to a row for which it is not true. All actions count it; drop keeps it in the dead letters where "
+        "there are any; fail ends the pipeline.",
+        choices=("warn", "drop", "fail"),
+        default="warn",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """Where rows go: files at a path, a table of the catalog, or a topic."""
+
+    format: str | None = _key(
+        "parquet, orc, json, csv, delta, kadence (a topic), or another format of Spark's batch writer. Default: "
+        "parquet, and kadence with a topic.",
+        default=None,
+    )
+    path: str | None = _key("The directory of the table.", default=None)
+    table: str | None = _key(
+        "The name of the table in Spark's catalog, for formats that have catalogs.", default=None
+    )
+    topic: str | None = _key("The topic.", default=None)
+    servers: str | None = _key("Brokers of the topic; those of the source unless given.", default=None)
+    key: str | None = _key(
+        "For a topic: the SQL expression that makes a record's key. Without it a column named key is taken.",
+        default=None,
+    )
+    partition_by: tuple[str, ...] = _key(
+        "Columns by which the files are laid out.", shape="texts", default=()
+    )
+    provenance: bool = _key(
+        "Whether a table gets the columns _topic, _partition and _offset, which say where each row came from. "
+        "replay needs them.",
+        shape="boolean",
+        default=True,
+    )
+    options: Mapping[str, str] = _key(
+        "Options of Spark's writer, such as compression, by their own names.", shape=ANY_KEYS, default={}
+    )
+
+    @property
+    def written_as(self) -> str:
+        """The format, also where the file does not say it."""
+        return self.format or ("parquet" if self.topic is None else "kadence")
+
+    @property
+    def place(self) -> str:
+        """Path, table or topic, as the file has it."""
+        return self.path or self.table or self.topic or ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """A pipeline, as its file says it."""
+
+    name: str = _key(
+        "Shown by status, and written into dead letters.", pattern=NAME, allowed="letters, digits, _ and -"
+    )
+    checkpoint: str = _key("The directory in which Spark keeps how far the pipeline is.")
+    trigger: str = _key(
+        "available-now reads what there is and ends; every 10s goes on, with a batch each ten seconds.",
+        pattern=re.compile(f"{AVAILABLE_NOW}|{TRIGGER.pattern}"),
+        allowed='"available-now", or a time such as "every 10s", "every 500ms" or "every 5m"',
+        default=AVAILABLE_NOW,
+    )
+    source: SourceStep = _key("Which records are read.", shape="table", of=SourceStep)
+    decode: DecodeStep | None = _key(
+        "How values become columns. Without it a row has the columns key and value.",
+        shape="table",
+        of=DecodeStep,
+        default=None,
+    )
+    transform: tuple[Transform, ...] = _key(
+        "Steps in SQL, in order.", shape="tables", of=Transform, default=()
+    )
+    expect: tuple[Expectation, ...] = _key(
+        "What must be true of each row.", shape="tables", of=Expectation, default=()
+    )
+    sink: Output = _key("Where the rows go.", shape="table", of=Output)
+    dead_letters: Output | None = _key(
+        "Where records go that could not be decoded or were dropped, with the reason and all that is known of them.",
+        shape="table",
+        of=Output,
+        default=None,
+    )
+    spark: Mapping[str, str] = _key(
+        "Spark's settings without 'spark.' before them: master, driver.memory, sql.shuffle.partitions.",
+        shape=ANY_KEYS,
+        default={},
+    )
+
+    @property
+    def trigger_ms(self) -> int | None:
+        """The time from one batch to the next; None: all there is, then the end."""
+        match = TRIGGER.fullmatch(self.trigger)
+        if match is None:
+            return None
+        return int(match.group(1)) * {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}[match.group(2)]
+
+    @property
+    def decode_action(self) -> str:
+        """What happens to a record that cannot be decoded."""
+        given = self.decode.action if self.decode else None
+        return given or ("fail" if self.dead_letters is None else "drop")
+
+    def source_options(self) -> dict[str, str]:
+        """The options of ``format("kadence")``, still with ``${NAME}`` in them."""
+        options = dict(self.source.options)
+        if self.decode is not None:
+            options |= self.decode.options
+            options |= {"value.format": self.decode.format, "mode": "permissive"}
+            if self.decode.schema is not None:
+                options["value.schema"] = self.decode.schema
+        if self.source.servers is not None:
+            options["kafka.bootstrap.servers"] = self.source.servers
+        if self.source.topics:
+            options["subscribe"] = ",".join(self.source.topics)
+        if self.dead_letters is not None:
+            # Headers cost a third of the speed of reading, and a dead letter without them is not whole.
+            options.setdefault("includeHeaders", "true")
+        return options
+
+
+def required(each: Field[Any]) -> bool:
+    """Whether a file must say it."""
+    return each.default is MISSING and each.default_factory is MISSING
+
+
+def keys(table: type) -> dict[str, tuple[Field[Any], Kind]]:
+    """The keys of one of these classes by name; one that takes any keys is among them as ``options``."""
+    return {each.name: (each, each.metadata["kind"]) for each in fields(table)}

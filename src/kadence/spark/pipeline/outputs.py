@@ -1,0 +1,137 @@
+"""Writing one batch so that writing it again changes nothing.
+
+Spark runs a batch again after a crash, with the same number and the same records. Each kind of output has its way of
+knowing it: files lie in a directory named after the batch, which is written anew; Delta keeps the number of the last
+batch of a writer. A topic and other formats have none, and get rows twice then.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kadence.errors import ConfigError, IllegalStateError
+from kadence.spark.pipeline.environment import Environment
+from kadence.spark.pipeline.files import Files
+from kadence.spark.pipeline.model import Output, Pipeline
+from kadence.spark.pipeline.replace import BATCH, batches_of, must_fit, recover
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["FILE_FORMATS", "Writer", "guarantee", "topic_options", "writer"]
+
+FILE_FORMATS: Final = ("parquet", "orc", "json", "csv")
+_MARKER: Final = "_kadence.json"
+
+
+class Writer(Protocol):
+    """One output of a pipeline."""
+
+    def write(self, rows: DataFrame, batch: int, query: str) -> None:
+        """Write a batch. ``query`` is the id that Spark keeps in the checkpoint."""
+
+
+def guarantee(output: Output) -> str:
+    """What a crash can do to an output, in words."""
+    return "exactly once" if output.written_as in (*FILE_FORMATS, "delta") else "at least once"
+
+
+def writer(output: Output, pipeline: Pipeline, environment: Environment, files: Files) -> Writer:
+    """The writer of an output.
+
+    Raises:
+        ConfigError: the output lacks what its format needs.
+    """
+    options = environment.fill_all(output.options)
+    if output.topic is not None:
+        source = environment.fill_all(pipeline.source_options())
+        return _Topic(topic_options(output, source, environment))
+    if output.written_as in FILE_FORMATS:
+        if output.path is None:
+            raise ConfigError(f"a table of format {output.written_as} needs a path")
+        return _Directory(output, environment.fill(output.path), options, files)
+    return _Table(output, environment.fill(output.place), options)
+
+
+def topic_options(output: Output, source: dict[str, str], environment: Environment) -> dict[str, str]:
+    """The options of the writing source: the client settings of the reading one hold for it unless it has its own."""
+    shared = ("kafka.bootstrap.servers", "kafka.security.", "kafka.sasl.", "kafka.ssl.")
+    options = {key: value for key, value in source.items() if key.startswith(shared)}
+    if output.servers is not None:
+        options = {"kafka.bootstrap.servers": environment.fill(output.servers)}
+    return options | environment.fill_all(output.options) | {"topic": environment.fill(output.topic or "")}
+
+
+class _Directory:
+    """Files below ``path/batch=<number>``, a column of the table for whoever reads it."""
+
+    def __init__(self, output: Output, path: str, options: dict[str, str], files: Files) -> None:
+        self._output = output
+        self._path = path.rstrip("/")
+        self._options = options
+        self._files = files
+        self._is_ours = False
+
+    def write(self, rows: DataFrame, batch: int, query: str) -> None:
+        self._claim(rows, query)
+        if BATCH in rows.columns:
+            raise ConfigError(
+                f"the rows have a column {BATCH!r}, which is the name of the directories; rename it"
+            )
+        saver = rows.write.mode("overwrite").format(self._output.written_as).options(**self._options)
+        if self._output.partition_by:
+            saver = saver.partitionBy(*self._output.partition_by)
+        saver.save(f"{self._path}/{BATCH}={batch}")
+
+    def _claim(self, rows: DataFrame, query: str) -> None:
+        """The table is this checkpoint's: numbers of another one would overwrite its batches."""
+        if self._is_ours:
+            return
+        recover(self._files, self._path)
+        marker = self._files.read(f"{self._path}/{_MARKER}")
+        if marker is None and self._files.names(self._path):
+            raise IllegalStateError(
+                f"{self._path} has files that this pipeline did not write; give the table a directory of its own"
+            )
+        if marker is not None and json.loads(marker)["query"] != query:
+            raise IllegalStateError(
+                f"{self._path} was written under another checkpoint; "
+                "bring that back, or begin a new table at another path"
+            )
+        must_fit(rows, self._output.written_as, self._path, batches_of(self._files, self._path))
+        if marker is None:
+            self._files.write(f"{self._path}/{_MARKER}", json.dumps({"query": query}) + "\n")
+        self._is_ours = True
+
+
+class _Table:
+    """Delta, which knows the last batch of a writer itself, and whatever else Spark can append to."""
+
+    def __init__(self, output: Output, place: str, options: dict[str, str]) -> None:
+        self._output = output
+        self._place = place
+        self._options = options
+
+    def write(self, rows: DataFrame, batch: int, query: str) -> None:
+        saver = rows.write.mode("append").format(self._output.written_as).options(**self._options)
+        if self._output.written_as == "delta":
+            saver = saver.option("txnAppId", query).option("txnVersion", str(batch))
+        if self._output.partition_by:
+            saver = saver.partitionBy(*self._output.partition_by)
+        if self._output.table is not None:
+            saver.saveAsTable(self._place)
+        elif self._place:
+            saver.save(self._place)
+        else:
+            saver.save()
+
+
+class _Topic:
+    """``format("kadence")``, at least once."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options
+
+    def write(self, rows: DataFrame, batch: int, query: str) -> None:
+        rows.write.format("kadence").options(**self._options).mode("append").save()

@@ -1,0 +1,82 @@
+"""What a run would do now, without doing it: offsets, sizes, the columns of the sink, and a sample of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kadence.spark.pipeline.environment import Environment
+from kadence.spark.pipeline.files import HadoopFiles
+from kadence.spark.pipeline.frames import decoded, letters, loaded, rows, split
+from kadence.spark.pipeline.model import Pipeline
+from kadence.spark.pipeline.ranges import Range, batch_options, pending
+from kadence.spark.pipeline.run import check_plan, told_simply
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Preview", "preview"]
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """See the head of this file.
+
+    Attributes:
+        origin: where the starts come from, in words.
+        columns: names and types of the sink's columns.
+        sample: rows of the sink, cells as text. letters: dead letters among the same records, with their reasons.
+    """
+
+    origin: str
+    ranges: Sequence[Range]
+    columns: Sequence[tuple[str, str]]
+    sample: Sequence[dict[str, Any]] = ()
+    letters: Sequence[dict[str, Any]] = field(default=())
+
+
+def preview(pipeline: Pipeline, environment: Environment, spark: SparkSession, count: int = 5) -> Preview:
+    """Look at what a run would read and write.
+
+    Args:
+        count: about so many records are read for the sample; 0: none.
+
+    Raises:
+        ConfigError: Spark refuses the SQL.
+        KafkaError: the brokers refuse, or do not answer.
+    """
+    with told_simply(environment):
+        return _preview(pipeline, environment, spark, count)
+
+
+def _preview(pipeline: Pipeline, environment: Environment, spark: SparkSession, count: int) -> Preview:
+    options = environment.fill_all(pipeline.source_options())
+    empty = loaded(pipeline, options, spark.read).limit(0)
+    columns = [(each.name, each.dataType.simpleString()) for each in check_plan(empty, pipeline).schema]
+    origin, ranges = pending(pipeline, environment, HadoopFiles(spark))
+    chosen = _first(ranges, count)
+    if not chosen:
+        return Preview(origin, ranges, columns)
+    source = loaded(pipeline, batch_options(options, chosen), spark.read)
+    parts = split(decoded(source, pipeline), pipeline)
+    good = rows(parts.judged, pipeline.sink)
+    sample = good.selectExpr(*(f"cast(`{name}` as string) as `{name}`" for name in good.columns)).take(count)
+    reasons = None
+    if pipeline.dead_letters is not None and pipeline.dead_letters.topic is None:
+        reasons = letters(parts, pipeline, "plan")
+    dead = [] if reasons is None else reasons.selectExpr("topic", "partition", "offset", "reason").take(count)
+    return Preview(origin, ranges, columns, [row.asDict() for row in sample], [row.asDict() for row in dead])
+
+
+def _first(ranges: Sequence[Range], count: int) -> list[Range]:
+    """Ranges at the starts that have about so many records together."""
+    chosen: list[Range] = []
+    left = count
+    waiting = [each for each in ranges if each.end > each.start]
+    for place, each in enumerate(waiting):
+        share = min(-(-left // (len(waiting) - place)), each.end - each.start)
+        if share > 0:
+            chosen.append(Range(each.partition, each.start, each.start + share))
+            left -= share
+    return chosen

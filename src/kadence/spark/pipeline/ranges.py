@@ -1,0 +1,98 @@
+"""Offset ranges of a pipeline's topics, and how ``spark.read`` is told to read just those."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kadence.spark.pipeline.checkpoint import committed
+from kadence.spark.pipeline.environment import Environment
+from kadence.spark.pipeline.files import Files
+from kadence.spark.pipeline.model import Pipeline
+from kadence.spark.source.clients import driver_client
+from kadence.spark.source.offsets import to_shape
+from kadence.spark.source.options import parse
+from kadence.spark.source.start import check_existence, resolve
+from kadence.types import TopicPartition
+
+__all__ = ["Range", "batch_options", "pending"]
+
+_OF_STREAMS: Final = (
+    "subscribe",
+    "subscribepattern",
+    "assign",
+    "startingoffsets",
+    "startingtimestamp",
+    "startingoffsetsbytimestamp",
+    "startingoffsetsbytimestampstrategy",
+    "maxoffsetspertrigger",
+    "minoffsetspertrigger",
+    "maxtriggerdelay",
+    "maxbytespertrigger",
+    "commitoffsets",
+    "idlepollms",
+)
+"""Options of the source that say nothing, or something else, where ranges are given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets ``start`` to ``end``, without the end.
+
+    Attributes:
+        size: bytes of keys, values and headers, estimated from a sample; None: no sample.
+    """
+
+    partition: TopicPartition
+    start: int
+    end: int
+    size: int | None = None
+
+
+def batch_options(options: Mapping[str, str], ranges: Iterable[Range]) -> dict[str, str]:
+    """The source's options for a batch query of these ranges."""
+    chosen = sorted(ranges, key=lambda each: each.partition)
+    kept = {name: value for name, value in options.items() if name.lower() not in _OF_STREAMS}
+    topics: dict[str, list[int]] = {}
+    for each in chosen:
+        topics.setdefault(each.partition.topic, []).append(each.partition.partition)
+    return kept | {
+        "assign": json.dumps(topics),
+        "startingOffsets": json.dumps(to_shape({each.partition: each.start for each in chosen})),
+        "endingOffsets": json.dumps(to_shape({each.partition: each.end for each in chosen})),
+    }
+
+
+def pending(pipeline: Pipeline, environment: Environment, files: Files) -> tuple[str, list[Range]]:
+    """From where to where a run would read now: where the starts come from, in words, and a range for each partition.
+
+    Raises:
+        UnknownTopicOrPartitionError: a topic does not exist.
+        ConfigError: options that do not fit the topics.
+    """
+    options = parse(environment.fill_all(pipeline.source_options()), streaming=True)
+    checkpoint = environment.fill(pipeline.checkpoint).rstrip("/")
+    done = committed(files, checkpoint)
+    brokers = driver_client(options)
+    try:
+        leaders = sorted(brokers.partitions(options.topics).leaders)
+        check_existence(options.topics, leaders)
+        if done is None:
+            origin, starts = "the source's options", resolve(options.starting, leaders, brokers)
+        else:
+            first = brokers.log_starts([each for each in leaders if each not in done.offsets])
+            origin, starts = f"batch {done.batch} of the checkpoint", {**first, **done.offsets}
+        ends = brokers.log_ends(leaders)
+        found = []
+        for partition in leaders:
+            start, end = starts[partition], max(ends[partition], starts[partition])
+            size = None
+            if end > start:
+                total, span = brokers.sample(partition, start)
+                size = total * (end - start) // span if span else None
+            found.append(Range(partition, start, end, size))
+        return origin, found
+    finally:
+        brokers.close()

@@ -1,0 +1,175 @@
+"""Does a range of offsets again with the file as it is now, in place of what the tables have of it.
+
+Only offsets that are in the tables already can be replayed: those after them are the next run's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kadence.errors import ConfigError, IllegalStateError
+from kadence.spark.pipeline.checkpoint import committed
+from kadence.spark.pipeline.environment import Environment
+from kadence.spark.pipeline.files import HadoopFiles
+from kadence.spark.pipeline.frames import PROVENANCE, decoded, letters, loaded, rows, split
+from kadence.spark.pipeline.lock import Lock
+from kadence.spark.pipeline.model import Pipeline
+from kadence.spark.pipeline.ranges import Range, batch_options
+from kadence.spark.pipeline.replace import must_be_replaceable, replace
+from kadence.spark.pipeline.run import told_simply
+from kadence.spark.source.clients import driver_client
+from kadence.spark.source.offsets import Offsets
+from kadence.spark.source.options import parse
+from kadence.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Replayed", "Wanted", "replay"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """An offset, or a time in ms since 1970."""
+
+    number: int
+    is_time: bool = False
+
+    @classmethod
+    def read(cls, text: str) -> Bound:
+        """``1200`` or ``time:1700000000000``."""
+        match = re.fullmatch(r"(time:)?(\d+)", text)
+        if match is None:
+            raise ConfigError(
+                f"{text!r} is no offset, such as 1200, and no time, such as time:1700000000000 (ms)"
+            )
+        return cls(int(match.group(2)), match.group(1) is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be done again.
+
+    Attributes:
+        partitions: None: all of the topic. end: the first offset, or time, that is not; None: all that is in the table.
+    """
+
+    topic: str
+    partitions: tuple[int, ...] | None
+    begin: Bound
+    end: Bound | None
+
+    @classmethod
+    def read(cls, topic: str, partitions: Sequence[int] | None, begin: str, end: str | None) -> Wanted:
+        """From the words of the command line.
+
+        Raises:
+            ConfigError: a bound is none.
+        """
+        numbers = None if partitions is None else tuple(sorted(set(partitions)))
+        return cls(topic, numbers, Bound.read(begin), None if end is None else Bound.read(end))
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What was done: the ranges, and the rows of the sink before and after."""
+
+    ranges: Sequence[Range]
+    before: int
+    after: int
+
+
+def replay(pipeline: Pipeline, environment: Environment, spark: SparkSession, wanted: Wanted) -> Replayed:
+    """Replay a range.
+
+    Raises:
+        ConfigError: the sink cannot be replaced, or the range is not in it.
+        IllegalStateError: the pipeline is running, or has never run.
+        PipelineError: Spark could not do it; the tables are as they were, or the next replay or run finishes it.
+    """
+    must_be_replaceable(pipeline.sink, "the sink")
+    dead = pipeline.dead_letters
+    if dead is not None:
+        must_be_replaceable(dead, "the table of dead letters")
+    checkpoint = environment.fill(pipeline.checkpoint).rstrip("/")
+    files = HadoopFiles(spark)
+    with Lock(checkpoint, pipeline.name), told_simply(environment):
+        done = committed(files, checkpoint)
+        if done is None:
+            raise IllegalStateError(
+                f"no batch has ended with the checkpoint {checkpoint}: there is nothing to replay"
+            )
+        ranges = _ranges(pipeline, environment, wanted, done.offsets)
+        # What is gone cannot be done again, and rows that stand must not be replaced by nothing.
+        options = batch_options(environment.fill_all(pipeline.source_options()), ranges) | {
+            "failOnDataLoss": "true"
+        }
+        source = loaded(pipeline, options, spark.read)
+        kept = decoded(source, pipeline).persist()
+        try:
+            parts = split(kept, pipeline)
+            sink = rows(parts.judged, pipeline.sink)
+            # Counted first: an expectation that fails ends it before anything was touched.
+            after = sink.count()
+            own = environment.fill_all(pipeline.sink.options)
+            place = environment.fill(pipeline.sink.place)
+            before = replace(sink, pipeline.sink, place, own, ranges, PROVENANCE, files)
+            if dead is not None:
+                bad = letters(parts, pipeline, f"replay of {pipeline.name}")
+                names = ("topic", "partition", "offset")
+                more = environment.fill_all(dead.options)
+                replace(bad, dead, environment.fill(dead.place), more, ranges, names, files)
+        finally:
+            kept.unpersist()
+    return Replayed(ranges, before, after)
+
+
+def _ranges(pipeline: Pipeline, environment: Environment, wanted: Wanted, done: Offsets) -> list[Range]:
+    known = sorted(each for each in done if each.topic == wanted.topic)
+    if not known:
+        topics = sorted({each.topic for each in done})
+        raise ConfigError(f"the pipeline has read no topic {wanted.topic!r}; it has read {', '.join(topics)}")
+    chosen = (
+        known if wanted.partitions is None else [TopicPartition(wanted.topic, n) for n in wanted.partitions]
+    )
+    unknown = [str(each) for each in chosen if each not in done]
+    if unknown:
+        raise ConfigError(f"the pipeline has read nothing of {', '.join(unknown)}")
+    starts = _offsets(pipeline, environment, wanted.begin, chosen, done)
+    ends = {each: done[each] for each in chosen}
+    if wanted.end is not None:
+        ends = _offsets(pipeline, environment, wanted.end, chosen, done)
+    beyond = [each for each in chosen if ends[each] > done[each]]
+    if beyond:
+        raise ConfigError(
+            f"offset {ends[beyond[0]] - 1} of {beyond[0]} is not in the table yet, which ends at {done[beyond[0]]}; "
+            "a run will read it"
+        )
+    found = [Range(each, starts[each], ends[each]) for each in chosen if starts[each] < ends[each]]
+    if not found:
+        raise ConfigError(
+            "the range is empty: its begin is not before its end, or before the end of the table"
+        )
+    return found
+
+
+def _offsets(
+    pipeline: Pipeline,
+    environment: Environment,
+    bound: Bound,
+    chosen: Sequence[TopicPartition],
+    done: Offsets,
+) -> dict[TopicPartition, int]:
+    if not bound.is_time:
+        return dict.fromkeys(chosen, bound.number)
+    brokers = driver_client(parse(environment.fill_all(pipeline.source_options()), streaming=True))
+    try:
+        at = brokers.offsets_for_times(dict.fromkeys(chosen, bound.number))
+    finally:
+        brokers.close()
+    # A record that is later than all in the table is no part of it.
+    found = {each: at.get(each) for each in chosen}
+    return {each: done[each] if offset is None else min(offset, done[each]) for each, offset in found.items()}

@@ -1,0 +1,344 @@
+"""Runs a pipeline: one streaming query whose batches are written by `outputs`, until it ends or is asked to stop.
+
+Whoever asks (Ctrl-C, SIGTERM, `Run.stop`) only sets an event. The batch at work gets a grace period to end in; if it
+does not, it is abandoned, and Spark runs it again at the next start: the outputs know what to do with that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kadence.errors import ConfigError, IllegalStateError, KafkaError
+from kadence.spark.pipeline.environment import Environment
+from kadence.spark.pipeline.files import Files, HadoopFiles
+from kadence.spark.pipeline.frames import decoded, letters, loaded, rows, split
+from kadence.spark.pipeline.lock import Lock
+from kadence.spark.pipeline.model import Pipeline
+from kadence.spark.pipeline.outputs import Writer, writer
+from kadence.spark.pipeline.progress import Batch, Progress, progress_file
+from kadence.spark.progress import lag
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["PipelineError", "Run", "check_plan", "open_session", "reason", "told_simply"]
+
+_LOOK_S: Final = 0.2
+"""How often the waiting thread looks at the query."""
+
+_FILE_S: Final = 1.0
+"""How often the progress is written while only Spark's report of the lag changes."""
+
+_METRICS_S: Final = 10.0
+"""How long a batch waits for what Spark counted of it. Its listeners tell within milliseconds after the write."""
+
+Tell = Callable[[Progress], None]
+
+
+class PipelineError(KafkaError):
+    """A pipeline failed; the message has the reason without Spark's stack."""
+
+
+def open_session(pipeline: Pipeline, environment: Environment, *, quiet: bool = True) -> SparkSession:
+    """The session of the file's settings; spark-submit's own settings go before those of the file.
+
+    Args:
+        quiet: no progress bars and no log, unless the file says otherwise: what fails is told by the run.
+    """
+    from kadence.spark.session import session
+
+    settings = {f"spark.{key}": value for key, value in environment.fill_all(pipeline.spark).items()}
+    if quiet:
+        settings = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "FATAL"} | settings
+    for key in _submitted():
+        settings.pop(key, None)
+    name = settings.pop("spark.app.name", pipeline.name)
+    return session(name, master=settings.pop("spark.master", None), conf=settings)
+
+
+def _submitted() -> list[str]:
+    """The keys of the settings that spark-submit was given, if it started this process."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return []
+    from pyspark import SparkConf, SparkContext
+
+    # It tells them to the JVM that it started.
+    SparkContext._ensure_initialized()
+    return [key for key, _ in SparkConf().getAll()]
+
+
+class Run:
+    """One run of a pipeline on a session.
+
+    Args:
+        tell: gets the progress whenever it changes, on the thread that calls `run`.
+        grace: seconds that a batch has to end after `stop`.
+
+    Attributes:
+        run_id: in dead letters and in the progress.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        environment: Environment,
+        spark: SparkSession,
+        *,
+        tell: Tell = lambda progress: None,
+        grace: float = 30.0,
+    ) -> None:
+        self.run_id = uuid.uuid4().hex[:12]
+        self._pipeline = pipeline
+        self._environment = environment
+        self._spark = spark
+        self._tell = tell
+        self._grace = grace
+        self._checkpoint = environment.fill(pipeline.checkpoint).rstrip("/")
+        self._options = environment.fill_all(pipeline.source_options())
+        self._files: Files = HadoopFiles(spark)
+        self._sink = writer(pipeline.sink, pipeline, environment, self._files)
+        dead = pipeline.dead_letters
+        self._dead = None if dead is None else writer(dead, pipeline, environment, self._files)
+        self._asked = threading.Event()
+        self._at_work = threading.Event()
+        self._latest: int | None = None
+        self._guard = threading.Lock()
+        self._reported = ""
+        now = _now_ms()
+        self.progress = Progress(
+            name=pipeline.name,
+            run_id=self.run_id,
+            state="starting",
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            started_ms=now,
+            updated_ms=now,
+            sink=f"{pipeline.sink.written_as} {environment.hide(environment.fill(pipeline.sink.place))}".strip(),
+            expectations={each.name: 0 for each in pipeline.expect},
+        )
+
+    def stop(self) -> None:
+        """Ask the run to end. May be called from any thread, and from a signal's handler."""
+        self._asked.set()
+
+    def run(self) -> Progress:
+        """Run until the end; the last progress, whose state says how it ended.
+
+        Raises:
+            PipelineError: a batch failed.
+            ConfigError, IllegalStateError: it could not begin.
+        """
+        with Lock(self._checkpoint, self._pipeline.name), told_simply(self._environment):
+            self._check_plan()
+            self._publish()
+            query = self._start()
+            try:
+                self._wait(query)
+                failure = query.exception() if not self._asked.is_set() else None
+            finally:
+                query.stop()
+            if failure is not None:
+                text = self._environment.hide(reason(str(failure)))
+                self._end("failed", text)
+                raise PipelineError(text)
+            self._end("stopped" if self._asked.is_set() else "finished")
+        return self.progress
+
+    # ------------------------------------------------------------ the query
+
+    def _check_plan(self) -> None:
+        """Analyse the plan once with no rows: a misspelt column ends the run before it began."""
+        empty = loaded(self._pipeline, self._options, self._spark.read).limit(0)
+        check_plan(empty, self._pipeline)
+
+    def _start(self) -> StreamingQuery:
+        frame = loaded(self._pipeline, self._options, self._spark.readStream)
+        starter = frame.writeStream.queryName(self._pipeline.name).option(
+            "checkpointLocation", self._checkpoint
+        )
+        every = self._pipeline.trigger_ms
+        starter = (
+            starter.trigger(availableNow=True)
+            if every is None
+            else starter.trigger(processingTime=f"{every} milliseconds")
+        )
+        return starter.foreachBatch(self._batch).start()
+
+    def _wait(self, query: StreamingQuery) -> None:
+        written = 0.0
+        while query.isActive and not self._asked.wait(_LOOK_S):
+            self._report(query)
+            if time.monotonic() - written >= _FILE_S:
+                written = time.monotonic()
+                self._publish()
+        if self._asked.is_set():
+            self._let_the_batch_end(query)
+        self._report(query)
+
+    def _let_the_batch_end(self, query: StreamingQuery) -> None:
+        """Until the batch at work is in Spark's commit log, too, or the grace is over."""
+        deadline = time.monotonic() + self._grace
+        while query.isActive and time.monotonic() < deadline:
+            done = query.lastProgress
+            if not self._at_work.is_set() and (
+                self._latest is None or (done is not None and done.batchId >= self._latest)
+            ):
+                return
+            time.sleep(_LOOK_S / 4)
+
+    def _report(self, query: StreamingQuery) -> None:
+        report = query.lastProgress
+        if report is None or report.json == self._reported:
+            return
+        self._reported = report.json
+        behind = lag(report)
+        with self._guard:
+            self.progress = self.progress.after_report(behind, _ends(report.json), _now_ms())
+        self._tell(self.progress)
+
+    def _end(self, state: str, error: str | None = None) -> None:
+        with self._guard:
+            self.progress = self.progress.ended(state, _now_ms(), error)
+        self._publish()
+        self._tell(self.progress)
+
+    def _publish(self) -> None:
+        with self._guard:
+            text = self.progress.to_json()
+        self._files.write(progress_file(self._checkpoint), text)
+
+    # ------------------------------------------------------------ a batch, on the thread of Spark's call back
+
+    def _batch(self, frame: DataFrame, number: int) -> None:
+        if self._asked.is_set():
+            # The one before is committed. This one is for the next start: wait for the query to be stopped.
+            self._latest = None
+            raise IllegalStateError("the pipeline was asked to stop")
+        self._latest = number
+        self._at_work.set()
+        try:
+            done = self._write(frame, number)
+        finally:
+            self._at_work.clear()
+        with self._guard:
+            self.progress = self.progress.after_batch(done, _now_ms())
+
+    def _write(self, source: DataFrame, number: int) -> Batch:
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as f
+
+        began = time.monotonic()
+        query = json.loads((self._files.read(f"{self._checkpoint}/metadata") or "{}").splitlines()[-1])["id"]
+        records = decoded(source, self._pipeline)
+        seen, judged = Observation(), Observation()
+        bad = f.count("_record.error")
+        # Two outputs would read the topic twice.
+        kept = records.persist() if self._dead is not None else records
+        try:
+            counted = kept.observe(seen, f.count(f.lit(1)).alias("records"), bad.alias("undecoded"))
+            parts = split(counted, self._pipeline)
+            columns = [column.alias(name) for name, column in parts.counts.items()]
+            self._sink.write(rows(parts.judged.observe(judged, *columns), self._pipeline.sink), number, query)
+            before, after = _metrics(seen), _metrics(judged)
+            dropped = after.get("dropped", 0)
+            if self._dead is not None and (before.get("undecoded", 0) or dropped):
+                self._write_letters(self._dead, kept, number, query)
+        finally:
+            if self._dead is not None:
+                kept.unpersist()
+        return Batch(
+            number=number,
+            rows_in=before.get("records", 0),
+            rows_out=after.get("rows", 0) - dropped,
+            undecoded=before.get("undecoded", 0),
+            dropped=dropped,
+            expectations={each.name: after.get(f"expect.{each.name}", 0) for each in self._pipeline.expect},
+            seconds=time.monotonic() - began,
+        )
+
+    def _write_letters(self, dead: Writer, kept: DataFrame, number: int, query: str) -> None:
+        dead.write(letters(split(kept, self._pipeline), self._pipeline, self.run_id), number, query)
+
+
+def check_plan(empty: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """Analyse the whole plan on a frame of the source; the rows of the sink.
+
+    Raises:
+        ConfigError: Spark refuses a statement or a condition.
+    """
+    from pyspark.errors import AnalysisException, ParseException
+
+    try:
+        parts = split(decoded(empty, pipeline), pipeline)
+        if pipeline.dead_letters is not None:
+            letters(parts, pipeline, "").schema  # noqa: B018 - asking for the schema analyses it
+        result = rows(parts.judged, pipeline.sink)
+        result.schema  # noqa: B018 - see above
+    except (AnalysisException, ParseException) as problem:
+        raise ConfigError(reason(str(problem))) from None
+    return result
+
+
+@contextlib.contextmanager
+def told_simply(environment: Environment) -> Iterator[None]:
+    """Turns Spark's exceptions into a `PipelineError` of one line, without secrets."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as problem:
+        raise PipelineError(environment.hide(reason(str(problem)))) from None
+
+
+_RAISED: Final = re.compile(r"\s*([\w.]+(?:Error|Exception)): (.*)")
+_FRAME: Final = re.compile(r"^\[(?:STREAM_FAILED|USER_RAISED_EXCEPTION)\] (?:.*terminated with exception: )?")
+
+
+def reason(text: str) -> str:
+    """The line of Spark's message that says why: the last error of Python in it, else its first line."""
+    lines = [line for line in text.split("JVM stacktrace", 1)[0].splitlines() if line.strip()]
+    line = lines[0] if lines else "no reason given"
+    for each in reversed(lines):
+        raised = _RAISED.fullmatch(each)
+        if raised is not None:
+            # Kadence's own errors, and Spark's, say all in their text.
+            line = raised.group(2) if raised.group(1).startswith(("kadence.", "pyspark.")) else each
+            break
+    while (shorter := _FRAME.sub("", line.strip())) != line:
+        line = shorter
+    return re.sub(r" SQLSTATE: \w+$", "", line)
+
+
+def _metrics(observation: Any) -> dict[str, int]:
+    """What was observed; nothing where Spark could tell without computing that there are no rows."""
+    future = observation._jo.future()
+    deadline = time.monotonic() + _METRICS_S
+    while not future.isCompleted() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return dict(observation.get) if future.isCompleted() else {}
+
+
+def _ends(report: str) -> dict[Any, int]:
+    from kadence.spark.source.offsets import Point
+
+    ends: dict[Any, int] = {}
+    for source in json.loads(report)["sources"]:
+        shape = source.get("latestOffset")
+        if shape:
+            ends |= Point.from_json(json.loads(shape) if isinstance(shape, str) else shape).next
+    return ends
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

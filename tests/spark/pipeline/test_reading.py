@@ -1,0 +1,274 @@
+"""What is wrong with a file is told with its line, its key, what was given and what is allowed; without Spark."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+
+from kadence.errors import ConfigError
+from kadence.spark.pipeline.checks import check, checked
+from kadence.spark.pipeline.environment import Environment
+from kadence.spark.pipeline.model import AVAILABLE_NOW, Pipeline
+from kadence.spark.pipeline.reading import Mistake, PipelineFileError, parse, read
+
+GOOD = """\
+name = "numbers"
+checkpoint = "checkpoint"
+
+[source]
+servers = "broker:9092"
+topics = ["numbers", "more"]
+startingOffsets = "earliest"
+kafka.group.id = "numbers-table"
+
+[decode]
+format = "json"
+schema = "id bigint"
+
+[[transform]]
+name = "even"
+sql = "SELECT * FROM records WHERE id % 2 = 0"
+
+[[expect]]
+name = "positive"
+condition = "id > 0"
+action = "drop"
+
+[sink]
+path = "table"
+options = { compression = "zstd" }
+
+[dead_letters]
+path = "letters"
+
+[spark]
+master = "local[2]"
+driver.memory = "1g"
+sql.shuffle.partitions = 2
+ui.enabled = false
+"""
+
+
+def pipeline(text: str = GOOD, **variables: str) -> Pipeline:
+    return checked(parse(text, "numbers.toml", variables), Environment(variables))
+
+
+def mistakes(text: str, **variables: str) -> list[str]:
+    found = check(parse(text, "p.toml", variables), Environment(variables))
+    return [f"{each.line}: {each.key}: {each.text}" for each in found]
+
+
+def instead(old: str, new: str) -> str:
+    assert old in GOOD
+    return GOOD.replace(old, new)
+
+
+def test_a_good_file() -> None:
+    made = pipeline()
+    assert made.name == "numbers"
+    assert made.trigger == AVAILABLE_NOW
+    assert made.trigger_ms is None
+    assert made.source_options() == {
+        "kafka.bootstrap.servers": "broker:9092",
+        "subscribe": "numbers,more",
+        "startingOffsets": "earliest",
+        "kafka.group.id": "numbers-table",
+        "includeHeaders": "true",
+        "value.format": "json",
+        "value.schema": "id bigint",
+        "mode": "permissive",
+    }
+    assert dict(made.spark) == {
+        "master": "local[2]",
+        "driver.memory": "1g",
+        "sql.shuffle.partitions": "2",
+        "ui.enabled": "false",
+    }
+    assert [each.name for each in made.transform] == ["even"]
+    assert made.sink.written_as == "parquet"
+    assert dict(made.sink.options) == {"compression": "zstd"}
+    assert made.decode_action == "drop"
+
+
+def test_defaults() -> None:
+    made = pipeline('checkpoint = "c"\n[source]\nservers = "b:1"\ntopics = ["t"]\n[sink]\ntopic = "u"\n')
+    assert made.name == "numbers"  # the file's
+    assert made.sink.written_as == "kadence"
+    assert made.decode_action == "fail"
+    assert "includeHeaders" not in made.source_options()
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("every 500ms", 500), ("every 10s", 10_000), ("every 5 m", 300_000), ("every 1h", 3_600_000)],
+)
+def test_triggers(text: str, ms: int) -> None:
+    assert pipeline(f'trigger = "{text}"\n{GOOD}').trigger_ms == ms
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('format = "json"', 'format = "jsn"', r"^11: decode\.format: 'jsn' is not known; did you mean 'json'\?"),
+        ('action = "drop"', 'action = "skip"', r"^21: expect\[0\]\.action: 'skip' .*allowed are warn, drop, fail"),
+        ('checkpoint = "checkpoint"', "", r"^1: : checkpoint is missing: The directory"),
+        ("[sink]", "[sinc]", r"^23: sinc: unknown key; did you mean 'sink'\?"),
+        ('topics = ["numbers", "more"]', 'topics = "numbers"', r"^6: source\.topics: 'numbers' is no list of texts"),
+        ('name = "numbers"', 'name = "7"', r"^1: name: '7' is not letters, digits, _ and -"),
+        ('name = "numbers"', 'name = "n"\ntrigger = "10s"', r'^2: trigger: \'10s\' is not "available-now", or a time'),
+        ('path = "table"', "path = 7", r"^24: sink\.path: 7 is not a text"),
+        ('path = "table"', 'path = " "', r"^24: sink\.path: is empty"),
+        ('path = "table"', 'path = "table"\nprovenance = 1', r"^25: sink\.provenance: 1 is not true or false"),
+        ('path = "letters"', 'pathh = "letters"', r"^28: dead_letters\.pathh: unknown key; did you mean 'path'\?"),
+        ("[[transform]]", "[transform]", r"^14: transform: is not a list of tables; write \[\[transform\]\]"),
+        ("driver.memory", "driver.list = [1]\ndriver.memory", r"^32: spark\.driver\.list: \[1\] is not a text"),
+        ("broker:9092", "${BROKERS}", r"^5: source\.servers: the environment has no variable BROKERS"),
+        # The source's own rules.
+        ("startingOffsets", "startingOffset", r"^7: source\.startingOffset: .*did you mean 'startingOffsets'\?"),
+        ('"earliest"', '"first"', r"^7: source\.startingOffsets: .*first"),
+        ("kafka.group.id", "kafka.groop.id", r"^8: source\.kafka\.groop\.id: "),
+        ('servers = "broker:9092"', "", r"^4: source: servers is missing"),
+        ('topics = ["numbers", "more"]', "", r"^4: source: exactly one of the options subscribe"),
+        # What contradicts.
+        ('schema = "id bigint"', "", r"^10: decode: schema is missing"),
+        ('name = "even"', 'name = "records"', r"^15: transform\[0\]\.name: 'records' is the name of the view"),
+        ('path = "table"', 'path = "table"\ntopic = "t"', r"^25: sink\.topic: exactly one of path, table and topic"),
+        ('path = "table"', "", r"^23: sink: exactly one of path, table and topic .* not none of them"),
+        ('path = "table"', 'topic = "more"', r"^24: sink\.topic: the pipeline reads the topic 'more'"),
+        ('path = "table"', 'table = "a.b"', r"^24: sink\.table: format parquet needs path, not table"),
+        ('path = "table"', 'path = "a"\nformat = "kafka"', r"^25: sink\.format: a topic is written by"),
+        ('path = "table"', 'path = "a"\nformat = "kadence"', r"^24: sink\.path: format kadence and path do not go"),
+        ('path = "table"', 'path = "a"\nkey = "id"', r"^25: sink\.key: is for a topic"),
+        ('path = "letters"', 'path = "table"', r"^28: dead_letters\.path: is the sink's own"),
+        ('path = "letters"', 'topic = "l"\nkey = "id"', r"^29: dead_letters\.key: is the sink's"),
+        ("options = { compression", 'partition_by = ["id"]\noptions = { compression', None),
+    ],
+)  # fmt: skip
+def test_mistakes(old: str, new: str, told: str | None) -> None:
+    found = mistakes(instead(old, new))
+    if told is None:
+        assert found == []
+    else:
+        assert any(re.search(told, each) for each in found), found
+
+
+def test_names_that_stand_twice() -> None:
+    again = '[[expect]]\nname = "positive"\ncondition = "true"\n'
+    assert mistakes(GOOD + again) == ["36: expect[1].name: 'positive' is the name of expect[0] already"]
+
+
+def test_a_topic_takes_no_layout_and_the_sinks_own_options_are_checked() -> None:
+    topic = instead(
+        'path = "table"\noptions = { compression = "zstd" }', 'topic = "out"\npartition_by = ["id"]'
+    )
+    assert mistakes(topic) == [
+        "25: sink.partition_by: is for a table; a topic's partition follows from the key"
+    ]
+    (wrong,) = mistakes(
+        instead('path = "table"\noptions = { compression', 'topic = "out"\noptions = { kafka.acsk')
+    )
+    assert wrong.startswith("25: sink.options.kafka.acsk: ")
+
+
+def test_several_mistakes_are_told_at_once_and_in_order() -> None:
+    text = instead('"earliest"', '"first"\nmaxOffsetsPerTrigger = "many"\nidlePolMs = 5').replace(
+        "id > 0", "${X}"
+    )
+    assert [each.split(": ")[1] for each in mistakes(text)] == ["expect[0].condition"]  # shape first
+    found = mistakes(text, X="id > 1")
+    assert [each.split(": ")[1] for each in found] == [
+        "source.startingOffsets",
+        "source.maxOffsetsPerTrigger",
+        "source.idlePolMs",
+    ]
+
+
+def test_the_error_has_all_of_them_and_is_picklable() -> None:
+    with pytest.raises(PipelineFileError) as raised:
+        pipeline(instead('format = "json"', 'format = "xml"').replace('"drop"', '"mark"'))
+    copy = pickle.loads(pickle.dumps(raised.value))
+    assert copy.mistakes == raised.value.mistakes
+    assert (
+        str(copy)
+        .splitlines()[0]
+        .startswith("numbers.toml:11: decode.format: 'xml' is not known; allowed are json")
+    )
+    assert len(copy.mistakes) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("a = \n", 1), ('a = 1\nb = "x\n', 2), ("a = 1\na = 2\n", 2), ('[x]\ny = """\n', 3)]
+)
+def test_what_is_no_toml(text: str, line: int) -> None:
+    (found,) = parse(text, "p.toml", {}).mistakes
+    assert (found.line, found.key) == (line, "")
+    assert found.text.startswith("this is no TOML")
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.toml' cannot be read: No such file"):
+        read(tmp_path / "none.toml")
+    (tmp_path / "latin.toml").write_bytes(b"a = '\xe4'")
+    with pytest.raises(ConfigError, match=r"latin\.toml' cannot be read: .*utf-8"):
+        read(tmp_path / "latin.toml")
+
+
+def test_a_mistake_as_text() -> None:
+    assert str(Mistake("a.toml", 3, "", "no")) == "a.toml:3: no"
+    assert str(Mistake("a.toml", 3, "sink", "no")) == "a.toml:3: sink: no"
+
+
+def test_a_secret_is_never_shown() -> None:
+    text = instead(
+        "kafka.group.id",
+        'kafka.sasl.jaas.config = "${JAAS}"\nkafka.security.protocol = "${JAAS}"\nkafka.group.id',
+    )
+    found = mistakes(text, JAAS="hunter22")
+    assert found
+    assert "hunter22" not in "".join(found)
+    environment = Environment({"JAAS": "hunter22"})
+    document = parse(
+        instead("kafka.group.id", 'kafka.ssl.keystore.password = "${JAAS}"\nkafka.group.id'),
+        "p",
+        {"JAAS": "hunter22"},
+    )
+    assert (
+        environment.fill_all((document.pipeline or pipeline()).source_options())[
+            "kafka.ssl.keystore.password"
+        ]
+        == "hunter22"
+    )
+    assert "hunter22" not in repr(document) + repr(environment)
+    assert environment.hide("refused: hunter22!") == "refused: ${JAAS}!"
+
+
+def test_variables() -> None:
+    environment = Environment({"A": "one", "EMPTY": ""})
+    assert environment.fill("${A}-${B:-two}-${EMPTY}-${C:-}-$A") == "one-two---$A"
+    with pytest.raises(ConfigError, match=r"no variable B, which '\$\{B\}' asks for"):
+        environment.fill("${B}")
+    assert environment.hide("one two") == "one two"  # too short to be a secret
+
+
+def test_every_example_is_a_good_file() -> None:
+    examples = sorted((Path(__file__).parents[3] / "examples").glob("*.toml"))
+    assert examples
+    for example in examples:
+        assert check(read(example, {}), Environment({})) == []
+        assert (example.parent / example.read_text().splitlines()[0].removeprefix("#:schema ")).exists()
+
+
+def test_the_published_schema_is_that_of_the_code() -> None:
+    from kadence.spark.pipeline.schema import json_schema, schema_text
+
+    page = Path(__file__).parents[3] / "docs" / "pipeline.schema.json"
+    assert page.read_text() == schema_text(), "run `make docs`"
+    schema = json.loads(page.read_text())
+    assert schema == json_schema()
+    assert schema["required"] == ["checkpoint", "source", "sink"]
+    assert schema["properties"]["expect"]["items"]["properties"]["action"]["enum"] == ["warn", "drop", "fail"]
+    assert "startingOffsets" in schema["properties"]["source"]["properties"]

@@ -1,0 +1,252 @@
+"""A pipeline from topic to table on real Spark: what is in the table, beside it, and told of it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.patience import until
+from tests.spark.conftest import Cluster
+from tests.spark.pipeline.conftest import TABLES, File
+
+from kadence import Consumer, Record, TopicPartition
+from kadence.errors import ConfigError
+from kadence.spark.pipeline.checks import check
+from kadence.spark.pipeline.files import HadoopFiles, LocalFiles
+from kadence.spark.pipeline.preview import preview
+from kadence.spark.pipeline.progress import Progress
+from kadence.spark.pipeline.reading import read
+from kadence.spark.pipeline.replay import Wanted, replay
+from kadence.spark.pipeline.run import PipelineError, Run
+from kadence.spark.pipeline.status import status
+
+
+def ids(spark: SparkSession, directory: Path) -> list[int]:
+    return sorted(row.id for row in spark.read.parquet(str(directory / "table")).select("id").collect())
+
+
+def letters(spark: SparkSession, directory: Path) -> list[tuple[bytes, str]]:
+    rows = spark.read.parquet(str(directory / "letters")).orderBy("partition", "offset").collect()
+    return [(bytes(row.value), row.reason[: len("decode: value: not JSON")]) for row in rows]
+
+
+def test_a_pipeline_whole(spark: SparkSession, cluster: Cluster, file: File, tmp_path: Path) -> None:
+    cluster.create(2)
+    file.produce(range(100), partition=0)
+    file.send(b"{broken", b'{"id":5000,"part":"x"}', None, partition=1)
+    pipeline = file.write(source="maxOffsetsPerTrigger = 60")
+
+    planned = preview(pipeline, file.environment, spark, 10)
+    assert [(each.partition.partition, each.start, each.end) for each in planned.ranges] == [
+        (0, 0, 100),
+        (1, 0, 3),
+    ]
+    assert all((each.size or 0) > 0 for each in planned.ranges)
+    assert [name for name, _ in planned.columns] == ["id", "part", "half", "_topic", "_partition", "_offset"]
+    assert [row["reason"].partition(" ")[0] for row in planned.letters] == ["decode:", "expectation"]
+    assert all(row["part"] is not None for row in planned.sample)
+
+    told: list[Progress] = []
+    done = Run(pipeline, file.environment, spark, tell=told.append).run()
+    assert (done.state, done.rows_in, done.rows_out, done.undecoded, done.dropped) == (
+        "finished",
+        103,
+        100,
+        1,
+        1,
+    )
+    assert done.batches >= 2
+    assert done.expectations == {"small": 1, "even": 50}
+    assert done.total_lag == 0
+    assert told[-1] == done
+    assert ids(spark, tmp_path) == list(range(100))
+    # The tombstone has no id, and the transform's own WHERE leaves it out.
+    assert letters(spark, tmp_path) == [
+        (b"{broken", "decode: value: not JSON"),
+        (b'{"id":5000,"part":"x"}', "expectation small"),
+    ]
+    letter = spark.read.parquet(str(tmp_path / "letters")).orderBy("offset").first()
+    assert letter is not None
+    assert (letter.topic, letter.partition, letter.offset, bytes(letter.key)) == (cluster.topic, 1, 0, b"key")
+    assert [(each.key, bytes(each.value)) for each in letter.headers] == [("h", b"1")]
+    assert (letter.pipeline, letter.run_id) == ("numbers", done.run_id)
+    assert letter.timestamp is not None
+
+    # Elsewhere and later: from the checkpoint alone, without Spark.
+    found = status(LocalFiles(), str(tmp_path / "checkpoint"))
+    assert found.state == "finished"
+    assert found.progress == done
+    assert found.committed is not None
+    assert dict(found.committed.offsets) == {
+        TopicPartition(cluster.topic, 0): 100,
+        TopicPartition(cluster.topic, 1): 3,
+    }
+
+    file.produce(range(100, 120), partition=0)
+    again = Run(pipeline, file.environment, spark).run()
+    assert (again.rows_in, again.rows_out) == (20, 20)
+    assert ids(spark, tmp_path) == list(range(120))
+
+    # The rule was wrong: what it dropped comes back, and what was there is there once.
+    mended = file.write(tables=TABLES.replace("id < 1000", "id < 9000").replace("id / 2", "id / 4"))
+    whole = replay(mended, file.environment, spark, Wanted.read(cluster.topic, None, "0", None))
+    assert (whole.before, whole.after) == (120, 121)
+    assert ids(spark, tmp_path) == [*range(120), 5000]
+    assert letters(spark, tmp_path) == [(b"{broken", "decode: value: not JSON")]
+    file.write()
+    part = replay(pipeline, file.environment, spark, Wanted.read(cluster.topic, [0], "10", "20"))
+    assert (part.before, part.after) == (10, 10)
+    table = spark.read.parquet(str(tmp_path / "table"))
+    assert table.where("half = id / 2").selectExpr("min(id)", "max(id)").collect() == [(0, 19)]
+    assert table.where("half = id / 2 and id >= 10").count() == 10
+    assert table.count() == 121
+    # Directories of values keep their names through being written again.
+    assert {place.name for place in (tmp_path / "table").glob("batch=-1/*")} >= {
+        "part=000",
+        "part=001",
+        "part=002",
+    }
+
+    file.produce(range(120, 125), partition=0)
+    Run(mended, file.environment, spark).run()
+    assert ids(spark, tmp_path) == [*range(125), 5000]
+
+    with pytest.raises(
+        ConfigError, match=rf"offset 125 of {cluster.topic}-0 is not in the table yet.* at 125"
+    ):
+        replay(pipeline, file.environment, spark, Wanted.read(cluster.topic, [0], "10", "126"))
+    for topic, partitions, message in (
+        ("no", None, "read no topic 'no'"),
+        (cluster.topic, [7], "read nothing of .*-7"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            replay(pipeline, file.environment, spark, Wanted.read(topic, partitions, "0", None))
+    with pytest.raises(ConfigError, match="the range is empty"):
+        replay(
+            pipeline, file.environment, spark, Wanted.read(cluster.topic, None, "time:99999999999999", None)
+        )
+
+
+def test_what_ends_a_run(spark: SparkSession, cluster: Cluster, file: File, tmp_path: Path) -> None:
+    cluster.create(1)
+    file.produce(range(10))
+    strict = file.write(tables=TABLES.replace('"drop"', '"fail"').replace("id < 1000", "id <> 7"))
+    with pytest.raises(
+        PipelineError, match=rf"^expectation small \(id <> 7\) is not true of {cluster.topic}-0 at offset 7"
+    ):
+        Run(strict, file.environment, spark).run()
+    found = status(LocalFiles(), str(tmp_path / "checkpoint"))
+    assert found.state == "failed"
+    assert found.progress is not None
+    assert "is not true of" in str(found.progress.error)
+
+    # The failed batch is run again, with the file as it is now.
+    relaxed = file.write()
+    assert Run(relaxed, file.environment, spark).run().rows_out == 10
+    assert ids(spark, tmp_path) == list(range(10))
+
+    other_type = file.write(tables=TABLES.replace("id / 2", "id * 2"))
+    file.produce(range(10, 12))
+    with pytest.raises(PipelineError, match="column half is bigint now, and double in the table"):
+        Run(other_type, file.environment, spark).run()
+
+    # Another checkpoint counts its batches from 0 again: it would overwrite them.
+    elsewhere = replace(relaxed, checkpoint=f"{tmp_path}/other")
+    with pytest.raises(PipelineError, match=r"^/.*was written under another checkpoint"):
+        Run(elsewhere, file.environment, spark).run()
+    assert ids(spark, tmp_path) == list(range(10))
+
+    for sql, message in (
+        ("SELECT nothing FROM records", "transform halves: .*nothing"),
+        ("SELECT count(*) AS n FROM records", "transform halves: "),
+        ("SELECT DISTINCT id FROM records", "transform halves loses the column _record"),
+    ):
+        wrong = file.write(tables=f'[[transform]]\nname = "halves"\nsql = "{sql}"\n')
+        with pytest.raises(ConfigError, match=message):
+            Run(wrong, file.environment, spark).run()
+        (mistake,) = check(read(file.path, {}), file.environment, spark)
+        assert mistake.key == "transform[0].sql"
+    file.write(
+        tables='[[transform]]\nname = "t"\nsql = "SELEC 1"\n[[expect]]\nname = "e"\ncondition = "id >"\n'
+    )
+    found_sql = check(read(file.path, {}), file.environment, spark)
+    assert [each.key for each in found_sql] == ["transform[0].sql", "expect[0].condition"]
+
+
+def test_a_topic_as_sink_and_a_clean_stop(spark: SparkSession, cluster: Cluster, file: File) -> None:
+    cluster.create(1)
+    file.produce(range(4))
+    sink = f'[sink]\ntopic = "{cluster.topic}-out"\nkey = "part"\n'
+    pipeline = file.write(top='trigger = "every 50ms"', sink=sink)
+    cluster.admin.create_topics({f"{cluster.topic}-out": 1})
+    run = Run(pipeline, file.environment, spark, grace=60)
+
+    def stop_when_done() -> None:
+        until(lambda: run.progress.rows_out == 4)
+        file.produce(range(4, 6))
+        until(lambda: run.progress.rows_out == 6)
+        run.stop()
+
+    stopper = threading.Thread(target=stop_when_done)
+    stopper.start()
+    done = run.run()
+    stopper.join()
+    assert (done.state, done.rows_out) == ("stopped", 6)
+    assert done.batch is not None
+    found = status(LocalFiles(), str(file.directory / "checkpoint"))
+    assert found.committed is not None
+    assert found.committed.batch >= done.batch  # the last batch was ended, too
+    with Consumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
+        consumer.assign([TopicPartition(f"{cluster.topic}-out", 0)])
+        consumer.seek_to_beginning()
+        seen: list[Record] = []
+
+        def all_seen() -> bool:
+            seen.extend(consumer.poll(0.1))
+            return len(seen) >= 6
+
+        until(all_seen, every=0)
+    assert [json.loads(each.value or b"") for each in seen] == [
+        {"id": number, "part": f"{number % 3:03}", "half": number / 2} for number in range(6)
+    ]
+    assert [each.key for each in seen] == [f"{number % 3:03}".encode() for number in range(6)]
+    with pytest.raises(
+        ConfigError, match="a topic keeps what it has, so replay would write its records again"
+    ):
+        replay(pipeline, file.environment, spark, Wanted.read(cluster.topic, None, "0", None))
+
+
+def test_files_through_spark(spark: SparkSession, tmp_path: Path) -> None:
+    files = HadoopFiles(spark)
+    place = f"{tmp_path}/deep/x"
+    assert files.read(place) is None
+    files.write(place, "öne")
+    files.write(place, "two ö")
+    assert files.read(place) == LocalFiles().read(place) == "two ö"
+    assert files.read(f"{tmp_path}/deep") is None
+    files.move(f"{tmp_path}/deep", f"{tmp_path}/a/b")
+    assert files.names(f"{tmp_path}/a/b") == ["x"]
+    assert files.names(f"{tmp_path}/none") == []
+    files.delete(f"{tmp_path}/a")
+    assert files.names(f"{tmp_path}/a") == []
+
+
+def test_an_exchange_of_directories_is_finished_after_a_crash(tmp_path: Path) -> None:
+    from kadence.spark.pipeline.replace import recover
+
+    files = LocalFiles()
+    for name in ("batch=0", "batch=1", "_replay/new/batch=1", "_replay/new/batch=-1"):
+        files.write(f"{tmp_path}/{name}/part", name)
+    recover(files, str(tmp_path))  # no journal: what lies aside is not whole
+    assert files.names(str(tmp_path)) == ["batch=0", "batch=1"]
+    files.write(f"{tmp_path}/_replay/new/batch=-1/part", "new")
+    # batch=1 was exchanged before the crash.
+    files.write(f"{tmp_path}/_replay/journal.json", '{"directories": ["batch=1", "batch=-1"]}')
+    recover(files, str(tmp_path))
+    recover(files, str(tmp_path))
+    assert files.names(str(tmp_path)) == ["batch=-1", "batch=0", "batch=1"]
+    assert files.read(f"{tmp_path}/batch=1/part") == "batch=1"
