@@ -11,7 +11,7 @@ from importlib import metadata
 from types import FrameType
 
 from kadence import records
-from kadence.cli import broker, consume, groups, produce, topics
+from kadence.cli import broker, consume, groups, pipeline, produce, topics
 from kadence.cli.common import CommandError, say
 from kadence.cli.demo import command as demo
 from kadence.errors import ConfigError, KafkaError
@@ -32,7 +32,7 @@ commands read and write JSON lines, so they make pipes:
 the broker is -b HOST:PORT, else $KADENCE_BOOTSTRAP_SERVERS, else localhost:9092
 """
 
-_COMMANDS = (broker, produce, consume, topics, groups, demo)
+_COMMANDS = (broker, produce, consume, topics, groups, pipeline, demo)
 
 
 class _Terminated(BaseException):

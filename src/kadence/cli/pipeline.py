@@ -1,0 +1,280 @@
+"""``kadence pipeline``: topics to tables on Spark, as a file says. Spark is loaded by the actions that need it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kadence.cli.common import CommandError, add_command, print_json, print_rows, print_table, say
+
+if TYPE_CHECKING:
+    from kadence.spark.pipeline.environment import Environment
+    from kadence.spark.pipeline.files import Files
+    from kadence.spark.pipeline.model import Pipeline
+    from kadence.spark.pipeline.preview import Preview
+
+__all__ = ["add", "run"]
+
+_DESCRIPTION = """\
+Run what a file says: from topics, through decoding, SQL and expectations, into a table or a topic, with dead letters
+beside it. docs/pipelines.md tells what a file may say.
+Status 0: done. 1: it failed. 2: the file has mistakes. 130 or 143: Ctrl-C or SIGTERM ended it, and nothing is lost."""
+
+_EXAMPLES = """\
+  kadence pipeline check flights.toml                  all mistakes, with their lines; starts nothing
+  kadence pipeline check --sql flights.toml            and what Spark says of the SQL
+  kadence pipeline plan flights.toml                   offsets, sizes, columns and a sample of rows
+  kadence pipeline run flights.toml                    until it has read all, or until Ctrl-C
+  kadence pipeline status flights.toml                 of a running or an ended one, from its checkpoint
+  kadence pipeline replay flights.toml --topic flights --partition 3 --from 1000 --to 2000
+  kadence pipeline schema > pipeline.schema.json       the JSON Schema, for editors"""
+
+
+def add(commands: Any) -> None:
+    """The command line of ``kadence pipeline``."""
+    parser = add_command(
+        commands, "pipeline", "topics to tables on Spark", description=_DESCRIPTION, examples=_EXAMPLES
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    def action(
+        name: str, summary: str, function: Any, *, files: str | None = None
+    ) -> argparse.ArgumentParser:
+        sub: argparse.ArgumentParser = actions.add_parser(name, help=summary, description=summary)
+        if name != "schema":
+            sub.add_argument("file", metavar="FILE", nargs=files)
+        sub.set_defaults(run=run, action_function=function)
+        return sub
+
+    check = action("check", "find mistakes without running anything", _check, files="+")
+    check.add_argument("--sql", action="store_true", help="start Spark and check the SQL, too")
+    plan = action("plan", "show what a run would do now", _plan)
+    plan.add_argument("--rows", type=int, default=5, metavar="N", help="rows of the sample (default: 5)")
+    plan.add_argument("--json", action="store_true", help="one JSON object")
+    go = action("run", "run it", _run)
+    go.add_argument(
+        "--grace",
+        type=float,
+        default=30.0,
+        metavar="S",
+        help="seconds that a batch has to end in after Ctrl-C or SIGTERM (default: 30)",
+    )
+    state = action(
+        "status", "how it is, from its checkpoint; FILE may be the checkpoint's directory", _status
+    )
+    state.add_argument("--json", action="store_true", help="one JSON object")
+    replay = action("replay", "do a range of offsets again, in place of what the table has of it", _replay)
+    replay.add_argument("--topic", required=True)
+    replay.add_argument(
+        "--partition", type=int, action="append", metavar="N", help="repeatable; default: all"
+    )
+    replay.add_argument("--from", dest="begin", required=True, metavar="WHERE", help="an offset, or time:MS")
+    replay.add_argument(
+        "--to",
+        dest="end",
+        metavar="WHERE",
+        help="before this offset or time; default: all that is in the table",
+    )
+    action("schema", "print the JSON Schema of the files", _schema)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run it; the exit status."""
+    status: int = arguments.action_function(arguments)
+    return status
+
+
+def _open(file: str) -> tuple[Pipeline, Environment]:
+    """A file without mistakes, and the environment."""
+    from kadence.spark.pipeline.checks import checked
+    from kadence.spark.pipeline.environment import Environment
+    from kadence.spark.pipeline.reading import read
+
+    environment = Environment(os.environ)
+    return checked(read(file), environment), environment
+
+
+# ---------------------------------------------------------------- check, schema
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from kadence.spark.pipeline.checks import check
+    from kadence.spark.pipeline.environment import Environment
+    from kadence.spark.pipeline.reading import read
+    from kadence.spark.pipeline.run import open_session
+
+    count = 0
+    for file in arguments.file:
+        environment = Environment(os.environ)
+        document = read(file)
+        mistakes = check(document, environment)
+        if arguments.sql and document.pipeline is not None and not mistakes:
+            spark = open_session(document.pipeline, environment)
+            try:
+                mistakes = check(document, environment, spark)
+            finally:
+                spark.stop()
+        for mistake in mistakes:
+            print(mistake)
+        if not mistakes:
+            print(f"{file}: no mistakes{'' if arguments.sql else '; --sql checks the SQL, too'}")
+        count += len(mistakes)
+    return 2 if count else 0
+
+
+def _schema(arguments: argparse.Namespace) -> int:
+    from kadence.spark.pipeline.schema import schema_text
+
+    sys.stdout.write(schema_text())
+    return 0
+
+
+# ---------------------------------------------------------------- plan
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from kadence.spark.pipeline.preview import preview
+    from kadence.spark.pipeline.run import open_session
+
+    pipeline, environment = _open(arguments.file)
+    spark = open_session(pipeline, environment)
+    try:
+        found = preview(pipeline, environment, spark, arguments.rows)
+    finally:
+        spark.stop()
+    ranges = [
+        {
+            "partition": str(each.partition),
+            "from": each.start,
+            "to": each.end,
+            "records": each.end - each.start,
+            "bytes": each.size,
+        }
+        for each in found.ranges
+    ]
+    if arguments.json:
+        print_json(
+            {
+                "origin": found.origin,
+                "ranges": ranges,
+                "columns": [{"column": name, "type": kind} for name, kind in found.columns],
+                "sample": list(found.sample),
+                "dead_letters": list(found.letters),
+            }
+        )
+    else:
+        _show_plan(pipeline, environment.hide(environment.fill(pipeline.sink.place)), found, ranges)
+    return 0
+
+
+def _show_plan(pipeline: Pipeline, place: str, found: Preview, ranges: list[dict[str, Any]]) -> None:
+    from kadence.spark.pipeline.outputs import guarantee
+
+    print(f"Records to read. The start is from {found.origin}, bytes are estimated:")
+    print_table(ranges, ("partition", "from", "to", "records", "bytes"), sys.stdout)
+    print(f"Into {pipeline.sink.written_as} {place}, {guarantee(pipeline.sink)}:")
+    print_table(
+        [{"column": name, "type": kind} for name, kind in found.columns],
+        ("column", "type"),
+        sys.stdout,
+    )
+    for title, sample in (
+        ("A sample of rows", found.sample),
+        ("Dead letters among the same records", found.letters),
+    ):
+        if sample:
+            print(title)
+            for row in sample:
+                print(json.dumps(row, ensure_ascii=False, default=str))
+
+
+# ---------------------------------------------------------------- run
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from kadence.cli.pipeline_screen import Screen
+    from kadence.spark.pipeline.__main__ import run_until_signal
+    from kadence.spark.pipeline.run import Run, open_session
+
+    pipeline, environment = _open(arguments.file)
+    say(f"{pipeline.name}: starting Spark")
+    spark = open_session(pipeline, environment)
+    try:
+        with Screen(sys.stderr) as screen:
+            running = Run(pipeline, environment, spark, tell=screen, grace=arguments.grace)
+            return run_until_signal(running)
+    finally:
+        spark.stop()
+
+
+# ---------------------------------------------------------------- status
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    from kadence.spark.pipeline.files import LocalFiles, is_local
+    from kadence.spark.pipeline.status import status
+
+    files: Files = LocalFiles()
+    if Path(arguments.file).is_dir() or not is_local(arguments.file):
+        checkpoint = arguments.file
+        pipeline = None
+    else:
+        pipeline, environment = _open(arguments.file)
+        checkpoint = environment.fill(pipeline.checkpoint)
+    if is_local(checkpoint):
+        found = status(files, checkpoint)
+    elif pipeline is None:
+        raise CommandError(
+            f"{checkpoint} is not on this machine; name the pipeline's file, whose settings reach it"
+        )
+    else:
+        from kadence.spark.pipeline.files import HadoopFiles
+        from kadence.spark.pipeline.run import open_session
+
+        spark = open_session(pipeline, environment)
+        try:
+            found = status(HadoopFiles(spark), checkpoint)
+        finally:
+            spark.stop()
+    document = found.document()
+    if arguments.json or not sys.stdout.isatty():
+        print_json(document)
+        return 0
+    offsets = document.pop("committed_offsets", {})
+    behind = document.pop("lag_by_partition", {})
+    expectations = document.pop("expectations", {})
+    facts = [{"fact": name.replace("_", " "), "value": value} for name, value in document.items()]
+    print_table(facts, ("fact", "value"), sys.stdout)
+    failed = [{"expectation": name, "not true of rows": count} for name, count in expectations.items()]
+    if failed:
+        print_rows(failed, as_json=False)
+    partitions = sorted({*offsets, *behind})
+    print_rows(
+        [{"partition": each, "committed": offsets.get(each), "lag": behind.get(each)} for each in partitions],
+        as_json=False,
+    )
+    return 0
+
+
+# ---------------------------------------------------------------- replay
+
+
+def _replay(arguments: argparse.Namespace) -> int:
+    from kadence.spark.pipeline.replay import Wanted, replay
+    from kadence.spark.pipeline.run import open_session
+
+    pipeline, environment = _open(arguments.file)
+    wanted = Wanted.read(arguments.topic, arguments.partition, arguments.begin, arguments.end)
+    spark = open_session(pipeline, environment)
+    try:
+        done = replay(pipeline, environment, spark, wanted)
+    finally:
+        spark.stop()
+    for each in done.ranges:
+        say(f"{each.partition}: offsets {each.start:,} to {each.end:,}")
+    say(f"{done.before:,} rows were replaced by {done.after:,}")
+    return 0
