@@ -6,7 +6,7 @@ import uuid
 
 import confluent_kafka
 import pytest
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 from kadence import Admin, Broker, Consumer, Producer, TopicPartition
 from kadence.admin import NewTopic
@@ -167,7 +167,8 @@ def test_what_was_read_and_what_was_written_count_together(kafka: Kafka, topic: 
             producer.send(topic, b"out", partition=1)
             producer.send_offsets_to_transaction({tp: offset}, consumer.group_metadata())
             producer.commit_transaction() if commits else producer.abort_transaction()
-            assert (admin.group_offsets(topic).get(tp) is not None) is commits
+            # The brokers answer before the end of the transaction is written to the group's partition.
+            until(lambda: (tp in admin.group_offsets(topic)) is commits)  # noqa: B023 - called at once
         assert admin.group_offsets(topic)[tp].offset == offset
 
 

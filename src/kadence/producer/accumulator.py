@@ -115,6 +115,8 @@ class Accumulator(Shelf):
         """Batches that were never sent, by partition, oldest first. A partition without any is not here."""
         self.incomplete: set[Batch] = set()
         """Every batch whose delivery is undecided, sent or not."""
+        self._busy: set[TopicPartition] = set()
+        """Partitions whose last batch was sent nearly full: the memory of the next need not grow."""
         self.blocked = 0
         """How many callers wait for memory. Then lingering makes no sense."""
         self.flushing = 0
@@ -154,7 +156,10 @@ class Accumulator(Shelf):
             if last is not None:
                 last.is_open = False
             delivery = Delivery(tp.topic, tp.partition, self.gate)
-            last = Batch(tp, now, add_ms(now, self._delivery_timeout_ms), BatchBuilder(), delivery)
+            builder = BatchBuilder()
+            if tp in self._busy:
+                builder.reserve(self.batch_size)
+            last = Batch(tp, now, add_ms(now, self._delivery_timeout_ms), builder, delivery)
             self.waiting.setdefault(tp, deque()).append(last)
             self.incomplete.add(last)
             self.used_bytes += last.size
@@ -176,6 +181,13 @@ class Accumulator(Shelf):
         batches = self.waiting[tp]
         batch = batches.popleft()
         batch.is_open = False
+        place = self.places.get(tp.topic)
+        if place is not None and tp.partition < place.count and place.filling[tp.partition] is batch:
+            place.filling[tp.partition] = None
+        if batch.size > self.batch_size - self.batch_size // 8:
+            self._busy.add(tp)
+        else:
+            self._busy.discard(tp)
         del self.waiting[tp]
         if batches:
             # To the end of the line: a partition that fills faster than it is sent must not starve others.

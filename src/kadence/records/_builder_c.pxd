@@ -19,6 +19,7 @@ cdef extern from "frame.h" nogil:
     unsigned char* kd_put(unsigned char* p, long long number)
     Py_ssize_t kd_width(long long number)
     unsigned char* kd_put_bytes(unsigned char* p, const unsigned char* data, Py_ssize_t size)
+    bint kd_reserve(kd_frame* frame, Py_ssize_t more)
     int kd_add(kd_frame* frame, long long timestamp, const unsigned char* key, Py_ssize_t key_size,
                const unsigned char* value, Py_ssize_t value_size, Py_ssize_t tail, unsigned char** headers)
     int kd_add_plain(kd_frame* frame, long long timestamp, const unsigned char* key, Py_ssize_t key_size,

@@ -90,6 +90,11 @@ class RecordEncoder:
     def size(self) -> int:
         return HEADER + self.frame.used
 
+    def reserve(self, size: cython.Py_ssize_t) -> None:
+        """Make room for so many bytes at once, where as many are to be expected."""
+        if not kd_reserve(cython.address(self.frame), size):
+            raise MemoryError
+
     def append(self, timestamp: cython.longlong, key, value, headers=()) -> int:
         """Add a record and return the new `size`.
 

@@ -62,6 +62,9 @@ class RecordEncoder:
         """Bytes of the batch if it were sealed now without compression, header included."""
         return _HEADER + len(self._data)
 
+    def reserve(self, size: int) -> None:
+        """Make room for so many bytes at once, where as many are to be expected: here memory grows by itself."""
+
     def append(
         self,
         timestamp: int,
