@@ -20,7 +20,9 @@ if not cython.compiled:
 kd_crc32c_init()
 
 HEADER = cython.declare(cython.Py_ssize_t, 61)
-UNLOCKED_FROM = cython.declare(cython.Py_ssize_t, 32768)
+# Below it a copy and a checksum take less than 50 µs. Whoever gives the interpreter up beside a thread that computes
+# gets it back after 5 ms.
+UNLOCKED_FROM = cython.declare(cython.Py_ssize_t, 524288)
 
 
 @cython.final
