@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
+from tests.patience import until
 from tests.spark.conftest import Cluster
 
 from kadence import Producer
@@ -160,7 +161,7 @@ def test_the_rows_of_a_task_become_visible_together(spark: SparkSession, real_cl
         return sorted(len(row.value) if len(row.value) > 2 else int(row.value) for row in frame.collect())
 
     write_all("cast(id as string)")
-    assert visible("read_committed") == list(range(40))
+    until(lambda: visible("read_committed") == list(range(40)), what="both tasks are visible")
     with pytest.raises(PySparkException, match=f"a record for {real_cluster.topic}-1"):
         write_all("if(id = 39, repeat('x', 50000), cast(id as string))")
     seen = visible("read_committed")
