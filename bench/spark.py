@@ -110,7 +110,7 @@ def compare(workers: dict[str, Worker], topics: dict[str, int], rounds: int) -> 
     """The lines of the table: the two sources take turns at each kind of work, and each one's best counts."""
     lines = ["| work | " + " | ".join(workers) + " | ratio |", "|---|---:|---:|---:|"]
     for topic, count in topics.items():
-        for case in ("json",) if topic == FLIGHTS else ("count", "noop", "parquet"):
+        for case in ("json",) if topic == FLIGHTS else ("count", "noop", "parquet", "write"):
             best = dict.fromkeys(workers, float("inf"))
             for _ in range(rounds):
                 for name, worker in workers.items():

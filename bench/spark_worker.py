@@ -11,6 +11,7 @@ import json
 import shutil
 import sys
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,29 @@ def batch_cases(spark: Any, plan: dict[str, Any], topic: str) -> dict[str, Calla
         "noop": lambda: reader(spark, plan, topic).load().write.format("noop").mode("overwrite").save(),
         "parquet": parquet,
     }
+
+
+def written(spark: Any, plan: dict[str, Any], topic: str) -> float:
+    """Seconds to write rows of the topic's size and number to a topic made for it, with the engine's own defaults."""
+    from kadence import Admin, TopicPartition
+    from kadence.admin import NewTopic
+
+    size = int(topic.rpartition("-")[2])
+    rows = spark.range(plan["topics"][topic], numPartitions=8).selectExpr(
+        "lpad(cast(id as string), 16, '0') as key", f"rpad(cast(id as string), {size - 16}, 'x') as value"
+    )
+    target = f"{topic}-by-{plan['format']}-{uuid.uuid4().hex[:6]}"
+    sink = rows.write.format(plan["format"]).option("kafka.bootstrap.servers", plan["bootstrap"])
+    with Admin(bootstrap_servers=plan["bootstrap"]) as admin:
+        admin.create_topics([NewTopic(target, 8, 1)])
+        seconds = timed(sink.option("topic", target).mode("append").save, 0)
+        info = admin.describe_topics([target])[target]
+        ends = admin.list_offsets({TopicPartition(target, p.partition): "latest" for p in info.partitions})
+        admin.delete_topics([target])
+    count = sum(end.offset for end in ends.values() if end is not None)
+    if count != plan["topics"][topic]:
+        raise SystemExit(f"{plan['topics'][topic]} rows were written, and {count} are there")
+    return seconds
 
 
 def timed(run: Callable[[], Any], rows: int) -> float:
@@ -100,6 +124,8 @@ def main() -> None:
         topic, case = line.split()
         if case == "micro-batches":
             seconds = micro_batches(spark, plan, topic)
+        elif case == "write":
+            seconds = [written(spark, plan, topic)]
         else:
             seconds = [timed(batch_cases(spark, plan, topic)[case], plan["topics"][topic])]
         print(json.dumps(seconds), flush=True)
