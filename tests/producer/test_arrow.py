@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import pickle
+import threading
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.producer.reading import read_all
 
+from kadence.admin import Admin
 from kadence.broker import Broker
 from kadence.errors import (
+    ClosedError,
     KafkaTimeoutError,
     RecordTooLargeError,
     RowsNotWrittenError,
     SerializationError,
     UnknownTopicOrPartitionError,
 )
-from kadence.producer import Producer, WrittenRows
+from kadence.producer import ArrowDelivery, Producer, WrittenRows
 from kadence.protocol import error_codes as ec
 from kadence.protocol.produce import ProduceRequest
 from kadence.types import TopicPartition
@@ -169,3 +173,66 @@ def test_a_result_in_vain(broker: Broker) -> None:
         with pytest.raises(KafkaTimeoutError, match=r"2 of 2 rows were not acknowledged within 0\.001 s"):
             delivery.result(0.001)
         assert delivery.running()
+
+
+def test_a_callback_comes_once_when_all_is_decided(broker: Broker) -> None:
+    called: list[object] = []
+    done = threading.Event()
+
+    def note(delivery: ArrowDelivery) -> None:
+        called.append(delivery.result(0))
+        done.set()
+
+    with Producer(bootstrap_servers=broker.bootstrap_servers, batch_size=1) as producer:
+        delivery = producer.send_arrow(pa.table({"value": ["a", "b", "c"]}), "t")
+        delivery.add_done_callback(note)
+        assert done.wait(PATIENCE)
+        delivery.add_done_callback(note)
+        producer.send_arrow(pa.table({"value": pa.array([], pa.binary())}), "t").add_done_callback(note)
+    assert called == [(3, {("t", 0): (3, 0, 2)})] * 2 + [(0, {})]
+
+
+def test_a_table_larger_than_the_memory_waits_for_room(broker: Broker) -> None:
+    with Producer(
+        bootstrap_servers=broker.bootstrap_servers, batch_size=1_000, buffer_memory=5_000
+    ) as producer:
+        rows = 300
+        delivery = producer.send_arrow(pa.table({"value": [b"%d" % n * 100 for n in range(rows)]}), "t")
+        assert delivery.result(PATIENCE).partitions == {("t", 0): (rows, 0, rows - 1)}
+        assert producer._accumulator.used_bytes == 0
+    values = [message.value() for message in read_all(broker.bootstrap_servers, "t", 1, rows)]
+    assert values == [b"%d" % n * 100 for n in range(rows)]
+
+
+def test_no_room_in_time_tells_how_far_it_came(broker: Broker) -> None:
+    settings = {"buffer.memory": 2_000, "batch.size": 400, "max.block.ms": 50}
+    with broker.faults.drop(ProduceRequest):
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, **settings})
+        until(lambda: knows(producer, "t"))
+        with pytest.raises(KafkaTimeoutError, match=r"buffer\.memory=2000 is full") as caught:
+            producer.send_arrow(pa.table({"value": ["x" * 300] * 9}), "t")
+        assert caught.value.__notes__ == ["5 of 9 rows were handed over before, and may be written"]
+        producer.close(0)
+    with pytest.raises(ClosedError):
+        producer.send_arrow(pa.table({"value": ["x"]}), "t")
+
+
+def knows(producer: Producer, topic: str) -> bool:
+    with contextlib.suppress(KafkaTimeoutError):
+        return bool(producer.partitions_for(topic))
+    return False
+
+
+def test_a_topic_that_grows_while_rows_are_looked_at() -> None:
+    with (
+        Broker(topics={"t": 1}) as broker,
+        Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+    ):
+        producer.send_arrow(pa.table({"value": ["a"]}), "t").result(PATIENCE)
+        admin.create_partitions({"t": 3})
+        table = pa.table({"value": ["b", "c", "d"], "partition": [0, 2, 0]})
+        assert producer.send_arrow(table, "t").result(PATIENCE).partitions == {
+            ("t", 0): (2, 1, 2),
+            ("t", 2): (1, 0, 0),
+        }

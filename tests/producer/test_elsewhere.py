@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.patience import PATIENCE
 from tests.producer.reading import read_all
 
 from kadence.admin import Admin, NewTopic
-from kadence.errors import RecordTooLargeError
+from kadence.errors import RecordTooLargeError, RowsNotWrittenError
 from kadence.producer import Producer
 
 
@@ -51,6 +52,32 @@ def test_kafkas_limit_splits_batches(kafka: Any) -> None:
     assert offsets == list(range(23))
     with pytest.raises(RecordTooLargeError):
         futures[20].result(0)
+
+
+def test_rows_that_kafka_refuses_are_named_among_those_it_takes(kafka: Any) -> None:
+    """One row is above the topic's limit: its batch is split until the row is alone."""
+    topic = "producer-table"
+    with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(topic, 3, configs={"max.message.bytes": "2000"})])
+    keys = [b"k%d" % (n % 11) for n in range(60)]
+    values = [b"%d" % n * 30 for n in range(60)]
+    values[33] = b"large" * 1_000
+    with Producer(bootstrap_servers=kafka.bootstrap_servers, linger_ms=10_000) as producer:
+        delivery = producer.send_arrow(pa.table({"key": keys, "value": values}), topic)
+        producer.flush(PATIENCE)
+        with pytest.raises(
+            RowsNotWrittenError, match=r"1 of 60 rows were not written.* row 33 for "
+        ) as caught:
+            delivery.result(0)
+    assert list(caught.value.failed.values()) == [[33]]
+    written = caught.value.written.partitions
+    found = read_all(kafka.bootstrap_servers, topic, 3, 59)
+    for tp, rows in written.items():
+        own = [message for message in found if message.partition() == tp.partition]
+        assert len(own) == rows.rows
+        assert (own[0].offset(), own[-1].offset()) == (rows.first_offset, rows.last_offset)
+    kept = sorted((key, value) for n, (key, value) in enumerate(zip(keys, values, strict=True)) if n != 33)
+    assert sorted((message.key(), message.value()) for message in found) == kept
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from kadence.clock import Seconds, to_ms
 from kadence.errors import KafkaError, KafkaTimeoutError, RowsNotWrittenError
-from kadence.producer.futures import Delivery
+from kadence.producer.futures import Delivery, call
 from kadence.types import TopicPartition
 
 __all__ = ["ArrowDelivery", "ArrowSummary", "Share", "WrittenRows"]
-
-_log = logging.getLogger("kadence.producer")
 
 _NAMED_ROWS = 5
 """How many rows the message of an error names."""
@@ -130,6 +127,27 @@ class ArrowDelivery:
                     start = span.first - share.first
                     failed.append((tp, list(share.rows()[start : start + span.length]), span.error))
         return sorted(failed, key=lambda each: each[1][0])
+
+    def add_done_callback(self, callback: Callable[[ArrowDelivery], object]) -> None:
+        """Call ``callback(self)`` when every row is decided: on the network thread, or now and here if all are already.
+
+        It must be quick, as nothing is sent meanwhile; what it raises is logged.
+        """
+        deliveries = {id(share.delivery): share.delivery for share in self._shares}
+        left = len(deliveries)
+
+        def one_is_decided(_: object) -> None:
+            nonlocal left
+            with self._gate:
+                left -= 1
+                is_last = left == 0
+            if is_last:
+                call(callback, self)
+
+        for delivery in deliveries.values():
+            delivery.add_callback(one_is_decided, self)
+        if not deliveries:
+            call(callback, self)
 
     def cancel(self) -> bool:
         """Always False: rows that were handed over cannot be called back."""

@@ -12,13 +12,13 @@ import logging
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kadence.clock import Seconds, to_ms
 from kadence.errors import KafkaError, KafkaTimeoutError
 from kadence.producer.intake import Receipt
 
-__all__ = ["Delivery", "RecordFuture", "RecordMetadata", "Span"]
+__all__ = ["Delivery", "RecordFuture", "RecordMetadata", "Span", "call"]
 
 _log = logging.getLogger("kadence.producer")
 
@@ -83,7 +83,7 @@ class Delivery:
         self.outstanding = 1
         """How many parts are undecided."""
         self._parts: list[_Part] = []
-        self._callbacks: list[tuple[Callable[[RecordFuture], object], RecordFuture]] = []
+        self._callbacks: list[tuple[Callable[[Any], object], Any]] = []
 
     def complete(self, base_offset: int, log_append_time: int = -1, *, first: int = 0) -> None:
         """The broker has the records from index ``first`` on; -1: it did not say at which offset."""
@@ -107,14 +107,15 @@ class Delivery:
             self.gate.notify_all()
         # Outside the lock: a callback may call send(), which takes it.
         for callback, future in callbacks:
-            _call(callback, future)
+            call(callback, future)
 
-    def add_callback(self, callback: Callable[[RecordFuture], object], future: RecordFuture) -> None:
+    def add_callback(self, callback: Callable[[Any], object], future: Any) -> None:
+        """Call ``callback(future)`` once decided."""
         with self.gate:
             if not self.done:
                 self._callbacks.append((callback, future))
                 return
-        _call(callback, future)
+        call(callback, future)
 
     def outcome(self, index: int) -> tuple[int, int, KafkaError | None]:
         """Offset (-1 unknown), log append time (-1 none) and error of one record; only when `done`."""
@@ -145,11 +146,12 @@ class Delivery:
         return found
 
 
-def _call(callback: Callable[[RecordFuture], object], future: RecordFuture) -> None:
+def call(callback: Callable[[Any], object], future: Any) -> None:
+    """Call what a user gave."""
     try:
         callback(future)
     except Exception:  # noqa: BLE001 - a user's callback may raise anything, and the thread must go on
-        _log.exception("a callback of a record's future raised; the record's delivery is not affected")
+        _log.exception("a callback of a future raised; the delivery is not affected")
 
 
 class RecordFuture(Receipt):
