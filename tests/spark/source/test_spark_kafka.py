@@ -29,6 +29,16 @@ def test_stream_with_committed_offsets(real_cluster: Cluster, spark: SparkSessio
     assert runs.available_now(**group) == []
     assert runs.values() == list(range(300))
     assert real_cluster.committed() == real_cluster.ends()
+    real_cluster.produce(range(300, 310))
+    since = (
+        spark.read.format("kadence")
+        .option("kafka.bootstrap.servers", real_cluster.bootstrap_servers)
+        .option("subscribe", real_cluster.topic)
+        .option("startingOffsets", "committed")
+        .option("kafka.group.id", real_cluster.group)
+        .load()
+    )
+    assert sorted(int(row.value) for row in since.collect()) == list(range(300, 310))
 
 
 def test_only_committed_records_of_transactions(
