@@ -6,6 +6,8 @@ BROKER ?= embedded
 WORKERS ?= 3
 # How often make kill-spark kills.
 ROUNDS ?= 100
+# What make test-spark runs on.
+PYSPARK ?= 4.2
 # How long make soak begins new rounds.
 MINUTES ?= 10
 PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -16,11 +18,12 @@ PIP := $(RUN) -m pip --disable-pip-version-check -q
 # What the installed package is made of; a change of one of these installs it again.
 BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '_*_c.py' -o -name '*.pxd' -o -name '*.h' \))
 
-.PHONY: help demo test soak hold coverage lint format generate bench bench-decode bench-gil bench-spark bench-stages parity-spark kill-spark docs clean
+.PHONY: help demo test test-spark soak hold coverage lint format generate bench bench-decode bench-gil bench-spark bench-stages parity-spark kill-spark docs clean
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
 	@echo "make test            every test (ARGS='-m \"not kafka\"' and the like reach pytest; WORKERS=0 for one process)"
+	@echo "make test-spark      the tests of the Spark room with another PySpark (PYSPARK=4.2)"
 	@echo "make soak            property tests and simulations with other seeds (MINUTES=10; SEED=n repeats a round)"
 	@echo "make hold            C calls that hold the interpreter for 15 and for 30 s, which must not cost the membership"
 	@echo "make kill-spark      kill -9 of a Spark application ROUNDS times, every row accounted for (BROKER=kafka, ARGS='--seed N')"
@@ -39,6 +42,11 @@ demo: $(VENV)/.has-demo
 test: export PYTHONHASHSEED ?= 0
 test: $(VENV)/.has-test
 	@$(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# Beside the newest PySpark the oldest one whose streams we take: its files alone, before the others on the path.
+test-spark: export PYTHONHASHSEED ?= 0
+test-spark: $(VENV)/pyspark-$(PYSPARK)
+	@PYTHONPATH=$(CURDIR)/$< $(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not kafka" $(ARGS) tests/spark
 
 soak: $(VENV)/.has-test
 	@$(RUN) tools/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) -- $(ARGS)
@@ -101,6 +109,12 @@ $(VENV)/.has-test: $(BUILT_FROM) | $(RUN)
 	@echo "installing Kadence and what its tests need into $(VENV) (Spark is large: minutes the first time)"
 	@$(PIP) install --editable '.[demo]' --group dev || { echo "installing failed: see pip's last lines above" >&2; exit 1; }
 	@touch $@ $(VENV)/.has-demo
+
+$(VENV)/pyspark-%: | $(VENV)/.has-test
+	@echo "installing PySpark $* into $@"
+	@rm -rf $@.part
+	@$(PIP) install --no-deps --target $@.part 'pyspark==$*.*' || { echo "installing failed: see pip's last lines above" >&2; exit 1; }
+	@mv $@.part $@
 
 $(RUN):
 	@test -n "$(PYTHON)" || { echo "Kadence needs Python 3.11 or newer, and none is on PATH: install it, or say make PYTHON=/path/to/python." >&2; exit 1; }

@@ -21,10 +21,9 @@ import pyspark.worker
 import_ahead()
 threads = len(os.listdir("/proc/self/task"))
 before = set(sys.modules)
-
-from kadence.spark.source.clients import executor_client
-client = executor_client({"bootstrap.servers": "127.0.0.1:1"}, "forked", headers=True)
-client.close()
+from kadence import Consumer, Producer
+Consumer({"bootstrap.servers": "127.0.0.1:1"}).close(timeout=0)
+Producer({"bootstrap.servers": "127.0.0.1:1"}).close(timeout=0)
 own = {name for name in set(sys.modules) - before if name.startswith(("kadence", "pyarrow", "pyspark"))}
 print(json.dumps([threads, sorted(own), os.environ.get("JE_ARROW_MALLOC_CONF")]))
 """

@@ -18,6 +18,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from typing import IO, Final
 
@@ -27,11 +28,15 @@ AHEAD: Final = (
     "pyarrow",
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark_kadence",
-    "kadence.spark.source.reads",
+    "kadence.spark.source.batch_reader",
+    "kadence.spark.sink.writers",
     "kadence.consumer.assembly",
     "kadence.records.arrow",
 )
 """Beside Spark's own worker module; what a task would import at its beginning."""
+
+STREAMS: Final = ("kadence.spark.source.stream_reader", "kadence.spark.sink.stream_writer")
+"""The same for streams; older versions of PySpark lack what these lean on."""
 
 _JEMALLOC: Final = "JE_ARROW_MALLOC_CONF"
 
@@ -60,6 +65,9 @@ def import_ahead() -> None:
     try:
         for name in AHEAD:
             import_module(name)
+        for name in STREAMS:
+            with suppress(ImportError):
+                import_module(name)
     finally:
         if chosen is None:
             del os.environ[_JEMALLOC]

@@ -2,6 +2,6 @@
 
 `options` and `start`: what the user says. `driver` with `offsets`, `limits`, `loss`, `commits`: the driver's side of a
 stream. `batch`: of a batch query. `planning`: offset ranges to tasks. `executor` with `pool`: reading. `clients` is the
-only file that knows Kadence's clients; `datasource`, `stream_reader` and `reads` are the only ones that know Spark's
-classes.
+only file that knows Kadence's clients; `datasource`, `batch_reader`, `stream_reader` and `reads` are the only ones that
+know Spark's classes.
 """

@@ -3,12 +3,15 @@
 Three processes see a reader. One plans and pickles it; the executors get that copy; and a third, the query's runner,
 builds another one and asks it for offsets. So ``__init__`` holds values only, and nothing that is learned on
 the driver reaches ``read`` except by the partition it is given.
+
+Spark starts a process of its own to find this class, and another to make one. So readers, writers and clients are
+imported by the method that needs them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -16,34 +19,19 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    LessThan,
-    LessThanOrEqual,
 )
 
 from kadence.errors import MissingDependencyError
 from kadence.spark.decode.inference import decoded_ddl
 from kadence.spark.decode.options import parse as parse_decoding
 from kadence.spark.sink.options import parse as sink_options
-from kadence.spark.sink.writers import BatchWriter
-from kadence.spark.source.batch import plan_batch
-from kadence.spark.source.clients import driver_client
-from kadence.spark.source.options import SourceOptions, parse, read_client
-from kadence.spark.source.pushdown import EVERYTHING
-from kadence.spark.source.reads import KadencePartition, Reads, spark_version
+from kadence.spark.source.options import parse, read_client
 from kadence.spark.source.schema import COLUMNS, all_columns, ddl
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["BatchReader", "KadenceDataSource", "PushdownReader"]
+__all__ = ["KadenceDataSource"]
 
 
 class KadenceDataSource(DataSource):
@@ -70,6 +58,8 @@ class KadenceDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Of a batch query."""
+        from kadence.spark.source.batch_reader import BatchReader, PushdownReader
+
         self._check_read()
         options = parse(self.options, streaming=False)
         return (PushdownReader if options.pushdown else BatchReader)(options, schema)
@@ -81,6 +71,8 @@ class KadenceDataSource(DataSource):
             MissingDependencyError: PySpark is older than 4.2. Such a one tells a restarted source nothing of
                 where it stands, and runs an availableNow query as one unbounded batch.
         """
+        from kadence.spark.source.reads import spark_version
+
         if spark_version() < (4, 2):
             raise MissingDependencyError(
                 "streaming queries of format 'kadence' need PySpark 4.2 or newer; batch queries work with this one"
@@ -96,6 +88,8 @@ class KadenceDataSource(DataSource):
         Args:
             schema: of the rows. overwrite: the save mode; a topic can only be appended to.
         """
+        from kadence.spark.sink.writers import BatchWriter
+
         return BatchWriter(sink_options(self.options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
@@ -104,6 +98,8 @@ class KadenceDataSource(DataSource):
         Raises:
             MissingDependencyError: PySpark is older than 4.1, which has no stream writer for Arrow batches.
         """
+        from kadence.spark.source.reads import spark_version
+
         if spark_version() < (4, 1):
             raise MissingDependencyError(
                 "streaming writes of format 'kadence' need PySpark 4.1 or newer; batch writes work with this one"
@@ -117,56 +113,3 @@ class KadenceDataSource(DataSource):
         if not self._is_checked:
             read_client(self.options).tell()
             self._is_checked = True
-
-
-class BatchReader(DataSourceReader):
-    """``spark.read``: plans once, so that all actions on one ``load()`` read the same offsets."""
-
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        self._options = options
-        self._reads = Reads.of(options, schema)
-        self.bounds = EVERYTHING
-
-    def partitions(self) -> Sequence[InputPartition]:
-        brokers = driver_client(self._options)
-        try:
-            return [KadencePartition(task) for task in plan_batch(self._options, brokers, self.bounds)]
-        finally:
-            brokers.close()
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self._reads.read(partition)
-
-
-class PushdownReader(BatchReader):
-    """With ``pushdown=true``: told the filters of the query, it reads less.
-
-    A class of its own, because Spark refuses a reader that merely has `pushFilters` unless
-    ``spark.sql.python.filterPushdown.enabled`` is on.
-    """
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """All filters come back: Spark checks every row again."""
-        decode = self._options.decode
-        prefix = "" if decode is None else decode.prefix.lower()
-        for each in filters:
-            operator = _OPERATORS.get(type(each))
-            if operator is None or len(each.attribute) != 1:  # type: ignore[attr-defined]
-                continue
-            column = each.attribute[0].lower()  # type: ignore[attr-defined]
-            # With a prefix a bare name is a field of the value.
-            if column.startswith(prefix):
-                condition = (column.removeprefix(prefix), operator, each.value)  # type: ignore[attr-defined]
-                self.bounds = self.bounds.and_also(condition)
-        return filters
-
-
-_OPERATORS: Final[dict[type[Filter], str]] = {
-    EqualNullSafe: "=",
-    EqualTo: "=",
-    GreaterThan: ">",
-    GreaterThanOrEqual: ">=",
-    In: "in",
-    LessThan: "<",
-    LessThanOrEqual: "<=",
-}
