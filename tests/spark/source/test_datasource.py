@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from typing import Any
 
@@ -104,6 +105,27 @@ def test_spark_is_told_that_there_is_a_limit(more: dict[str, str], limit: Any) -
     assert reader.reportLatestOffset() is None
     reader.commit({})
     reader.stop()
+
+
+def test_a_reader_whose_query_was_stopped_ends_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's runner would print a traceback: it reads the end of the connection, and then cannot report that."""
+    ended: list[int] = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    reader = StreamReader(stream_options(), schema())
+    reader.stop()
+    with pytest.raises(ValueError, match="of its own"):
+        _run(reader, ValueError("of its own"))
+    assert ended == []
+    with pytest.raises(EOFError):
+        _run(reader, EOFError())
+    assert ended == [0]
+
+
+def _run(reader: StreamReader, problem: Exception) -> None:
+    try:
+        raise problem
+    finally:
+        reader.stop()
 
 
 def test_the_partition_that_spark_makes_up_for_an_empty_plan_is_empty() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -71,3 +73,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         self._driver.close()
+        if isinstance(sys.exc_info()[1], EOFError):
+            # The query was stopped: Spark has hung up and is about to end this process, which has nothing left to do.
+            # Left alone it would tell Spark of the end of the connection, over that connection, and print a traceback.
+            os._exit(0)
