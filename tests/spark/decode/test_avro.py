@@ -94,12 +94,23 @@ _rows = st.fixed_dictionaries(
 )
 
 
+def damaged(value: bytes, at: int, byte: int) -> bytes:
+    """One byte is another one."""
+    at %= len(value)
+    return value[:at] + bytes([byte]) + value[at + 1 :]
+
+
+_damaged = st.builds(
+    damaged, _rows.map(lambda row: written(SIMPLE, row)[0]), st.integers(0, 99), st.integers(0, 255)
+)
+
+
 @examples(40)
-@given(st.lists(_rows, max_size=12), st.lists(st.binary(max_size=12), max_size=8), st.randoms())
+@given(st.lists(_rows, max_size=12), st.lists(st.binary(max_size=12) | _damaged, max_size=12), st.randoms())
 def test_both_decoders_read_the_same_and_bad_ones_stay_alone(
     rows: list[dict[str, Any]], junk: list[bytes], luck: random.Random
 ) -> None:
-    """Junk may happen to be Avro: the careful decoder is the judge."""
+    """Junk may happen to be Avro: the careful decoder is the judge, of each record alone as of all together."""
     values = [*written(SIMPLE, *rows), *junk, *written(SIMPLE, *rows[:1]) * SMALL]
     luck.shuffle(values)
     schema = parsed(SIMPLE)
@@ -108,6 +119,9 @@ def test_both_decoders_read_the_same_and_bad_ones_stay_alone(
     careful = form._careful(pa.array(values, pa.binary())) if values else both
     assert both.column.equals(careful.column)
     assert both.bad == careful.bad
+    for value in junk:
+        alone = form.decode(pa.array([value], pa.binary()))
+        assert bool(alone.bad) == (values.index(value) in both.bad)
     good = written(SIMPLE, *rows)
     found = form.decode(pa.array(good, pa.binary()))
     assert not found.bad
@@ -196,6 +210,19 @@ def test_a_record_inside_itself_is_no_column() -> None:
         arrow_of(parsed(tree))
     values = written(tree, {"next": {"next": None, "v": 2}, "v": 1})
     assert decode(tree, values, kind=pa.struct([("v", pa.int32())])) == ([{"v": 1}], {})
+
+
+def test_what_pyruhvro_takes_and_fastavro_does_not_is_refused_either_way() -> None:
+    """Texts that are not UTF-8, times of the year 30000: whoever decodes the batch, they are bad."""
+    text, time = record(("s", "string")), record(("at", {"type": "long", "logicalType": "timestamp-millis"}))
+    for schema, good, bad in (
+        (text, b"\x02a", b"\x02\xff"),
+        (time, b"\x02", written('"long"', 900_000_000_000_000)[0]),
+    ):
+        rows, reasons = decode(schema, [bad] * 2 + [good] * 2 * SMALL)
+        assert list(reasons) == [0, 1]
+        assert rows[:2] == [None, None]
+        assert None not in rows[2:]
 
 
 def test_primitives() -> None:

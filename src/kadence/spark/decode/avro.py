@@ -184,9 +184,42 @@ def _whole(deserialize: Any, text: str, target: pa.DataType, values: pa.Array) -
     if batch.num_rows != len(values):
         raise WholeRefusedError
     try:
+        # pyruhvro takes the bytes of a text as they are; the full validation looks whether they are UTF-8.
+        batch.validate(full=True)
+        if not all(map(_within_years, batch.columns)):
+            raise WholeRefusedError
         return fit(pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema)), target)
-    except BadRecordError:
+    except (pa.ArrowInvalid, BadRecordError):
         raise WholeRefusedError from None
+
+
+_DAYS: Final = (-719_162, 2_932_896)
+"""The first day of year 1 and the last of year 9999: fastavro reads no others, so none are read."""
+
+_IN_A_DAY: Final = {"ms": 86_400_000, "us": 86_400_000_000}
+
+
+def _within_years(array: pa.Array) -> bool:
+    """Whether all times and dates in an array lie in the years 1 to 9999."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    types = pa.types
+    if types.is_struct(array.type):
+        return all(map(_within_years, array.flatten()))
+    if types.is_list(array.type):
+        return _within_years(array.values)
+    if types.is_map(array.type):
+        return _within_years(array.items)
+    if types.is_timestamp(array.type):
+        numbers, factor = array.cast(pa.int64()), _IN_A_DAY[array.type.unit]
+    elif types.is_date(array.type):
+        numbers, factor = array.cast(pa.int32()), 1
+    else:
+        return True
+    found = pc.min_max(numbers).as_py()
+    low, high = _DAYS[0] * factor, (_DAYS[1] + 1) * factor
+    return found["min"] is None or (low <= found["min"] and found["max"] < high)
 
 
 def _plain(schema: Any) -> Any:
