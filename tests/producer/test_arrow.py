@@ -231,8 +231,8 @@ def test_a_topic_that_grows_while_rows_are_looked_at() -> None:
     ):
         producer.send_arrow(pa.table({"value": ["a"]}), "t").result(PATIENCE)
         admin.create_partitions({"t": 3})
-        table = pa.table({"value": ["b", "c", "d"], "partition": [0, 2, 0]})
-        assert producer.send_arrow(table, "t").result(PATIENCE).partitions == {
-            ("t", 0): (2, 1, 2),
-            ("t", 2): (1, 0, 0),
-        }
+        # The first chunk fits what was known of the topic, the second does not.
+        chunks = [{"value": ["b"], "partition": [0]}, {"value": ["c", "d", "e"], "partition": [0, 2, 0]}]
+        delivery = producer.send_arrow(pa.concat_tables(map(pa.table, chunks)), "t")
+        assert delivery.result(PATIENCE).partitions == {("t", 0): (3, 1, 3), ("t", 2): (1, 0, 0)}
+        assert sorted(row for share in delivery._shares for row in share.rows()) == [0, 1, 2, 3]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kadence.clock import FOREVER
+from kadence.clock import FOREVER, wall_ms
 from kadence.config import ProducerConfig
 from kadence.errors import SerializationError
 from kadence.producer import Producer, _intake_py, _rows_py, arrow, arrow_sending
@@ -295,3 +295,25 @@ def test_an_open_batch_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_extension_is_tested_where_it_is() -> None:
     module: ModuleType = pytest.importorskip("kadence.producer._rows_c") if COMPILED else _rows_py
     assert Rows is module.Rows
+
+
+@pytest.mark.parametrize(
+    "rows_class", [pytest.param(_rows_py.Rows, id="plain"), pytest.param(Rows, id="ours")]
+)
+def test_columns_of_nothing_but_nulls(rows_class: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow, "Rows", rows_class)
+    for nulls in (pa.nulls(3), None):
+        columns = {
+            "value": pa.nulls(3) if nulls is not None else pa.nulls(3, pa.string()),
+            "key": pa.nulls(3) if nulls is not None else pa.nulls(3, pa.binary_view()),
+            "partition": pa.nulls(3) if nulls is not None else pa.nulls(3, pa.int8()),
+            "timestamp": pa.nulls(3) if nulls is not None else pa.nulls(3, pa.timestamp("us")),
+            "headers": pa.nulls(3) if nulls is not None else pa.nulls(3, pa.list_(PAIR)),
+        }
+        producer = make()
+        before = wall_ms()
+        producer.send_arrow(pa.table(columns), "u")
+        (batch,) = batches_of(producer)[TopicPartition("u", 0)]
+        found = FetchedRecords(batch, "u", 0, 0).take(10)
+        assert [(each.key, each.value, tuple(each.headers)) for each in found] == [(None, None, ())] * 3
+        assert all(before <= each.timestamp <= wall_ms() for each in found), "no timestamp means now"

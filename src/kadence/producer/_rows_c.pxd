@@ -42,6 +42,7 @@ cdef struct Lane:
     kd_frame* frame
     long long size
     int began
+    int added
     int64_t first
 
 @cython.final

@@ -246,12 +246,10 @@ class Rows:
             shelf.used_bytes = used
             segments: list = []
             for i in range(count):
-                if table[i].frame != cython.NULL and table[i].frame.count > table[i].began:
+                if table[i].added > 0:
                     batch = batches[i]
                     batch.size = table[i].size
-                    segments.append(
-                        (i, batch, table[i].began, table[i].frame.count - table[i].began, table[i].first)
-                    )
+                    segments.append((i, batch, table[i].began, table[i].added, table[i].first))
         finally:
             free(table)
         if failed:
@@ -291,8 +289,9 @@ class Rows:
             if kd_add_row(lane.frame, cython.address(self.rows), row, now) <= 0:
                 failed[0] = True
                 return row
-            if lane.frame.count == lane.began + 1:
+            if lane.added == 0:
                 lane.first = row
+            lane.added += 1
             lane.size += size
             used[0] += size
         return stop

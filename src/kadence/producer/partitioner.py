@@ -21,7 +21,10 @@ def partition_for_key(key: bytes, partition_count: int) -> int:
 
 
 class StickyPartitioner(Sticky):
-    """Partitions of records without a key, for one topic. Not thread-safe: used under the producer's lock."""
+    """Partitions of records without a key, for one topic.
+
+    Threads that use it at once spread their records no worse for it: a partition may get a batch's bytes more or less.
+    """
 
     def __init__(self, switch_bytes: int, rng: random.Random | None = None) -> None:
         super().__init__(switch_bytes)
