@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
 
 from kadence import TopicPartition
-from kadence.cli.pipeline_screen import line
+from kadence.cli.pipeline_screen import Screen, line
 from kadence.errors import IllegalStateError
 from kadence.spark.pipeline.checkpoint import committed
 from kadence.spark.pipeline.files import LocalFiles
@@ -168,3 +169,26 @@ def test_files_of_this_machine(tmp_path: Path) -> None:
 )
 def test_the_reason_in_what_spark_says(text: str, told: str) -> None:
     assert reason(text) == told
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_a_run_shows() -> None:
+    told = (
+        begun().after_batch(batch(), 2_000).after_report({ZERO: 300, ONE: None}, {ZERO: 500, ONE: 9}, 2_000)
+    )
+    plain = io.StringIO()
+    with Screen(plain) as screen:
+        screen(begun())
+        screen(told)
+        screen(told)  # too soon for another line
+    assert plain.getvalue().splitlines() == [line(told)] * 2  # while it ran, and at the end
+    terminal = Terminal()
+    with Screen(terminal) as screen:
+        screen(told)
+    assert "t-0" in terminal.getvalue()
+    assert "behind" in terminal.getvalue()
+    assert terminal.getvalue().endswith(line(told) + "\n")

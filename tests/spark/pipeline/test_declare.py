@@ -1,0 +1,68 @@
+"""A file as tables of Spark's declarative pipelines: what it declares, and that the plans of it are analysed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.pipelines.graph_element_registry import GraphElementRegistry, graph_element_registration_context
+from pyspark.sql import SparkSession
+from tests.spark.conftest import Cluster
+from tests.spark.pipeline.conftest import File
+
+from kadence.spark.pipeline.declare import declare
+from kadence.spark.pipeline.reading import PipelineFileError
+
+
+class Graph(GraphElementRegistry):
+    """Keeps what is declared."""
+
+    def __init__(self) -> None:
+        self.outputs: list[Any] = []
+        self.flows: dict[str, Any] = {}
+
+    def register_output(self, output: Any) -> None:
+        self.outputs.append(output)
+
+    def register_flow(self, flow: Any) -> None:
+        self.flows[flow.name] = flow.func
+
+    def register_auto_cdc_flow(self, flow: Any) -> None:
+        raise AssertionError(flow)
+
+    def register_sql(self, sql_text: str, file_path: Path) -> None:
+        raise AssertionError(sql_text)
+
+
+def test_what_a_file_declares(spark: SparkSession, cluster: Cluster, file: File) -> None:
+    file.write()
+    graph = Graph()
+    with graph_element_registration_context(graph):
+        declare(file.path)
+    kinds = {output.name: type(output).__name__ for output in graph.outputs}
+    assert kinds == {
+        "records": "TemporaryView",
+        "halves": "TemporaryView",
+        "numbers": "StreamingTable",
+        "numbers_dead_letters": "StreamingTable",
+    }
+    (table,) = (output for output in graph.outputs if output.name == "numbers")
+    assert table.partition_cols == ["part"]
+    for view in ("records", "halves"):
+        graph.flows[view]().createOrReplaceTempView(view)
+    rows = graph.flows["numbers"]()
+    assert rows.isStreaming
+    assert sorted(rows.columns) == ["_offset", "_partition", "_topic", "half", "id", "part"]
+    assert graph.flows["numbers_dead_letters"]().columns[-3:] == ["reason", "pipeline", "run_id"]
+
+
+def test_a_file_with_mistakes_declares_nothing(tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text("checkpoint = 1\n")
+    graph = Graph()
+    with (
+        graph_element_registration_context(graph),
+        pytest.raises(PipelineFileError, match=r"source.* is missing"),
+    ):
+        declare(tmp_path / "bad.toml")
+    assert graph.outputs == []
