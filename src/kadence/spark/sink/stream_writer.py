@@ -18,7 +18,7 @@ __all__ = ["StreamWriter"]
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """``df.writeStream``. In each output mode rows are appended, as Spark's connector does it."""
+    """``df.writeStream``. In the output mode complete, too, rows are appended, as Spark's connector does it."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._writes = Writes.of(options, schema)
