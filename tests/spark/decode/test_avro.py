@@ -6,6 +6,7 @@ import io
 import json
 import random
 import struct
+import sys
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 from tests.luck import examples
 from tests.spark.decode.registry_server import RegistryServer
 
-from kadence.errors import ConfigError
+from kadence.errors import ConfigError, MissingDependencyError
 from kadence.spark.decode.avro import AvroFormat, parsed, read_schema
 from kadence.spark.decode.avro_types import arrow_of
 from kadence.spark.decode.formats import decoder_of
@@ -242,6 +243,16 @@ def test_a_schema_is_json_or_a_file(tmp_path: Path) -> None:
         read_schema("value.schema", "nowhere.avsc")
     with pytest.raises(ConfigError, match="this is no Avro schema"):
         parsed('{"type":"strange"}')
+
+
+def test_without_the_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without pyruhvro it is slower; without fastavro it says what to install."""
+    values = written(OLD, {"id": 5, "gone": "g"})
+    monkeypatch.setitem(sys.modules, "pyruhvro", None)
+    assert decode(OLD, values)[0] == [{"id": 5, "gone": "g"}]
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'kadence\[decode\]'"):
+        parsed(OLD)
 
 
 # ---------------------------------------------------------------- with a registry

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import struct
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from tests.luck import examples
 from tests.spark.decode.registry_server import RegistryServer
 
-from kadence.errors import ConfigError
+from kadence.errors import ConfigError, MissingDependencyError
 from kadence.spark.decode.formats import decoder_of
 from kadence.spark.decode.inference import decoded_ddl
 from kadence.spark.decode.isolation import SMALL
@@ -177,6 +178,12 @@ def test_messages_by_their_place_and_id(registry: RegistryServer) -> None:
         4: "the place of the message in its file cannot be read",
         5: "5 bytes are too few for a schema id",
     }
+
+
+def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ptars", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'kadence\[decode\]'"):
+        ProtobufFormat(SALE, KIND)
 
 
 def test_a_message_inside_itself_is_bytes() -> None:
