@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 
 import confluent_kafka
@@ -10,6 +11,8 @@ from tests.patience import PATIENCE, until
 
 from kadence import Admin, Broker, Consumer, Producer, TopicPartition
 from kadence.admin import NewTopic
+from kadence.clock import FOREVER, SystemClock
+from kadence.config import ProducerConfig
 from kadence.errors import (
     BrokerError,
     IllegalStateError,
@@ -17,6 +20,10 @@ from kadence.errors import (
     RecordTooLargeError,
     UnsupportedVersionError,
 )
+from kadence.producer.accumulator import Accumulator
+from kadence.producer.thread import NetworkThread
+from kadence.producer.topics import Topics
+from kadence.producer.transactions import State, Transactions
 from kadence.testing.kafka import Kafka
 
 
@@ -191,6 +198,27 @@ def test_the_embedded_broker_has_no_transactions_and_says_so() -> None:
         ),
     ):
         producer.init_transactions()
+
+
+def test_closing_does_not_wait_for_ever_for_an_abort_that_nobody_answers() -> None:
+    config = ProducerConfig.parse(
+        None, bootstrap_servers="127.0.0.1:1", transactional_id="x", delivery_timeout_ms=200
+    )
+    gate = threading.Condition(threading.Lock())
+    accumulator = Accumulator(
+        batch_size=1000, linger_ms=0, buffer_memory=1000, delivery_timeout_ms=200, gate=gate
+    )
+    transactions = Transactions(config, gate, lambda is_open: None)
+    # As after an answer of the coordinator, which is gone since then.
+    transactions.state = State.IN_TRANSACTION
+    transactions.admits(TopicPartition("t", 0))
+    transactions._is_started = True
+    thread = NetworkThread(config, SystemClock(), accumulator, Topics(config, gate), transactions)
+    thread.start()
+    thread.begin_close(FOREVER - 1)
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    assert transactions.state is State.ABORTING
 
 
 def test_without_transactional_id_there_are_no_transactions() -> None:

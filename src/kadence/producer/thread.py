@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Mapping
 
-from kadence.clock import FOREVER, Clock
+from kadence.clock import FOREVER, Clock, add_ms
 from kadence.config import ProducerConfig
 from kadence.errors import ClosedError, FatalNetworkError
 from kadence.net import ConnectionConfig, NetworkClient
@@ -44,6 +44,7 @@ class NetworkThread(threading.Thread):
         self._client = NetworkClient(ConnectionConfig.of(config), clock)
         self._transactions = transactions
         self._sender = Sender(config, accumulator, topics, self._client.can_send, transactions)
+        self._delivery_timeout_ms = config.delivery_timeout_ms
         self._close_at = FOREVER
         self._lingers = True
         self.fatal: FatalNetworkError | None = None
@@ -83,6 +84,8 @@ class NetworkThread(threading.Thread):
                     self._accumulator.flushing += 1
                     if self._transactions is not None:
                         self._transactions.abort_for_close()
+                        # Records end by their delivery.timeout.ms; an abort that nobody answers must end, too.
+                        self._close_at = min(self._close_at, add_ms(now, self._delivery_timeout_ms))
             if not self._accumulator.incomplete and not self._is_ending:
                 return False
             if now >= self._close_at:
