@@ -113,7 +113,8 @@ def test_work_on_a_thread_of_its_own_ends_as_it_ends(cluster: MemoryCluster) -> 
     pace = FakePace()
     commits = Commits("g", cluster, pace)
     cluster.commit_failures = [broker_failure()]
-    commits.settle({T0: 1}, is_last=True)
+    commits.settle({T0: 1})
     assert (commits.failures, cluster.commits) == (1, [])
+    cluster.commit_failures = [broker_failure()]
     commits.settle({T0: 1}, is_last=True)
-    assert cluster.commits == [{T0: 1}]
+    assert (commits.failures, cluster.commits) == (2, [{T0: 1}]), "the last one is tried again"

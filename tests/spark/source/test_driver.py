@@ -510,8 +510,13 @@ def test_a_group_with_live_members_is_refused_before_anything_is_read(cluster: M
 
 
 def test_not_being_allowed_to_look_at_the_group_is_no_reason_to_fail(cluster: MemoryCluster) -> None:
-    cluster.failures = [broker_failure(retriable=False)]
+    def refuse(what: str) -> None:
+        if what == "live_members":
+            raise broker_failure(retriable=False)
+
+    cluster.on_question = refuse
     driver_of(cluster, startingOffsets="earliest", kafka_group_id="g").latest({})
+    assert "live_members" in cluster.asked
 
 
 def test_an_idle_query_commits(cluster: MemoryCluster) -> None:

@@ -113,13 +113,14 @@ class Commits:
         """Commit ``offsets`` if that is due, and wait for it.
 
         Args:
-            is_last: nobody will ask again, so a failure is no reason to put it off.
+            is_last: nobody will ask again, so a failure is no reason to put it off, but one to try once more.
         """
         seconds = LAST_SECONDS if is_last else IDLE_SECONDS
         self._take_result(seconds)
-        if self._under_way is None and self._is_due(offsets, is_last=is_last):
-            self._send(offsets)
-            self._take_result(seconds)
+        for _ in range(2 if is_last else 1):
+            if self._under_way is None and self._is_due(offsets, is_last=is_last):
+                self._send(offsets)
+                self._take_result(seconds)
 
     def _is_due(self, offsets: Offsets, *, is_last: bool = False) -> bool:
         now = self._clock.now_ms()

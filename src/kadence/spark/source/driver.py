@@ -94,9 +94,17 @@ class StreamDriver:
             KafkaTimeoutError: no broker has answered for brokerTimeoutMs.
         """
         start = Point.from_json(start_json)
-        deadline = self._pace.now_ms() + self._options.idle_poll_ms
         if self._options.commit_offsets:
-            self._committing().offer(start.next)
+            self._committing()  # refuses a group in use before anything is read
+        try:
+            return self._latest(start_json, start, unlimited=unlimited)
+        finally:
+            # Under way while the batch runs; begun here, since its thread would only be in the way of the look.
+            if self._options.commit_offsets:
+                self._committing().offer(start.next)
+
+    def _latest(self, start_json: Json, start: Point, *, unlimited: bool) -> Json:
+        deadline = self._pace.now_ms() + self._options.idle_poll_ms
         if start.next:
             self._judge.has_begun = True
         while True:
