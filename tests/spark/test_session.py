@@ -36,6 +36,14 @@ def test_workers_get_this_interpreter() -> None:
     assert surroundings["PYSPARK_DRIVER_PYTHON"] == sys.executable
 
 
+@pytest.mark.usefixtures("unnamed")
+def test_under_spark_submit_nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert choose() == "python3"
+    assert _surroundings("") == {}
+    assert "PYSPARK_PYTHON" not in os.environ
+
+
 def test_an_import_names_the_interpreter_where_nobody_has() -> None:
     program = "import os, kadence.spark; print(os.environ['PYSPARK_PYTHON'])"
     for variables, expected in (({}, sys.executable), ({"PYSPARK_PYTHON": "mine"}, "mine")):

@@ -2,7 +2,9 @@
 
 Spark takes the ``python3`` of PATH. A job that is run as ``/venv/bin/python job.py`` then has its workers outside of
 its environment, and Spark says no more of it than "Failed to find data source: kadence". So importing `kadence.spark`
-names this interpreter where nobody has named one; the variable is read when the first session starts.
+names this interpreter where nobody has named one; the variable is read when the first session starts. Under
+spark-submit nothing is named: it chose this interpreter by the same rule as those of the executors, where the path may
+be another.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import sys
 from functools import cache
 from typing import Final
 
-__all__ = ["choose", "what_it_lacks"]
+__all__ = ["choose", "is_submitted", "what_it_lacks"]
 
 NAMED_BY: Final = "PYSPARK_PYTHON"
 
@@ -24,7 +26,14 @@ _WORKERS_NEED: Final = ("pyspark", "pyarrow", "pyspark_kadence")
 
 def choose() -> str:
     """The interpreter of workers: the one that ``PYSPARK_PYTHON`` names, and this one where it names none."""
+    if is_submitted():
+        return os.environ.get(NAMED_BY, "python3")
     return os.environ.setdefault(NAMED_BY, sys.executable)
+
+
+def is_submitted() -> bool:
+    """Whether Spark has started this process (spark-submit, some notebooks) and not the other way round."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def what_it_lacks(python: str) -> str | None:

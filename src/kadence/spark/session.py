@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kadence.errors import IllegalStateError, MissingDependencyError
 from kadence.java import find_java
 from kadence.spark.home import home_without_zip
-from kadence.spark.interpreter import NAMED_BY, choose, what_it_lacks
+from kadence.spark.interpreter import NAMED_BY, choose, is_submitted, what_it_lacks
 from kadence.spark.parallelism import told
 
 if TYPE_CHECKING:
@@ -71,17 +71,12 @@ def session(
         return _able(_with(builder, conf).getOrCreate())
     if master is not None:
         builder = builder.master(master)
-    place = master or str((conf or {}).get("spark.master", _default_master()))
+    place = master or str((conf or {}).get("spark.master", "" if is_submitted() else "local"))
     with _environment(_surroundings(place) | told(place, conf or {})):
         return _able(_with(builder, {**SETTINGS, **(conf or {})}).getOrCreate())
 
 
 _INSTALL: Final = "pip install 'kadence[spark]'"
-
-
-def _default_master() -> str:
-    """Under spark-submit the master is what that was told, and its Java process runs already."""
-    return "" if "PYSPARK_GATEWAY_PORT" in os.environ else "local"
 
 
 def _with(builder: SparkSession.Builder, settings: Mapping[str, Any] | None) -> SparkSession.Builder:
@@ -118,6 +113,8 @@ def _surroundings(master: str) -> dict[str, str]:
             f"Spark's workers run {chosen}, which cannot load the source: {lacks}. Install 'kadence[spark]' "
             f"there, or set {NAMED_BY} to a Python that has it"
         )
+    if is_submitted():  # its Java process runs already, with the master that it was told
+        return {}
     variables = {
         "JAVA_HOME": str(find_java().home),
         # Sources are looked up and planned by this variable's Python before the other's; it may say jupyter, or be for
