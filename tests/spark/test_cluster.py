@@ -34,7 +34,7 @@ def test_each_row_once_although_a_worker_dies_in_the_middle(cluster: Cluster, tm
         address = master.says(r"Starting Spark master at (spark://127\.0\.0\.1:[1-9]\d*)")
         with (
             service(worker(tmp_path, "one", address), tmp_path / "one.log", **QUICK) as one,
-            service(worker(tmp_path, "two", address), tmp_path / "two.log", **QUICK),
+            service(worker(tmp_path, "two", address), tmp_path / "two.log", **QUICK) as two,
         ):
             job = threads.submit(
                 run_job, "cluster.py", address, cluster.bootstrap_servers, cluster.topic, str(tmp_path)
@@ -44,6 +44,10 @@ def test_each_row_once_although_a_worker_dies_in_the_middle(cluster: Cluster, tm
                 assert not job.done(), job.result().stderr
                 return len(list(tmp_path.glob("task-*")))
 
+            # Each step has a time of its own: a driver, two executors, their first workers.
+            master.says(r"Registered app (\S+)")
+            one.says(r"Asked to launch executor (\S+)")
+            two.says(r"Asked to launch executor (\S+)")
             # Both have a task that has read a row.
             until(lambda: under_way() == 2, what=master.log.read_text)
             one.kill()
