@@ -158,6 +158,14 @@ def test_damaged_batches(data: bytes, damage: list[tuple[int, int]]) -> None:
     both(bytes(broken), int.from_bytes(data[:8], "big"), [3, 7], strict=False)
 
 
+def test_damage_in_a_batch_that_a_cursor_goes_on_to_by_itself() -> None:
+    one, other = (from_rows([Row(offset, T0, b"k", b"v", ())], last_delta=0) for offset in range(2))
+    # The last record says that it has a header, and ends.
+    broken = other[:-1] + b"\x02"
+    outcome = both(one + broken, 0, [7], strict=False)
+    assert {size for _, _, size in outcome.ends} == {len(one + other)}
+
+
 @given(st.binary(max_size=60), st.integers(0, 6), st.integers(0, 2**31 - 1))
 @examples(200)
 def test_noise_in_place_of_records(noise: bytes, count: int, last_delta: int) -> None:

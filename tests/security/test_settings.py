@@ -91,9 +91,10 @@ def test_settings_of_sparks_own_connector_carry_over() -> None:
         "kafka.sasl.jaas.config": f"{MODULES}.scram.ScramLoginModule required username=alice password={SECRET};",
         "subscribe": "t",
     }
-    found = read(options.client_settings(given))
+    parsed = options.parse(given, streaming=True)
+    found = read(parsed.client)
     assert (found.mechanism, found.username, str(found.password)) == ("SCRAM-SHA-512", "alice", SECRET)
-    assert SECRET not in repr(options.parse(given, streaming=True))
+    assert SECRET not in repr(parsed)
 
 
 def test_quoted_values_may_hold_anything() -> None:

@@ -264,6 +264,8 @@ class FetchedRecords:
 
     def _fail_in_batch(self, error: RecordFormatError, has_given: bool) -> None:
         self.next_offset = max(self._cursor.next_offset, self.next_offset)
+        # The cursor may have gone on to a later batch than the one that was opened for it.
+        self._complete = self._cursor.after
         self._fail(self._corrupt(error, self._cursor.after_offset), has_given)
 
     def _corrupt(self, reason: ValueError | str, resume: int | None = None) -> CorruptRecordError:
