@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import random
+import signal
 import subprocess
 import sys
 import textwrap
@@ -405,6 +406,25 @@ def test_a_child_after_fork_is_refused(broker: Broker) -> None:
                 os._exit(status)
         assert os.waitpid(child, 0)[1] == 0
         assert producer.send("t", b"x").result(PATIENCE).offset == 1
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_is_refused_even_if_a_thread_of_the_parent_held_the_lock(broker: Broker) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send("t", b"x").result(PATIENCE)
+        producer._entrance.gate.acquire()
+        child = os.fork()
+        if child == 0:
+            status = 1
+            signal.alarm(int(PATIENCE))  # ends the child, should it wait for the lock
+            try:
+                producer.send("t", b"x")
+            except ForkedError:
+                status = 0
+            finally:
+                os._exit(status)
+        producer._entrance.gate.release()
+        assert os.waitpid(child, 0)[1] == 0
 
 
 def test_leaders_that_move_under_way(three: Broker) -> None:

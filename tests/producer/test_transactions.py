@@ -193,6 +193,72 @@ def test_v2_leaders_add_partitions_and_each_end_raises_the_epoch() -> None:
     assert identity_of(batches_of(second)[TP]) == (9, 1, 0)
 
 
+class GateAfter:
+    """The lock, with what another thread does just before it is taken, once."""
+
+    def __init__(self, world: TransactionWorld, before: Callable[[], None]) -> None:
+        self._gate = world.gate
+        self._before: list[Callable[[], None]] = [before]
+
+    def __enter__(self) -> None:
+        if self._before:
+            self._before.pop()()
+        self._gate.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._gate.release()
+
+    def notify_all(self) -> None:
+        self._gate.notify_all()
+
+
+@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize("end", [Transactions.begin_commit, Transactions.begin_abort])
+def test_a_record_that_comes_just_before_the_end_is_part_of_the_transaction(
+    version: int, end: Callable[[Transactions], Callable[[], bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The network thread has found nothing to send, and waits for the lock while the application sends and commits."""
+    world = TransactionWorld(version=version)
+    world.begin()
+    futures = []
+
+    def send_and_end() -> None:
+        futures.append(world.append())
+        end(world.now_in)
+
+    monkeypatch.setattr(world.now_in, "_gate", GateAfter(world, send_and_end))
+    for request in world.turn():
+        world.say(request)
+    assert world.now_in.state in (State.COMMITTING, State.ABORTING)
+    assert world.asked_for() == []
+    world.run(lambda: world.now_in.state is State.READY)
+    error = futures[0].exception(0)
+    assert (error is None) == (end is Transactions.begin_commit)
+    assert not world.accumulator.incomplete
+
+
+def test_an_abort_that_begins_while_records_are_chosen_waits_for_them() -> None:
+    world = TransactionWorld()
+    world.begin()
+    future = world.append()
+    for request in world.turn():
+        world.say(request)  # where the topic is
+
+    def abort(node: int) -> bool:
+        world.now_in.begin_abort()
+        return True
+
+    world.reachable = abort
+    (produce,) = world.turn()
+    assert isinstance(produce.message, ProduceRequest)
+    assert world.now_in.state is State.ABORTING
+    world.reachable = lambda node: True
+    world.acknowledge(produce)
+    world.run(lambda: world.now_in.state is State.READY)
+    assert world.asked_for() == ["EndTxn"]
+    assert future.exception(0) is None
+
+
 def test_v1_adds_each_partition_before_it_is_written_to() -> None:
     world = TransactionWorld(version=0)
     world.begin()

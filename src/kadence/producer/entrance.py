@@ -36,9 +36,13 @@ _accumulators: weakref.WeakSet[Accumulator] = weakref.WeakSet()
 
 
 def _refuse_all() -> None:
-    """In a forked child nobody sends what the parent's producers would take."""
+    """In a forked child nobody sends what the parent's producers would take.
+
+    Without places no record takes the short way, which begins with the lock: a thread of the parent may have held it.
+    """
     for accumulator in _accumulators:
         accumulator.is_usable = False
+        accumulator.places.clear()
 
 
 if hasattr(os, "register_at_fork"):

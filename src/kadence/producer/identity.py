@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from kadence.clock import FOREVER, add_ms
 from kadence.config import ProducerConfig
@@ -29,9 +30,9 @@ class Identity:
         self._is_asked = False
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
-    def poll(self, now: int, *, wanted: bool) -> tuple[list[Request], int]:
+    def poll(self, now: int, *, wanted: Callable[[], bool]) -> tuple[list[Request], int]:
         """The request for an id, if one is wanted and none is under way; and when to ask again at the latest."""
-        if self.known is not None or self._is_asked or not wanted:
+        if self.known is not None or self._is_asked or not wanted():
             return [], FOREVER
         if not self._backoff.ready(now):
             return [], self._backoff.until

@@ -105,6 +105,10 @@ class Sender:
         """Whether nothing is waiting for an answer."""
         return not any(self._requests_in_flight.values())
 
+    def _is_wanted(self) -> bool:
+        """Whether records are undecided or on their way."""
+        return bool(self._accumulator.incomplete) or not self.is_idle
+
     # ------------------------------------------------------------ sending
 
     def poll(self, now: int) -> Step:
@@ -113,16 +117,19 @@ class Sender:
         requests: list[Request] = []
         if self._transactions is not None and self._transactions.state in (State.ABORTABLE, State.ABORTING):
             self._drop_for_abort(self._transactions.error)
-        if not self._config.enable_idempotence or self._identity.known is not None:
+        # Once: an abort that begins from here on waits for what is sent now.
+        known = self._identity.known
+        if not self._config.enable_idempotence or known is not None:
             chosen, ready_at = self._choose(now)
             wake_at = min(wake_at, ready_at)
             requests += [
-                request for node, batches in chosen.items() if (request := self._produce(now, node, batches))
+                request
+                for node, batches in chosen.items()
+                if (request := self._produce(now, node, batches, known))
             ]
         # After choosing, which may have found a partition that is to be part of the transaction.
         if self._config.enable_idempotence:
-            wanted = bool(self._accumulator.incomplete) or not self.is_idle
-            identity, identity_at = self._identity.poll(now, wanted=wanted)
+            identity, identity_at = self._identity.poll(now, wanted=self._is_wanted)
             requests += identity
             wake_at = min(wake_at, identity_at)
         # Last, since choosing may have found a partition without a leader.
@@ -182,12 +189,14 @@ class Sender:
             return None
         return self._accumulator.waiting[tp][0], self._accumulator.ready_at(tp), True
 
-    def _produce(self, now: int, node_id: int, batches: list[Batch]) -> Request | None:
+    def _produce(
+        self, now: int, node_id: int, batches: list[Batch], identity: tuple[int, int] | None
+    ) -> Request | None:
         sent = _Sent(node_id, {}, {})
         topics: dict[str, TopicProduceData] = {}
         for batch in batches:
             partition = self._partitions.setdefault(batch.tp, PartitionDelivery())
-            if not self._encode(batch, partition):
+            if not self._encode(batch, partition, identity):
                 continue
             batch.attempts += 1
             partition.sent(batch)
@@ -221,16 +230,15 @@ class Sender:
             max_version=max_version,
         )
 
-    def _encode(self, batch: Batch, partition: PartitionDelivery) -> bool:
+    def _encode(self, batch: Batch, partition: PartitionDelivery, identity: tuple[int, int] | None) -> bool:
         """Make the batch's bytes; False when that failed, which fails the batch."""
         if batch.encoded is not None:
             return True
         if self._config.enable_idempotence and batch.base_sequence < 0:
-            known = self._identity.known
-            assert known is not None, "nothing is chosen before there is a producer id"
+            assert identity is not None, "nothing is chosen before there is a producer id"
             # Each transaction may have another epoch; without transactions each partition has its own.
-            if partition.needs_identity or (self._transactions is not None and not partition.has(*known)):
-                partition.identify(*known)
+            if partition.needs_identity or (self._transactions is not None and not partition.has(*identity)):
+                partition.identify(*identity)
             partition.number(batch)
         try:
             batch.encoded = batch.builder.build(

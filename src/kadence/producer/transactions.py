@@ -229,11 +229,12 @@ class Transactions:
         if self.state in (State.IN_TRANSACTION, State.ABORTABLE):
             self._move(State.ABORTING)
 
-    def poll(self, now: int, *, wanted: bool) -> tuple[list[Request], int]:
+    def poll(self, now: int, *, wanted: Callable[[], bool]) -> tuple[list[Request], int]:
         """The request to send now, if any, and when to look again.
 
         Args:
-            wanted: whether records are undecided or on their way.
+            wanted: whether records are undecided or on their way. Asked under the lock: a record may come in, and the
+                end of its transaction begin, up to the moment when it is taken.
         """
         if self._in_flight is not None:
             return [], FOREVER
@@ -244,7 +245,7 @@ class Transactions:
                 self._ask_for_id(now)
             elif self.state in _SENDING and (self._to_add or self._offsets):
                 self._ask_for_more(now)
-            elif self.state in _ENDING and not wanted:
+            elif self.state in _ENDING and not wanted():
                 self._ask_for_end(now)
         return list(filter(None, [self._in_flight])), FOREVER
 

@@ -78,6 +78,13 @@ def test_not_too_many_and_not_for_ever() -> None:
     assert len(pool) == 0
 
 
+def test_passwords_of_a_parked_client_are_not_shown() -> None:
+    pool: Pool[MemoryRecords] = Pool()
+    with pool.borrow((("sasl.password", "hush"),), connect):
+        pass
+    assert "hush" not in repr(vars(pool))
+
+
 def test_a_forked_child_leaves_its_parents_consumers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     pool: Pool[MemoryRecords] = Pool()
     with pool.borrow("a", connect) as parents:

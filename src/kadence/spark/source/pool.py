@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
 from kadence.clock import Clock, SystemClock
@@ -42,7 +42,7 @@ C = TypeVar("C", bound=Parkable)
 
 @dataclass(frozen=True, slots=True)
 class _Parked(Generic[C]):
-    key: Hashable
+    key: Hashable = field(repr=False)  # there may be passwords among the settings
     client: C
     since: int
 
