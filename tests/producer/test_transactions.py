@@ -259,6 +259,22 @@ def test_an_abort_that_begins_while_records_are_chosen_waits_for_them() -> None:
     assert future.exception(0) is None
 
 
+@pytest.mark.parametrize("version", [0, 2])
+def test_an_id_that_the_coordinator_has_forgotten_is_replaced_by_the_abort(version: int) -> None:
+    world = TransactionWorld(version=version)
+    world.begin()
+    world.append()
+    world.codes[EndTxnRequest] = [ec.INVALID_PRODUCER_ID_MAPPING]
+    world.run()
+    world.run(world.now_in.begin_abort())
+    assert world.asked_for()[-2:] == ["EndTxn", "InitProducerId"]
+    assert world.asked[-1].producer_id == -1
+    world.begin()
+    future = world.append()
+    world.run(world.now_in.begin_commit())
+    assert future.exception(0) is None
+
+
 def test_v1_adds_each_partition_before_it_is_written_to() -> None:
     world = TransactionWorld(version=0)
     world.begin()

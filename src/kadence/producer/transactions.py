@@ -375,19 +375,27 @@ class Transactions:
                 )
                 version = None if self._is_v2 else requests.LAST_END_OF_V1
                 self._ask(now, message, to, self._on_ended, max_version=version)
-        elif self._raise_epoch and not self._is_v2:
+        elif self._needs_id:
             self._ask_for_id(now)
         else:
             self._begin_anew()
             self._gate.notify_all()
 
+    @property
+    def _needs_id(self) -> bool:
+        """Whether the next transaction cannot begin with what the end of this one leaves."""
+        return self._id[0] < 0 or (self._raise_epoch and not self._is_v2)
+
     def _on_ended(self, now: int, response: Any) -> None:
-        if not self._is_well(now, response.error_code):
+        if response.error_code == ec.INVALID_PRODUCER_ID_MAPPING and self.state is State.ABORTING:
+            # The coordinator has forgotten the id (transactional.id.expiration.ms), so it has nothing to abort.
+            self._id = (-1, -1)
+        elif not self._is_well(now, response.error_code):
             return
         self._is_ended = True
         if response.producer_id >= 0:
             self._id = (response.producer_id, response.producer_epoch)
-        if self._raise_epoch and not self._is_v2:
+        if self._needs_id:
             self._backoff.succeeded()
             return  # the next poll asks for it
         self._begin_anew()
