@@ -105,7 +105,7 @@ def _check(arguments: argparse.Namespace) -> int:
     from kadence.spark.pipeline.checks import check
     from kadence.spark.pipeline.environment import Environment
     from kadence.spark.pipeline.reading import read
-    from kadence.spark.pipeline.run import open_session
+    from kadence.spark.pipeline.run import close_session, open_session
 
     count = 0
     for file in arguments.file:
@@ -117,7 +117,7 @@ def _check(arguments: argparse.Namespace) -> int:
             try:
                 mistakes = check(document, environment, spark)
             finally:
-                spark.stop()
+                close_session(spark)
         for mistake in mistakes:
             print(mistake)
         if not mistakes:
@@ -138,14 +138,14 @@ def _schema(arguments: argparse.Namespace) -> int:
 
 def _plan(arguments: argparse.Namespace) -> int:
     from kadence.spark.pipeline.preview import preview
-    from kadence.spark.pipeline.run import open_session
+    from kadence.spark.pipeline.run import close_session, open_session
 
     pipeline, environment = _open(arguments.file)
     spark = open_session(pipeline, environment)
     try:
         found = preview(pipeline, environment, spark, arguments.rows)
     finally:
-        spark.stop()
+        close_session(spark)
     ranges = [
         {
             "partition": str(each.partition),
@@ -198,7 +198,7 @@ def _show_plan(pipeline: Pipeline, place: str, found: Preview, ranges: list[dict
 def _run(arguments: argparse.Namespace) -> int:
     from kadence.cli.pipeline_screen import Screen
     from kadence.spark.pipeline.__main__ import run_until_signal
-    from kadence.spark.pipeline.run import Run, open_session
+    from kadence.spark.pipeline.run import Run, close_session, open_session
 
     pipeline, environment = _open(arguments.file)
     say(f"{pipeline.name}: starting Spark")
@@ -208,7 +208,7 @@ def _run(arguments: argparse.Namespace) -> int:
             running = Run(pipeline, environment, spark, tell=screen, grace=arguments.grace)
             return run_until_signal(running)
     finally:
-        spark.stop()
+        close_session(spark)
 
 
 # ---------------------------------------------------------------- status
@@ -233,13 +233,13 @@ def _status(arguments: argparse.Namespace) -> int:
         )
     else:
         from kadence.spark.pipeline.files import HadoopFiles
-        from kadence.spark.pipeline.run import open_session
+        from kadence.spark.pipeline.run import close_session, open_session
 
         spark = open_session(pipeline, environment)
         try:
             found = status(HadoopFiles(spark), checkpoint)
         finally:
-            spark.stop()
+            close_session(spark)
     document = found.document()
     if arguments.json or not sys.stdout.isatty():
         print_json(document)
@@ -265,7 +265,7 @@ def _status(arguments: argparse.Namespace) -> int:
 
 def _replay(arguments: argparse.Namespace) -> int:
     from kadence.spark.pipeline.replay import Wanted, replay
-    from kadence.spark.pipeline.run import open_session
+    from kadence.spark.pipeline.run import close_session, open_session
 
     pipeline, environment = _open(arguments.file)
     wanted = Wanted.read(arguments.topic, arguments.partition, arguments.begin, arguments.end)
@@ -273,7 +273,7 @@ def _replay(arguments: argparse.Namespace) -> int:
     try:
         done = replay(pipeline, environment, spark, wanted)
     finally:
-        spark.stop()
+        close_session(spark)
     for each in done.ranges:
         say(f"{each.partition}: offsets {each.start:,} to {each.end:,}")
     say(f"{done.before:,} rows were replaced by {done.after:,}")

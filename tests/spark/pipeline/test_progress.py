@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from kadence import TopicPartition
 from kadence.cli.pipeline_screen import Screen, line
@@ -15,7 +18,7 @@ from kadence.spark.pipeline.checkpoint import committed
 from kadence.spark.pipeline.files import LocalFiles
 from kadence.spark.pipeline.lock import Lock, is_held
 from kadence.spark.pipeline.progress import Batch, Progress, progress_file, shown_seconds
-from kadence.spark.pipeline.run import reason
+from kadence.spark.pipeline.run import close_session, reason
 from kadence.spark.pipeline.status import status
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -164,11 +167,55 @@ def test_files_of_this_machine(tmp_path: Path) -> None:
             "no.",
         ),
         ("a\nValueError: no: really", "ValueError: no: really"),
+        (
+            (
+                "An error occurred while calling o46.load.\n: org.apache.spark.SparkException: \n"
+                "Error from python worker:\n  /usr/bin/python3: No module named kadence\nPYTHONPATH was:\n  /x\n"
+                "org.apache.spark.SparkException: No port number in daemon's stdout\n\tat a.b(c.scala:1)"
+            ),
+            "a Python worker of Spark did not start: /usr/bin/python3: No module named kadence",
+        ),
+        (
+            (
+                "An error occurred while calling o2.stop.\n: org.apache.spark.SparkException: In awaitResult: \n"
+                "\tat a.b(c.scala:1)\nCaused by: org.apache.spark.rpc.RpcEnvStoppedException: RpcEnv already stopped.\n"
+                "\tat a.b(c.scala:2)\n\t... 8 more\nCaused by: java.io.EOFException\n\t... 9 more\n"
+            ),
+            "org.apache.spark.rpc.RpcEnvStoppedException: RpcEnv already stopped.",
+        ),
+        ("An error occurred while calling o2.stop", "An error occurred while calling o2.stop"),
         ("", "no reason given"),
     ],
 )
 def test_the_reason_in_what_spark_says(text: str, told: str) -> None:
     assert reason(text) == told
+
+
+@dataclass
+class Gone:
+    """A session whose JVM has ended: Py4J says so when it is used."""
+
+    problem: Exception
+    stopped: int = 0
+
+    def stop(self) -> None:
+        self.stopped += 1
+        raise self.problem
+
+
+@pytest.mark.parametrize(
+    "problem", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError()]
+)
+def test_a_session_whose_jvm_has_ended_is_closed_without_an_error(problem: Exception) -> None:
+    """SIGTERM to a whole process group ends the JVM, too."""
+    gone = Gone(problem)
+    close_session(cast(Any, gone))
+    assert gone.stopped == 1
+
+
+def test_another_error_of_closing_a_session_is_told() -> None:
+    with pytest.raises(ZeroDivisionError):
+        close_session(cast(Any, Gone(ZeroDivisionError())))
 
 
 class Terminal(io.StringIO):

@@ -18,7 +18,7 @@ from kadence.spark.pipeline.checks import checked
 from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.progress import Progress, shown_lag
 from kadence.spark.pipeline.reading import read
-from kadence.spark.pipeline.run import Run, open_session
+from kadence.spark.pipeline.run import Run, close_session, open_session
 
 __all__ = ["main"]
 
@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
         try:
             return run_until_signal(Run(pipeline, environment, spark, tell=_tell, grace=arguments.grace))
         finally:
-            spark.stop()
+            close_session(spark)
     except ConfigError as problem:
         _say(environment.hide(str(problem)))
         return 2

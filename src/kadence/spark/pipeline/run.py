@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["PipelineError", "Run", "check_plan", "open_session", "reason", "told_simply"]
+__all__ = ["PipelineError", "Run", "check_plan", "close_session", "open_session", "reason", "told_simply"]
 
 _LOOK_S: Final = 0.2
 """How often the waiting thread looks at the query."""
@@ -302,13 +302,35 @@ def told_simply(environment: Environment) -> Iterator[None]:
 
 
 _RAISED: Final = re.compile(r"\s*([\w.]+(?:Error|Exception)): (.*)")
+_WORKER: Final = "Error from python worker:"
+_PY4J: Final = "An error occurred while calling "
+_CAUSE: Final = re.compile(r"(?:Caused by)?: ([\w.$]+: \S.*)")
 _FRAME: Final = re.compile(r"^\[(?:STREAM_FAILED|USER_RAISED_EXCEPTION)\] (?:.*terminated with exception: )?")
 
 
+def close_session(spark: SparkSession) -> None:
+    """Stop Spark. A signal that went to all processes of a group has ended its JVM already: then nothing is to stop."""
+    from py4j.protocol import Py4JError
+
+    with contextlib.suppress(Py4JError, OSError):
+        spark.stop()
+
+
 def reason(text: str) -> str:
-    """The line of Spark's message that says why: the last error of Python in it, else its first line."""
+    """The line of Spark's message that says why.
+
+    It is what a worker said that did not start, else the last error of Python, else what caused an exception of Java,
+    else the first line.
+    """
     lines = [line for line in text.split("JVM stacktrace", 1)[0].splitlines() if line.strip()]
+    stripped = [line.strip() for line in lines]
+    if _WORKER in stripped[:-1]:
+        return f"a Python worker of Spark did not start: {stripped[stripped.index(_WORKER) + 1]}"
     line = lines[0] if lines else "no reason given"
+    if line.startswith(_PY4J):
+        # Py4J names its own call; Java's exception and its causes come below, the first one last.
+        causes = [found.group(1) for each in stripped if (found := _CAUSE.fullmatch(each)) is not None]
+        line = causes[-1] if causes else line
     for each in reversed(lines):
         raised = _RAISED.fullmatch(each)
         if raised is not None:
