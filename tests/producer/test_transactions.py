@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from tests.worlds.producer import TP, World, batches_of, header_of
 from kadence.connection.request import ANY_NODE, Request
 from kadence.errors import (
     BrokerError,
+    ClosedError,
     DisconnectedError,
     IllegalStateError,
     KafkaError,
@@ -18,6 +20,7 @@ from kadence.errors import (
     TransactionAbortedError,
     UnsupportedVersionError,
 )
+from kadence.producer import Producer
 from kadence.producer.transactions import TRANSITIONS, State, Transactions
 from kadence.protocol import error_codes as ec
 from kadence.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -196,8 +199,8 @@ def test_v2_leaders_add_partitions_and_each_end_raises_the_epoch() -> None:
 class GateAfter:
     """The lock, with what another thread does just before it is taken, once."""
 
-    def __init__(self, world: TransactionWorld, before: Callable[[], None]) -> None:
-        self._gate = world.gate
+    def __init__(self, gate: threading.Condition, before: Callable[[], None]) -> None:
+        self._gate = gate
         self._before: list[Callable[[], None]] = [before]
 
     def __enter__(self) -> None:
@@ -226,7 +229,7 @@ def test_a_record_that_comes_just_before_the_end_is_part_of_the_transaction(
         futures.append(world.append())
         end(world.now_in)
 
-    monkeypatch.setattr(world.now_in, "_gate", GateAfter(world, send_and_end))
+    monkeypatch.setattr(world.now_in, "_gate", GateAfter(world.gate, send_and_end))
     for request in world.turn():
         world.say(request)
     assert world.now_in.state in (State.COMMITTING, State.ABORTING)
@@ -235,6 +238,18 @@ def test_a_record_that_comes_just_before_the_end_is_part_of_the_transaction(
     error = futures[0].exception(0)
     assert (error is None) == (end is Transactions.begin_commit)
     assert not world.accumulator.incomplete
+
+
+def test_a_producer_that_is_closed_meanwhile_begins_no_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = Producer(bootstrap_servers="127.0.0.1:1", transactional_id="x")
+    transactions = producer._entrance.transactions
+    assert transactions is not None
+    transactions.state = State.READY
+    gate = GateAfter(producer._gate, lambda: producer.close(0))
+    monkeypatch.setattr(producer._entrance, "gate", gate)
+    with pytest.raises(ClosedError):
+        producer.begin_transaction()
+    assert not producer._accumulator.is_usable
 
 
 def test_an_abort_that_begins_while_records_are_chosen_waits_for_them() -> None:

@@ -13,8 +13,9 @@ __all__ = ["begin", "settle"]
 
 def begin(entrance: Entrance) -> None:
     """See `Producer.begin_transaction`."""
-    entrance.check_usable()
+    entrance.check_usable()  # before the lock, which a fork may have left shut
     with entrance.gate:
+        entrance.check_usable()  # another thread may have closed it meanwhile; records would wait for ever
         _transactions(entrance).begin()
 
 
