@@ -239,12 +239,14 @@ def rows(judged: DataFrame, output: Output) -> DataFrame:
     """The rows for the sink: a table's columns and its provenance, or a topic's key and value."""
     from pyspark.sql import functions as f
 
-    good = judged.where(f.col(REASON).isNull()).drop(REASON)
+    good = judged.where(f.col(REASON).isNull())
     if output.topic is not None:
-        return good.select(*_message(good, [name for name in good.columns if name != RECORD], output))
+        own = [name for name in good.columns if name not in (RECORD, REASON)]
+        return good.select(*_message(good, own, output))
     if output.provenance:
         good = good.withColumns({name: f.col(f"{RECORD}.{name.removeprefix('_')}") for name in PROVENANCE})
-    return good.drop(RECORD)
+    # Not drop(): a server of Spark Connect analyses it at once, and within spark-pipelines it knows no views then.
+    return good.selectExpr(f"* EXCEPT ({RECORD}, {REASON})")
 
 
 def _named(name: str) -> Column:
