@@ -119,9 +119,13 @@ def client_settings(given: Mapping[str, str], side: Side) -> ClientSettings:
     for key in left_out:
         del values[key]
     try:
-        side.table.parse(values)
+        side.table.parse({"bootstrap.servers": "localhost:9092", **values})
     except ConfigError as problem:
         raise ConfigError(f"in the options {PREFIX}*: {problem}") from None
+    if "bootstrap.servers" not in values:
+        raise ConfigError(
+            "the option kafka.bootstrap.servers is needed, which names brokers to ask first, e.g. localhost:9092"
+        )
     return ClientSettings(values, left_out)
 
 

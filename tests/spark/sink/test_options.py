@@ -35,7 +35,7 @@ def test_secrets_are_not_shown() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"topic": "t"}, "needs the option kafka.bootstrap.servers"),
+        ({"topic": "t"}, "option kafka.bootstrap.servers is needed"),
         ({**SERVERS, "topic": " "}, "option topic is empty"),
         (
             {**SERVERS, "kafka.key.serializer": "x"},

@@ -56,10 +56,17 @@ def test_schema_with_and_without_headers() -> None:
 def test_mistakes_are_told_at_load() -> None:
     with pytest.raises(ConfigError, match="did you mean 'failOnDataLoss'"):
         source(failOnDataLos="true").schema()
+
+
+def test_a_stream_tells_mistakes_when_it_is_first_asked_because_spark_hides_what_making_a_reader_raises() -> (
+    None
+):
+    reader = source(endingOffsets="latest").streamReader(schema())
     with pytest.raises(ConfigError, match="for batch queries"):
-        source(endingOffsets="latest").streamReader(schema())
+        pickle.loads(pickle.dumps(reader)).initialOffset()
+    reader.stop()
     with pytest.raises(ConfigError, match="no column 'amount'"):
-        source().streamReader(schema("amount"))
+        source().streamReader(schema("amount")).initialOffset()
 
 
 def test_streams_need_a_newer_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:

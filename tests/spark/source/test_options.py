@@ -230,7 +230,7 @@ def test_a_poll_of_a_task_has_a_number_of_records() -> None:
 
 
 def test_bootstrap_servers_are_needed() -> None:
-    with pytest.raises(ConfigError, match=r"bootstrap\.servers is required"):
+    with pytest.raises(ConfigError, match=r"option kafka\.bootstrap\.servers is needed"):
         parse({"subscribe": "t"}, streaming=True)
 
 

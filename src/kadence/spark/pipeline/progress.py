@@ -77,6 +77,10 @@ class Progress:
     ends_ms: int = 0
     error: str | None = None
 
+    def begun(self, now_ms: int) -> Progress:
+        """The query runs, with something to read or without."""
+        return replace(self, state="running", updated_ms=now_ms)
+
     def after_batch(self, batch: Batch, now_ms: int) -> Progress:
         """A batch is in the outputs."""
         counted = {name: self.expectations.get(name, 0) + count for name, count in batch.expectations.items()}

@@ -143,6 +143,10 @@ class Run:
             self._publish()
             query = self._start()
             try:
+                # A run with nothing to read has no batch and no report of Spark's that would tell it.
+                with self._guard:
+                    self.progress = self.progress.begun(_now_ms())
+                self._tell(self.progress)
                 self._wait(query)
                 failure = query.exception() if not self._asked.is_set() else None
             finally:

@@ -69,8 +69,6 @@ def parse(given: Mapping[str, str]) -> SinkOptions:
     """
     values = {name.lower(): value for name, value in given.items()}
     _check_names(values)
-    if PREFIX + "bootstrap.servers" not in values:
-        raise ConfigError("the sink needs the option kafka.bootstrap.servers, e.g. localhost:9092")
     prefix = _transactional_prefix(values)
     settings = client_settings(given, _SIDE)
     if prefix is not None:

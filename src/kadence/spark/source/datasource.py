@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
-from kadence.errors import MissingDependencyError
+from kadence.errors import ConfigError, MissingDependencyError
 from kadence.spark.decode.inference import decoded_ddl
 from kadence.spark.decode.options import parse as parse_decoding
 from kadence.spark.sink.options import parse as sink_options
@@ -65,7 +65,7 @@ class KadenceDataSource(DataSource):
         return (PushdownReader if options.pushdown else BatchReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Of a streaming query.
+        """Of a streaming query. Options that cannot be are told by its first call.
 
         Raises:
             MissingDependencyError: PySpark is older than 4.2. Such a one tells a restarted source nothing of
@@ -77,10 +77,13 @@ class KadenceDataSource(DataSource):
             raise MissingDependencyError(
                 "streaming queries of format 'kadence' need PySpark 4.2 or newer; batch queries work with this one"
             )
-        from kadence.spark.source.stream_reader import StreamReader
+        from kadence.spark.source.stream_reader import RefusedReader, StreamReader
 
-        self._check_read()
-        return StreamReader(parse(self.options, streaming=True), schema)
+        try:
+            self._check_read()
+            return StreamReader(parse(self.options, streaming=True), schema)
+        except ConfigError as problem:
+            return RefusedReader(problem)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Of a batch query.

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from kadence.errors import KafkaError
 from kadence.spark.source.clients import driver_client
 from kadence.spark.source.driver import StreamDriver
 from kadence.spark.source.options import SourceOptions
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["StreamReader"]
+__all__ = ["RefusedReader", "StreamReader"]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -77,3 +78,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # The query was stopped: Spark has hung up and is about to end this process, which has nothing left to do.
             # Left alone it would tell Spark of the end of the connection, over that connection, and print a traceback.
             os._exit(0)
+
+
+class RefusedReader(DataSourceStreamReader):
+    """Stands for a reader that cannot be, and says why when it is first asked.
+
+    Spark stops the reader even where making it failed, and what the user would see then is an UnboundLocalError.
+    """
+
+    def __init__(self, reason: KafkaError) -> None:
+        self._reason = reason
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        raise self._reason
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        raise self._reason
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        raise self._reason
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        raise self._reason
