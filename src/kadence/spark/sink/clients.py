@@ -69,7 +69,7 @@ class ProducerSink:
         """Nothing to do: an idle producer sends nothing."""
 
     def close(self) -> None:
-        # Whoever gives it up has failed: what is on its way would only arrive twice.
+        # The task has failed and will be repeated: what is on its way would only arrive twice.
         self._producer.close(0)
 
 

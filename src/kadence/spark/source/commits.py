@@ -5,8 +5,8 @@ batch: it is sent on a thread of its own, one at a time, and what could not be s
 moments wait for it: the end of an availableNow query, since the process is killed next, and an idle query, which
 has nothing else to do.
 
-Each commit carries the name of the run of the query that made it. A second query with the same group moves the same
-offsets to and fro, and nobody could tell why; so now and then it is looked up whose they are.
+Each commit carries the name of the run of the query that made it. Two queries with one group overwrite each other's
+committed offsets. So now and then a query looks up which run committed last, and warns when that was another one.
 """
 
 from __future__ import annotations
@@ -174,8 +174,8 @@ class Commits:
     def _tell_of(self, others: _Others) -> None:
         for other in sorted(others - self._told_of):
             _log.warning(
-                "two queries commit offsets to group %s: this run %s and run %s. Its committed offsets go to and fro "
-                "between them; what the queries read does not suffer. Give each a kafka.group.id of its own",
+                "two queries commit offsets to group %s: this run %s and run %s. Each overwrites the offsets that "
+                "the other committed; what the queries read does not suffer. Give each a kafka.group.id of its own",
                 self._group_id,
                 self._client.run,
                 other,

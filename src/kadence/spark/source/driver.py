@@ -16,8 +16,8 @@ A batch waits for one round trip: starts and ends of all logs, asked from all le
 once a second, a commit is under way while the batch runs, and an idle query waits for a record rather than look.
 
 Partitions belong to the query, not to members of a group: nobody joins, nothing rebalances, and neither session nor
-poll interval has a meaning here. Joining would be wrong: the process is killed without a goodbye, and a second
-query of the same group would take half of the partitions.
+poll interval has a meaning here. Joining would be wrong: the process is killed before it could leave the group, and a
+second query of the same group would take half of the partitions.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class StreamDriver:
         try:
             return self._latest(start_json, start, unlimited=unlimited)
         finally:
-            # Under way while the batch runs; begun here, since its thread would only be in the way of the look.
+            # The commit runs beside the batch. Begun any sooner, its thread would slow down the look at the offsets.
             if self._options.commit_offsets:
                 self._committing().offer(start.next)
 

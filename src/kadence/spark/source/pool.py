@@ -3,7 +3,7 @@
 Spark reuses its workers, and connecting, asking for versions and for metadata takes longer than many a
 task. So a task takes an idle client of the same configuration out of this pool and parks it there at its end. A
 worker runs one task at a time, and a Kafka partition comes to any worker, so the key is the configuration alone. A
-client whose task failed is not trusted again. Workers end without a goodbye; the system closes the sockets.
+client whose task failed is not trusted again. Workers are killed; the system closes their sockets.
 """
 
 from __future__ import annotations

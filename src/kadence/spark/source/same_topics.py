@@ -3,8 +3,8 @@
 A topic may be deleted and made anew after a batch was planned. Its offsets mean nothing in the new one, which may well
 hold them. Brokers serve a consumer by the topic's id, and the consumer keeps to the id that it met first; so when
 the first records of some ranges are here and the topic still has the id that the task was planned with, they and all
-that follow are of that topic. That look, between the first records and handing them out, is what this file adds. What a
-worker kept from the task before needs none.
+that follow are of that topic. This file looks at the id when the first records are here, before it hands them out. What
+a worker kept from the task before needs no look.
 """
 
 from __future__ import annotations
