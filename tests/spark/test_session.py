@@ -135,5 +135,6 @@ def test_a_job_of_an_environment_that_nobody_activated(cluster: Cluster, tmp_pat
     refused = said.pop("no servers")
     assert said == {"rows": 20_000, "some": 1, "available now": 20_000, "stopped while busy": True}
     assert "option kafka.bootstrap.servers is needed" in refused
-    for noise in ("Traceback", "BrokenPipe", "Exception", "ERROR", "Python", "PySpark"):
+    # Java may warn of an InterruptedException of Hadoop's where a busy stream is stopped: that is not ours.
+    for noise in ("Traceback", "BrokenPipe", "EOFError", "ERROR", "Python", "PySpark"):
         assert noise not in done.stderr, done.stderr

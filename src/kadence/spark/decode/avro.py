@@ -184,6 +184,7 @@ def _whole(deserialize: Any, text: str, target: pa.DataType, values: pa.Array) -
     if batch.num_rows != len(values):
         raise WholeRefusedError
     try:
+        # An int of more than 32 bits, which no writer makes, was cut to 32 by pyruhvro: that cannot be seen here.
         # pyruhvro takes the bytes of a text as they are; the full validation looks whether they are UTF-8.
         batch.validate(full=True)
         if not all(map(_within_years, batch.columns)):
