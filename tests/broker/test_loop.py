@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from kadence.broker.loop import Loop
+from kadence.broker.server.loop import Loop
 from kadence.clock import FOREVER
 from kadence.testing.clock import FakeClock
 

@@ -19,7 +19,7 @@ from kadence.broker.cluster import BrokerNode, Cluster
 from kadence.broker.dispatch import Dispatcher
 from kadence.broker.faults import Faults
 from kadence.broker.handlers import HANDLERS
-from kadence.broker.loop import Loop
+from kadence.broker.server.loop import Loop
 from kadence.broker.service import Services
 from kadence.broker.sessions import SessionCache
 from kadence.broker.settings import Settings

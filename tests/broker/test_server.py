@@ -11,7 +11,7 @@ import pytest
 from tests.broker.wire import Wire
 
 from kadence.broker import Broker
-from kadence.broker.connection import Connection
+from kadence.broker.server.connection import Connection
 from kadence.protocol import error_codes as codes
 from kadence.protocol.api_versions import ApiVersionsRequest
 from kadence.protocol.heartbeat import HeartbeatRequest

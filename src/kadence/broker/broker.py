@@ -22,11 +22,11 @@ from typing import Any, Self, TypeVar
 from uuid import uuid4
 
 from kadence.broker.cluster import BrokerNode, Cluster, Partition, is_valid_topic_name
-from kadence.broker.connection import Connection
 from kadence.broker.dispatch import Dispatcher
 from kadence.broker.faults import Faults
 from kadence.broker.fetching import wake
-from kadence.broker.loop import Loop
+from kadence.broker.server.connection import Connection
+from kadence.broker.server.loop import Loop
 from kadence.broker.service import Services
 from kadence.broker.sessions import SessionCache
 from kadence.broker.settings import Settings

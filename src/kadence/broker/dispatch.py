@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from kadence.broker.connection import Connection
 from kadence.broker.faults import Faults
 from kadence.broker.handlers import HANDLERS, offer
+from kadence.broker.server.connection import Connection
 from kadence.broker.service import Call, Services
 from kadence.protocol import error_codes as codes
 from kadence.protocol.api_versions import ApiVersionsRequest

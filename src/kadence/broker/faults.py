@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Self
 
-from kadence.broker.loop import Loop
+from kadence.broker.server.loop import Loop
 from kadence.broker.service import Call
 from kadence.clock import Seconds, add_ms, to_ms
 from kadence.protocol import error_codes

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, cast
 
 from kadence.broker.cluster import Partition
-from kadence.broker.loop import Timer
 from kadence.broker.scatter import Chunks
+from kadence.broker.server.loop import Timer
 from kadence.broker.service import Call, Services
 from kadence.broker.sessions import FetchContext, WantedPartition
 from kadence.clock import add_ms

@@ -13,8 +13,8 @@ from kadence.wire import WireError
 
 if TYPE_CHECKING:
     from kadence.broker.cluster import Cluster, Topic
-    from kadence.broker.connection import Connection
-    from kadence.broker.loop import Loop
+    from kadence.broker.server.connection import Connection
+    from kadence.broker.server.loop import Loop
     from kadence.broker.sessions import SessionCache
     from kadence.broker.settings import Settings
     from kadence.coordinator import GroupCoordinator

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from kadence.broker.loop import Loop
+from kadence.broker.server.loop import Loop
 from kadence.wire.reader import Buffer
 
 __all__ = ["Connection"]
