@@ -148,6 +148,10 @@ class ReadCode:
 
     def _tag(self, field: Field) -> str:
         """An expression for a tagged field's value; only flexible versions have those, so all is compact."""
+        if field.nullable and is_struct(field):
+            return f"{self._one(field)} if r.uvarint() else None"
+        if unit(field) == "int32s":
+            return f"r.compact_{'nullable_' if field.nullable else ''}int32s()"
         if field.is_array:
             return f"[{self._one(field)} for _ in range(r.compact_count())]"
         if field.base in ("string", "bytes"):

@@ -25,7 +25,7 @@ from python_text import (
     layout_name,
     versions_note,
 )
-from schema_text import Field, Module, Span, StructDef
+from schema_text import NEVER, Field, Module, Span, StructDef
 
 
 @dataclass
@@ -47,9 +47,9 @@ class StructCode:
         self.plain = [f for f in struct.fields if f.tag is None]
         self.tagged = sorted((f for f in struct.fields if f.tag is not None), key=lambda f: f.tag or 0)
         self.layouts: set[str] = set()
-        self.has_flexible = self.span.last >= module.flexible_from
+        self.has_flexible = not struct.classic and self.span.last >= module.flexible_from
         """Some version is flexible."""
-        self.always_flexible = self.span.first >= module.flexible_from
+        self.always_flexible = not struct.classic and self.span.first >= module.flexible_from
         self.flexible_span = Span(max(self.span.first, module.flexible_from), self.span.last)
 
     def layout(self, fields: list[Field]) -> str:
@@ -131,9 +131,13 @@ class StructCode:
         module = self.module
         if module.key is not None:
             self.out.add(f"API_KEY: ClassVar[int] = {module.key}")
-        self.out.add(f"MIN_VERSION: ClassVar[int] = {module.versions.first}")
-        self.out.add(f"MAX_VERSION: ClassVar[int] = {module.versions.last}")
-        self.out.add(f"FLEXIBLE_FROM: ClassVar[int] = {module.flexible_from}")
+        if module.record_type is not None:
+            self.out.add(f"RECORD_TYPE: ClassVar[int] = {module.record_type}")
+        self.out.add(f"MIN_VERSION: ClassVar[int] = {self.span.first}")
+        self.out.add(f"MAX_VERSION: ClassVar[int] = {self.span.last}")
+        self.out.add(
+            f"FLEXIBLE_FROM: ClassVar[int] = {NEVER if self.struct.classic else module.flexible_from}"
+        )
         if module.key is not None and self.struct.name.endswith("Request"):
             self.out.add(f"RESPONSE: ClassVar[type] = {module.name}Response")
         self.out.add()

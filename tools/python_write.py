@@ -163,11 +163,7 @@ class WriteCode:
         value = f"self.{field.name}"
         # Only flexible versions have tagged fields, so all is compact in here.
         if field.nullable is not None:
-            if field.base != "string" or field.is_array:
-                raise ValueError(
-                    f"{field.name}: of the nullable types only string is known as a tagged field"
-                )
-            self.out.add(f"part.compact_nullable_string({value})")
+            self._nullable_tag(field, value)
         elif field.is_array:
             if not is_struct(field):
                 raise ValueError(f"{field.name}: only arrays of structs are known as tagged fields")
@@ -179,3 +175,13 @@ class WriteCode:
         else:
             self._one(field, value, "part")
         self.out.add(f"tags[{field.tag}] = part.getvalue()")
+
+    def _nullable_tag(self, field: Field, value: str) -> None:
+        """Null is the default of all of these, so a struct that gets here is one; an unsigned varint says so."""
+        if is_struct(field) and not field.is_array:
+            self.out.add("part.uvarint(1)")
+            self.out.add(f"{value}.write(part, version)")
+        elif unit(field) in ("string", "int32s"):
+            self.out.add(f"part.compact_nullable_{unit(field)}({value})")
+        else:
+            raise ValueError(f"{field.name}: a nullable type that is not known as a tagged field")

@@ -1,8 +1,9 @@
 """The grammar of schema/*.txt, as plain values.
 
     api NAME key N versions A-B [flexible C+]      or      message NAME versions A-B [flexible C+]
+    or   record NAME type N versions A-B [flexible C+]
 
-    request | response | body
+    request | response | body | key | value
         NAME  TYPE  [VERSIONS]  [= DEFAULT]  [tag N]  [ignorable] [classic]
             fields of the struct that TYPE names, when this is the first place that names it
 
@@ -13,6 +14,9 @@ tagged field (KIP-482). `ignorable`: a version without the field drops the value
 writing a value that is not the default is an error. `classic`: keeps the classic encoding in flexible
 versions. Comment lines describe what follows: the message at the head of the file, else the next field
 (and, in the first place that names it, the field's struct).
+
+A record is what a coordinator stores: a key, of which there is one version and which is never flexible, and a value,
+which has the versions of the head.
 """
 
 from __future__ import annotations
@@ -89,25 +93,31 @@ class StructDef:
     versions: Span
     fields: list[Field] = field(default_factory=list)
     doc: str = ""
+    classic: bool = False
+    """It keeps the classic encoding, whatever its message does: the key of a record."""
 
 
 @dataclass
 class Module:
-    """One schema file: an API's request and response, or one message that is neither."""
+    """One schema file: an API's request and response, a record's key and value, or one message that is neither."""
 
     name: str
-    """Kafka's name of the API or message."""
+    """Kafka's name of the API, record or message."""
     key: int | None
+    """Of an API."""
     versions: Span
     flexible_from: int
     doc: str
     tops: list[StructDef] = field(default_factory=list)
     structs: dict[str, StructDef] = field(default_factory=dict)
     """All structs by name, the inner ones before those that use them."""
+    record_type: int | None = None
+    """Of a record: what its key begins with in the log."""
 
     @property
     def python_name(self) -> str:
-        return re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower()
+        name = self.name if self.record_type is None else f"{self.name}Record"
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
 @dataclass(frozen=True)
@@ -121,7 +131,7 @@ class ErrorCode:
 
 
 _HEAD = re.compile(
-    r"(?:api (?P<api>\w+) key (?P<key>\d+)|message (?P<message>\w+)) "
+    r"(?:api (?P<api>\w+) key (?P<key>\d+)|message (?P<message>\w+)|record (?P<record>\w+) type (?P<type>\d+)) "
     r"versions (?P<versions>[\d-]+)(?: flexible (?P<flexible>\d+)\+)?"
 )
 _FIELD = re.compile(
@@ -129,6 +139,7 @@ _FIELD = re.compile(
     r"(?: +(?P<versions>\d[\d+-]*))?(?: +(?P<attributes>[=a-z].*))?"
 )
 _ATTRIBUTE = re.compile(r"= (?P<default>\S+)|tag (?P<tag>\d+)|(?P<flag>ignorable|classic)")
+_BLOCKS = {"request": "Request", "response": "Response", "body": "", "key": "Key", "value": "Value"}
 _ERROR = re.compile(r"(?P<code>-?\d+) (?P<name>[A-Z0-9_]+)(?P<retriable> retriable)?: (?P<message>.+)")
 
 
@@ -174,7 +185,7 @@ class _Parser:
             else:
                 self.field(self.module, indent, text)
         if self.module is None:
-            raise self.fail("no 'api' or 'message' line")
+            raise self.fail("no 'api', 'message' or 'record' line")
         for struct in self.module.structs.values():
             if not struct.fields and struct not in self.module.tops:
                 raise self.fail(f"struct {struct.name} has no fields")
@@ -184,21 +195,25 @@ class _Parser:
         match = _HEAD.fullmatch(text)
         if not match:
             raise self.fail(
-                "the file begins with 'api NAME key N versions A-B' or 'message NAME versions A-B'"
+                "the file begins with 'api NAME key N versions A-B', 'record NAME type N versions A-B' "
+                "or 'message NAME versions A-B'"
             )
         self.module = Module(
-            name=match["api"] or match["message"],
+            name=match["api"] or match["message"] or match["record"],
             key=int(match["key"]) if match["key"] else None,
             versions=_span(match["versions"], Span(0, 0)),
             flexible_from=int(match["flexible"]) if match["flexible"] else NEVER,
             doc=self.take_comment("\n"),
+            record_type=int(match["type"]) if match["type"] else None,
         )
 
     def block(self, module: Module, text: str) -> None:
-        suffix = {"request": "Request", "response": "Response", "body": ""}.get(text)
+        suffix = _BLOCKS.get(text)
         if suffix is None:
-            raise self.fail(f"'request', 'response' or 'body' expected, not {text!r}")
-        top = StructDef(module.name + suffix, module.versions, doc=self.take_comment())
+            raise self.fail(f"'request', 'response', 'body', 'key' or 'value' expected, not {text!r}")
+        is_key = text == "key"
+        versions = Span(0, 0) if is_key else module.versions
+        top = StructDef(module.name + suffix, versions, doc=self.take_comment(), classic=is_key)
         module.tops.append(top)
         module.structs[top.name] = top
         self.stack = []

@@ -16,6 +16,7 @@ import pytest
 from tests.luck import seeds
 
 from kadence.broker.cluster import BrokerNode, Cluster
+from kadence.broker.coordination import Coordination
 from kadence.broker.dispatch import Dispatcher
 from kadence.broker.faults import Faults
 from kadence.broker.handlers import HANDLERS
@@ -23,7 +24,6 @@ from kadence.broker.server.loop import Loop
 from kadence.broker.service import Services
 from kadence.broker.sessions import SessionCache
 from kadence.broker.settings import Settings
-from kadence.coordinator import GroupCoordinator
 from kadence.protocol.registry import decode_response, encode_request
 from kadence.records import encode_batch
 from kadence.testing.clock import FakeClock
@@ -63,19 +63,23 @@ class Stage:
         self.cluster = Cluster("c", lambda: self.random.randbytes(16))
         self.cluster.nodes = {each: BrokerNode(each, "h", each) for each in (1, 2)}
         self.cluster.create_topic("t", 2)
-        self.coordinator = GroupCoordinator(
-            Settings.parse({"group.min.session.timeout.ms": 1}).coordinator(), new_id=lambda: "id"
+        self.coordination = Coordination(
+            Settings.parse({"group.min.session.timeout.ms": 1}).coordinator(),
+            self.cluster,
+            new_id=lambda: "id",
         )
         self.loop = Loop(self.clock, lambda _now: 0)
-        self.services = Services(Settings(), self.cluster, self.coordinator, SessionCache(4), self.loop)
+        self.services = Services(Settings(), self.cluster, self.coordination, SessionCache(4), self.loop)
         self.dispatcher = Dispatcher(self.services, Faults())
 
     def ids(self) -> list[bytes]:
         return [bytes(16), b"?" * 16, *(each.topic_id for each in self.cluster.topics.values())]
 
     def texts(self) -> list[str]:
-        members = [name for group in self.coordinator.groups.values() for name in group.members]
-        pending = [name for group in self.coordinator.groups.values() for name in group.pending_joins]
+        members = [name for group in self.coordination.coordinator.groups.values() for name in group.members]
+        pending = [
+            name for group in self.coordination.coordinator.groups.values() for name in group.pending_joins
+        ]
         return TEXTS + members + pending
 
     def draw(self, hint: Any, name: str) -> Any:
@@ -124,7 +128,7 @@ class Stage:
         self.clock.advance(self.random.choice([0, 1, 100, 10_000]))
         now = self.clock.now_ms()
         self.loop._run_timers(now)
-        self.services.deliver(self.coordinator.poll(now))
+        self.coordination.poll(now)
 
 
 @pytest.fixture

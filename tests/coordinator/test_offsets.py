@@ -211,7 +211,7 @@ def test_a_deleted_topic_takes_its_offsets_along() -> None:
     world = World()
     commit(world, topic="gone")
     commit(world, topic="kept")
-    world.coordinator.topic_deleted("gone")
+    world.coordinator.topic_deleted(world.now, "gone")
     assert committed(world, "gone") == -1
     assert committed(world, "kept") == 5
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kadence.protocol import error_codes
+from python_modules import module_source
 from schema_text import NEVER, SchemaError, Span, parse_errors, parse_module
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,12 +74,28 @@ def test_a_message_without_flexible_versions(tmp_path: Path) -> None:
     assert (module.key, module.flexible_from, list(module.structs)) == (None, NEVER, ["Note"])
 
 
+def test_a_record_has_a_key_of_one_version_that_is_never_flexible(tmp_path: Path) -> None:
+    path = tmp_path / "note.txt"
+    path.write_text(
+        "record Note type 3 versions 1-2 flexible 2+\n\nkey\n    id  string\n\nvalue\n    text  string\n"
+    )
+    module = parse_module(path)
+    assert (module.python_name, module.key, module.record_type) == ("note_record", None, 3)
+    key, value = module.tops
+    assert (key.name, key.versions, key.classic) == ("NoteKey", Span(0, 0), True)
+    assert (value.name, value.versions, value.classic) == ("NoteValue", Span(1, 2), False)
+    assert "compact" not in module_source(module).partition("class NoteValue")[0]
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "no 'api' or 'message' line"),
+        ("", "no 'api', 'message' or 'record' line"),
         ("request\n", "ask.txt:1: the file begins with"),
-        ("api Ask key 7 versions 1\n\nquestion\n", "ask.txt:3: 'request', 'response' or 'body' expected"),
+        (
+            "api Ask key 7 versions 1\n\nquestion\n",
+            "ask.txt:3: 'request', 'response', 'body',",
+        ),
         ("api Ask key 7 versions 1\nrequest\n    Name string\n", "ask.txt:3: not a field: 'Name string'"),
         ("api Ask key 7 versions 1\nrequest\n    name strng\n", "ask.txt:3: unknown type 'strng'"),
         (

@@ -55,7 +55,7 @@ class Case:
 
     @property
     def is_flexible(self) -> bool:
-        return self.version >= self.module.flexible_from
+        return not self.struct.classic and self.version >= self.module.flexible_from
 
 
 @functools.cache
@@ -70,7 +70,7 @@ def cases() -> tuple[Case, ...]:
         Case(module, top, version)
         for module in modules()
         for top in module.tops
-        for version in range(module.versions.first, module.versions.last + 1)
+        for version in range(top.versions.first, top.versions.last + 1)
     )
 
 

@@ -73,7 +73,7 @@ class Group(Network):
         return self.coordinator.next_deadline()
 
     def elapse(self) -> None:
-        for answer in self.coordinator.poll(self.now):
+        for answer in self.coordinator.poll(self.now).answers:
             self._answered(answer)
 
     def check(self) -> None:
@@ -107,7 +107,7 @@ class Group(Network):
             for topic in _topics(message) if version >= 10 else ():
                 topic.name = name_of(topic.topic_id)
             caller = Caller(ticket, version, header.client_id or "")
-            for answer in self.coordinator.handle(self.now, caller, message):
+            for answer in self.coordinator.handle(self.now, caller, message).answers:
                 self._answered(answer)
 
     def _answered(self, answer: Any) -> None:

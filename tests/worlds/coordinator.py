@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
-from kadence.coordinator import Answer, Caller, ClassicGroup, CoordinatorConfig, GroupCoordinator
+from kadence.coordinator import Caller, ClassicGroup, CoordinatorConfig, GroupCoordinator, Outcome
 from kadence.protocol.heartbeat import HeartbeatRequest
 from kadence.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from kadence.protocol.leave_group import LeaveGroupRequest, MemberIdentity
@@ -71,8 +71,8 @@ class World:
             self._deliver(self.coordinator.poll(self.now))
         self.now = until
 
-    def _deliver(self, answers: list[Answer]) -> None:
-        for answer in answers:
+    def _deliver(self, outcome: Outcome) -> None:
+        for answer in outcome.answers:
             sent = self._sent[answer.caller]
             assert sent.response is None, "answered twice"
             sent.response = answer.response

@@ -22,6 +22,7 @@ from typing import Any, Self, TypeVar
 from uuid import uuid4
 
 from kadence.broker.cluster import BrokerNode, Cluster, Partition, is_valid_topic_name
+from kadence.broker.coordination import Coordination
 from kadence.broker.dispatch import Dispatcher
 from kadence.broker.faults import Faults
 from kadence.broker.fetching import wake
@@ -31,7 +32,6 @@ from kadence.broker.service import Services
 from kadence.broker.sessions import SessionCache
 from kadence.broker.settings import Settings
 from kadence.clock import Clock, SystemClock
-from kadence.coordinator import GroupCoordinator
 from kadence.errors import ClosedError, ConfigError, ConnectError
 
 __all__ = ["Broker"]
@@ -76,7 +76,7 @@ class Broker:
         settings = Settings.parse(config or {})
         cluster_id = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
         self._cluster = Cluster(cluster_id)
-        self._coordinator = GroupCoordinator(settings.coordinator())
+        self._coordination = Coordination(settings.coordinator(), self._cluster)
         self.faults = Faults()
         self._connections: set[Connection] = set()
         self._is_closed = False
@@ -86,7 +86,11 @@ class Broker:
             self._cluster.nodes[node_id] = BrokerNode(node_id, advertised, listener.getsockname()[1])
         self._loop = Loop(clock or SystemClock(), self._before_wait)
         self._services = Services(
-            settings, self._cluster, self._coordinator, SessionCache(settings.fetch_session_slots), self._loop
+            settings,
+            self._cluster,
+            self._coordination,
+            SessionCache(settings.fetch_session_slots),
+            self._loop,
         )
         self._dispatcher = Dispatcher(self._services, self.faults)
         try:
@@ -199,7 +203,8 @@ class Broker:
 
     def describe_groups(self) -> dict[str, str]:
         """One line of state for each group."""
-        return self._on_loop(lambda: {name: repr(group) for name, group in self._coordinator.groups.items()})
+        groups = self._coordination.coordinator.groups
+        return self._on_loop(lambda: {name: repr(group) for name, group in groups.items()})
 
     def disconnect_clients(self) -> None:
         """Close every connection, as a restart would; the listeners stay."""
@@ -235,11 +240,10 @@ class Broker:
     def _before_wait(self, now: int) -> int:
         """Fire the coordinator's timers; a bug in one of them is logged, and its timer is gone."""
         try:
-            if self._coordinator.next_deadline() <= now:
-                self._services.deliver(self._coordinator.poll(now))
+            self._coordination.poll(now)
         except Exception:  # noqa: BLE001 - one group's trouble must not end the service for all
             _log.exception("a bug in the group coordinator; the broker goes on serving")
-        return self._coordinator.next_deadline()
+        return self._coordination.next_deadline()
 
     def _accept(self, node_id: int, listener: socket.socket) -> None:
         try:

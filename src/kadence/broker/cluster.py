@@ -82,7 +82,7 @@ class Topic:
 class Cluster:
     """Nodes and topics. Not thread-safe: the broker's thread owns it."""
 
-    __slots__ = ("_by_id", "_new_topic_id", "_next_leader", "cluster_id", "nodes", "topics")
+    __slots__ = ("_by_id", "_new_topic_id", "_next_leader", "cluster_id", "nodes", "topics", "topics_version")
 
     def __init__(self, cluster_id: str, new_topic_id: Callable[[], bytes] = lambda: uuid4().bytes) -> None:
         self.cluster_id = cluster_id
@@ -91,6 +91,8 @@ class Cluster:
         self._by_id: dict[bytes, Topic] = {}
         self._new_topic_id = new_topic_id
         self._next_leader = 0
+        self.topics_version = 0
+        """Rises when a topic is made, gets partitions or is deleted."""
 
     @property
     def controller_id(self) -> int:
@@ -118,10 +120,12 @@ class Cluster:
             leader = node_ids[self._next_leader % len(node_ids)]
             self._next_leader += 1
             topic.partitions.append(Partition(topic, index, leader))
+        self.topics_version += 1
 
     def delete_topic(self, topic: Topic) -> None:
         del self.topics[topic.name]
         del self._by_id[topic.topic_id]
+        self.topics_version += 1
 
     def coordinator_of(self, key: str) -> BrokerNode:
         """The node that coordinates group ``key``."""

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kadence.broker.scatter import encode_scattered
-from kadence.coordinator import Answer, Caller
+from kadence.coordinator import Caller
 from kadence.wire import WireError
 
 if TYPE_CHECKING:
     from kadence.broker.cluster import Cluster, Topic
+    from kadence.broker.coordination import Coordination
     from kadence.broker.server.connection import Connection
     from kadence.broker.server.loop import Loop
     from kadence.broker.sessions import SessionCache
     from kadence.broker.settings import Settings
-    from kadence.coordinator import GroupCoordinator
 
 __all__ = ["Call", "Handler", "Services"]
 
@@ -117,7 +117,7 @@ class Services:
 
     settings: Settings
     cluster: Cluster
-    coordinator: GroupCoordinator
+    coordination: Coordination
     sessions: SessionCache
     loop: Loop
     next_producer_id: int = 1_000
@@ -126,15 +126,6 @@ class Services:
         """A number that a topic may have of its own."""
         value = topic.config.get(name)
         return default if value is None else int(value)
-
-    def to_coordinator(self, call: Call) -> None:
-        """Let the coordinator serve the call, and whoever else it has an answer for."""
-        self.deliver(self.coordinator.handle(call.now, call.caller(), call.message))
-
-    def deliver(self, answers: list[Answer]) -> None:
-        """Send the coordinator's answers to those who wait for them."""
-        for answer in answers:
-            answer.caller.ticket.reply(answer.response)
 
 
 class _Handle(Protocol):

@@ -2,14 +2,28 @@
 
 `GroupCoordinator` is the front door. A shell (the embedded broker, a simulation) hands it requests with
 ``handle(now, caller, request)``, lets it fire its timers with ``poll(now)`` no later than
-``next_deadline()``, and delivers the `Answer` values that either of them returns.
+``next_deadline()``, stores the records of the `Outcome` that either of them returns, and then delivers its answers.
 """
 
 from __future__ import annotations
 
 from kadence.coordinator.config import CoordinatorConfig
 from kadence.coordinator.coordinator import GroupCoordinator
-from kadence.coordinator.effects import Answer, Caller
+from kadence.coordinator.effects import Answer, Caller, Outcome
 from kadence.coordinator.group import ClassicGroup, State
+from kadence.coordinator.records import Record
+from kadence.coordinator.topics import TopicImage, Topics, TopicTable
 
-__all__ = ["Answer", "Caller", "ClassicGroup", "CoordinatorConfig", "GroupCoordinator", "State"]
+__all__ = [
+    "Answer",
+    "Caller",
+    "ClassicGroup",
+    "CoordinatorConfig",
+    "GroupCoordinator",
+    "Outcome",
+    "Record",
+    "State",
+    "TopicImage",
+    "TopicTable",
+    "Topics",
+]

@@ -24,7 +24,7 @@ __all__ = ["delete_groups", "describe_groups", "list_groups"]
 GROUP_TYPE = "classic"
 
 
-def list_groups(shard: Shard, caller: Caller, request: ListGroupsRequest) -> None:
+def list_groups(shard: Shard, now: int, caller: Caller, request: ListGroupsRequest) -> None:
     """All groups, or those in the states and of the types asked for (names in any case)."""
     states = {name.lower() for name in request.states_filter}
     types = {name.lower() for name in request.types_filter}
@@ -41,7 +41,7 @@ def list_groups(shard: Shard, caller: Caller, request: ListGroupsRequest) -> Non
     shard.answer(caller, ListGroupsResponse(error_code=codes.NONE, groups=groups))
 
 
-def describe_groups(shard: Shard, caller: Caller, request: DescribeGroupsRequest) -> None:
+def describe_groups(shard: Shard, now: int, caller: Caller, request: DescribeGroupsRequest) -> None:
     """State, protocol and members of each group named."""
     described = [_describe(shard.groups.get(name), name, caller.version) for name in request.groups]
     shard.answer(caller, DescribeGroupsResponse(groups=described))
@@ -80,7 +80,7 @@ def _describe(group: ClassicGroup | None, group_id: str, version: int) -> Descri
     )
 
 
-def delete_groups(shard: Shard, caller: Caller, request: DeleteGroupsRequest) -> None:
+def delete_groups(shard: Shard, now: int, caller: Caller, request: DeleteGroupsRequest) -> None:
     """Remove groups without members, and their offsets with them."""
     results = [
         DeletableGroupResult(group_id=name, error_code=_delete(shard, name)) for name in request.groups_names

@@ -1,18 +1,21 @@
-"""The coordinator's front door: requests in, answers out, timers fired by whoever holds the clock."""
+"""The coordinator's front door: requests in, records and answers out, timers fired by whoever holds the clock."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 from uuid import uuid4
 
 from kadence.clock import add_ms
 from kadence.coordinator import admin, joining, leaving, offset_fetch, offsets, rebalance, syncing
 from kadence.coordinator.config import CoordinatorConfig
-from kadence.coordinator.effects import Answer, Caller
+from kadence.coordinator.effects import Caller, Outcome
 from kadence.coordinator.group import ClassicGroup
+from kadence.coordinator.records import Record
+from kadence.coordinator.replay import replay
 from kadence.coordinator.shard import Shard
 from kadence.coordinator.timers import TimerKey, TimerKind
+from kadence.coordinator.topics import Topics, TopicTable
 from kadence.protocol.delete_groups import DeleteGroupsRequest
 from kadence.protocol.describe_groups import DescribeGroupsRequest
 from kadence.protocol.heartbeat import HeartbeatRequest
@@ -26,21 +29,51 @@ from kadence.protocol.sync_group import SyncGroupRequest
 
 __all__ = ["GroupCoordinator"]
 
+_RULES: Final[dict[type[Any], Callable[[Shard, int, Caller, Any], None]]] = {
+    HeartbeatRequest: syncing.heartbeat,
+    OffsetCommitRequest: offsets.commit,
+    OffsetFetchRequest: offset_fetch.fetch,
+    JoinGroupRequest: joining.join,
+    SyncGroupRequest: syncing.sync,
+    LeaveGroupRequest: leaving.leave,
+    ListGroupsRequest: admin.list_groups,
+    DescribeGroupsRequest: admin.describe_groups,
+    DeleteGroupsRequest: admin.delete_groups,
+    OffsetDeleteRequest: offsets.delete,
+}
+"""What serves each request: called with the shard, the time, the caller and the request."""
+
+_TIMERS: Final[dict[TimerKind, Callable[[Shard, int, TimerKey], None]]] = {
+    TimerKind.SESSION: rebalance.on_session_timer,
+    TimerKind.JOIN: rebalance.on_join_timer,
+    TimerKind.SYNC: rebalance.on_sync_timer,
+    TimerKind.EXPIRY: offsets.on_expiry_timer,
+}
+"""What a timer does when it is due."""
+
 
 class GroupCoordinator:
     """Owner of groups and committed offsets. One caller at a time; ``now`` never goes back.
 
+    A shell stores the records of an `Outcome` and delivers its answers after that. When it cannot store them, it
+    takes the groups out with `unload` and loads them again from what is stored: `replay` each record, then `loaded`.
+
     Args:
         config: bounds and delays.
+        topics: of the cluster. Without it no topic exists.
         new_id: makes the random part of member ids; a simulation passes its own.
     """
 
     __slots__ = ("_shard",)
 
     def __init__(
-        self, config: CoordinatorConfig | None = None, *, new_id: Callable[[], str] = lambda: str(uuid4())
+        self,
+        config: CoordinatorConfig | None = None,
+        *,
+        topics: Topics | None = None,
+        new_id: Callable[[], str] = lambda: str(uuid4()),
     ) -> None:
-        self._shard = Shard(config or CoordinatorConfig(), new_id)
+        self._shard = Shard(config or CoordinatorConfig(), new_id, topics or TopicTable(), replay)
 
     def __repr__(self) -> str:
         return f"<GroupCoordinator {len(self._shard.groups)} groups, {len(self._shard.timers)} timers>"
@@ -50,69 +83,55 @@ class GroupCoordinator:
         """The groups as they are, to look at."""
         return self._shard.groups
 
-    def handle(self, now: int, caller: Caller, request: Any) -> list[Answer]:
+    def handle(self, now: int, caller: Caller, request: Any) -> Outcome:
         """Take one request; answers may be to this caller, to parked ones, to both or to nobody yet.
 
         Raises:
             TypeError: a request that is not the coordinator's.
         """
         shard = self._shard
+        rule = _RULES.get(type(request))
+        if rule is None:
+            raise TypeError(f"a group coordinator does not serve {type(request).__name__}")
         if TimerKey(TimerKind.EXPIRY) not in shard.timers:
             interval = shard.config.offsets_retention_check_interval_ms
             shard.timers.schedule(TimerKey(TimerKind.EXPIRY), add_ms(now, interval))
-        match request:
-            case HeartbeatRequest():
-                syncing.heartbeat(shard, now, caller, request)
-            case OffsetCommitRequest():
-                offsets.commit(shard, now, caller, request)
-            case OffsetFetchRequest():
-                offset_fetch.fetch(shard, caller, request)
-            case JoinGroupRequest():
-                joining.join(shard, now, caller, request)
-            case SyncGroupRequest():
-                syncing.sync(shard, now, caller, request)
-            case LeaveGroupRequest():
-                leaving.leave(shard, now, caller, request)
-            case ListGroupsRequest():
-                admin.list_groups(shard, caller, request)
-            case DescribeGroupsRequest():
-                admin.describe_groups(shard, caller, request)
-            case DeleteGroupsRequest():
-                admin.delete_groups(shard, caller, request)
-            case OffsetDeleteRequest():
-                offsets.delete(shard, caller, request)
-            case _:
-                raise TypeError(f"a group coordinator does not serve {type(request).__name__}")
-        return shard.take_answers()
+        rule(shard, now, caller, request)
+        return shard.take()
 
-    def poll(self, now: int) -> list[Answer]:
+    def poll(self, now: int) -> Outcome:
         """Fire every timer that is due."""
         shard = self._shard
         while (key := shard.timers.pop_due(now)) is not None:
-            self._fire(now, key)
-        return shard.take_answers()
+            _TIMERS[key.kind](shard, now, key)
+        return shard.take()
 
     def next_deadline(self) -> int:
         """When `poll` must be called next, at the latest; FOREVER if nothing is under way."""
         return self._shard.timers.next_deadline()
 
-    def topic_deleted(self, topic: str) -> None:
+    def topics_changed(self, now: int) -> Outcome:
+        """Tell that topics were made, changed or deleted, after the fact."""
+        return self._shard.take()
+
+    def topic_deleted(self, now: int, topic: str) -> Outcome:
         """Forget every group's offsets in ``topic``."""
         self._shard.offsets.remove_topic(topic)
+        return self._shard.take()
 
-    def _fire(self, now: int, key: TimerKey) -> None:
-        shard = self._shard
-        if key.kind is TimerKind.EXPIRY:
-            offsets.expire(shard, now)
-            if shard.groups:
-                shard.timers.schedule(key, add_ms(now, shard.config.offsets_retention_check_interval_ms))
-            return
-        group = shard.groups.get(key.group_id)
-        if group is None:
-            return
-        if key.kind is TimerKind.SESSION:
-            rebalance.on_session_timer(shard, now, group, key.member_id)
-        elif key.kind is TimerKind.JOIN:
-            rebalance.on_join_timer(shard, now, group)
-        else:
-            rebalance.on_sync_timer(shard, now, group)
+    # Loading and giving up groups: a coordinator that starts, moves, or could not store what it did.
+
+    def replay(self, record: Record) -> None:
+        """Let a stored record take effect. Nobody is answered."""
+        replay(self._shard, record)
+
+    def loaded(self, now: int) -> None:
+        """Everything stored has been replayed: give the members that were found their time from ``now`` on."""
+
+    def unload(self, now: int, owns: Callable[[str], bool]) -> Outcome:
+        """Give up the groups that ``owns`` names, and their offsets; whoever is parked there hears NOT_COORDINATOR."""
+        return self._shard.take()
+
+    def snapshot(self, owns: Callable[[str], bool]) -> Iterator[Record]:
+        """The state of the groups that ``owns`` names, as the fewest records that make it."""
+        yield from ()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Answer", "Caller"]
+from kadence.coordinator.records import Record
+
+__all__ = ["Answer", "Caller", "Outcome"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,3 +32,16 @@ class Answer:
 
     caller: Caller
     response: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one step of the coordinator leads to.
+
+    Attributes:
+        records: changes of state that the coordinator has made already and that must be stored, in this order.
+        answers: to be delivered once the records are stored, and not before.
+    """
+
+    records: list[Record]
+    answers: list[Answer]

@@ -24,7 +24,7 @@ from kadence.wire import ZERO_UUID
 __all__ = ["fetch"]
 
 
-def fetch(shard: Shard, caller: Caller, request: OffsetFetchRequest) -> None:
+def fetch(shard: Shard, now: int, caller: Caller, request: OffsetFetchRequest) -> None:
     """Committed offsets of one group or of several, in the shape of the caller's version."""
     if caller.version >= 8:
         shard.answer(caller, OffsetFetchResponse(groups=[_group(shard, each) for each in request.groups]))

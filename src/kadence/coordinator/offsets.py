@@ -12,6 +12,7 @@ from kadence.coordinator.group import ClassicGroup, State
 from kadence.coordinator.joining import validate_member
 from kadence.coordinator.offset_store import Committed
 from kadence.coordinator.shard import Shard
+from kadence.coordinator.timers import TimerKey
 from kadence.protocol import error_codes as codes
 from kadence.protocol.offset_commit import (
     OffsetCommitRequest,
@@ -26,7 +27,7 @@ from kadence.protocol.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 
-__all__ = ["commit", "delete", "expire"]
+__all__ = ["commit", "delete", "on_expiry_timer"]
 
 
 def commit(shard: Shard, now: int, caller: Caller, request: OffsetCommitRequest) -> None:
@@ -84,7 +85,7 @@ def _may_commit(shard: Shard, now: int, caller: Caller, request: OffsetCommitReq
     return codes.NONE
 
 
-def delete(shard: Shard, caller: Caller, request: OffsetDeleteRequest) -> None:
+def delete(shard: Shard, now: int, caller: Caller, request: OffsetDeleteRequest) -> None:
     """Remove committed offsets, but none of a topic that a live group subscribes to."""
     group = shard.groups.get(request.group_id)
     code = codes.NONE
@@ -118,6 +119,13 @@ def delete(shard: Shard, caller: Caller, request: OffsetDeleteRequest) -> None:
             )
         )
     shard.answer(caller, OffsetDeleteResponse(error_code=code, topics=topics))
+
+
+def on_expiry_timer(shard: Shard, now: int, key: TimerKey) -> None:
+    """Look for what may go, and look again later while there are groups."""
+    expire(shard, now)
+    if shard.groups:
+        shard.timers.schedule(key, add_ms(now, shard.config.offsets_retention_check_interval_ms))
 
 
 def expire(shard: Shard, now: int) -> None:

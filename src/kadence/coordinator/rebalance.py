@@ -13,6 +13,7 @@ from __future__ import annotations
 from kadence.clock import add_ms
 from kadence.coordinator.group import ClassicGroup, Member, State
 from kadence.coordinator.shard import Shard, join_key, session_key, sync_key
+from kadence.coordinator.timers import TimerKey
 from kadence.protocol import error_codes as codes
 from kadence.protocol.join_group import JoinGroupResponse, JoinGroupResponseMember
 from kadence.protocol.sync_group import SyncGroupResponse
@@ -64,9 +65,10 @@ def try_complete(shard: Shard, now: int, group: ClassicGroup) -> bool:
     return True
 
 
-def on_join_timer(shard: Shard, now: int, group: ClassicGroup) -> None:
+def on_join_timer(shard: Shard, now: int, key: TimerKey) -> None:
     """The initial delay or the rebalance timeout is over."""
-    if group.state is not State.PREPARING_REBALANCE:
+    group = shard.groups.get(key.group_id)
+    if group is None or group.state is not State.PREPARING_REBALANCE:
         return
     left = group.initial_delay_left_ms
     if left is not None and left != 0 and group.new_member_added:
@@ -139,17 +141,23 @@ def current_generation(
     )
 
 
-def on_sync_timer(shard: Shard, now: int, group: ClassicGroup) -> None:
+def on_sync_timer(shard: Shard, now: int, key: TimerKey) -> None:
     """Whoever joined and has not synced within the rebalance timeout is gone."""
-    if group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.pending_syncs:
+    group = shard.groups.get(key.group_id)
+    if group is None or not group.pending_syncs:
+        return
+    if group.state not in (State.COMPLETING_REBALANCE, State.STABLE):
         return
     for member_id in list(group.pending_syncs):
         shard.forget_member(group, member_id, codes.UNKNOWN_MEMBER_ID)
     prepare(shard, now, group)
 
 
-def on_session_timer(shard: Shard, now: int, group: ClassicGroup, member_id: str) -> None:
+def on_session_timer(shard: Shard, now: int, key: TimerKey) -> None:
     """No sign of life for a session timeout."""
+    group, member_id = shard.groups.get(key.group_id), key.member_id
+    if group is None:
+        return
     if member_id in group.pending_joins:
         drop_pending(shard, now, group, [member_id])
     elif member_id in group.members:

@@ -1,6 +1,8 @@
-"""The state that the rules of this room work on: groups, offsets, timers, and answers on their way out.
+"""The state that the rules of this room work on: groups, offsets, timers; and what a step leads to, on its way out.
 
-Kafka's word: one shard of the coordinator is the owner of some groups, and runs one request at a time.
+Kafka's word: one shard of the coordinator is the owner of some groups, and runs one request at a time. A rule changes
+what must outlive the process only by `Shard.write`, which replays the record at once: so what is loaded from the log is
+what was there before.
 """
 
 from __future__ import annotations
@@ -10,10 +12,12 @@ from typing import Any
 
 from kadence.clock import add_ms
 from kadence.coordinator.config import CoordinatorConfig
-from kadence.coordinator.effects import Answer, Caller
+from kadence.coordinator.effects import Answer, Caller, Outcome
 from kadence.coordinator.group import ClassicGroup, Member, State
 from kadence.coordinator.offset_store import OffsetStore
+from kadence.coordinator.records import Record
 from kadence.coordinator.timers import TimerKey, TimerKind, Timers
+from kadence.coordinator.topics import Topics
 from kadence.protocol import error_codes as codes
 from kadence.protocol.join_group import JoinGroupResponse
 from kadence.protocol.sync_group import SyncGroupResponse
@@ -22,24 +26,51 @@ __all__ = ["Shard", "join_key", "session_key", "sync_key"]
 
 
 class Shard:
-    """Groups with their timers. The rules add answers; `GroupCoordinator` takes them out."""
+    """Groups with their timers. The rules add records and answers; `GroupCoordinator` takes them out."""
 
-    __slots__ = ("_answers", "config", "groups", "new_id", "offsets", "timers")
+    __slots__ = (
+        "_answers",
+        "_records",
+        "_replay",
+        "config",
+        "groups",
+        "new_id",
+        "offsets",
+        "timers",
+        "topics",
+    )
 
-    def __init__(self, config: CoordinatorConfig, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        config: CoordinatorConfig,
+        new_id: Callable[[], str],
+        topics: Topics,
+        replay: Callable[[Shard, Record], None],
+    ) -> None:
         self.config = config
         self.new_id = new_id
+        self.topics = topics
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets = OffsetStore()
         self.timers = Timers()
+        self._replay = replay
+        self._records: list[Record] = []
         self._answers: list[Answer] = []
+
+    def write(self, key: Any, value: Any | None, *, producer: tuple[int, int] | None = None) -> None:
+        """Change the state by a record: it takes effect now, and goes out with this step's answers."""
+        record = Record(key, value, producer)
+        self._replay(self, record)
+        self._records.append(record)
 
     def answer(self, caller: Caller, response: Any) -> None:
         self._answers.append(Answer(caller, response))
 
-    def take_answers(self) -> list[Answer]:
-        answers, self._answers = self._answers, []
-        return answers
+    def take(self) -> Outcome:
+        """What this step has led to."""
+        outcome = Outcome(self._records, self._answers)
+        self._records, self._answers = [], []
+        return outcome
 
     # Answers with an error, in the form that each version expects.
 

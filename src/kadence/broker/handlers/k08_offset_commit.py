@@ -31,10 +31,12 @@ def handle(services: Services, call: Call) -> OffsetCommitResponse | None:
     refused: dict[int, list[OffsetCommitResponsePartition]] = {}
     for position, asked in enumerate(request.topics):
         refused[position] = _take_out_unknown(services, call, asked)
-    (answer,) = services.coordinator.handle(call.now, call.caller(), request)
-    for position, topic in enumerate(answer.response.topics):
-        topic.partitions.extend(refused[position])
-    services.deliver([answer])
+
+    def amend(response: OffsetCommitResponse) -> None:
+        for position, topic in enumerate(response.topics):
+            topic.partitions.extend(refused[position])
+
+    services.coordination.serve(call, amend)
     return None
 
 

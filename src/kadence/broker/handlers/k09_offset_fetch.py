@@ -26,7 +26,7 @@ def handle(services: Services, call: Call) -> OffsetFetchResponse | None:
         code = coordinator_error(services, call, request.group_id)
         if code != codes.NONE:
             return refuse(call, code)
-        services.to_coordinator(call)
+        services.coordination.serve(call)
         return None
     served: list[OffsetFetchRequestGroup] = []
     elsewhere: list[OffsetFetchResponseGroup] = []
@@ -40,14 +40,15 @@ def handle(services: Services, call: Call) -> OffsetFetchResponse | None:
             unknown[group.group_id] = _name_topics(services, group)
         served.append(group)
     request.groups = served
-    (answer,) = services.coordinator.handle(call.now, call.caller(), request)
-    response: OffsetFetchResponse = answer.response
-    for found in response.groups:
-        if call.version >= 10:
-            _number_topics(services, found)
-        found.topics.extend(unknown.get(found.group_id, []))
-    response.groups.extend(elsewhere)
-    services.deliver([answer])
+
+    def amend(response: OffsetFetchResponse) -> None:
+        for found in response.groups:
+            if call.version >= 10:
+                _number_topics(services, found)
+            found.topics.extend(unknown.get(found.group_id, []))
+        response.groups.extend(elsewhere)
+
+    services.coordination.serve(call, amend)
     return None
 
 

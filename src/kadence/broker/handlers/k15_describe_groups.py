@@ -14,11 +14,10 @@ def handle(services: Services, call: Call) -> None:
     asked: list[str] = call.message.groups
     errors = {name: coordinator_error(services, call, name) for name in asked}
     call.message.groups = [name for name in asked if errors[name] == codes.NONE]
-    (answer,) = services.coordinator.handle(call.now, call.caller(), call.message)
-    answer.response.groups.extend(
+    elsewhere = [
         DescribedGroup(error_code=errors[name], group_id=name) for name in asked if errors[name] != codes.NONE
-    )
-    services.deliver([answer])
+    ]
+    services.coordination.serve(call, lambda response: response.groups.extend(elsewhere))
 
 
 def refuse(call: Call, code: int) -> DescribeGroupsResponse:

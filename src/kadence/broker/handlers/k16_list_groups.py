@@ -11,13 +11,12 @@ __all__ = ["HANDLER"]
 
 
 def handle(services: Services, call: Call) -> None:
-    (answer,) = services.coordinator.handle(call.now, call.caller(), call.message)
-    answer.response.groups = [
-        each
-        for each in answer.response.groups
-        if coordinator_error(services, call, each.group_id) == codes.NONE
-    ]
-    services.deliver([answer])
+    def amend(response: ListGroupsResponse) -> None:
+        response.groups = [
+            each for each in response.groups if coordinator_error(services, call, each.group_id) == codes.NONE
+        ]
+
+    services.coordination.serve(call, amend)
 
 
 def refuse(_call: Call, code: int) -> ListGroupsResponse:

@@ -16,7 +16,7 @@ __all__ = ["HANDLER"]
 
 
 def handle(services: Services, call: Call) -> DeleteTopicsResponse:
-    return DeleteTopicsResponse(responses=[_delete(services, each) for each in _asked(call)])
+    return DeleteTopicsResponse(responses=[_delete(services, call.now, each) for each in _asked(call)])
 
 
 def _asked(call: Call) -> list[DeleteTopicState]:
@@ -26,7 +26,7 @@ def _asked(call: Call) -> list[DeleteTopicState]:
     return [DeleteTopicState(name=name) for name in request.topic_names]
 
 
-def _delete(services: Services, asked: DeleteTopicState) -> DeletableTopicResult:
+def _delete(services: Services, now: int, asked: DeleteTopicState) -> DeletableTopicResult:
     cluster = services.cluster
     if asked.name is None:
         topic = cluster.topic_by_id(asked.topic_id)
@@ -37,7 +37,7 @@ def _delete(services: Services, asked: DeleteTopicState) -> DeletableTopicResult
     if topic is None:
         return DeletableTopicResult(name=asked.name, topic_id=asked.topic_id, error_code=missing)
     cluster.delete_topic(topic)
-    services.coordinator.topic_deleted(topic.name)
+    services.coordination.topic_deleted(now, topic.name)
     for partition in topic.partitions:
         wake(partition)
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=codes.NONE)

@@ -14,13 +14,12 @@ def handle(services: Services, call: Call) -> None:
     asked: list[str] = call.message.groups_names
     errors = {name: coordinator_error(services, call, name) for name in asked}
     call.message.groups_names = [name for name in asked if errors[name] == codes.NONE]
-    (answer,) = services.coordinator.handle(call.now, call.caller(), call.message)
-    answer.response.results.extend(
+    elsewhere = [
         DeletableGroupResult(group_id=name, error_code=errors[name])
         for name in asked
         if errors[name] != codes.NONE
-    )
-    services.deliver([answer])
+    ]
+    services.coordination.serve(call, lambda response: response.results.extend(elsewhere))
 
 
 def refuse(call: Call, code: int) -> DeleteGroupsResponse:

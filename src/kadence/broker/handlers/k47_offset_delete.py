@@ -14,7 +14,7 @@ def handle(services: Services, call: Call) -> OffsetDeleteResponse | None:
     code = coordinator_error(services, call, call.message.group_id)
     if code != codes.NONE:
         return refuse(call, code)
-    services.to_coordinator(call)
+    services.coordination.serve(call)
     return None
 
 

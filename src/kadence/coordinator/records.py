@@ -1,0 +1,137 @@
+"""What the coordinator stores: records with Kafka's own keys and values, and their bytes in `__consumer_offsets`.
+
+A key is an int16 type and the key's fields, a value an int16 version and the value's fields. No value is a tombstone:
+what the key names is gone. Kafka's tools read these bytes. Source: CoordinatorRecordSerde of Kafka 4.3.1.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, Final
+
+from kadence.protocol.consumer_group_current_member_assignment_record import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+)
+from kadence.protocol.consumer_group_member_metadata_record import (
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+)
+from kadence.protocol.consumer_group_metadata_record import (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+)
+from kadence.protocol.consumer_group_partition_metadata_record import (
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+)
+from kadence.protocol.consumer_group_regular_expression_record import (
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+)
+from kadence.protocol.consumer_group_target_assignment_member_record import (
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+)
+from kadence.protocol.consumer_group_target_assignment_metadata_record import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+from kadence.protocol.group_metadata_record import GroupMetadataKey, GroupMetadataValue
+from kadence.protocol.offset_commit_record import OffsetCommitKey, OffsetCommitValue
+from kadence.wire import Buffer, Reader, WireError, Writer
+
+__all__ = ["Record", "decode", "encode", "group_of"]
+
+_log = logging.getLogger("kadence.coordinator")
+
+_INT16: Final = Struct(">h")
+
+_TYPES: Final[dict[int, tuple[Any, Any]]] = {
+    key.RECORD_TYPE: (key, value)
+    for key, value in (
+        (OffsetCommitKey, OffsetCommitValue),
+        (GroupMetadataKey, GroupMetadataValue),
+        (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+        (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+        (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+        (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+        (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+        (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+        (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One change of state.
+
+    Attributes:
+        key, value: generated messages (``protocol/*_record.py``); a value of None is a tombstone.
+        producer: id and epoch, for the offsets of a transaction: they count once it has been committed.
+    """
+
+    key: Any
+    value: Any | None
+    producer: tuple[int, int] | None = None
+
+
+def group_of(record: Record) -> str:
+    """The group that the record is about; it decides which partition of `__consumer_offsets` keeps it."""
+    key = record.key
+    return str(key.group if isinstance(key, OffsetCommitKey | GroupMetadataKey) else key.group_id)
+
+
+def encode(record: Record) -> tuple[bytes, bytes | None]:
+    """Key and value as the log keeps them.
+
+    Raises:
+        WireError: a field does not fit its type.
+    """
+    key, value = record.key, record.value
+    encoded_key = _encode(key, key.RECORD_TYPE, 0)
+    if value is None:
+        return encoded_key, None
+    version = _version(value)
+    return encoded_key, _encode(value, version, version)
+
+
+def decode(key: Buffer, value: Buffer | None) -> Record | None:
+    """The record of these bytes; None for a type that is not known here, which a reader of the log skips.
+
+    Raises:
+        WireError: bytes that are no such record.
+    """
+    reader = Reader(key)
+    found = _TYPES.get(record_type := reader.int16())
+    if found is None:
+        _log.warning("skipped a record of type %d, which this coordinator does not know", record_type)
+        return None
+    key_type, value_type = found
+    decoded_key = key_type.read(reader, 0)
+    if value is None:
+        return Record(decoded_key, None)
+    reader = Reader(value)
+    version = reader.int16()
+    if not value_type.MIN_VERSION <= version <= value_type.MAX_VERSION:
+        raise WireError(f"{value_type.__name__} version {version}: no such version is known here")
+    return Record(decoded_key, value_type.read(reader, version))
+
+
+def _encode(message: Any, head: int, version: int) -> bytes:
+    writer = Writer()
+    writer.put(_INT16.pack(head))
+    message.write(writer, version)
+    return writer.getvalue()
+
+
+def _version(value: Any) -> int:
+    """The version that Kafka writes: the oldest that can say it, so that older brokers can read the log."""
+    if isinstance(value, OffsetCommitValue):
+        return 1 if value.expire_timestamp >= 0 else 3
+    if isinstance(value, GroupMetadataValue):
+        return 3
+    return int(value.MAX_VERSION)

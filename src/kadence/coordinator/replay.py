@@ -1,0 +1,25 @@
+"""What each record does to the state: the one way in which state that outlives the process changes.
+
+A rule writes a record and it is replayed at once; a coordinator that loads the log replays it again, with the same
+result. The functions belong to the rooms; this is the table of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kadence.coordinator.records import Record
+from kadence.coordinator.shard import Shard
+
+__all__ = ["replay"]
+
+_TABLE: Final[dict[type[Any], Callable[[Shard, Record], None]]] = {}
+"""By the type of the record's key."""
+
+
+def replay(shard: Shard, record: Record) -> None:
+    """Let ``record`` take effect. A type that no room has claimed has no effect."""
+    apply = _TABLE.get(type(record.key))
+    if apply is not None:
+        apply(shard, record)

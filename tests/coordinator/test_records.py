@@ -1,0 +1,77 @@
+"""What the coordinator stores, as bytes."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.luck import examples
+from tests.protocol.values import Case, messages, modules
+
+from kadence.coordinator.records import Record, decode, encode, group_of
+from kadence.protocol.consumer_group_metadata_record import ConsumerGroupMetadataKey
+from kadence.protocol.group_metadata_record import GroupMetadataKey, GroupMetadataValue
+from kadence.protocol.offset_commit_record import OffsetCommitKey, OffsetCommitValue
+from kadence.wire import WireError
+
+KINDS = [module for module in modules() if module.record_type is not None and module.name != "TransactionLog"]
+WRITTEN = {"GroupMetadata": 3, "OffsetCommit": 3}
+"""The version that is written, where it is not the newest."""
+
+
+@pytest.mark.parametrize("module", KINDS, ids=lambda module: module.name)
+@examples(10)
+@given(data=st.data())
+def test_every_kind_reads_back_as_what_was_written(module: Any, data: st.DataObject) -> None:
+    key, value = module.tops
+    version = WRITTEN.get(module.name, module.versions.last)
+    values = st.none() | messages(Case(module, value, version))
+    record = Record(data.draw(messages(Case(module, key, 0))), data.draw(values))
+    encoded = encode(record)
+    assert int.from_bytes(encoded[0][:2], "big") == module.record_type
+    assert decode(*encoded) == record
+
+
+def test_an_offset_and_its_tombstone_as_bytes() -> None:
+    key = OffsetCommitKey("g", "t", 1)
+    written = bytes.fromhex("0001 0001 67 0001 74 00000001")
+    assert encode(Record(key, None)) == (written, None)
+    value = OffsetCommitValue(offset=7, leader_epoch=2, metadata="m", commit_timestamp=5)
+    as_bytes = bytes.fromhex("0003 0000000000000007 00000002 0001 6d 0000000000000005")
+    assert encode(Record(key, value)) == (written, as_bytes)
+
+
+def test_an_offset_that_expires_is_written_in_the_version_that_can_say_so() -> None:
+    record = Record(OffsetCommitKey("g", "t", 1), OffsetCommitValue(offset=7, expire_timestamp=9))
+    key, value = encode(record)
+    assert value is not None
+    assert value[:2] == b"\0\1"
+    assert decode(key, value) == record
+
+
+def test_old_versions_of_a_value_can_be_read() -> None:
+    key, _ = encode(Record(GroupMetadataKey("g"), None))
+    value = bytes.fromhex("0000 0001 63 00000003 ffff ffff 00000000")
+    assert decode(key, value) == Record(GroupMetadataKey("g"), GroupMetadataValue("c", 3, None, None))
+
+
+def test_an_unknown_type_is_skipped_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert decode(b"\0\x63\0\1g", b"") is None
+    assert "skipped a record of type 99" in caplog.text
+
+
+def test_bytes_that_are_no_record_are_an_error() -> None:
+    with pytest.raises(WireError):
+        decode(b"\0\1\0\5g", None)
+    key, _ = encode(Record(GroupMetadataKey("g"), None))
+    with pytest.raises(WireError, match="no such version"):
+        decode(key, b"\0\x09")
+
+
+def test_the_group_of_a_record() -> None:
+    assert group_of(Record(GroupMetadataKey("a"), None)) == "a"
+    assert group_of(Record(ConsumerGroupMetadataKey("b"), None)) == "b"
