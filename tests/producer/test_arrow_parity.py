@@ -59,7 +59,7 @@ def make(**settings: int) -> Producer:
     entrance = Entrance(config, clock, accumulator, topics, stub)
     for name, count in COUNTS.items():
         sticky = StickyPartitioner(config.batch_size, random.Random(7))
-        entrance.stickies[name] = sticky
+        topics._stickies[name] = sticky
         tps = tuple(TopicPartition(name, number) for number in range(count))
         accumulator.places[name] = Place(topics.cluster, tps, tuple(range(count)), sticky)
     for name, value in {
@@ -70,6 +70,7 @@ def make(**settings: int) -> Producer:
         "_put": accumulator.put,
         "_thread": stub,
         "_entrance": entrance,
+        "_topics": topics,
     }.items():
         object.__setattr__(producer, name, value)
     return producer

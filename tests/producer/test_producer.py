@@ -218,6 +218,20 @@ def test_a_topic_that_appears_while_we_wait() -> None:
         assert result[0].result(PATIENCE).offset == 0
 
 
+def test_a_topic_that_was_deleted_stays_so(broker: Broker) -> None:
+    """The broker creates topics that are asked for, and a producer refreshes what it knows."""
+    with (
+        Producer(bootstrap_servers=broker.bootstrap_servers, metadata_max_age_ms=20) as producer,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+    ):
+        producer.send("short-lived", b"x").result(PATIENCE)
+        admin.delete_topics(["short-lived"])
+        with broker.faults.observe(MetadataRequest) as asked:
+            asked.wait(3)
+        assert "short-lived" not in admin.list_topics()
+        assert producer.send("short-lived", b"x").result(PATIENCE).offset == 0, "a record creates it again"
+
+
 def test_a_name_that_no_topic_can_have(broker: Broker) -> None:
     with (
         Producer(bootstrap_servers=broker.bootstrap_servers) as producer,

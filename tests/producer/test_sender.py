@@ -440,7 +440,7 @@ def test_a_batch_that_cannot_be_split_fails_alone() -> None:
             world.accumulator.append(TP, timestamp, None, b"x", (), 22, world.now)[0]
             for timestamp in (-(2**62), 2**62, 2**63 - 1)
         ]
-    world.topics.want("t")
+    world.topics.want("t", world.now)
     world.ready()
     (request,) = world.turn()
     world.acknowledge(request, code=ec.MESSAGE_TOO_LARGE)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.worlds.producer import TP, World
 
 from kadence.clock import FOREVER
 from kadence.connection.request import Completed, Request
-from kadence.errors import AuthenticationError, DisconnectedError
+from kadence.errors import AuthenticationError, DisconnectedError, KafkaError
 from kadence.protocol import error_codes as ec
-from kadence.protocol.metadata import MetadataResponse, MetadataResponseTopic
+from kadence.protocol.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from kadence.types import TopicPartition
+
+
+def names_of(request: Request) -> list[str | None]:
+    assert isinstance(request.message, MetadataRequest)
+    return [topic.name for topic in request.message.topics or []]
 
 
 def ask(world: World) -> Request | None:
@@ -23,7 +30,7 @@ def test_nothing_is_asked_before_it_is_wanted() -> None:
 
 def test_asked_once_and_again_when_old() -> None:
     world = World(metadata_max_age_ms=60_000)
-    world.topics.want("t")
+    world.topics.want("t", world.now)
     request = ask(world)
     assert request is not None
     assert ask(world) is None
@@ -36,7 +43,7 @@ def test_asked_once_and_again_when_old() -> None:
 
 def test_failures_are_repeated_after_a_backoff() -> None:
     world = World()
-    world.topics.want("t")
+    world.topics.want("t", world.now)
     request = ask(world)
     assert request is not None
     world.fail(request, DisconnectedError("gone"))
@@ -48,12 +55,14 @@ def test_failures_are_repeated_after_a_backoff() -> None:
     assert request is not None
     world.fail(request, AuthenticationError("no"))
     assert world.topics.failure is not None
-    assert world.topics.answers == 1
+    assert not world.topics.awaits("t"), "whoever waits is told"
+    world.advance(1_000)
+    assert ask(world) is not None, "what is used is asked for again all the same"
 
 
 def test_a_topic_that_does_not_exist_yet_is_asked_for_slowly_and_only_while_wanted() -> None:
     world = World()
-    world.topics.want("t")
+    world.topics.want("t", world.now)
     missing = MetadataResponse(
         topics=[MetadataResponseTopic(name="t", error_code=ec.UNKNOWN_TOPIC_OR_PARTITION)]
     )
@@ -62,5 +71,107 @@ def test_a_topic_that_does_not_exist_yet_is_asked_for_slowly_and_only_while_want
     world.sender.on_response(world.now, Completed(request, missing, None, 13, world.now))
     world.advance(1_000)
     assert ask(world) is None
-    world.topics.want("t")
+    world.topics.want("t", world.now)
+    assert ask(world) is not None
+
+
+def test_the_answer_to_an_earlier_question_is_not_the_one_that_is_awaited() -> None:
+    world = World()
+    world.topics.want("t", world.now)
+    before = ask(world)
+    assert before is not None
+    world.topics.want("u", world.now)
+    world.answer(before, world.metadata())
+    assert world.topics.awaits("u")
+    request = ask(world)
+    assert request is not None
+    assert names_of(request) == ["u"], "what is known is not asked for again"
+    world.answer(request, MetadataResponse(topics=[MetadataResponseTopic(name="u")]))
+    assert not world.topics.awaits("u")
+    assert set(world.topics.cluster.topics) == {"t", "u"}
+
+
+def test_only_what_is_waited_for_may_be_created() -> None:
+    """Else each refresh would bring back a topic that somebody has deleted."""
+    world = World(metadata_max_age_ms=60_000)
+    world.topics.want("t", world.now)
+    request = ask(world)
+    assert request is not None
+    assert request.message.allow_auto_topic_creation
+    world.answer(request, world.metadata())
+    for cause in (lambda: world.advance(60_000), world.topics.refresh):
+        cause()
+        request = ask(world)
+        assert request is not None
+        assert not request.message.allow_auto_topic_creation
+        world.answer(request, world.metadata())
+
+
+def test_a_topic_that_was_deleted_comes_back_for_the_records_that_wait_for_it() -> None:
+    world = World()
+    world.append()
+    world.ready()
+    (request,) = world.turn()
+    world.acknowledge(request, code=ec.UNKNOWN_TOPIC_OR_PARTITION)
+    (metadata,) = world.turn()
+    assert names_of(metadata) == ["t"]
+    assert metadata.message.allow_auto_topic_creation
+
+
+def test_topics_that_nobody_used_for_a_while_are_forgotten() -> None:
+    world = World(metadata_max_age_ms=60_000, metadata_max_idle_ms=90_000)
+    other = TopicPartition("u", 0)
+    world.leaders = {TP: 1, other: 1}
+    for tp in (TP, other):
+        world.append(tp=tp)
+    world.ready()
+    for request in world.turn():
+        world.acknowledge(request)
+    world.advance(60_000)
+    world.append()
+    for request in world.turn():
+        if isinstance(request.message, MetadataRequest):
+            assert names_of(request) == ["t", "u"]
+            world.answer(request, world.metadata())
+        else:
+            world.acknowledge(request)
+    world.advance(60_000)
+    (request,) = world.turn()
+    assert names_of(request) == ["t"]
+    assert set(world.topics.cluster.topics) == {"t"}
+    world.leaders = {TP: 1}
+    world.answer(request, world.metadata())
+    world.advance(60_000)
+    assert world.wake_at() == FOREVER, "nothing is left to ask for"
+    world.leaders = {other: 2}
+    world.append(tp=other)
+    (request,) = world.turn()
+    assert names_of(request) == ["u"]
+    world.answer(request, world.metadata())
+    (request,) = world.turn()
+    assert request.node_id == 2
+
+
+def test_what_waits_for_a_leader_is_in_use() -> None:
+    world = World(metadata_max_age_ms=60_000, metadata_max_idle_ms=5_000, delivery_timeout_ms=600_000)
+    world.leaders[TP] = -1
+    world.append()
+    world.ready()
+    for _ in range(3):
+        world.advance(60_000)
+        request = world.only()
+        assert names_of(request) == ["t"]
+        world.answer(request, world.metadata())
+
+
+@pytest.mark.parametrize("error", [DisconnectedError("gone"), AuthenticationError("no")])
+def test_a_refresh_that_failed_is_repeated(error: KafkaError) -> None:
+    world = World(metadata_max_age_ms=60_000)
+    world.topics.want("t", world.now)
+    world.ready()
+    world.advance(60_000)
+    request = ask(world)
+    assert request is not None
+    world.fail(request, error)
+    world.advance(150)
     assert ask(world) is not None

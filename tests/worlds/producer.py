@@ -75,7 +75,7 @@ class World(Hand):
         self, value: bytes | None = b"v", key: bytes | None = None, tp: TopicPartition = TP
     ) -> RecordFuture:
         with self.gate:
-            self.topics.want(tp.topic) if tp.topic not in self.topics.cluster.topics else None
+            self.topics.want(tp.topic, self.now) if tp.topic not in self.topics.cluster.topics else None
             size = estimated_size(key, value, ())
             future, _ = self.accumulator.append(tp, 7, key, value, (), size, self.now)
             return future

@@ -290,7 +290,6 @@ _INSTEAD: Final[Mapping[str, str]] = {
             "enable.gapless.guarantee",
             "key.serializer",
             "message.send.max.retries",
-            "metadata.max.idle.ms",
             "msg.order.cmp",
             "partitioner",
             "partitioner.availability.timeout.ms",

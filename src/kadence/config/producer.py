@@ -31,6 +31,13 @@ class ProducerConfig(ClientConfig):
     linger_ms: int = key("int", 5, "Wait so long for more records of the same partition.", low=0)
     batch_size: int = key("int", 131_072, "Most uncompressed bytes of one batch.", low=1)
     buffer_memory: int = key("int", 33_554_432, "Most bytes waiting to be sent; send() blocks above.", low=1)
+    metadata_max_idle_ms: int = key(
+        "int",
+        300_000,
+        "A topic that nothing was sent to for so long is forgotten at the next refresh of metadata.",
+        low=5_000,
+        since="KIP-526",
+    )
     max_block_ms: int = key("int", 60_000, "How long send() may block for memory or metadata.", low=0)
     max_request_size: int = key("int", 1_048_576, "Most bytes of one record or request.", low=1)
     delivery_timeout_ms: int = key(

@@ -23,7 +23,6 @@ from kadence.errors import (
 )
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.intake import Place
-from kadence.producer.partitioner import StickyPartitioner
 from kadence.producer.thread import NetworkThread
 from kadence.producer.topics import Topics
 from kadence.producer.transactions import Transactions
@@ -55,7 +54,6 @@ class Entrance:
     Attributes:
         gate: the producer's lock. is_closed: whether close() was called.
         transactions: of a producer that has them.
-        stickies: partitioners of records without a key, by topic; they outlive what is known of a topic.
     """
 
     def __init__(
@@ -75,7 +73,6 @@ class Entrance:
         self.transactions = transactions
         self._pid = os.getpid()
         self.gate: threading.Condition = accumulator.gate
-        self.stickies: dict[str, StickyPartitioner] = {}
         self.is_closed = False
         _accumulators.add(accumulator)
 
@@ -121,26 +118,15 @@ class Entrance:
         deadline = self.deadline(self._config.max_block_ms)
         with self.gate:
             topics = self._topics
-            seen = topics.answers
-            while True:
-                infos = topics.cluster.partitions_for(topic)
-                if infos:
-                    break
-                if topics.answers > seen:
-                    self._raise_if_hopeless(topic)
-                topics.want(topic)
-                self._thread.wakeup()
-                answers = topics.answers
-                while topics.answers == answers:
-                    self._wait_for_topic(topic, deadline)
-            sticky = self.stickies.get(topic)
-            if sticky is None:
-                self.stickies[topic] = sticky = StickyPartitioner(self._config.batch_size)
+            while not (infos := topics.cluster.partitions_for(topic)):
+                self._ask_for(topic, deadline)
+                self._raise_if_hopeless(topic)
+            topics.used(topic, self._clock.now_ms())
             self._accumulator.places[topic] = place = Place(
                 topics.cluster,
                 tuple(TopicPartition(topic, partition) for partition in range(len(infos))),
                 tuple(info.partition for info in infos if info.leader is not None),
-                sticky,
+                topics.sticky(topic),
             )
             return place
 
@@ -151,11 +137,7 @@ class Entrance:
         if partition >= 0:
             deadline = self.deadline(self._config.max_block_ms)
             with self.gate:
-                answers = self._topics.answers
-                self._topics.want(topic)
-                self._thread.wakeup()
-                while self._topics.answers == answers:
-                    self._wait_for_topic(topic, deadline)
+                self._ask_for(topic, deadline)
             known = self.look_up(topic)
             if partition < len(known.partitions):
                 return known
@@ -163,6 +145,13 @@ class Entrance:
             f"{row}topic {topic!r} has {len(known.partitions)} partitions, 0 to {len(known.partitions) - 1}; "
             f"{partition} is none of them"
         )
+
+    def _ask_for(self, topic: str, deadline: int) -> None:
+        """Ask for a topic, and wait for the answer."""
+        self._topics.want(topic, self._clock.now_ms())
+        self._thread.wakeup()
+        while self._topics.awaits(topic):
+            self._wait_for_topic(topic, deadline)
 
     def _raise_if_hopeless(self, topic: str) -> None:
         """Raise an error that does not pass by waiting."""

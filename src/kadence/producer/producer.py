@@ -63,7 +63,7 @@ class Producer:
             largest=parsed.max_request_size,
         )
         self._put = self._accumulator.put
-        topics = Topics(parsed, self._gate, self._accumulator.places)
+        self._topics = topics = Topics(parsed, self._gate, self._accumulator.places)
         transactions = None
         if parsed.transactional_id is not None:
             self._accumulator.is_usable = False
@@ -137,7 +137,7 @@ class Producer:
             partition = partition_for_key(key, place.count)
         with self._gate:
             if partition is None:
-                partition = entrance.stickies[topic].choose(size, place.count, place.available)
+                partition = self._topics.sticky(topic).choose(size, place.count, place.available)
             if not accumulator.has_room(size):
                 entrance.wait_for_room(size)
             if not accumulator.is_usable:

@@ -155,7 +155,7 @@ class Sender:
                     continue
                 leader = self._topics.cluster.leader(tp)
                 if leader is None:
-                    self._topics.refresh()
+                    self._topics.want(tp.topic, now)
                     continue
                 if self._transactions is not None and not self._transactions.admits(tp):
                     continue
@@ -171,6 +171,7 @@ class Sender:
                     wake_at = now
                     continue
                 sizes[leader] = size
+                self._topics.used(tp.topic, now)
                 if is_new:
                     accumulator.take(tp)
                     wake_at = now if tp in accumulator.waiting else wake_at
@@ -318,7 +319,7 @@ class Sender:
             self._fail(batch, error, record_errors)
         else:
             if verdict is Verdict.RETRY_ELSEWHERE:
-                self._topics.refresh()
+                self._topics.want(batch.tp.topic, now)
             self._repeat(now, batch, error, out_of_sequence=verdict is Verdict.OUT_OF_SEQUENCE)
 
     def _written(self, batch: Batch, base_offset: int, log_append_time: int) -> None:

@@ -1,12 +1,18 @@
 """What the producer knows of the cluster: one immutable `Cluster`, asked for when needed (sans-IO).
 
-Application threads read `cluster` and add to `wanted` under the producer's lock; the network thread polls.
+Application threads read `cluster` and name topics under the producer's lock; the network thread polls.
+
+Brokers may create a topic that is asked for. So only a topic that a record or a call waits for is asked for in a way
+that lets them. A refresh of what is known never does, or it would bring back topics that somebody deleted. A topic
+that nobody used for ``metadata.max.idle.ms`` is forgotten.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
+from types import MappingProxyType
 
 from kadence.clock import FOREVER, add_ms
 from kadence.config import ProducerConfig
@@ -15,6 +21,7 @@ from kadence.connection.cluster import Cluster, apply
 from kadence.connection.request import ANY_NODE, Completed, Request
 from kadence.errors import KafkaError
 from kadence.producer.intake import Place
+from kadence.producer.partitioner import StickyPartitioner
 from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic
 
 __all__ = ["Topics"]
@@ -29,78 +36,122 @@ class Topics:
         places: what callers derived from ``cluster``; emptied, under the lock, whenever that changes.
 
     Attributes:
-        cluster: what is known now. answers: how many answers and failures there were: a caller that saw no
-            answer since it asked waits for one more.
-        last_error: why the last request failed, if it did. failure: the same if it will not pass by itself.
+        cluster: what is known now. last_error: why the last request failed, if it did. failure: the same if it will
+            not pass by itself.
     """
 
     def __init__(
         self, config: ProducerConfig, gate: threading.Condition, places: dict[str, Place] | None = None
     ) -> None:
         self._places: dict[str, Place] = {} if places is None else places
+        self._stickies: dict[str, StickyPartitioner] = {}
         self._config = config
         self._gate = gate
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._asked: Request | None = None
+        self._used_at: dict[str, int] = {}
         self._wanted: set[str] = set()
         self._is_stale = False
         self._refresh_at = FOREVER
         self.cluster = Cluster()
-        self.answers = 0
         self.failure: KafkaError | None = None
         self.last_error: KafkaError | None = None
 
-    def want(self, topic: str) -> None:
-        """Ask for ``topic`` at once, and keep it known from now on. Under the producer's lock."""
+    def used(self, topic: str, now: int) -> None:
+        """Something is sent to ``topic``, or asked of it: remember it for another while. Under the producer's lock."""
+        self._used_at[topic] = now
+
+    def want(self, topic: str, now: int) -> None:
+        """Ask for ``topic`` at once; brokers that create topics may create it. Network thread, or under the lock."""
+        self._used_at[topic] = now
         self._wanted.add(topic)
-        self._is_stale = True
+
+    def awaits(self, topic: str) -> bool:
+        """Whether the answer to a `want` is still to come. Under the lock."""
+        return topic in self._wanted or (self._asked is not None and topic in self._asked.tag)
 
     def refresh(self) -> None:
-        """Ask again: a broker's answer contradicts what we know."""
+        """Ask again for all that is known. Network thread."""
         self._is_stale = True
+
+    def sticky(self, topic: str) -> StickyPartitioner:
+        """What chooses partitions for records of ``topic`` without a key. Under the lock."""
+        found = self._stickies.get(topic)
+        if found is None:
+            self._stickies[topic] = found = StickyPartitioner(self._config.batch_size)
+        return found
 
     def poll(self, now: int) -> tuple[Request | None, int]:
         """The request to send now, if any, and when to ask again."""
-        if self._asked is not None or not self._wanted:
+        if self._asked is not None or not self._used_at:
             return None, FOREVER
-        due = self._backoff.until if self._is_stale else max(self._refresh_at, self._backoff.until)
+        is_due = self._wanted or self._is_stale
+        due = self._backoff.until if is_due else max(self._refresh_at, self._backoff.until)
         if due > now:
             return None, due
         with self._gate:
-            names = sorted(self._wanted)
-            self._is_stale = False
-        message = MetadataRequest(
-            topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=True
-        )
-        self._asked = Request(message, ANY_NODE, add_ms(now, self._config.request_timeout_ms), tag=names)
+            creates = bool(self._wanted)
+            if not creates:
+                self._forget_idle(now)
+            names = sorted(self._wanted or self._used_at)
+            if len(names) == len(self._used_at):
+                self._is_stale = False
+                self._refresh_at = add_ms(now, self._config.metadata_max_age_ms)
+            self._wanted.clear()
+            if not names:
+                return None, FOREVER
+            message = MetadataRequest(
+                topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=creates
+            )
+            self._asked = Request(
+                message, ANY_NODE, add_ms(now, self._config.request_timeout_ms), tag=frozenset(names)
+            )
         return self._asked, FOREVER
 
     def on_response(self, now: int, completed: Completed) -> None:
-        self._asked = None
+        names: frozenset[str] = completed.request.tag
         with self._gate:
+            self._asked = None
             response = completed.response
             if completed.error is not None or response is None:
-                self._backoff.failed(now)
-                self._is_stale = True
-                if completed.error is not None and not completed.error.retriable:
-                    self.failure = completed.error
-                    self.answers += 1
-                self.last_error = completed.error
-                _log.info("metadata request failed, repeating: %s", completed.error)
+                self._not_answered(now, completed)
             else:
-                self.cluster = apply(self.cluster, response, completed.request.tag)
+                self.cluster = apply(self.cluster, response, names)
                 self._places.clear()
-                self.answers += 1
                 self.failure = self.last_error = None
-                self._refresh_at = add_ms(now, self._config.metadata_max_age_ms)
                 # Even success waits a little before the next request: a topic that is being created or
                 # a leader that is being elected would else be asked for in a loop.
-                self._backoff.succeeded() if self._is_settled() else self._backoff.failed(now)
+                self._backoff.succeeded() if self._is_settled(names) else self._backoff.failed(now)
             self._gate.notify_all()
 
-    def _is_settled(self) -> bool:
-        """Whether all wanted topics are known with leaders."""
-        for name in self._wanted:
+    def _not_answered(self, now: int, completed: Completed) -> None:
+        self._backoff.failed(now)
+        error = self.last_error = completed.error
+        if error is not None and not error.retriable:
+            # Those who wait are told, and ask again if they still want to know.
+            self.failure = error
+            self._is_stale = True
+        elif completed.request.message.allow_auto_topic_creation:
+            self._wanted |= completed.request.tag
+        else:
+            self._is_stale = True
+        _log.info("metadata request failed, repeating: %s", error)
+
+    def _forget_idle(self, now: int) -> None:
+        """Forget the topics that nobody used for a while."""
+        last = now - self._config.metadata_max_idle_ms
+        idle = [topic for topic, used_at in self._used_at.items() if used_at <= last]
+        for topic in idle:
+            del self._used_at[topic]
+            self._places.pop(topic, None)
+            self._stickies.pop(topic, None)
+        known = {name: topic for name, topic in self.cluster.topics.items() if name in self._used_at}
+        if len(known) < len(self.cluster.topics):
+            self.cluster = replace(self.cluster, topics=MappingProxyType(known))
+
+    def _is_settled(self, names: frozenset[str]) -> bool:
+        """Whether all these topics are known with leaders."""
+        for name in names:
             topic = self.cluster.topics.get(name)
             if topic is None or topic.error_code or any(p.leader is None for p in topic.partitions):
                 return False
