@@ -15,6 +15,7 @@ from tests.producer.reading import read_all
 
 from kadence.admin import Admin
 from kadence.broker import Broker
+from kadence.connection.cluster import Cluster, Topic
 from kadence.errors import (
     ClosedError,
     KafkaTimeoutError,
@@ -24,9 +25,10 @@ from kadence.errors import (
     UnknownTopicOrPartitionError,
 )
 from kadence.producer import ArrowDelivery, Producer, WrittenRows
+from kadence.producer.transactions import State
 from kadence.protocol import error_codes as ec
 from kadence.protocol.produce import ProduceRequest
-from kadence.types import TopicPartition
+from kadence.types import PartitionInfo, TopicPartition
 
 PAIR = pa.struct([("key", pa.string()), ("value", pa.binary())])
 
@@ -209,9 +211,13 @@ def test_no_room_in_time_tells_how_far_it_came(broker: Broker) -> None:
     with broker.faults.drop(ProduceRequest):
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, **settings})
         until(lambda: knows(producer, "t"))
-        with pytest.raises(KafkaTimeoutError, match=r"buffer\.memory=2000 is full") as caught:
+        told = r"^5 of 9 rows were handed over, and may be written; no room for .*buffer\.memory=2000 is full"
+        with pytest.raises(KafkaTimeoutError, match=told) as caught:
             producer.send_arrow(pa.table({"value": ["x" * 300] * 9}), "t")
-        assert caught.value.__notes__ == ["5 of 9 rows were handed over before, and may be written"]
+        assert not caught.value.retriable, "the same call again would send the five twice"
+        with pytest.raises(KafkaTimeoutError, match=r"^no room for") as caught:
+            producer.send_arrow(pa.table({"value": ["x" * 300]}), "t")
+        assert caught.value.retriable, "it has taken nothing"
         producer.close(0)
     with pytest.raises(ClosedError):
         producer.send_arrow(pa.table({"value": ["x"]}), "t")
@@ -221,6 +227,31 @@ def knows(producer: Producer, topic: str) -> bool:
     with contextlib.suppress(KafkaTimeoutError):
         return bool(producer.partitions_for(topic))
     return False
+
+
+@pytest.mark.parametrize("before", [0, 5])
+def test_half_a_table_cannot_be_committed(before: int) -> None:
+    """Rows that were taken are part of the transaction, which would make half a table visible."""
+    settings = {"buffer.memory": 2_000, "batch.size": 400, "max.block.ms": 0, "transactional.id": "x"}
+    with Producer({"bootstrap.servers": "127.0.0.1:1", "delivery.timeout.ms": 200, **settings}) as producer:
+        transactions = producer._entrance.transactions
+        assert transactions is not None
+        with producer._gate:
+            only = PartitionInfo("t", 0, 1, None, (), ())
+            producer._topics.cluster = Cluster(topics={"t": Topic("t", partitions=(only,))})
+            # As after init_transactions() at a coordinator that is gone since then.
+            transactions.state = State.READY
+        producer.begin_transaction()
+        for _ in range(before):
+            producer.send("t", b"x" * 300)
+        with pytest.raises(KafkaTimeoutError):
+            producer.send_arrow(pa.table({"value": ["x" * 300] * 9}), "t")
+        if before:
+            assert transactions.state is State.IN_TRANSACTION, "it has taken nothing"
+        else:
+            with pytest.raises(KafkaTimeoutError, match="5 of 9 rows") as caught:
+                producer.commit_transaction()
+            assert "call abort_transaction()" in caught.value.__notes__[0]
 
 
 def test_a_topic_that_grows_while_rows_are_looked_at() -> None:

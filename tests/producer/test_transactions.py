@@ -504,18 +504,114 @@ def test_a_commit_that_ran_out_of_time_can_be_waited_for_again_but_not_aborted()
     world.run(world.now_in.begin_commit())
 
 
-def test_closing_aborts_what_is_open() -> None:
+def test_every_state_can_be_reached_and_only_one_is_the_end() -> None:
+    assert set().union(*TRANSITIONS.values()) == set(State) - {State.UNINITIALIZED}
+    assert [state for state, after in TRANSITIONS.items() if not after] == [State.FAILED]
+
+
+def lose_the_answer_to(world: TransactionWorld, kind: type) -> None:
+    """The brokers do what is asked, and the connection is lost before they say so."""
+    for _ in range(10):
+        for request in world.turn():
+            if isinstance(request.message, kind):
+                world.asked.append(request.message)
+                world.lose(request)
+                return
+            world.say(request)
+    raise AssertionError(f"no {kind.__name__} was sent")
+
+
+@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize("kind", [AddPartitionsToTxnRequest, AddOffsetsToTxnRequest])
+def test_v1_a_partition_that_may_have_been_added_is_aborted_at_the_coordinator(
+    kind: type, begun: bool
+) -> None:
+    """Else the coordinator may keep the transaction open until its timeout, and readers wait behind it."""
+    world = TransactionWorld(version=0)
+    world.begin()
+    if kind is AddPartitionsToTxnRequest:
+        world.append()
+    else:
+        world.now_in.begin_offsets(OFFSETS, GROUP)
+    lose_the_answer_to(world, kind)
+    done = world.now_in.begin_abort()
+    if not begun:
+        world.codes[EndTxnRequest] = [ec.INVALID_TXN_STATE]
+    world.run(done)
+    # The epoch is raised, so that the lost request, should it arrive only now, opens no transaction.
+    assert world.asked_for()[1:] == ["FindCoordinator", "EndTxn", "InitProducerId"]
+    assert not world.asked[-2].committed
+    assert world.asked[-1].producer_epoch == 0
+    world.begin()
+    future = world.append()
+    world.run(world.now_in.begin_commit())
+    assert future.exception(0) is None
+    assert world.asked_for() == ["AddPartitionsToTxn", "EndTxn"]
+
+
+def test_an_end_of_a_transaction_that_surely_is_open_may_not_be_refused() -> None:
+    world = TransactionWorld(version=0)
+    world.begin()
+    world.append()
+    world.run()
+    world.codes[EndTxnRequest] = [ec.INVALID_TXN_STATE]
+    done = world.now_in.begin_abort()
+    world.run()
+    with pytest.raises(BrokerError, match="INVALID_TXN_STATE"):
+        done()
+    assert world.now_in.state is State.FAILED
+
+
+@pytest.mark.parametrize("code", [ec.NONE, ec.TRANSACTION_ABORTABLE])
+def test_closing_waits_for_an_abort_until_it_is_done_or_refused(code: int) -> None:
     world = TransactionWorld()
     world.begin()
     world.append()
     world.run()
-    assert world.now_in.is_busy
-    world.now_in.abort_for_close()
+    world.codes[EndTxnRequest] = [code]
+    with world.gate:
+        assert world.now_in.end_for_close()
     world.run()
-    assert not world.asked[-1].committed
-    assert not world.now_in.is_busy
+    with world.gate:
+        assert not world.now_in.end_for_close()
+    assert world.asked_for() == ["EndTxn"]
 
 
-def test_every_state_can_be_reached_and_only_one_is_the_end() -> None:
-    assert set().union(*TRANSITIONS.values()) == set(State) - {State.UNINITIALIZED}
-    assert [state for state, after in TRANSITIONS.items() if not after] == [State.FAILED]
+def test_closing_aborts_what_a_commit_could_not_commit() -> None:
+    world = TransactionWorld()
+    world.begin()
+    world.append()
+    world.run()
+    world.now_in.begin_commit()
+    world.codes[EndTxnRequest] = [ec.TRANSACTION_ABORTABLE]
+    with world.gate:
+        assert world.now_in.end_for_close()
+    world.run()
+    assert world.now_in.state is State.ABORTABLE
+    with world.gate:
+        assert world.now_in.end_for_close()
+    world.run()
+    assert [end.committed for end in world.asked] == [True, False]
+    with world.gate:
+        assert not world.now_in.end_for_close()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ec.PRODUCER_FENCED,
+        ec.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ec.CLUSTER_AUTHORIZATION_FAILED,
+    ],
+)
+def test_a_record_that_is_refused_for_ever_ends_the_producer(code: int) -> None:
+    world = TransactionWorld()
+    world.begin()
+    future = world.append()
+    world.run(produce=code)
+    assert world.now_in.state is State.FAILED
+    error = future.exception(0)
+    assert error is not None
+    with pytest.raises(KafkaError) as caught:
+        world.now_in.begin_commit()
+    assert "close it" in caught.value.__notes__[0]

@@ -154,9 +154,18 @@ class ArrowSending:
     def _wait_for_room(self, size: int, handed: int) -> None:
         try:
             self._entrance.wait_for_room(size)
-        except KafkaTimeoutError as error:
-            error.add_note(f"{handed} of {self._count} rows were handed over before, and may be written")
-            raise
+        except KafkaTimeoutError as cause:
+            if not handed:
+                raise
+            error = KafkaTimeoutError(
+                f"{handed} of {self._count} rows were handed over, and may be written; {cause}"
+            )
+            error.retriable = False
+            if self._entrance.transactions is not None:
+                # Half a table must not be committed.
+                self._entrance.transactions.not_written(error, was_sent=False)
+                self._wakeup()
+            raise error from cause
 
 
 def _rows_of(numbers: memoryview, lane: int, row: int, count: int) -> list[int]:

@@ -173,8 +173,9 @@ class Producer:
                 without a name.
             RecordTooLargeError: a row above ``max.request.size`` or ``buffer.memory``.
             UnknownTopicOrPartitionError: no such topic after ``max.block.ms``, or no such partition.
-            KafkaTimeoutError: no answer about a topic, or no memory, within ``max.block.ms``. Rows that were handed
-                over before may be written.
+            KafkaTimeoutError: no answer about a topic, or no memory, within ``max.block.ms``. Where memory ran out half
+                way, it says how many rows were handed over. Those may be written, so the same call again may write
+                them twice. An open transaction can only be aborted then.
             MissingDependencyError: pyarrow is not installed.
             ClosedError, ForkedError, FatalNetworkError: this producer cannot be used (any more).
         """

@@ -27,7 +27,7 @@ from kadence.producer.accumulator import Accumulator, Batch
 from kadence.producer.identity import Identity
 from kadence.producer.sequences import MAX_UNDECIDED, PartitionDelivery
 from kadence.producer.topics import Topics
-from kadence.producer.transactions import State, Transactions
+from kadence.producer.transactions import Transactions
 from kadence.producer.verdicts import Verdict, blamed, out_of_time, too_large, verdict_of
 from kadence.protocol.metadata import MetadataRequest
 from kadence.protocol.produce import (
@@ -115,7 +115,7 @@ class Sender:
         """The requests to send at ``now``."""
         wake_at = self._expire(now)
         requests: list[Request] = []
-        if self._transactions is not None and self._transactions.state in (State.ABORTABLE, State.ABORTING):
+        if self._transactions is not None and self._transactions.writes_nothing:
             self._drop_for_abort(self._transactions.error)
         # Once: an abort that begins from here on waits for what is sent now.
         known = self._identity.known
@@ -382,7 +382,7 @@ class Sender:
         with self._accumulator.gate:
             self._accumulator.release(batch)
             if self._transactions is not None:
-                self._transactions.batch_failed(error, was_sent=batch.attempts > 0)
+                self._transactions.not_written(error, was_sent=batch.attempts > 0)
         # Nothing of a transaction is lost silently: its end raises, and readers see none of it.
         log = _log.warning if self._transactions is None else _log.info
         log("records lost: %r: %s", batch, error)

@@ -83,10 +83,9 @@ class NetworkThread(threading.Thread):
                 with self._accumulator.gate:
                     self._accumulator.flushing += 1
                     if self._transactions is not None:
-                        self._transactions.abort_for_close()
                         # Records end by their delivery.timeout.ms; an abort that nobody answers must end, too.
                         self._close_at = min(self._close_at, add_ms(now, self._delivery_timeout_ms))
-            if not self._accumulator.incomplete and not self._is_ending:
+            if not self._must_end_transaction() and not self._accumulator.incomplete:
                 return False
             if now >= self._close_at:
                 self._sender.fail_all(
@@ -105,10 +104,11 @@ class NetworkThread(threading.Thread):
             self._client.set_nodes([*self._coordinators.values(), *self._topics.cluster.nodes.values()])
         return True
 
-    @property
-    def _is_ending(self) -> bool:
-        """Whether a transaction has not ended yet."""
-        return self._transactions is not None and self._transactions.is_busy
+    def _must_end_transaction(self) -> bool:
+        if self._transactions is None:
+            return False
+        with self._accumulator.gate:
+            return self._transactions.end_for_close()
 
     @property
     def _coordinators(self) -> Mapping[int, Node]:

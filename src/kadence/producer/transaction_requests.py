@@ -31,6 +31,8 @@ from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from kadence.version import VERSION
 
 __all__ = [
+    "ADDING",
+    "FATAL_TO_RECORDS",
     "LAST_COMMIT_OF_V1",
     "LAST_END_OF_V1",
     "LAST_PRODUCE_OF_V1",
@@ -61,6 +63,18 @@ RAISES_EPOCH: Final = 3
 """The first InitProducerId that raises the epoch of an id (KIP-360)."""
 TELLS_MEMBER: Final = 3
 """The first TxnOffsetCommit that names the member of the group (KIP-447), which fences members that were replaced."""
+
+ADDING: Final = (AddPartitionsToTxnRequest, AddOffsetsToTxnRequest)
+"""What opens a transaction at the coordinator."""
+
+FATAL_TO_RECORDS: Final = frozenset(
+    {
+        ec.PRODUCER_FENCED,
+        ec.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ec.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+"""Why a broker refuses records of this producer whatever the transaction."""
 
 _FEATURE: Final = "transaction.version"
 _V2: Final = 2

@@ -24,6 +24,7 @@ from kadence.config import ProducerConfig
 from kadence.connection.backoff import Backoff
 from kadence.connection.request import ANY_NODE, Completed, Request
 from kadence.errors import (
+    BrokerError,
     IllegalStateError,
     KafkaError,
     ProducerFencedError,
@@ -117,7 +118,9 @@ class Transactions:
         self._to_add: set[TopicPartition] = set()
         self._offsets: list[_Offsets] = []
         self._is_started = False
+        self._is_unsure = False
         self._is_ended = False
+        self._is_closing = False
 
     # ------------------------------------------------------------ the application's side, under the lock
 
@@ -202,9 +205,9 @@ class Transactions:
         return None if self._is_v2 else requests.LAST_PRODUCE_OF_V1
 
     @property
-    def is_busy(self) -> bool:
-        """Whether a transaction is open or has not ended yet."""
-        return self.state in _SENDING or self.state in (State.ABORTING, State.ABORTABLE)
+    def writes_nothing(self) -> bool:
+        """Whether what was not sent will never be sent."""
+        return self.state in (State.ABORTABLE, State.ABORTING, State.FAILED)
 
     def admits(self, tp: TopicPartition) -> bool:
         """Whether ``tp`` is part of the transaction, so that it can be written to; if not, it is on its way there."""
@@ -217,17 +220,32 @@ class Transactions:
         self._to_add.add(tp)
         return False
 
-    def batch_failed(self, error: KafkaError, *, was_sent: bool) -> None:
+    def not_written(self, error: KafkaError, *, was_sent: bool) -> None:
         """Records were not written. Under the lock."""
         # Numbers that the broker misses would stop the next transaction.
         self._raise_epoch = self._raise_epoch or was_sent
-        if self.state in _SENDING:
+        if isinstance(error, BrokerError) and error.code in requests.FATAL_TO_RECORDS:
+            self._fail(self._fenced() if error.code == ec.PRODUCER_FENCED else error)
+        elif self.state in _SENDING:
             self._move(State.ABORTABLE, error)
 
-    def abort_for_close(self) -> None:
-        """The producer is closing: nobody will commit any more. Under the lock."""
+    def end_for_close(self) -> bool:
+        """Whether a closing producer must wait for the end of a transaction. Under the lock.
+
+        Nobody will commit any more, so what is open is aborted. That is tried once: if the abort is refused, too, the
+        brokers abort after ``transaction.timeout.ms``.
+        """
         if self.state in (State.IN_TRANSACTION, State.ABORTABLE):
+            if self._is_closing:
+                _log.warning(
+                    "%s: close() cannot abort the transaction, which the brokers will do: %s",
+                    self.transactional_id,
+                    self.error,
+                )
+                return False
+            self._is_closing = True
             self._move(State.ABORTING)
+        return self.state in _ENDING
 
     def poll(self, now: int, *, wanted: Callable[[], bool]) -> tuple[list[Request], int]:
         """The request to send now, if any, and when to look again.
@@ -254,6 +272,8 @@ class Transactions:
         self._in_flight = None
         with self._gate:
             if completed.error is not None:
+                # The coordinator may have done it all the same.
+                self._is_unsure = self._is_unsure or isinstance(completed.request.message, requests.ADDING)
                 self._not_answered(now, completed.error)
             else:
                 self._on_answer(now, completed.response)
@@ -348,12 +368,14 @@ class Transactions:
         added = {tp for tp, code in codes.items() if code == ec.NONE}
         self._partitions |= added
         self._to_add -= added
-        self._is_started = self._is_started or bool(added)
+        if added:
+            self._is_started, self._is_unsure = True, False
         self._is_well(now, requests.worst(codes.values()))
 
     def _on_group_added(self, now: int, response: Any) -> None:
         if self._is_well(now, response.error_code) and self._offsets:
             self._offsets[0].is_added = self._is_started = True
+            self._is_unsure = False
 
     def _on_offsets(self, now: int, response: Any) -> None:
         if not self._offsets:
@@ -367,7 +389,7 @@ class Transactions:
         self._is_well(now, requests.worst(codes.values()), group=sent.group.group_id)
 
     def _ask_for_end(self, now: int) -> None:
-        if self._is_started and not self._is_ended:
+        if (self._is_started or self._is_unsure) and not self._is_ended:
             to = self._coordinator(now)
             if to is not None:
                 message = requests.end(
@@ -384,12 +406,18 @@ class Transactions:
     @property
     def _needs_id(self) -> bool:
         """Whether the next transaction cannot begin with what the end of this one leaves."""
-        return self._id[0] < 0 or (self._raise_epoch and not self._is_v2)
+        # A request to add partitions whose answer was lost may arrive late. With the old epoch it would open
+        # a transaction.
+        return self._id[0] < 0 or ((self._raise_epoch or self._is_unsure) and not self._is_v2)
 
     def _on_ended(self, now: int, response: Any) -> None:
-        if response.error_code == ec.INVALID_PRODUCER_ID_MAPPING and self.state is State.ABORTING:
+        is_abort, code = self.state is State.ABORTING, response.error_code
+        if is_abort and code == ec.INVALID_PRODUCER_ID_MAPPING:
             # The coordinator has forgotten the id (transactional.id.expiration.ms), so it has nothing to abort.
             self._id = (-1, -1)
+        elif is_abort and code == ec.INVALID_TXN_STATE and not self._is_started:
+            # The request whose answer was lost did not reach it.
+            _log.info("%s: the coordinator has nothing to abort", self.transactional_id)
         elif not self._is_well(now, response.error_code):
             return
         self._is_ended = True
@@ -404,7 +432,7 @@ class Transactions:
         self._partitions.clear()
         self._to_add.clear()
         self._offsets.clear()
-        self._is_started = self._is_ended = self._raise_epoch = False
+        self._is_started = self._is_unsure = self._is_ended = self._raise_epoch = False
         self._move(State.READY)
 
     # ------------------------------------------------------------ what answers mean
@@ -417,14 +445,8 @@ class Transactions:
             return True
         _log.info("%s: %s in state %s", self.transactional_id, ec.name(code), self.state.name)
         if outcome is Outcome.FENCED:
-            self._fail(
-                ProducerFencedError(
-                    f"another producer with transactional.id={self.transactional_id!r} took over, or the brokers "
-                    "aborted the transaction after transaction.timeout.ms="
-                    f"{self._config.transaction_timeout_ms}"
-                )
-            )
-        elif outcome is Outcome.ABORT and self.is_busy:
+            self._fail(self._fenced())
+        elif outcome is Outcome.ABORT and self.state in (*_SENDING, State.ABORTING, State.ABORTABLE):
             self._raise_epoch = True
             if self.state is not State.ABORTABLE:
                 self._move(State.ABORTABLE, for_code(code))
@@ -435,6 +457,12 @@ class Transactions:
         else:
             self._fail(for_code(code))
         return False
+
+    def _fenced(self) -> ProducerFencedError:
+        return ProducerFencedError(
+            f"another producer with transactional.id={self.transactional_id!r} took over, or the brokers aborted the "
+            f"transaction after transaction.timeout.ms={self._config.transaction_timeout_ms}"
+        )
 
     def _not_answered(self, now: int, error: KafkaError) -> None:
         if error.retriable:
