@@ -145,9 +145,14 @@ if not TYPE_CHECKING:
         """A name when it is first used, or a module such as ``kadence.errors``."""
         home = _HOMES.get(name)
         if home is not None:
-            if name in _CONSUMERS:
-                load("kadence.consumer.assembly")
-            found = globals()[name] = getattr(load(home), name)
+            try:
+                if name in _CONSUMERS:
+                    load("kadence.consumer.assembly")
+                module = load(home)
+            except AttributeError as error:
+                # Raised on, `from kadence import ...` would take it for a name that this module lacks, and hide it.
+                raise ImportError(f"{home} cannot be loaded: {error}") from error
+            found = globals()[name] = getattr(module, name)
             return found
         if not name.startswith("_"):
             try:

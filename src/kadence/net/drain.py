@@ -1,25 +1,16 @@
-"""Which half moves the bytes: the compiled `_drain_c`, or its plain twins.
-
-KADENCE_EXTENSION=off says plain, =require insists on the compiled one.
-"""
+"""Which half moves the bytes (`kadence.compiled`): the compiled `_drain_c`, or its plain twins."""
 
 from __future__ import annotations
 
-import os
 from typing import Any, Final
 
+from kadence.compiled import compiled
 from kadence.net import openssl
 
 __all__ = ["COMPILED", "TLS", "drain"]
 
-drain: Any = None
+drain: Any = compiled("kadence.net._drain_c")
 """The module `_drain_c`; None without the extension."""
-if os.environ.get("KADENCE_EXTENSION", "auto") != "off":
-    try:
-        from kadence.net import _drain_c as drain
-    except ImportError:
-        if os.environ.get("KADENCE_EXTENSION") == "require":
-            raise
 
 COMPILED: Final = drain is not None
 """Whether sockets are waited for and read without the interpreter."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.clock import FOREVER
+from kadence.compiled import compiled
 from kadence.connection.request import Request, StandIn
 from kadence.errors import KafkaError
 from kadence.net import drain, openssl
@@ -29,13 +29,7 @@ __all__ = ["AVAILABLE", "Deputy", "StoodIn", "deputy_of"]
 StoodIn = Callable[[list[Request], int], None]
 """Takes the heartbeats that the pulse has sent, and when (ms) the last of them."""
 
-_pulse: Any = None
-if drain.COMPILED:
-    try:
-        from kadence.net import _pulse_c as _pulse
-    except ImportError:
-        if os.environ.get("KADENCE_EXTENSION") == "require":
-            raise
+_pulse: Any = compiled("kadence.net._pulse_c") if drain.COMPILED else None
 if _pulse is not None:
     if drain.TLS:
         _pulse.bind_openssl(*(openssl.functions() or ()))

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Final
 
+from kadence.compiled import compiled
 from kadence.records import IMPLEMENTATION
 
 __all__ = ["COMPILED", "Filling", "Place", "Receipt", "Shelf", "Sticky", "murmur2"]
 
 
-def _is_compiled() -> bool:
-    if IMPLEMENTATION == "python":
-        return False
-    try:
-        from kadence.producer import _intake_c  # noqa: F401
-    except ImportError:
-        if os.environ.get("KADENCE_EXTENSION") == "require":
-            raise
-        return False
-    return True
+_PARTS: Final = ("_intake_c", "_rows_c")
 
-
-COMPILED: Final = _is_compiled()
+COMPILED: Final = IMPLEMENTATION == "compiled" and all(
+    compiled(f"kadence.producer.{part}") is not None for part in _PARTS
+)
 """Whether records are added outside Python."""
 
 if TYPE_CHECKING or not COMPILED:

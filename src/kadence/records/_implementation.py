@@ -1,14 +1,10 @@
-"""Which half of the decoder this process uses. KADENCE_EXTENSION decides at import, as it does at build.
-
-auto     (default) the compiled half where it was built, else Python
-require  the compiled half, or an ImportError
-off      Python
-"""
+"""Which half of the decoder this process uses (`kadence.compiled`): one for all its parts."""
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Final
+
+from kadence.compiled import compiled
 
 __all__ = [
     "IMPLEMENTATION",
@@ -24,34 +20,13 @@ __all__ = [
     "spare_memory",
 ]
 
-_MODES: Final = ("auto", "require", "off")
+_PARTS: Final = ("_records_c", "_builder_c", "_columns_c")
+"""Those that others build on come first, so that an error names the one it is about."""
 
 
-def _mode() -> str:
-    mode = os.environ.get("KADENCE_EXTENSION", "auto")
-    if mode not in _MODES:
-        raise ImportError(f"KADENCE_EXTENSION must be one of {', '.join(_MODES)}, not {mode!r}")
-    return mode
-
-
-def _load() -> str:
-    """Try the compiled half; returns the name of the one to use."""
-    mode = _mode()
-    if mode == "off":
-        return "python"
-    try:
-        from kadence.records import _builder_c, _columns_c, _records_c  # noqa: F401
-    except ImportError as error:
-        if mode == "require":
-            raise ImportError(
-                "KADENCE_EXTENSION=require, but the extension cannot be loaded "
-                f"({error}); build it with: KADENCE_EXTENSION=require pip install --no-binary kadence kadence"
-            ) from error
-        return "python"
-    return "compiled"
-
-
-IMPLEMENTATION: Final = _load()
+IMPLEMENTATION: Final = (
+    "compiled" if all(compiled(f"kadence.records.{part}") is not None for part in _PARTS) else "python"
+)
 
 if TYPE_CHECKING or IMPLEMENTATION == "python":
     from kadence.records._builder_py import RecordEncoder

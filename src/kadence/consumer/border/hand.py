@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kadence.compiled import compiled
 from kadence.records import IMPLEMENTATION
 
 __all__ = ["COMPILED", "Attention", "Hand", "Standing"]
 
-COMPILED: bool = IMPLEMENTATION == "compiled"
-"""Whether the compiled half is loaded: as the decoder's is."""
+COMPILED: bool = IMPLEMENTATION == "compiled" and compiled("kadence.consumer.border._hand_c") is not None
+"""Whether the compiled half is loaded."""
 
 if TYPE_CHECKING or not COMPILED:
     from kadence.consumer.border._hand_py import Attention, Hand, Standing

@@ -1,0 +1,59 @@
+"""Which half of a module runs: the compiled one, or its plain twin. KADENCE_EXTENSION decides, as it does at build.
+
+auto     (default) the compiled half where it was built, else Python
+require  the compiled half, or an ImportError
+off      Python
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from types import ModuleType
+from typing import Final
+
+__all__ = ["compiled"]
+
+_MODES: Final = ("auto", "require", "off")
+
+
+def compiled(name: str) -> ModuleType | None:
+    """The compiled half of this full name; None where Python is to run.
+
+    Raises:
+        ImportError: KADENCE_EXTENSION is none of its words. It is ``require``, and the compiled half cannot be loaded.
+            Or there is one, and it does not fit the sources beside it: Python in its place would be many times slower
+            without a word.
+    """
+    mode = os.environ.get("KADENCE_EXTENSION", "auto")
+    if mode not in _MODES:
+        raise ImportError(f"KADENCE_EXTENSION must be one of {', '.join(_MODES)}, not {mode!r}")
+    if mode == "off":
+        return None
+    try:
+        return import_module(name)
+    except Exception as error:
+        # One that the system cannot load, as of another C library, has a path. Most misfits are no ImportError at all.
+        is_unloadable = isinstance(error, ImportError) and error.path is not None
+        if not is_unloadable and _is_built(name):
+            raise ImportError(
+                f"the compiled module {name} was built from other sources than those beside it ({error}); build it "
+                "anew: python setup.py build_ext --inplace in a checkout, else pip install --force-reinstall kadence"
+            ) from error
+        if mode == "require":
+            raise ImportError(
+                "KADENCE_EXTENSION=require, but the extension cannot be loaded "
+                f"({error}); build it with: KADENCE_EXTENSION=require pip install --no-binary kadence kadence"
+            ) from error
+        if not isinstance(error, ImportError):
+            raise
+        return None
+
+
+def _is_built(name: str) -> bool:
+    """Whether a shared library has this name, not only the source of one."""
+    from importlib.machinery import ExtensionFileLoader
+    from importlib.util import find_spec
+
+    spec = find_spec(name)
+    return spec is not None and isinstance(spec.loader, ExtensionFileLoader)
