@@ -181,6 +181,19 @@ def test_offsets_of_groups(admin: Admin, servers: str, name: str) -> None:
     assert isinstance(outcomes.errors[TopicPartition("nowhere", 0)], UnknownTopicOrPartitionError)
 
 
+def test_offsets_of_a_topic_made_anew_are_refused_where_its_id_is_given(admin: Admin, name: str) -> None:
+    partition = TopicPartition(name, 0)
+    admin.create_topics({name: 1})
+    old = admin.describe_topics([name])[name].topic_id
+    admin.delete_topics([name])
+    admin.create_topics({name: 1})
+    outcomes = admin.alter_group_offsets(name, {partition: 0}, topic_ids={name: old}, raise_errors=False)
+    assert getattr(outcomes.errors[partition], "code", None) == ec.UNKNOWN_TOPIC_ID
+    now = admin.describe_topics([name])[name].topic_id
+    admin.alter_group_offsets(name, {partition: 0}, topic_ids={name: now})
+    assert admin.group_offsets(name)[partition].offset == 0
+
+
 # ---------------------------------------------------------------- groups
 
 

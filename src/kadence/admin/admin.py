@@ -206,16 +206,23 @@ class Admin:
         group: str,
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
         *,
+        topic_ids: Mapping[str, bytes] | None = None,
         raise_errors: bool = True,
         timeout: Seconds | None = None,
     ) -> Outcomes[TopicPartition, OffsetAndMetadata]:
-        """Commit offsets for a group that has no live members."""
+        """Commit offsets for a group that has no live members.
+
+        Args:
+            topic_ids: the id of each topic that is meant. With the ids of all topics a broker of Kafka 4.1 or newer
+                refuses offsets of a topic that was deleted and made anew; older ones know topics by name only.
+        """
         wanted = {
             TopicPartition(*tp): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
             for tp, offset in offsets.items()
         }
         deadline = self._calls.deadline(timeout)
-        return _checked(_offsets.alter_group_offsets(self._calls, group, wanted, deadline), raise_errors)
+        outcomes = _offsets.alter_group_offsets(self._calls, group, wanted, deadline, topic_ids or {})
+        return _checked(outcomes, raise_errors)
 
     def delete_group_offsets(
         self,

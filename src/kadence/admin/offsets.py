@@ -27,6 +27,7 @@ from kadence.protocol.offset_delete import (
 )
 from kadence.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kadence.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from kadence.wire import ZERO_UUID
 
 __all__ = ["alter_group_offsets", "delete_group_offsets", "group_offsets", "list_offsets", "log_ranges"]
 
@@ -229,9 +230,18 @@ def group_offsets(
 
 
 def alter_group_offsets(
-    calls: Calls, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: int
+    calls: Calls,
+    group: str,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    deadline: int,
+    topic_ids: Mapping[str, bytes],
 ) -> Outcomes[TopicPartition, OffsetAndMetadata]:
-    """Commit from outside of the group."""
+    """Commit from outside of the group.
+
+    Topics are named by their ids where all of them are known and the broker takes them (Kafka 4.1 and newer).
+    """
+    names = {topic_id: name for name, topic_id in topic_ids.items()}
+    by_name = not {tp.topic for tp in offsets} <= topic_ids.keys()
 
     def attempt(
         partitions: Collection[TopicPartition], deadline: int
@@ -241,16 +251,18 @@ def alter_group_offsets(
             topics=[
                 OffsetCommitRequestTopic(
                     name=topic,
+                    topic_id=topic_ids.get(topic, ZERO_UUID),
                     partitions=[_commit(index, offsets[TopicPartition(topic, index)]) for index in indexes],
                 )
                 for topic, indexes in _by_topic(partitions).items()
             ],
         )
-        ask = Ask(message, calls.coordinator(group, deadline), max_version=_OFFSET_COMMIT_LAST_BY_NAME)
+        last = _OFFSET_COMMIT_LAST_BY_NAME if by_name else None
+        ask = Ask(message, calls.coordinator(group, deadline), max_version=last)
         result: dict[TopicPartition, OffsetAndMetadata | KafkaError] = {}
         for topic in calls.ask(ask, deadline).topics:
             for item in topic.partitions:
-                tp = TopicPartition(topic.name, item.partition_index)
+                tp = TopicPartition(topic.name or names.get(topic.topic_id, ""), item.partition_index)
                 result[tp] = _refusal(item.error_code, group, tp) if item.error_code else offsets[tp]
         return result
 

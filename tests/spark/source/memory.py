@@ -51,6 +51,7 @@ class MemoryCluster:
     group: dict[TopicPartition, int] = field(default_factory=dict)
     members: int = 0
     commits: list[dict[TopicPartition, int]] = field(default_factory=list)
+    commit_ids: list[dict[str, str]] = field(default_factory=list)
     failures: list[KafkaError] = field(default_factory=list)
     commit_failures: list[KafkaError] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
@@ -134,9 +135,10 @@ class MemoryCluster:
         self._answer("committed")
         return {p: self.group.get(p) for p in partitions}
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, int], ids: Mapping[str, str]) -> None:
         if self.commit_failures:
             raise self.commit_failures.pop(0)
+        self.commit_ids.append(dict(ids))
         self.commits.append(dict(offsets))
         self.group.update(offsets)
         self.by_run.update(dict.fromkeys(offsets, self.run))

@@ -65,7 +65,7 @@ def test_the_groups_offsets(cluster: Cluster, driver: AdminOffsets) -> None:
     first, second = TopicPartition(cluster.topic, 0), TopicPartition(cluster.topic, 1)
     assert driver.live_members() == 0  # of a group that nobody has used yet
     assert driver.committed([first, second]) == {first: None, second: None}
-    driver.commit({first: 3})
+    driver.commit({first: 3}, {})
     assert driver.committers([first, second]) == {first: driver.run}
     cluster.admin.alter_group_offsets(cluster.group, {first: 3})
     assert driver.committers([first]) == {}
@@ -77,7 +77,7 @@ def test_the_groups_offsets(cluster: Cluster, driver: AdminOffsets) -> None:
             member.poll(0.1)
         assert driver.live_members() == 1
         with pytest.raises(KafkaError):
-            driver.commit({first: 4})
+            driver.commit({first: 4}, {})
 
 
 def test_waiting_for_records_ends_with_the_first_one(cluster: Cluster, driver: AdminOffsets) -> None:

@@ -7,6 +7,7 @@ import logging
 from typing import Any
 
 import pytest
+from tests.patience import until
 from tests.spark.source.memory import FakePace, MemoryCluster, broker_failure, stream_options
 
 from kadence.errors import (
@@ -517,6 +518,32 @@ def test_not_being_allowed_to_look_at_the_group_is_no_reason_to_fail(cluster: Me
     cluster.on_question = refuse
     driver_of(cluster, startingOffsets="earliest", kafka_group_id="g").latest({})
     assert "live_members" in cluster.asked
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_offsets_of_a_topic_that_is_gone_are_not_committed_to_another_of_its_name(
+    cluster: MemoryCluster, fail: str
+) -> None:
+    """``u`` is made anew, ``v`` is deleted, and ``t`` stays."""
+    cluster.ids = {"t": "id-t", "u": "id-u", "v": "id-v"}
+    cluster.add("u-0", 7)
+    cluster.add("v-0", 3)
+    given = {"subscribe": "t,u,v", "startingOffsets": "earliest", "idlePollMs": "0", "kafka_group_id": "g"}
+    end = driver_of(cluster, **given).latest({})
+    cluster.make_anew("u", 9)
+    cluster.drop("v-0")
+    driver = driver_of(cluster, failOnDataLoss=fail, **given)
+    try:
+        following = driver.latest(end)
+    except DataLossError:
+        assert fail == "true"
+        until(lambda: cluster.commits)
+        assert {str(p): offset for p, offset in cluster.group.items()} == {"t-0": 10, "t-1": 20}
+        assert cluster.commit_ids == [{"t": "id-t"}]
+    else:
+        assert driver.latest(following) is following
+        assert {str(p): offset for p, offset in cluster.group.items()} == {"t-0": 10, "t-1": 20, "u-0": 9}
+        assert cluster.commit_ids[-1] == {"t": "id-t", "u": "id-u'"}
 
 
 def test_an_idle_query_commits(cluster: MemoryCluster) -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.patience import PATIENCE
 from tests.spark.conftest import Cluster
 from tests.spark.source.memory import FakePace, stream_options
 
@@ -131,6 +132,24 @@ def test_another_topic_and_a_log_cut_short_are_told_apart_by_the_id(
         f"@{cluster.topic}={cluster.topic_id()}": {},
         cluster.topic: {"0": 30},
     }
+
+
+def test_a_commit_does_not_reach_a_topic_made_anew_since_it_was_listed(
+    cluster: Cluster, connect: Connect
+) -> None:
+    """The driver has not listed topics since, and offset 10 exists in the new one: the broker tells by the id."""
+    cluster.create(1)
+    cluster.produce(range(10))
+    stream = connect(FakePace(), kafka_group_id=cluster.group)
+    end = stream.latest({})
+    cluster.admin.delete_topics([cluster.topic])
+    cluster.create(1)
+    cluster.produce(range(30))
+    assert stream.latest(end)[cluster.topic] == {"0": 30}
+    commits = stream._committing()
+    commits._take_result(PATIENCE)
+    assert (commits._under_way, commits.failures) == (None, 0)
+    assert cluster.committed() == {}
 
 
 def test_two_queries_of_one_group(

@@ -226,9 +226,19 @@ class AdminOffsets:
         found = self._admin.group_offsets(self._group, wanted, timeout=self._timeout)
         return {p: found[p].offset if p in found else None for p in wanted}
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, int], ids: Mapping[str, str]) -> None:
         noted = {p: OffsetAndMetadata(offset, metadata=RUN_MARK + self._run) for p, offset in offsets.items()}
-        self._committer.alter_group_offsets(self._group, noted, timeout=COMMIT_SECONDS)
+        outcomes = self._committer.alter_group_offsets(
+            self._group,
+            noted,
+            topic_ids={topic: _id_bytes(topic_id) for topic, topic_id in ids.items()},
+            raise_errors=False,
+            timeout=COMMIT_SECONDS,
+        )
+        for problem in outcomes.errors.values():
+            # A topic that was deleted, or made anew, since it was listed: the next look at the cluster tells of it.
+            if getattr(problem, "code", None) != error_codes.UNKNOWN_TOPIC_ID:
+                raise problem
 
     def committers(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
         found = self._committer.group_offsets(self._group, partitions, timeout=COMMIT_SECONDS)
@@ -257,6 +267,10 @@ class AdminOffsets:
 def _id_text(topic_id: bytes) -> str:
     """As Kafka's tools write it."""
     return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+
+
+def _id_bytes(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "==")
 
 
 class _Watch:

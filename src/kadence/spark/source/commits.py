@@ -12,10 +12,11 @@ committed offsets. So now and then a query looks up which run committed last, an
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from threading import Thread
+from types import MappingProxyType
 from typing import Final
 
 from kadence.clock import Clock
@@ -42,6 +43,8 @@ IDLE_SECONDS: Final = 1.0
 
 LAST_SECONDS: Final = 20.0
 """How long the end of an availableNow query waits for one commit under way; the client gives up before."""
+
+NO_IDS: Final[Mapping[str, str]] = MappingProxyType({})
 
 _Others = set[str]
 Start = Callable[[Callable[[], _Others]], "Future[_Others]"]
@@ -103,23 +106,27 @@ class Commits:
                 "own, stop those consumers, or set commitOffsets=false"
             )
 
-    def offer(self, offsets: Offsets) -> None:
-        """Begin to commit ``offsets`` if that is due and none is under way. Waits for nothing."""
+    def offer(self, offsets: Offsets, ids: Mapping[str, str] = NO_IDS) -> None:
+        """Begin to commit ``offsets`` if that is due and none is under way. Waits for nothing.
+
+        Args:
+            ids: of the topics that the offsets are of, where they are known.
+        """
         self._take_result(0)
         if self._under_way is None and self._is_due(offsets):
-            self._send(offsets)
+            self._send(offsets, ids)
 
-    def settle(self, offsets: Offsets, *, is_last: bool = False) -> None:
+    def settle(self, offsets: Offsets, ids: Mapping[str, str] = NO_IDS, *, is_last: bool = False) -> None:
         """Commit ``offsets`` if that is due, and wait for it.
 
         Args:
-            is_last: nobody will ask again, so a failure is no reason to put it off, but one to try once more.
+            ids: as in `offer`. is_last: nobody will ask again, so a failure is no reason to put it off, but one to try once more.
         """
         seconds = LAST_SECONDS if is_last else IDLE_SECONDS
         self._take_result(seconds)
         for _ in range(2 if is_last else 1):
             if self._under_way is None and self._is_due(offsets, is_last=is_last):
-                self._send(offsets)
+                self._send(offsets, ids)
                 self._take_result(seconds)
 
     def _is_due(self, offsets: Offsets, *, is_last: bool = False) -> bool:
@@ -128,7 +135,7 @@ class Commits:
             return False
         return is_last or self._failed_at is None or now - self._failed_at >= PAUSE_MS
 
-    def _send(self, offsets: Offsets) -> None:
+    def _send(self, offsets: Offsets, ids: Mapping[str, str]) -> None:
         now = self._clock.now_ms()
         ours: list[TopicPartition] = []
         if self._committed and (self._looked_at is None or now - self._looked_at >= LOOK_MS):
@@ -138,7 +145,7 @@ class Commits:
         def work() -> _Others:
             # Whose offsets lie where this run has committed before?
             others = set(self._client.committers(ours).values()) - {self._client.run} if ours else set()
-            self._client.commit(offsets)
+            self._client.commit(offsets, ids)
             return others
 
         self._under_way = self._start(work)

@@ -22,7 +22,7 @@ second query of the same group would take half of the partitions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from kadence.spark.source.cluster import DISCOVERY_MS, Cluster, Pace
@@ -101,7 +101,7 @@ class StreamDriver:
         finally:
             # The commit runs beside the batch. Begun any sooner, its thread would slow down the look at the offsets.
             if self._options.commit_offsets:
-                self._committing().offer(start.next)
+                self._committing().offer(*self._committable(start))
 
     def _latest(self, start_json: Json, start: Point, *, unlimited: bool) -> Json:
         deadline = self._pace.now_ms() + self._options.idle_poll_ms
@@ -121,7 +121,9 @@ class StreamDriver:
             left = deadline - self._pace.now_ms()
             if left <= 0 or self._judge.target is not None:
                 if self._options.commit_offsets:
-                    self._committing().settle(start.next, is_last=self._judge.target is not None)
+                    self._committing().settle(
+                        *self._committable(start), is_last=self._judge.target is not None
+                    )
                 return start_json
             self._wait(min(left, DISCOVERY_MS))
 
@@ -207,6 +209,21 @@ class StreamDriver:
             self._bytes.learn(partition.topic, *self._cluster.client.sample(partition, begin))
 
     # ------------------------------------------------------------ committing
+
+    def _committable(self, start: Point) -> tuple[Offsets, Mapping[str, str]]:
+        """What of ``start`` the group may have: nothing of topics that are gone, or that another has the name of now.
+
+        With it the ids of those topics, so that a broker can tell what has changed since they were listed.
+        """
+        listing = self._cluster.listing
+        made_anew = {topic for topic, known in start.ids.items() if listing.ids.get(topic, known) != known}
+        offsets = {
+            partition: offset
+            for partition, offset in start.next.items()
+            if partition in listing.leaders and partition.topic not in made_anew
+        }
+        topics = {partition.topic for partition in offsets}
+        return offsets, {topic: topic_id for topic, topic_id in start.ids.items() if topic in topics}
 
     def _committing(self) -> Commits:
         if self._commits is None:

@@ -44,8 +44,10 @@ class OffsetClient(Lookups, Protocol):
     def wait_for_records(self, ends: Mapping[TopicPartition, int], timeout_ms: int) -> None:
         """Return when a partition may have records from its end on, at the latest after ``timeout_ms``."""
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, int], ids: Mapping[str, str]) -> None:
         """Commit for the query's group, as nobody's member. A group with live members refuses it.
+
+        Offsets of topics that do not have these ``ids`` any more are left out, where the brokers can tell.
 
         This and `committers` may be called by one other thread than the rest.
         """
