@@ -42,10 +42,20 @@ def test_no_report_yet() -> None:
 def test_a_query_and_whatever_else_is_given() -> None:
     progress = SimpleNamespace(json=json.dumps(REPORT))
     assert lag(SimpleNamespace(lastProgress=progress)) == lag(REPORT)
-    assert lag(SimpleNamespace(lastProgress=None)) == {}
     for wrong in (7, "query", {"id": 3}, object()):
         with pytest.raises(TypeError, match=r"a streaming query, its lastProgress, or .* dict"):
             lag(wrong)
+
+
+def test_a_query_that_has_reported_nothing_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    named = SimpleNamespace(lastProgress=None, runId="run-1", name="orders")
+    nameless = SimpleNamespace(lastProgress=None, runId="run-2", name=None)
+    for query in (named, nameless, named):
+        assert lag(query) == {}
+    assert [message.partition(" has reported no progress yet")[0] for message in caplog.messages] == [
+        "query orders",
+        "query run-2",
+    ]
 
 
 def test_a_partition_that_no_batch_has_met_counts_from_its_start() -> None:

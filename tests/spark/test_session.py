@@ -112,6 +112,27 @@ def test_a_running_session_is_found_again(spark: SparkSession) -> None:
     assert spark.conf.get("spark.python.daemon.module") == "kadence.spark.daemon"
 
 
+def test_settings_that_come_too_late_are_named(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
+    late = {"spark.executor.cores": 3, "spark.sql.warehouse.dir": "/elsewhere", "spark.hadoop.fs.x": 1}
+    in_force = {
+        "spark.driver.memory": "512m",
+        "spark.ui.enabled": False,
+        "spark.app.id": spark.conf.get("spark.app.id"),
+    }
+    free = {"spark.sql.shuffle.partitions": 1, "spark.sql.catalog.mine": "a.Catalog", "mine": "1"}
+    try:
+        assert make_session(master="local[2]", conf=in_force | free) is spark
+        assert caplog.messages == []
+        assert make_session(master="local[7]", conf=free | late | in_force) is spark
+    finally:
+        for name in ("spark.sql.catalog.mine", "mine", "spark.hadoop.fs.x"):
+            spark.conf.unset(name)
+    (said,) = caplog.messages
+    assert (
+        ": spark.master, spark.executor.cores, spark.sql.warehouse.dir, spark.hadoop.fs.x; stop() it" in said
+    )
+
+
 def test_beside_a_running_session_that_cannot_read(tmp_path: Path) -> None:
     bare = tmp_path / "python3"
     bare.write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'kadence'\" >&2\nexit 1\n")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.patience import PATIENCE
 
+from kadence import Producer
 from kadence.errors import LocalError, MissingDependencyError
 from kadence.testing.kafka import Kafka
 from kadence.testing.maven import maven_jars
@@ -49,6 +50,20 @@ def test_a_node_that_cannot_start_shows_its_log_and_leaves_nothing(kafka: Kafka)
         broken.start()
     assert broken.pid == 0
     assert repr(broken) == "<Kafka 4.3.1 not running>"
+
+
+def test_a_halted_node_comes_back_with_its_data_on_its_port(kafka: Kafka) -> None:
+    with Kafka() as node, Producer(bootstrap_servers=node.bootstrap_servers) as producer:
+        address = node.bootstrap_servers
+        sent = producer.send("kept", b"before").result(PATIENCE)
+        pid = node.pid
+        node.halt()
+        assert (node.pid, repr(node)) == (0, "<Kafka 4.3.1 halted>")
+        node.start()
+        assert node.bootstrap_servers == address
+        assert node.pid != pid
+        after = producer.send("kept", b"after", partition=sent.partition).result(PATIENCE)
+        assert (sent.offset, after.offset) == (0, 1)
 
 
 def test_the_guard_kills_what_a_killed_owner_leaves(tmp_path: Path) -> None:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from kadence.errors import IllegalStateError
 from kadence.spark.source.offsets import Point
 from kadence.types import TopicPartition
 
 __all__ = ["lag"]
+
+_log = logging.getLogger("kadence.spark")
+
+_TOLD_OF: Final[set[str]] = set()
+"""Runs of queries that were told to have reported nothing yet."""
 
 
 def lag(query: Any) -> dict[TopicPartition, int | None]:
@@ -21,8 +27,9 @@ def lag(query: Any) -> dict[TopicPartition, int | None]:
             or its dict.
 
     Returns:
-        Partitions of all sources of format kadence; empty before the first report. None for each of them while no
-        broker answers: the lag is not known then. A partition that no batch has met yet counts from where the
+        Partitions of all sources of format kadence; empty before the first report, that is until the first batch is
+        done, which the log says once for each query. None for each of them while no broker answers: the lag is not
+        known then. A partition that no batch has met yet counts from where the
         query will begin in it.
 
     Raises:
@@ -41,7 +48,10 @@ def lag(query: Any) -> dict[TopicPartition, int | None]:
 
 def _sources(query: Any) -> Any:
     if hasattr(query, "lastProgress"):
-        query = query.lastProgress
+        report = query.lastProgress
+        if report is None:
+            _tell_of_nothing(query)
+        query = report
     if query is None:
         return []
     if isinstance(query, Mapping) and "sources" in query:
@@ -52,6 +62,17 @@ def _sources(query: Any) -> Any:
         "lag() takes a streaming query, its lastProgress, or that progress as a dict with 'sources', not "
         f"{type(query).__name__}: {query!r:.100}"
     )
+
+
+def _tell_of_nothing(query: Any) -> None:
+    run = str(query.runId)
+    if run not in _TOLD_OF:
+        _TOLD_OF.add(run)
+        _log.warning(
+            "query %s has reported no progress yet, so its lag is not known and lag() gives {}: ask again after its "
+            "first batch",
+            query.name or run,
+        )
 
 
 def _point(shape: Any) -> Point:

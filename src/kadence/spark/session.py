@@ -11,6 +11,7 @@ What cannot work is said before Spark starts, in one sentence: its own words for
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["SETTINGS", "session"]
+
+_log = logging.getLogger("kadence.spark")
 
 SETTINGS: Final[Mapping[str, str]] = (
     {
@@ -51,7 +54,8 @@ def session(
 
     Args:
         app_name: shown in Spark's pages. master: e.g. ``local[4]``; spark-submit's or Spark's default if None.
-        conf: further Spark settings; they go before those made here.
+        conf: further Spark settings; they go before those made here. Beside a running session those that Spark takes
+            only when it starts, ``master`` too, have no effect, and the log names them.
 
     Raises:
         MissingDependencyError: PySpark, Java, or in the workers' Python something that they need, is missing.
@@ -68,7 +72,9 @@ def session(
 
     if (running := SparkContext._active_spark_context) is not None:
         _check(running)
-        return _able(_with(builder, conf).getOrCreate())
+        spark = _able(_with(builder, conf).getOrCreate())
+        _tell_of_late_settings(spark, ({} if master is None else {"spark.master": master}) | dict(conf or {}))
+        return spark
     if master is not None:
         builder = builder.master(master)
     place = master or str((conf or {}).get("spark.master", "" if is_submitted() else "local"))
@@ -135,6 +141,33 @@ def _check(running: SparkContext) -> None:
             f"the running Spark session starts its workers with {python}, which cannot load the source: {lacks}; "
             "stop() that session and call kadence.spark.session(), which names the right Python"
         )
+
+
+def _tell_of_late_settings(spark: SparkSession, settings: Mapping[str, Any]) -> None:
+    """Name those that came too late: Spark takes them when it starts, and drops them without a word afterwards."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None  # the session runs
+    known = jvm.org.apache.spark.internal.config.ConfigEntry
+    in_force = dict(spark.sparkContext.getConf().getAll())
+    late = [
+        name
+        for name, value in settings.items()
+        if in_force.get(name) != _text(value)
+        # Settings that Spark does not know are others' (catalogs, Delta), who read them when they please.
+        and (name == "spark.master" or name.startswith("spark.hadoop.") or known.findEntry(name) is not None)
+        and not spark.conf.isModifiable(name)
+    ]
+    if late:
+        _log.warning(
+            "a Spark session runs already and takes no more of these settings, so they have no effect: %s; stop() it "
+            "first to start one with them",
+            ", ".join(late),
+        )
+
+
+def _text(value: Any) -> str:
+    """As Spark's builder writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _able(spark: SparkSession) -> SparkSession:

@@ -63,12 +63,16 @@ _PROPERTIES: Final[Mapping[str, str]] = {
     "group.consumer.heartbeat.interval.ms": "200",
     # Likewise a transaction may be found to have taken too long, instead of every ten seconds.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
+    # And what can be compacted is, instead of 15 seconds later.
+    "log.cleaner.backoff.ms": "100",
 }
 
 # A broker for a few megabytes: a fast start is worth more than the second compiler.
 _JVM_OPTIONS: Final = ("-Xms256m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 _READY: Final = "Kafka Server started"
+
+_CONFIG: Final = "server.properties"
 
 _PORTS: Final = range(20_000, 32_000)
 """Below those that Linux gives to whoever asks for any (from 32768 on), and macOS and Windows (from 49152 on)."""
@@ -78,7 +82,7 @@ _GUARD: Final = 'read -r word; [ "$word" = done ] || { kill -9 "$1"; rm -rf "$2"
 
 
 class Kafka:
-    """A running one-node Kafka; a context manager, or `start()` and `stop()`.
+    """A running one-node Kafka; a context manager, or `start()` and `stop()`, with `halt()` for a crash in between.
 
     Args:
         properties: server properties added to, or put in place of, the ones for tests.
@@ -117,10 +121,13 @@ class Kafka:
         self._startup_timeout = startup_timeout
         self._directory: Path | None = None
         self._server: subprocess.Popen[bytes] | None = None
+        self._running = ExitStack()
         self._cleanup = ExitStack()
 
     def start(self) -> Self:
         """Resolve the jars if need be, format the storage, start, and return when requests are answered.
+
+        After `halt()` the node comes back with its data, on its ports.
 
         Raises:
             MissingDependencyError: no Java, or no Maven to get the jars with; says what to install.
@@ -130,22 +137,29 @@ class Kafka:
             raise LocalError("this Kafka is already started")
         jars = kafka_jars()
         try:
-            self._launch(jars)
+            if self._directory is None:
+                self._directory = self._prepare(jars)
+            self._launch(jars, self._directory)
         except BaseException:
             self.stop()
             raise
         return self
 
+    def halt(self) -> None:
+        """Kill the node, as a crash does. Its data and its ports stay for the next `start()`."""
+        self._running.close()
+        self._server = None
+
     def stop(self) -> None:
         """Kill the node and remove its data. Harmless when it is not running."""
+        self.halt()
         self._cleanup.close()
-        self._server = None
         self._directory = None
         self.bootstrap_servers = ""
         self.addresses = {}
 
     def log(self) -> str:
-        """What the server has logged so far; "" when it is not running."""
+        """What the server has logged since its last start; "" when it was never started, or is stopped."""
         return (self._directory / "server.log").read_text(errors="replace") if self._directory else ""
 
     @property
@@ -172,12 +186,14 @@ class Kafka:
             raise LocalError(f"{main_class} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
         return done.stdout
 
-    def _launch(self, jars: Path) -> None:
+    def _prepare(self, jars: Path) -> Path:
         directory = Path(tempfile.mkdtemp(prefix="kadence-kafka-"))
-        self._directory = directory
         self._cleanup.callback(shutil.rmtree, directory, ignore_errors=True)
-        config = self._write_properties(directory)
-        _run_format(jars, config, self._scram_users)
+        _run_format(jars, self._write_properties(directory), self._scram_users)
+        return directory
+
+    def _launch(self, jars: Path, directory: Path) -> None:
+        config = directory / _CONFIG
         with (directory / "server.log").open("wb") as log:
             self._server = subprocess.Popen(
                 [*_java_command(jars), *self._jvm_options, "kafka.Kafka", str(config)],
@@ -188,8 +204,8 @@ class Kafka:
                 # Ctrl-C in a terminal is for the test run, which then stops us in its own order.
                 start_new_session=True,
             )
-        self._cleanup.callback(_kill, self._server)
-        self._cleanup.enter_context(_guard(self._server.pid, directory))
+        self._running.callback(_kill, self._server)
+        self._running.enter_context(_guard(self._server.pid, directory))
         self._await_ready()
 
     def _write_properties(self, directory: Path) -> Path:
@@ -208,7 +224,7 @@ class Kafka:
         properties.setdefault("controller.quorum.voters", f"1@{self._controller}")
         if self._join:
             properties["process.roles"] = "broker"
-        config = directory / "server.properties"
+        config = directory / _CONFIG
         config.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in properties.items()))
         self.addresses = {name: addresses[name] for name in self._listeners}
         return config
@@ -231,8 +247,9 @@ class Kafka:
         return "\n".join(self.log().splitlines()[-20:])
 
     def __repr__(self) -> str:
-        where = f"at {self.bootstrap_servers}, pid {self.pid}" if self.bootstrap_servers else "not running"
-        return f"<Kafka {KAFKA_VERSION} {where}>"
+        if self._server is not None:
+            return f"<Kafka {KAFKA_VERSION} at {self.bootstrap_servers}, pid {self.pid}>"
+        return f"<Kafka {KAFKA_VERSION} {'halted' if self.bootstrap_servers else 'not running'}>"
 
     def __enter__(self) -> Self:
         return self.start()

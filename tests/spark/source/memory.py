@@ -40,6 +40,7 @@ class Log:
     end: int = 0
     time_of_first: int = 1_000
     record_bytes: int = 100
+    late_bytes: int = 0
     leader: int | None = 1
 
 
@@ -52,6 +53,7 @@ class MemoryCluster:
     members: int = 0
     commits: list[dict[TopicPartition, int]] = field(default_factory=list)
     commit_ids: list[dict[str, str]] = field(default_factory=list)
+    sampled: list[dict[TopicPartition, tuple[int, int]]] = field(default_factory=list)
     failures: list[KafkaError] = field(default_factory=list)
     commit_failures: list[KafkaError] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
@@ -150,10 +152,17 @@ class MemoryCluster:
         self._answer("live_members")
         return self.members
 
-    def sample(self, partition: TopicPartition, offset: int) -> tuple[int, int]:
-        log = self.logs[partition]
-        span = min(10, log.end - offset)
-        return span * log.record_bytes, span
+    def sample(
+        self, ranges: Mapping[TopicPartition, tuple[int, int]]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """Ten records of each; those in the second half of a log have ``late_bytes``."""
+        self.sampled.append(dict(ranges))
+        found = {}
+        for partition, (start, end) in ranges.items():
+            log, span = self.logs[partition], min(10, end - start)
+            size = log.record_bytes if start < log.end // 2 else log.late_bytes or log.record_bytes
+            found[partition] = (span * size, span)
+        return found
 
     def close(self) -> None:
         self.closed += 1

@@ -73,6 +73,17 @@ def test_an_end_where_the_start_is_is_nothing(cluster: MemoryCluster) -> None:
     assert planned(cluster, startingTimestamp="1008", endingTimestamp="1008") == []
 
 
+def test_a_big_partition_is_split_by_bytes(cluster: MemoryCluster) -> None:
+    tasks = plan_batch(batch_options(maxBytesPerPartition="1000"), cluster)
+    assert sorted([str(piece) for piece in task] for task in tasks) == [
+        ["t-0 [0, 10)"],
+        ["t-1 [12, 20)"],
+        ["t-1 [5, 12)"],
+    ]
+    plan_batch(batch_options(), cluster)
+    assert len(cluster.sampled) == 1, "nobody reads records to plan by offsets"
+
+
 def test_all_that_an_end_left_was_deleted(cluster: MemoryCluster) -> None:
     ended = {"endingOffsets": '{"t":{"0":3,"1":4}}'}
     with pytest.raises(
@@ -85,7 +96,7 @@ def test_all_that_an_end_left_was_deleted(cluster: MemoryCluster) -> None:
 def test_both_ends_come_from_one_look(cluster: MemoryCluster) -> None:
     """Retention and producers at work between two looks would give a range that no log ever had."""
     planned(cluster)
-    assert cluster.asked == ["partitions", "log_starts", "log_ends"]
+    assert cluster.asked == ["partitions", "log_ranges"]
 
 
 def test_a_record_that_comes_between_the_look_at_ends_and_at_times(cluster: MemoryCluster) -> None:
@@ -94,14 +105,14 @@ def test_a_record_that_comes_between_the_look_at_ends_and_at_times(cluster: Memo
         "startingOffsetsByTimestampStrategy": "latest",
         "endingTimestamp": "1022",
     }
-    ends = cluster.log_ends
+    ranges = cluster.log_ranges
 
-    def and_then_more(partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        found = ends(partitions)
+    def and_then_more(partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        found = ranges(partitions)
         cluster.produce("t-1", 5)
         return found
 
-    cluster.log_ends = and_then_more  # type: ignore[method-assign]
+    cluster.log_ranges = and_then_more  # type: ignore[method-assign]
     assert planned(cluster, **late) == ["t-1 [12, 20)"]
 
 
@@ -140,6 +151,8 @@ def test_from_committed_offsets(cluster: MemoryCluster) -> None:
     ranges = planned(cluster, startingOffsets="committed", kafka_group_id="g")
     assert ranges == ["t-0 [7, 10)", "t-1 [7, 20)"]
     assert cluster.commits == []
+    # The group may go on committing: an offset looked up after the ends could lie beyond them.
+    assert cluster.asked == ["partitions", "committed", "log_ranges"]
 
 
 def test_offsets_that_the_log_does_not_hold(cluster: MemoryCluster) -> None:

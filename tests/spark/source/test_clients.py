@@ -10,7 +10,7 @@ import pytest
 from tests.spark.conftest import Cluster
 from tests.spark.source.memory import stream_options
 
-from kadence import Consumer, TopicPartition
+from kadence import Broker, Consumer, TopicPartition
 from kadence.errors import BrokerError, KafkaError, OffsetOutOfRangeError
 from kadence.spark.source.clients import AdminOffsets, driver_client, executor_client
 from kadence.spark.source.options import SourceOptions
@@ -97,17 +97,32 @@ def test_waiting_for_records_ends_with_the_first_one(cluster: Cluster, driver: A
 
 
 def test_a_sample_measures_keys_values_and_headers(cluster: Cluster, driver: AdminOffsets) -> None:
-    cluster.create(1)
-    cluster.produce(range(100, 150), key=b"1234567", headers=[("h", b"x" * 90)])
-    size, offsets = driver.sample(TopicPartition(cluster.topic, 0), 10)
-    assert offsets == 40
-    assert 10 <= size / offsets < 25  # and Arrow's own four or eight bytes a row
+    cluster.create(2)
+    first, second = TopicPartition(cluster.topic, 0), TopicPartition(cluster.topic, 1)
+    cluster.produce(range(100, 150), partition=0, key=b"1234567", headers=[("h", b"x" * 90)])
+    cluster.produce(range(100, 104), partition=1, key=b"k" * 600)
+    ranges = {first: (10, 50), second: (0, 3)}
+    found = driver.sample(ranges)
+    assert {p: offsets for p, (_, offsets) in found.items()} == {first: 40, second: 3}
+    assert 10 <= found[first][0] / 40 < 25  # and Arrow's own four or eight bytes a row
+    assert 600 <= found[second][0] / 3 < 640
     with_headers = driver_client(options_for(cluster, includeHeaders="true"))
     try:
-        size, offsets = with_headers.sample(TopicPartition(cluster.topic, 0), 10)
+        size, offsets = with_headers.sample(ranges)[first]
         assert 100 <= size / offsets < 150
     finally:
         with_headers.close()
+
+
+def test_a_sample_of_what_retention_has_deleted_is_no_failure(
+    embedded: Broker, cluster: Cluster, driver: AdminOffsets
+) -> None:
+    cluster.create(1)
+    cluster.produce(range(20))
+    embedded.delete_records(cluster.topic, 0, 15)
+    first = TopicPartition(cluster.topic, 0)
+    assert driver.sample({first: (5, 20)}) == {}
+    assert driver.sample({first: (15, 20)})[first][1] == 5
 
 
 def test_a_reader_is_used_for_one_task_after_the_other(cluster: Cluster) -> None:

@@ -14,6 +14,8 @@ from tests.spark.source.memory import FakePace, stream_options
 
 from kadence import Broker
 from kadence.broker.service import Call
+from kadence.errors import KafkaTimeoutError
+from kadence.protocol.list_offsets import ListOffsetsRequest
 from kadence.spark.source.clients import AdminOffsets, driver_client
 from kadence.spark.source.cluster import Pace
 from kadence.spark.source.commits import LOOK_MS
@@ -150,6 +152,28 @@ def test_a_commit_does_not_reach_a_topic_made_anew_since_it_was_listed(
     commits._take_result(PATIENCE)
     assert (commits._under_way, commits.failures) == (None, 0)
     assert cluster.committed() == {}
+
+
+def test_one_leader_of_several_that_is_away_is_named_with_its_partitions(
+    broker: Broker, cluster: Cluster, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.create(4)
+    for partition in range(4):
+        broker.move_leader(cluster.topic, partition, 1 + partition % 2)
+        cluster.produce(range(2), partition=partition)
+    pace = FakePace()
+    stream = connect(pace, kafka_default_api_timeout_ms="500", brokerTimeoutMs="60000")
+    end = stream.latest({})
+    who = re.escape(f"broker 2 (leader of {cluster.topic}-1, {cluster.topic}-3)")
+    with broker.faults.disconnect(ListOffsetsRequest, where=lambda call: call.node_id == 2):
+        with caplog.at_level(logging.WARNING, "kadence.spark"):
+            assert stream.latest(end) is end
+        assert re.match(f"there is no answer from {who}; the query waits for up to 60 s", caplog.messages[-1])
+        pace.advance(60_000)
+        with pytest.raises(KafkaTimeoutError, match=f"no answer from {who} for 60 s"):
+            stream.latest(end)
+    cluster.produce(range(1), partition=3)
+    assert stream.latest(end)[cluster.topic] == {"0": 2, "1": 2, "2": 2, "3": 3}
 
 
 def test_two_queries_of_one_group(

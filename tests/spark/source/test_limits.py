@@ -64,4 +64,7 @@ def test_the_estimate_follows_slowly_and_covers_unknown_topics() -> None:
     estimate.learn("t", 0, 0)  # an empty sample says nothing
     estimate.learn("t", 200, 1)
     assert estimate.bytes_of({A: (0, 2)}) == pytest.approx(300)
-    assert estimate.bytes_of({TopicPartition("other", 0): (0, 1)}) == pytest.approx(150)
+    other = TopicPartition("other", 0)
+    assert estimate.bytes_of({other: (0, 1)}) == pytest.approx(150)
+    assert estimate.per_offset([A, B, other], {B: 7.0}) == {A: 150.0, B: 7.0, other: 150.0}
+    assert ByteEstimate().per_offset([A]) == {}

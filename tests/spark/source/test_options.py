@@ -164,12 +164,14 @@ def test_limits() -> None:
         maxBytesPerTrigger="64m",
         minPartitions="4",
         maxRecordsPerPartition="100",
+        maxBytesPerPartition="64m",
         idlePollMs="0",
     )
     assert (options.max_offsets_per_trigger, options.min_offsets_per_trigger) == (1000, 10)
     assert options.max_trigger_delay_ms == 7_200_000
     assert options.max_bytes_per_trigger == 64 * 1024 * 1024
     assert (options.min_partitions, options.max_records_per_partition) == (4, 100)
+    assert options.task_size().max_bytes == 64 * 1024 * 1024
     assert options.idle_poll_ms == 0
     assert stream(maxTriggerDelay="250").max_trigger_delay_ms == 250
     assert stream(maxBytesPerTrigger="1000").max_bytes_per_trigger == 1000

@@ -10,9 +10,15 @@ from kadence.types import TopicPartition
 
 
 def size(
-    parallelism: int = 2, target: int = 500_000, least: int | None = None, most: int | None = None
+    parallelism: int = 2,
+    target: int = 500_000,
+    least: int | None = None,
+    most: int | None = None,
+    most_bytes: int | None = None,
 ) -> TaskSize:
-    return TaskSize(parallelism=parallelism, target=target, min_tasks=least, max_offsets=most)
+    return TaskSize(
+        parallelism=parallelism, target=target, min_tasks=least, max_offsets=most, max_bytes=most_bytes
+    )
 
 
 def ranges(*sizes: int, start: int = 100) -> list[OffsetRange]:
@@ -112,25 +118,65 @@ def topics(**sizes: int) -> list[OffsetRange]:
     return [OffsetRange(topic, 0, 0, count) for topic, count in sizes.items()]
 
 
+def per_offset(pieces: list[OffsetRange], **sizes: float) -> dict[TopicPartition, float]:
+    return {piece.topic_partition: sizes[piece.topic] for piece in pieces}
+
+
 def test_large_records_are_worth_a_second_task_sooner() -> None:
     few = ranges(1_000, 1_000)
     assert len(plan(few, size(), {})) == 1
-    assert len(plan(few, size(), {}, {"t": 100.0})) == 1
-    assert len(plan(few, size(), {}, {"t": 16_384.0})) == 2
+    assert len(plan(few, size(), {}, per_offset(few, t=100.0))) == 1
+    assert len(plan(few, size(), {}, per_offset(few, t=16_384.0))) == 2
 
 
 def test_many_bytes_make_more_tasks_than_run_at_once() -> None:
-    tasks = plan(ranges(*[1_000] * 8), size(), {}, {"t": TARGET_BYTES / 2_000})
-    assert loads(tasks) == [2_000] * 4
+    many = ranges(*[1_000] * 8)
+    assert loads(plan(many, size(), {}, per_offset(many, t=TARGET_BYTES / 2_000))) == [2_000] * 4
 
 
 def test_packed_by_bytes() -> None:
-    """Topic c was not sampled: it counts with the mean of the others."""
     pieces = topics(a=1_000, b=40_000, c=3_000)
-    tasks = plan(pieces, size(), {}, {"a": 10_000.0, "b": 100.0})
+    tasks = plan(pieces, size(), {}, per_offset(pieces, a=10_000.0, b=100.0, c=5_000.0))
     assert sorted([piece.topic for piece in task] for task in tasks) == [["a", "b"], ["c"]]
 
 
 def test_a_bound_in_offsets_is_kept_whatever_the_bytes() -> None:
-    tasks = plan(ranges(*[900] * 6), size(most=1_000), {}, {"t": 1_000_000.0})
-    assert loads(tasks) == [900] * 6
+    pieces = ranges(*[900] * 6)
+    assert loads(plan(pieces, size(most=1_000), {}, per_offset(pieces, t=1_000_000.0))) == [900] * 6
+
+
+def test_big_partitions_are_split_by_bytes_and_small_ones_packed() -> None:
+    pieces = topics(large=1_000, small=10_000)
+    tasks = plan(pieces, size(most_bytes=250_000), {}, per_offset(pieces, large=1_000.0, small=10.0))
+    assert loads(tasks) == [250, 250, 250, 250, 10_000]
+    together = ranges(*[100] * 8)
+    assert loads(plan(together, size(most_bytes=250_000), {}, per_offset(together, t=1_000.0))) == [200] * 4
+
+
+def test_a_record_above_the_bound_in_bytes_has_a_task_of_its_own() -> None:
+    pieces = ranges(3)
+    assert loads(plan(pieces, size(most_bytes=10), {}, per_offset(pieces, t=1_000.0))) == [1, 1, 1]
+
+
+def test_without_an_estimate_nothing_is_split_by_bytes() -> None:
+    assert len(plan(ranges(5_000_000), size(most_bytes=10), {})) == 1
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 300), st.integers(1, 2_000)), max_size=20),
+    st.none() | st.integers(1, 200),
+    st.integers(1, 50_000),
+    st.none() | st.integers(1, 30),
+)
+def test_both_bounds_hold(
+    partitions: list[tuple[int, int]], most: int | None, most_bytes: int, least: int | None
+) -> None:
+    wanted = ranges(*(count for count, _ in partitions))
+    sizes = {piece.topic_partition: float(partitions[piece.partition][1]) for piece in wanted}
+    tasks = plan(wanted, size(least=least, most=most, most_bytes=most_bytes), {}, sizes)
+    assert sum(loads(tasks)) == sum(count for count, _ in partitions)
+    for task in tasks:
+        held = sum(piece.size * sizes[piece.topic_partition] for piece in task)
+        # A part may be one offset more than an equal share, and one offset is never split.
+        assert held <= most_bytes or (len(task) == 1 and held - sizes[task[0].topic_partition] < most_bytes)
+        assert most is None or sum(piece.size for piece in task) <= most

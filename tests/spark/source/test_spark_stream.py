@@ -135,7 +135,7 @@ def test_a_broker_that_goes_away(spark: SparkSession, tmp_path: Path) -> None:
         until(lambda: lag(query) == {partition: None})
         assert query.isActive
         with pytest.raises(
-            StreamingQueryException, match=r"no broker has answered for .* brokerTimeoutMs allows 4000"
+            StreamingQueryException, match=r"no answer from any broker for .* brokerTimeoutMs allows 4000"
         ):
             query.awaitTermination(int(PATIENCE))
     finally:

@@ -85,14 +85,9 @@ def pending(pipeline: Pipeline, environment: Environment, files: Files) -> tuple
             first = brokers.log_starts([each for each in leaders if each not in done.offsets])
             origin, starts = f"batch {done.batch} of the checkpoint", {**first, **done.offsets}
         ends = brokers.log_ends(leaders)
-        found = []
-        for partition in leaders:
-            start, end = starts[partition], max(ends[partition], starts[partition])
-            size = None
-            if end > start:
-                total, span = brokers.sample(partition, start)
-                size = total * (end - start) // span if span else None
-            found.append(Range(partition, start, end, size))
-        return origin, found
+        spans = {p: (starts[p], ends[p]) for p in leaders if ends[p] > starts[p]}
+        samples = brokers.sample(spans) if spans else {}
+        sizes = {p: total * (spans[p][1] - spans[p][0]) // span for p, (total, span) in samples.items()}
+        return origin, [Range(p, starts[p], max(ends[p], starts[p]), sizes.get(p)) for p in leaders]
     finally:
         brokers.close()

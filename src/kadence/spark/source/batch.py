@@ -6,13 +6,16 @@ Spark keeps the plan, so later actions on the same DataFrame, and DataFrames mad
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 
 from kadence.errors import ConfigError
+from kadence.spark.source.limits import ByteEstimate
 from kadence.spark.source.loss import Loss
 from kadence.spark.source.options import SourceOptions
 from kadence.spark.source.planning import OffsetRange, Task, plan
 from kadence.spark.source.ports import OffsetClient
 from kadence.spark.source.pushdown import EVERYTHING, Bounds
+from kadence.spark.source.sizes import measured
 from kadence.spark.source.start import (
     AtTimestamp,
     AtTimestamps,
@@ -54,29 +57,32 @@ def plan_batch(options: SourceOptions, brokers: OffsetClient, bounds: Bounds = E
         piece._replace(topic_id=listing.ids.get(piece.topic, ""))
         for piece in _within_logs(options, starts, ends, look)
     ]
-    return plan(bounds.narrowed(ranges, brokers.offsets_for_times), options.task_size(), leaders)
+    ranges = bounds.narrowed(ranges, brokers.offsets_for_times)
+    by_bytes = options.max_bytes_per_partition is not None
+    per_offset = measured(ranges, brokers, ByteEstimate()) if by_bytes else {}
+    return plan(ranges, options.task_size(), leaders, per_offset)
 
 
 class _OneLook:
     """Asks for the bounds of all logs once, so that start, end and the check for losses speak of the same logs.
 
-    Their starts are asked first, their ends when they are needed: retention at work meanwhile, or a group that goes
-    on committing, must not look like a loss.
+    A group that goes on committing must not look like a loss, so its offsets are asked for before the bounds. Nor
+    must retention, so times are looked up after them.
     """
 
     def __init__(self, brokers: OffsetClient, partitions: Iterable[TopicPartition]) -> None:
         self._brokers = brokers
         self.partitions = sorted(partitions)
-        self._starts = brokers.log_starts(self.partitions)
-        self._ends: _Offsets | None = None
+
+    @cached_property
+    def _ranges(self) -> dict[TopicPartition, tuple[int, int]]:
+        return self._brokers.log_ranges(self.partitions)
 
     def log_starts(self, partitions: Iterable[TopicPartition]) -> _Offsets:
-        return {partition: self._starts[partition] for partition in partitions}
+        return {partition: self._ranges[partition][0] for partition in partitions}
 
     def log_ends(self, partitions: Iterable[TopicPartition]) -> _Offsets:
-        if self._ends is None:
-            self._ends = self._brokers.log_ends(self.partitions)
-        return {partition: self._ends[partition] for partition in partitions}
+        return {partition: self._ranges[partition][1] for partition in partitions}
 
     def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         return self._brokers.offsets_for_times(times)
@@ -86,12 +92,12 @@ class _OneLook:
 
 
 def _offsets(place: Place, look: _OneLook) -> _Offsets:
+    if not isinstance(place, AtTimestamp | AtTimestamps):
+        return resolve(place, look.partitions, look)
+    ends = look.log_ends(look.partitions)
     found = resolve(place, look.partitions, look)
-    if isinstance(place, AtTimestamp | AtTimestamps):
-        # A record that came after the look at the ends belongs to a later query.
-        ends = look.log_ends(look.partitions)
-        return {partition: min(offset, ends[partition]) for partition, offset in found.items()}
-    return found
+    # A record that came after the look at the ends belongs to a later query.
+    return {partition: min(offset, ends[partition]) for partition, offset in found.items()}
 
 
 def _refuse_backwards(options: SourceOptions, starts: _Offsets, ends: _Offsets) -> None:

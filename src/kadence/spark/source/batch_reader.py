@@ -40,7 +40,8 @@ class BatchReader(DataSourceReader):
         self.bounds = EVERYTHING
 
     def partitions(self) -> Sequence[InputPartition]:
-        brokers = driver_client(self._options)
+        # Nobody plans a batch a second time: a broker that restarts gets the time that the client gives it.
+        brokers = driver_client(self._options, answer_seconds=None)
         try:
             return [KadencePartition(task) for task in plan_batch(self._options, brokers, self.bounds)]
         finally:

@@ -2,7 +2,7 @@
 
 The driver's questions go to an `Admin`, which answers on the calling thread; commits to another one, since they
 come from a thread of their own. Only two things take a consumer, made when first needed: waiting for records, and
-sampling their sizes (maxBytesPerTrigger).
+sampling their sizes (maxBytesPerTrigger, maxBytesPerPartition).
 """
 
 from __future__ import annotations
@@ -15,11 +15,19 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence import Admin, Consumer
+from kadence.clock import SystemClock
 from kadence.config import AdminConfig, keys
-from kadence.errors import KafkaError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from kadence.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    OffsetOutOfRangeError,
+    TransportError,
+    UnknownTopicOrPartitionError,
+)
 from kadence.protocol import error_codes
 from kadence.spark.source.options import SourceOptions
-from kadence.spark.source.ports import Listing
+from kadence.spark.source.ports import LeadersAwayError, Listing
+from kadence.spark.source.sizes import read_samples
 from kadence.spark.source.start import Partitions, Pattern, Subscription, Topics
 from kadence.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
@@ -42,8 +50,11 @@ RETRY_SECONDS: Final = 0.05
 RUN_MARK: Final = "kadence run "
 """What the metadata of a commit begins with."""
 
-SAMPLE_RECORDS: Final = 1_000
-SAMPLE_SECONDS: Final = 5.0
+SHOWN: Final = 8
+"""Most partitions of a broker that an error names."""
+
+SAMPLE_MS: Final = 5_000
+"""How long records may take to be measured."""
 
 _FETCHES: Final = {
     "max.partition.fetch.bytes": 2 * 1024 * 1024,
@@ -69,9 +80,13 @@ _TINY: Final = {
 _ADMIN_KEYS: Final = {key.name for key in keys(AdminConfig)}
 
 
-def driver_client(options: SourceOptions) -> AdminOffsets:
-    """The client of a query's driver."""
-    return AdminOffsets(options, f"{options.group_id_prefix}-{uuid.uuid4().hex[:8]}")
+def driver_client(options: SourceOptions, answer_seconds: float | None = ANSWER_SECONDS) -> AdminOffsets:
+    """The client of a query's driver.
+
+    Args:
+        answer_seconds: how long it waits for an answer once brokers have answered; None: ``default.api.timeout.ms``.
+    """
+    return AdminOffsets(options, f"{options.group_id_prefix}-{uuid.uuid4().hex[:8]}", answer_seconds)
 
 
 def executor_client(client: Mapping[str, str], name: str, columns: tuple[str, ...]) -> ConsumerRecords:
@@ -100,8 +115,11 @@ def _consumer(client: Mapping[str, Any], name: str) -> Consumer:
 class AdminOffsets:
     """`kadence.spark.source.ports.OffsetClient`."""
 
-    def __init__(self, options: SourceOptions, name: str) -> None:
+    def __init__(
+        self, options: SourceOptions, name: str, answer_seconds: float | None = ANSWER_SECONDS
+    ) -> None:
         self._options = options
+        self._answer_seconds = answer_seconds
         self._run = name
         self._settings = {"client.id": name, **options.client}
         self._admin = self._connect()
@@ -111,6 +129,7 @@ class AdminOffsets:
         self._watch: _Watch | None = None
         self._has_answered = False
         self._missing: set[str] = set()
+        self._leaders: Mapping[TopicPartition, int | None] = {}
 
     def _connect(self) -> Admin:
         return Admin({key: value for key, value in self._settings.items() if key in _ADMIN_KEYS})
@@ -118,10 +137,12 @@ class AdminOffsets:
     @property
     def _timeout(self) -> float | None:
         """The first answer may take ``default.api.timeout.ms``; later ones less, so that silence is noticed."""
-        if not self._has_answered:
+        if not self._has_answered or self._answer_seconds is None:
             return None
         configured = self._options.client.get("default.api.timeout.ms")
-        return ANSWER_SECONDS if configured is None else min(ANSWER_SECONDS, int(configured) / 1000)
+        return (
+            self._answer_seconds if configured is None else min(self._answer_seconds, int(configured) / 1000)
+        )
 
     # ------------------------------------------------------------ logs
 
@@ -144,6 +165,7 @@ class AdminOffsets:
             leaders = {
                 partition: leaders[partition] for partition in topics.partitions if partition in leaders
             }
+        self._leaders = leaders
         ids = {name: _id_text(topic.topic_id) for name, topic in described.items() if any(topic.topic_id)}
         return Listing(leaders, ids)
 
@@ -162,7 +184,16 @@ class AdminOffsets:
         return described
 
     def log_ranges(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
-        return self._admin.log_ranges(partitions, isolation_level=self._isolation, timeout=self._timeout)
+        found = self._admin.log_ranges(
+            partitions, isolation_level=self._isolation, raise_errors=False, timeout=self._timeout
+        )
+        for problem in found.errors.values():
+            if not found or not isinstance(problem, KafkaTimeoutError | TransportError):
+                raise problem
+        if found.errors:
+            first = next(iter(found.errors.values()))
+            raise LeadersAwayError(_silent(found.errors, self._leaders), first.__cause__ or first) from first
+        return found
 
     def log_starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return self._edge(partitions, "earliest")
@@ -188,21 +219,22 @@ class AdminOffsets:
             self._watch = _Watch(_consumer({**self._options.client, **_TINY}, self._run))
         self._watch.wait(ends, timeout_ms / 1000)
 
-    def sample(self, partition: TopicPartition, offset: int) -> tuple[int, int]:
+    def sample(
+        self, ranges: Mapping[TopicPartition, tuple[int, int]]
+    ) -> dict[TopicPartition, tuple[int, int]]:
         if self._sampler is None:
             # Small fetches, since the records are only measured.
             small = {"max.partition.fetch.bytes": "65536", "fetch.max.bytes": "262144"}
+            counted = ("key", "value", "headers") if self._options.include_headers else ("key", "value")
             self._sampler = executor_client(
-                {**self._options.client, **small},
-                self._run,
-                ("key", "value", "headers") if self._options.include_headers else ("key", "value"),
+                {**self._options.client, **small}, self._run, ("topic", "partition", *counted)
             )
-        self._sampler.start({partition: (offset, offset + SAMPLE_RECORDS)})
         try:
-            table = self._sampler.poll(SAMPLE_RECORDS, SAMPLE_SECONDS)
-            return table.nbytes, self._sampler.position(partition) - offset
-        finally:
-            self._sampler.park()
+            return read_samples(self._sampler, ranges, SAMPLE_MS, SystemClock())
+        except KafkaError as problem:
+            # Retention was faster, a leader is away: what is wrong is told by those who need more than an estimate.
+            _log.info("sizes of records could not be measured: %s", problem)
+            return {}
 
     # ------------------------------------------------------------ the group
 
@@ -271,6 +303,22 @@ def _id_text(topic_id: bytes) -> str:
 
 def _id_bytes(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "==")
+
+
+def _silent(partitions: Iterable[TopicPartition], leaders: Mapping[TopicPartition, int | None]) -> str:
+    """``broker 2 (leader of t-0, t-3)``."""
+    led: dict[int | None, list[TopicPartition]] = {}
+    for partition in sorted(partitions):
+        led.setdefault(leaders.get(partition), []).append(partition)
+    groups = []
+    for node, those in led.items():
+        names = ", ".join(map(str, those[:SHOWN])) + (
+            f" and {len(those) - SHOWN} more" * (len(those) > SHOWN)
+        )
+        groups.append(
+            f"any leader of {names} (none is known)" if node is None else f"broker {node} (leader of {names})"
+        )
+    return " and ".join(groups)
 
 
 class _Watch:

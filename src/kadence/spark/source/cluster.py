@@ -3,8 +3,10 @@
 A question that fails is repeated by the client within its timeouts. What comes on top of that:
 
 * an error that a broker answers and that may pass is repeated as fetchOffset.numRetries says;
-* brokers that answer nothing at all are *away*. A running query goes on without news, the ends of the logs count
-  as unknown, so that nobody takes the silence for a lag of zero, and after brokerTimeoutMs the query fails.
+* brokers that answer nothing are *away*: all of them, or the leaders of some partitions. A running query waits,
+  with all of its partitions as it does with Spark's own connector: one that went on with the others would move the
+  watermark past records that are still to come, which stateful queries drop then. The ends of the logs count as
+  unknown meanwhile, so that nobody takes the silence for a lag of zero, and after brokerTimeoutMs the query fails.
   Brokers that never answered this query make it fail after default.api.timeout.ms: that is a wrong address, mostly.
 """
 
@@ -18,7 +20,7 @@ from typing import Final, Protocol, TypeVar
 from kadence.clock import Clock, SystemClock
 from kadence.errors import KafkaError, KafkaTimeoutError, TransportError
 from kadence.spark.source.options import SourceOptions
-from kadence.spark.source.ports import Listing, OffsetClient
+from kadence.spark.source.ports import LeadersAwayError, Listing, OffsetClient
 from kadence.types import TopicPartition
 
 __all__ = ["Cluster", "Pace", "SystemPace"]
@@ -132,10 +134,10 @@ class Cluster:
         return self._answered(question())
 
     def ask_unless_away(self, question: Callable[[], _T]) -> _T | None:
-        """As `ask`; None when no broker answers.
+        """As `ask`; None when brokers that are needed do not answer.
 
         Raises:
-            KafkaTimeoutError: none has answered for brokerTimeoutMs.
+            KafkaTimeoutError: they have not for brokerTimeoutMs.
         """
         began = self.pace.now_ms()
         try:
@@ -162,22 +164,32 @@ class Cluster:
 
     def _bear(self, problem: KafkaError, began: int) -> None:
         now, limit = self.pace.now_ms(), self._options.broker_timeout_ms
+        who, last = (
+            (problem.who, problem.problem)
+            if isinstance(problem, LeadersAwayError)
+            else ("any broker", problem)
+        )
         if self._away_since is None:
             self._away_since, self._told_at = began, now
             _log.warning(
-                "no broker answers; the query waits for up to %d s (option brokerTimeoutMs), and nobody knows its "
-                "lag: %s",
+                "there is no answer from %s; the query waits for up to %d s (option brokerTimeoutMs), with all of "
+                "its partitions, and nobody knows its lag: %s",
+                who,
                 limit // 1000,
-                problem,
+                last,
             )
         elif now - self._told_at >= REMINDER_MS:
             self._told_at = now
-            _log.warning("no broker has answered for %d s", (now - self._away_since) // 1000)
+            _log.warning(
+                "there has been no answer from %s for %d s, and the query waits",
+                who,
+                (now - self._away_since) // 1000,
+            )
         if now - self._away_since >= limit:
             raise KafkaTimeoutError(
-                f"no broker has answered for {(now - self._away_since) / 1000:.0f} s, and the option brokerTimeoutMs "
-                f"allows {limit} ms; nothing is lost: the query goes on where it stands when it is started again. "
-                f"The last problem: {problem}"
+                f"there has been no answer from {who} for {(now - self._away_since) / 1000:.0f} s, and the option "
+                f"brokerTimeoutMs allows {limit} ms; nothing is lost: the query goes on where it stands when it is "
+                f"started again. The last problem: {last}"
             ) from problem
 
 

@@ -120,7 +120,8 @@ class Commits:
         """Commit ``offsets`` if that is due, and wait for it.
 
         Args:
-            ids: as in `offer`. is_last: nobody will ask again, so a failure is no reason to put it off, but one to try once more.
+            ids: as in `offer`.
+            is_last: nobody will ask again, so a failure is no reason to put it off, but one to try once more.
         """
         seconds = LAST_SECONDS if is_last else IDLE_SECONDS
         self._take_result(seconds)

@@ -33,6 +33,7 @@ from kadence.spark.source.offsets import FIRST_MARK, Json, Offsets, Point, to_sh
 from kadence.spark.source.options import SourceOptions
 from kadence.spark.source.planning import OffsetRange, Task, plan
 from kadence.spark.source.ports import OffsetClient
+from kadence.spark.source.sizes import measured
 from kadence.types import TopicPartition
 
 __all__ = ["StreamDriver"]
@@ -157,8 +158,11 @@ class StreamDriver:
                     end.ids.get(partition.topic, ""),
                 )
             )
-        leaders = self._cluster.listing.leaders
-        return plan(ranges, self._options.task_size(), leaders, self._bytes.per_offset)
+        if self._options.max_bytes_per_partition is not None:
+            per_offset = measured(ranges, self._cluster.client, self._bytes)
+        else:
+            per_offset = self._bytes.per_offset(end.next)
+        return plan(ranges, self._options.task_size(), self._cluster.listing.leaders, per_offset)
 
     def close(self) -> None:
         """Let go of the client. Spark rarely calls this."""
@@ -201,12 +205,14 @@ class StreamDriver:
 
     def _sample(self, step: Step) -> None:
         """Look at some records of the longest backlog of each topic."""
-        longest: dict[str, tuple[int, TopicPartition, int]] = {}
+        longest: dict[str, tuple[int, TopicPartition]] = {}
         for partition, (begin, end) in step.backlog.items():
-            candidate = (end - begin, partition, begin)
+            candidate = (end - begin, partition)
             longest[partition.topic] = max(candidate, longest.get(partition.topic, candidate))
-        for _, partition, begin in sorted(longest.values(), reverse=True)[:SAMPLED_TOPICS]:
-            self._bytes.learn(partition.topic, *self._cluster.client.sample(partition, begin))
+        chosen = sorted(longest.values(), reverse=True)[:SAMPLED_TOPICS]
+        samples = self._cluster.client.sample({p: step.backlog[p] for _, p in chosen})
+        for partition, (size, offsets) in samples.items():
+            self._bytes.learn(partition.topic, size, offsets)
 
     # ------------------------------------------------------------ committing
 

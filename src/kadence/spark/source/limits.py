@@ -6,8 +6,10 @@ all of them are kept here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
 from kadence.types import TopicPartition
 
@@ -15,6 +17,8 @@ __all__ = ["Backlog", "ByteEstimate", "Gate", "offsets_for_bytes", "spread"]
 
 Backlog = Mapping[TopicPartition, tuple[int, int]]
 """For each partition the next offset to read and the end of its log."""
+
+NOTHING_KNOWN: Final[Mapping[TopicPartition, float]] = MappingProxyType({})
 
 
 def spread(backlog: Backlog, limit: int | None) -> dict[TopicPartition, int]:
@@ -66,7 +70,7 @@ class ByteEstimate:
     def __init__(self) -> None:
         self._by_topic: dict[str, float] = {}
 
-    def learn(self, topic: str, size: int, offsets: int) -> None:
+    def learn(self, topic: str, size: float, offsets: int) -> None:
         """A sample spanned ``offsets`` offsets and held ``size`` bytes."""
         if offsets <= 0:
             return
@@ -74,18 +78,24 @@ class ByteEstimate:
         new = size / offsets
         self._by_topic[topic] = new if known is None else known + self._WEIGHT * (new - known)
 
-    @property
-    def per_offset(self) -> Mapping[str, float]:
-        """By topic, of those that were sampled."""
-        return self._by_topic
+    def per_offset(
+        self, partitions: Iterable[TopicPartition], known: Mapping[TopicPartition, float] = NOTHING_KNOWN
+    ) -> dict[TopicPartition, float]:
+        """Bytes of an offset in each partition; none where no topic was sampled.
+
+        Args:
+            known: of partitions, where that is known better. Others count as their topic does, and topics without a
+                sample as the mean of the others.
+        """
+        if not self._by_topic:
+            return {}
+        mean = sum(self._by_topic.values()) / len(self._by_topic)
+        return {p: known[p] if p in known else self._by_topic.get(p.topic, mean) for p in partitions}
 
     def bytes_of(self, backlog: Backlog) -> float:
-        """What the whole backlog holds, by estimate. Topics without a sample count with the mean of the others."""
-        mean = sum(self._by_topic.values()) / len(self._by_topic) if self._by_topic else 0.0
-        return sum(
-            (end - start) * self._by_topic.get(partition.topic, mean)
-            for partition, (start, end) in backlog.items()
-        )
+        """What the whole backlog holds, by estimate."""
+        per_offset = self.per_offset(backlog)
+        return sum((end - start) * per_offset.get(p, 0.0) for p, (start, end) in backlog.items())
 
 
 def offsets_for_bytes(backlog: Backlog, estimate: ByteEstimate, max_bytes: int) -> int | None:

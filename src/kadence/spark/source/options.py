@@ -56,6 +56,10 @@ OPTIONS: Final[dict[str, str]] = {
     "maxBytesPerTrigger": "Stream only: about so many bytes of keys, values and headers in a micro-batch.",
     "minPartitions": "At least so many tasks; big Kafka partitions are split.",
     "maxRecordsPerPartition": "At most so many offsets in one task; big Kafka partitions are split.",
+    "maxBytesPerPartition": (
+        "About so many bytes of keys, values and headers in one task, as estimated from some records at both ends of "
+        "each partition's range; big Kafka partitions are split."
+    ),
     "targetRecordsPerTask": "About so many offsets to a task before there are more tasks than run at once; 500000.",
     "parallelism": (
         "How many tasks run at once, which no source in Python is told; what kadence.spark.session() knows of the "
@@ -148,6 +152,7 @@ class SourceOptions:
     max_bytes_per_trigger: int | None
     min_partitions: int | None
     max_records_per_partition: int | None
+    max_bytes_per_partition: int | None
     target_records_per_task: int
     parallelism: int | None
     idle_poll_ms: int
@@ -164,6 +169,7 @@ class SourceOptions:
             target=self.target_records_per_task,
             min_tasks=self.min_partitions,
             max_offsets=self.max_records_per_partition,
+            max_bytes=self.max_bytes_per_partition,
         )
 
 
@@ -206,6 +212,7 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         max_bytes_per_trigger=values.size("maxBytesPerTrigger"),
         min_partitions=values.number("minPartitions"),
         max_records_per_partition=values.number("maxRecordsPerPartition"),
+        max_bytes_per_partition=values.size("maxBytesPerPartition"),
         target_records_per_task=values.number("targetRecordsPerTask") or 500_000,
         parallelism=values.number("parallelism"),
         idle_poll_ms=values.number("idlePollMs", low=0, default=500) or 0,

@@ -3,7 +3,7 @@
 A task costs about 30 ms in Python whatever it reads, so a task for each Kafka partition, as the JVM connector
 has it, is wrong here: 64 small partitions took two seconds where two tasks took a tenth. Ranges are therefore packed
 into as few tasks as the work needs. A Kafka partition is only *split* where the user asks for it (minPartitions,
-maxRecordsPerPartition), because then its records lose their order within the task.
+maxRecordsPerPartition, maxBytesPerPartition), because then its records lose their order within the task.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WORTH_A_TASK_BYTES: Final = 16 * 1024 * 1024
 TARGET_BYTES: Final = 512 * 1024 * 1024
 """Bytes of a task, beyond which there are more tasks than run at once."""
 
-NOTHING_SAMPLED: Final[Mapping[str, float]] = MappingProxyType({})
+NOTHING_SAMPLED: Final[Mapping[TopicPartition, float]] = MappingProxyType({})
 
 CHOICE: Final = 8
 """How many of the emptiest bins are looked at for one that reads a piece's leader already."""
@@ -63,6 +63,8 @@ class OffsetRange(NamedTuple):
 
 Task = tuple[OffsetRange, ...]
 
+_Weigh = Callable[[OffsetRange], int]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSize:
@@ -70,54 +72,69 @@ class TaskSize:
 
     Attributes:
         parallelism: tasks that are expected to run at once. target: offsets of a task, beyond that.
-        min_tasks: the option minPartitions. max_offsets: the option maxRecordsPerPartition.
+        min_tasks: the option minPartitions. max_offsets: the option maxRecordsPerPartition. max_bytes: the option
+            maxBytesPerPartition; kept as well as bytes are known.
     """
 
     parallelism: int
     target: int
     min_tasks: int | None = None
     max_offsets: int | None = None
+    max_bytes: int | None = None
+
+    def parts_of(self, offsets: int, size: int) -> int:
+        """Into how many parts a range of so many offsets and bytes is split."""
+        by_offsets = 1 if self.max_offsets is None else math.ceil(offsets / self.max_offsets)
+        by_bytes = 1 if self.max_bytes is None else math.ceil(size / self.max_bytes)
+        return min(max(by_offsets, by_bytes, 1), offsets)
 
 
 def plan(
     ranges: Iterable[OffsetRange],
     size: TaskSize,
     leaders: Mapping[TopicPartition, int | None],
-    bytes_per_offset: Mapping[str, float] = NOTHING_SAMPLED,
+    bytes_per_offset: Mapping[TopicPartition, float] = NOTHING_SAMPLED,
 ) -> list[Task]:
     """Split, then pack. Empty ranges give nothing; the same input gives the same tasks.
 
     Args:
-        leaders: of each partition. bytes_per_offset: by topic, of those that were sampled. A topic that was not counts
-            with the mean of the others; where none was, offsets are all that is known.
+        leaders: of each partition.
+        bytes_per_offset: of each partition, by estimate; empty: offsets are all that is known.
     """
-    pieces = [
-        piece for whole in sorted(ranges) if whole.size > 0 for piece in _split_above(whole, size.max_offsets)
-    ]
-    pieces = _split_until(pieces, size.min_tasks or 0)
-    total = sum(piece.size for piece in pieces)
-    mean = sum(bytes_per_offset.values()) / len(bytes_per_offset) if bytes_per_offset else 0.0
 
     def bytes_of(piece: OffsetRange) -> int:
-        return int(piece.size * bytes_per_offset.get(piece.topic, mean))
+        return int(piece.size * bytes_per_offset.get(piece.topic_partition, 0.0))
 
-    total_bytes = sum(map(bytes_of, pieces))
+    pieces = [
+        part
+        for whole in sorted(ranges)
+        if whole.size > 0
+        for part in _split(whole, size.parts_of(whole.size, bytes_of(whole)))
+    ]
+    pieces = _split_until(pieces, size.min_tasks or 0)
+    total, total_bytes = sum(piece.size for piece in pieces), sum(map(bytes_of, pieces))
     tasks = max(
         min(size.parallelism, math.ceil(max(total / WORTH_A_TASK, total_bytes / WORTH_A_TASK_BYTES))),
         math.ceil(max(total / size.target, total_bytes / TARGET_BYTES)),
         size.min_tasks or 0,
     )
-    # A bound in offsets is kept by counting offsets.
-    weigh = bytes_of if total_bytes and size.max_offsets is None else _offsets
-    return _pack(pieces, min(tasks, len(pieces)), size.max_offsets, leaders, weigh)
+    weigh, most = _scale(size, bytes_of, is_by_bytes=total_bytes > 0)
+    return _pack(pieces, min(tasks, len(pieces)), most, leaders, weigh)
+
+
+def _scale(size: TaskSize, bytes_of: _Weigh, *, is_by_bytes: bool) -> tuple[_Weigh, int | None]:
+    """What a piece weighs, and the most that a task may. Bounds that were asked for go before equal bytes."""
+    offsets, most_bytes = size.max_offsets, size.max_bytes
+    if offsets is None:
+        return (bytes_of if is_by_bytes else _offsets), most_bytes
+    if most_bytes is None:
+        return _offsets, offsets
+    # The larger share of the two bounds: tasks within it are within both.
+    return lambda piece: max(piece.size * most_bytes, bytes_of(piece) * offsets), offsets * most_bytes
 
 
 def _offsets(piece: OffsetRange) -> int:
     return piece.size
-
-
-def _split_above(whole: OffsetRange, most: int | None) -> list[OffsetRange]:
-    return _split(whole, 1 if most is None else math.ceil(whole.size / most))
 
 
 def _split_until(pieces: list[OffsetRange], wanted: int) -> list[OffsetRange]:
@@ -152,7 +169,7 @@ def _pack(
     tasks: int,
     most: int | None,
     leaders: Mapping[TopicPartition, int | None],
-    weigh: Callable[[OffsetRange], int],
+    weigh: _Weigh,
 ) -> list[Task]:
     """Biggest first into the emptiest bin; of bins that are about as empty, one that reads that leader already.
 

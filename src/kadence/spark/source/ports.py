@@ -10,13 +10,27 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from kadence.errors import KafkaTimeoutError
 from kadence.spark.source.start import Lookups, Topics
 from kadence.types import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Decoder", "Decoding", "Listing", "OffsetClient", "RecordClient"]
+__all__ = ["Decoder", "Decoding", "LeadersAwayError", "Listing", "OffsetClient", "RecordClient"]
+
+
+class LeadersAwayError(KafkaTimeoutError):
+    """Some leaders did not answer, and others did.
+
+    Attributes:
+        who: the silent brokers with the partitions that they lead. problem: the last one with them.
+    """
+
+    def __init__(self, who: str, problem: BaseException) -> None:
+        super().__init__(f"no answer from {who}, while other brokers answer: {problem}")
+        self.who = who
+        self.problem = problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +53,11 @@ class OffsetClient(Lookups, Protocol):
         """The partitions that exist now. A topic that does not exist contributes none."""
 
     def log_ranges(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
-        """(start, end) of each log, asked for at once."""
+        """(start, end) of each log, asked for at once.
+
+        Raises:
+            LeadersAwayError: of some partitions nobody answered for.
+        """
 
     def wait_for_records(self, ends: Mapping[TopicPartition, int], timeout_ms: int) -> None:
         """Return when a partition may have records from its end on, at the latest after ``timeout_ms``."""
@@ -62,8 +80,13 @@ class OffsetClient(Lookups, Protocol):
     def live_members(self) -> int:
         """How many consumers are members of the query's group."""
 
-    def sample(self, partition: TopicPartition, offset: int) -> tuple[int, int]:
-        """(bytes, offsets) of some records from ``offset`` on: uncompressed bytes, and the offsets they span."""
+    def sample(
+        self, ranges: Mapping[TopicPartition, tuple[int, int]]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """(bytes, offsets) of some records at the start of each range: uncompressed bytes, and the offsets they span.
+
+        For an estimate, so nothing fails: partitions of which nothing came are left out.
+        """
 
     def close(self) -> None:
         """Let go of connections and threads."""
