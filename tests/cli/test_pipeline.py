@@ -36,9 +36,12 @@ def test_check(kadence: Run, here: Path) -> None:
         "bad.toml:4: source.subscribe: ['orders'] is not a text, a number, true or false",
         "bad.toml:6: sink.pth: unknown key; did you mean 'path'?",
     ]  # fmt: skip
-    missing = kadence("pipeline", "check", "none.toml")
+    missing = kadence("pipeline", "check", "none.toml", "bad.toml")
     assert missing.status == 2
-    assert "'none.toml' cannot be read: No such file" in missing.err
+    assert missing.out.splitlines()[0] == (
+        "none.toml: the pipeline's file 'none.toml' cannot be read: No such file or directory"
+    )
+    assert missing.out.splitlines()[1:] == bad.out.splitlines()[1:]
 
 
 @pytest.mark.parametrize("action", ["plan", "run", "status"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.patience import PATIENCE
 from tests.spark.conftest import Cluster
-from tests.spark.processes import environment, run_job
+from tests.spark.processes import JOBS, environment, run_job
 
 from kadence.errors import IllegalStateError, MissingDependencyError
 from kadence.spark import session as make_session
@@ -159,3 +161,25 @@ def test_a_job_of_an_environment_that_nobody_activated(cluster: Cluster, tmp_pat
     # Java may warn of an InterruptedException of Hadoop's where a busy stream is stopped: that is not ours.
     for noise in ("Traceback", "BrokenPipe", "EOFError", "ERROR", "Python", "PySpark"):
         assert noise not in done.stderr, done.stderr
+
+
+def test_ctrl_c_ends_a_program_without_a_page_of_traces(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.create(1)
+    cluster.produce(range(3))
+    command = [sys.executable, str(JOBS / "interrupted.py"), cluster.bootstrap_servers, cluster.topic]
+    with subprocess.Popen(
+        [*command, str(tmp_path / "checkpoint")],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "running\n"
+        os.killpg(program.pid, signal.SIGINT)
+        said, errors = program.communicate(timeout=PATIENCE)
+    assert (program.returncode, said) == (0, "stopped\n"), errors
+    # The call that was interrupted, and nothing else.
+    assert errors.count("ERROR:root:") == 1, errors
+    assert "ERROR:root:KeyboardInterrupt while sending command" in errors

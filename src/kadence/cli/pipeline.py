@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kadence.cli.common import CommandError, add_command, print_json, print_rows, print_table, say
+from kadence.errors import ConfigError
 
 if TYPE_CHECKING:
     from kadence.spark.pipeline.environment import Environment
@@ -110,7 +111,12 @@ def _check(arguments: argparse.Namespace) -> int:
     count = 0
     for file in arguments.file:
         environment = Environment(os.environ)
-        document = read(file)
+        try:
+            document = read(file)
+        except ConfigError as problem:
+            print(f"{file}: {problem}")
+            count += 1
+            continue
         mistakes = check(document, environment)
         if arguments.sql and document.pipeline is not None and not mistakes:
             spark = open_session(document.pipeline, environment)

@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.errors import IllegalStateError, MissingDependencyError
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["SETTINGS", "session"]
+__all__ = ["SETTINGS", "as_text", "session", "started"]
 
 _log = logging.getLogger("kadence.spark")
 
@@ -61,6 +64,20 @@ def session(
         MissingDependencyError: PySpark, Java, or in the workers' Python something that they need, is missing.
         IllegalStateError: a session runs already, and its workers' Python cannot load the source.
     """
+    return started(app_name, master, conf)
+
+
+def started(
+    app_name: str,
+    master: str | None,
+    conf: Mapping[str, Any] | None,
+    before: Callable[[Mapping[str, Any]], None] = lambda settings: None,
+) -> SparkSession:
+    """See `session`.
+
+    Args:
+        before: called with all settings before a new session starts; it may start the Java process.
+    """
     try:
         from pyspark.sql import SparkSession, is_remote
     except ImportError as problem:
@@ -78,8 +95,13 @@ def session(
     if master is not None:
         builder = builder.master(master)
     place = master or str((conf or {}).get("spark.master", "" if is_submitted() else "local"))
+    settings = {**SETTINGS, **(conf or {})}
+    named = {"spark.app.name": app_name} | ({} if master is None else {"spark.master": master})
     with _environment(_surroundings(place) | told(place, conf or {})):
-        return _able(_with(builder, {**SETTINGS, **(conf or {})}).getOrCreate())
+        before({**named, **settings})
+        spark = _able(_with(builder, settings).getOrCreate())
+    _on_ctrl_c(spark.sparkContext)
+    return spark
 
 
 _INSTALL: Final = "pip install 'kadence[spark]'"
@@ -152,7 +174,7 @@ def _tell_of_late_settings(spark: SparkSession, settings: Mapping[str, Any]) -> 
     late = [
         name
         for name, value in settings.items()
-        if in_force.get(name) != _text(value)
+        if in_force.get(name) != as_text(value)
         # Settings that Spark does not know are others' (catalogs, Delta), who read them when they please.
         and (name == "spark.master" or name.startswith("spark.hadoop.") or known.findEntry(name) is not None)
         and not spark.conf.isModifiable(name)
@@ -165,9 +187,33 @@ def _tell_of_late_settings(spark: SparkSession, settings: Mapping[str, Any]) -> 
         )
 
 
-def _text(value: Any) -> str:
+def as_text(value: Any) -> str:
     """As Spark's builder writes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _on_ctrl_c(context: SparkContext) -> None:
+    """Ctrl-C ends Spark's jobs and raises KeyboardInterrupt, as with PySpark's own handler.
+
+    That one calls Java on the connection whose call it interrupts: the jobs go on, and three errors of Py4J come up.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return  # PySpark, too, sets a handler where Python allows it
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        # Another thread has another connection.
+        threading.Thread(
+            target=_cancel_jobs, args=(context,), name="cancel Spark's jobs", daemon=True
+        ).start()
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+
+
+def _cancel_jobs(context: SparkContext) -> None:
+    # Java may be gone, and the application that it ends, too.
+    with suppress(Exception):
+        context.cancelAllJobs()
 
 
 def _able(spark: SparkSession) -> SparkSession:

@@ -1,4 +1,7 @@
-"""A pipeline as a process of its own: killed, started again, stopped by SIGTERM; every record is there once."""
+"""A pipeline as a process of its own: killed, stopped, started again; every record is there once.
+
+Signals go to the whole group of processes, as service managers, Kubernetes and terminals send them.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,25 @@ def offsets(place: Path, *names: str) -> list[tuple[int, int]]:
     return sorted(zip(*(table.column(name).to_pylist() for name in names), strict=True))
 
 
-def test_kill_9_and_sigterm(cluster: Cluster, file: File) -> None:
+def stop(file: File, process: subprocess.Popen[str], number: signal.Signals) -> None:
+    """The batch at work ends, and nobody but the pipeline says a word."""
+    os.killpg(process.pid, number)
+    errors = process.communicate(timeout=60)[1]
+    assert process.returncode == 128 + number, errors
+    assert told(file)["state"] == "stopped"
+    assert told(file)["committed_batch"] >= told(file)["batch"]
+    assert {line.partition(" ")[0] for line in errors.splitlines()} <= {"numbers", "numbers:"}, errors
+
+
+def java_of(process: subprocess.Popen[str]) -> int:
+    """The process id of its Java."""
+    found = subprocess.run(
+        ["pgrep", "-P", str(process.pid), "java"], capture_output=True, text=True, check=True
+    )
+    return int(found.stdout)
+
+
+def test_kill_9_and_signals_to_the_group(cluster: Cluster, file: File) -> None:
     cluster.create(2)
     source = "maxOffsetsPerTrigger = 40"
     file.write(top='trigger = "every 10ms"', source=source)
@@ -78,19 +99,22 @@ def test_kill_9_and_sigterm(cluster: Cluster, file: File) -> None:
 
     process = start(file)
     once(file, process, lambda seen: seen.get("committed_batch", -1) >= 2)
+    java = java_of(process)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
+    until(lambda: not Path(f"/proc/{java}").exists(), what="the end of Java without its parent")
     assert told(file)["state"] == "killed"
     assert told(file)["committed_batch"] < 9
 
     process = start(file)
+    once(file, process, lambda seen: seen.get("pid") == process.pid and seen["batches"] >= 2)
+    stop(file, process, signal.SIGTERM)
+    assert told(file)["committed_batch"] < 10
+
+    process = start(file)
     ends = {f"{cluster.topic}-{partition}": 201 for partition in (0, 1)}
     once(file, process, lambda seen: seen.get("committed_offsets") == ends)
-    process.send_signal(signal.SIGTERM)
-    errors = process.communicate(timeout=60)[1]
-    assert process.returncode == 143, errors
-    assert told(file)["state"] == "stopped"
-    assert "Traceback" not in errors
+    stop(file, process, signal.SIGINT)
     wanted = [(partition, offset) for partition in (0, 1) for offset in range(200)]
     assert offsets(file.directory / "table", "_partition", "_offset") == wanted
     assert offsets(file.directory / "letters", "partition", "offset") == [(0, 200), (1, 200)]

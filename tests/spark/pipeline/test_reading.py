@@ -12,6 +12,7 @@ import pytest
 from kadence.errors import ConfigError
 from kadence.spark.pipeline.checks import check, checked
 from kadence.spark.pipeline.environment import Environment
+from kadence.spark.pipeline.frames import filled
 from kadence.spark.pipeline.model import AVAILABLE_NOW, Pipeline
 from kadence.spark.pipeline.reading import Mistake, PipelineFileError, parse, read
 
@@ -178,13 +179,36 @@ def test_several_mistakes_are_told_at_once_and_in_order() -> None:
     text = instead('"earliest"', '"first"\nmaxOffsetsPerTrigger = "many"\nidlePolMs = 5').replace(
         "id > 0", "${X}"
     )
-    assert [each.split(": ")[1] for each in mistakes(text)] == ["expect[0].condition"]  # shape first
-    found = mistakes(text, X="id > 1")
-    assert [each.split(": ")[1] for each in found] == [
-        "source.startingOffsets",
-        "source.maxOffsetsPerTrigger",
-        "source.idlePolMs",
+    source = ["source.startingOffsets", "source.maxOffsetsPerTrigger", "source.idlePolMs"]
+    assert [each.split(": ")[1] for each in mistakes(text, X="id > 1")] == source
+    # Shapes, the environment, the source's options and what contradicts, in one list.
+    text = text.replace('"json"', '"jsn"').replace('path = "letters"', 'path = "table"\npth = 1')
+    assert [each.split(": ")[1] for each in mistakes(text.replace('"drop"', '"skip"'))] == [
+        *source,
+        "decode.format",
+        "expect[0].condition",
+        "expect[0].action",
+        "dead_letters.path",
+        "dead_letters.pth",
     ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "keys"),
+    [
+        # What only follows from a mistake is not told.
+        ("topics", "topcs", ["source.topcs"]),
+        ('servers = "broker:9092"', 'servers = ["broker:9092"]', ["source.servers"]),
+        ('path = "table"', 'pth = "table"', ["sink.pth"]),
+        ("[source]", "[sauce]", ["", "sauce"]),
+        ('format = "json"\nschema', 'formt = "json"\nschma', ["decode", "decode.formt", "decode.schma"]),
+        ('name = "even"', "", ["transform[0]"]),
+        ('topics = ["numbers", "more"]', 'topics = ["numbers", 1]', ["source.topics"]),
+        ('path = "table"\n', 'topic = "${OUT}"\nformat = "kadence"\n', ["sink.topic"]),
+    ],
+)
+def test_what_follows_from_a_mistake_is_not_told(old: str, new: str, keys: list[str]) -> None:
+    assert [each.split(": ")[1] for each in mistakes(instead(old, new))] == keys
 
 
 def test_the_error_has_all_of_them_and_is_picklable() -> None:
@@ -252,6 +276,20 @@ def test_variables() -> None:
     with pytest.raises(ConfigError, match=r"no variable B, which '\$\{B\}' asks for"):
         environment.fill("${B}")
     assert environment.hide("one two") == "one two"  # too short to be a secret
+
+
+def test_variables_in_sql() -> None:
+    text = (
+        instead("id bigint", "id ${TYPE}")
+        .replace("id % 2 = 0", "id % ${BY} = 0")
+        .replace("id > 0", "id > ${BY}")
+    )
+    environment = Environment({"TYPE": "bigint", "BY": "7"})
+    made = filled(checked(parse(text, "p", {"TYPE": "", "BY": ""}), environment), environment)
+    assert made.decode is not None
+    assert made.decode.schema == "id bigint"
+    assert made.transform[0].sql == "SELECT * FROM records WHERE id % 7 = 0"
+    assert made.expect[0].condition == "id > 7"
 
 
 def test_every_example_is_a_good_file() -> None:

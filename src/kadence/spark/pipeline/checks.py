@@ -6,7 +6,8 @@ Asks no broker. SQL is checked only with a Spark session, whose parser is the on
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kadence.errors import ConfigError
@@ -37,14 +38,17 @@ def checked(document: Document, environment: Environment) -> Pipeline:
 
 
 def check(document: Document, environment: Environment, spark: SparkSession | None = None) -> list[Mistake]:
-    """All mistakes of a file in its order; those of the shape alone where there are such.
+    """All mistakes of a file in its order.
 
     Args:
-        spark: checks the SQL, too.
+        spark: checks the SQL, too, of a file without other mistakes.
     """
-    pipeline = document.pipeline
+    pipeline = document.draft
     if pipeline is None:
         return document.mistakes
+    if any(path[:1] == ("decode",) and path != ("decode", "action") for path in document.wrong):
+        # Which options decoding takes depends on its other keys.
+        pipeline = replace(pipeline, decode=None)
     found = [
         *_source(document, pipeline, environment),
         *_decode(document, pipeline),
@@ -52,9 +56,15 @@ def check(document: Document, environment: Environment, spark: SparkSession | No
         *_output(document, pipeline, "sink", pipeline.sink, environment),
         *_output(document, pipeline, "dead_letters", pipeline.dead_letters, environment),
     ]
-    if spark is not None and not found:
-        found += _sql(document, pipeline, environment, spark)
-    return sorted(found)
+    told = [each for each in found if not _follows(each.path, document.wrong)] + document.mistakes
+    if spark is not None and not told:
+        told = _sql(document, pipeline, environment, spark)
+    return sorted(told)
+
+
+def _follows(path: Path, wrong: Iterable[Path]) -> bool:
+    """Whether a mistake may come only from others: from its key, from the table around it, or from a key below it."""
+    return any(path[: len(other)] == other or other[: len(path)] == path for other in wrong)
 
 
 # ---------------------------------------------------------------- options
@@ -215,7 +225,7 @@ def _loops(
                 path, f"the pipeline reads the topic {output.topic!r}: it would read what it writes"
             )
         ]
-    if table == "dead_letters" and place == environment.fill(pipeline.sink.place).rstrip("/"):
+    if table == "dead_letters" and place and place == environment.fill(pipeline.sink.place).rstrip("/"):
         return [document.mistake(path, "is the sink's own; dead letters need a place of theirs")]
     return []
 
@@ -225,7 +235,8 @@ def _topic(
 ) -> list[Mistake]:
     from kadence.spark.sink.options import parse
 
-    source = environment.fill_all(pipeline.source_options())
+    # A source without brokers has its own mistake.
+    source = {"kafka.bootstrap.servers": "none:9092"} | environment.fill_all(pipeline.source_options())
     return _refused(document, table, topic_options(output, source, environment), parse, environment)
 
 
@@ -238,12 +249,17 @@ def _sql(
     """What Spark's parser refuses, each by itself; then what the analysis of the whole refuses."""
     from pyspark.errors import PySparkException
 
-    from kadence.spark.pipeline.frames import loaded
+    from kadence.spark.pipeline.frames import filled, loaded
     from kadence.spark.pipeline.run import check_plan, reason
 
+    pipeline = filled(pipeline, environment)
     parser = spark._jsparkSession.sessionState().sqlParser()
     texts: list[tuple[Path, str, Any]] = []
-    if pipeline.decode is not None and pipeline.decode.schema is not None:
+    if (
+        pipeline.decode is not None
+        and pipeline.decode.format == "json"
+        and pipeline.decode.schema is not None
+    ):
         texts.append((("decode", "schema"), pipeline.decode.schema, parser.parseTableSchema))
     for place, step in enumerate(pipeline.transform):
         texts.append((("transform", place, "sql"), step.sql, parser.parsePlan))
@@ -254,7 +270,8 @@ def _sql(
         try:
             parse(text)
         except PySparkException as problem:
-            found.append(document.mistake(path, " ".join(reason(str(problem)).split())))
+            said = environment.hide(reason(str(problem)))
+            found.append(document.mistake(path, " ".join(said.split())))
     if not found:
         try:
             check_plan(

@@ -23,6 +23,7 @@ from kadence.spark.pipeline.frames import (
     Split,
     decodable,
     decoded,
+    filled,
     judged,
     letters,
     loaded,
@@ -53,7 +54,7 @@ def declare(file: str | os.PathLike[str]) -> None:
     from pyspark import pipelines as dp
 
     environment = Environment(os.environ)
-    pipeline = checked(read(file), environment)
+    pipeline = filled(checked(read(file), environment), environment)
     options = environment.fill_all(pipeline.source_options())
     # Nothing may be analysed within the functions below: what a type needs is asked here.
     kind = value_type(pipeline, options, _session().read)

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kadence.errors import ConfigError
+from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.model import Expectation, Output, Pipeline, Transform
 from kadence.spark.source.schema import all_columns
 
@@ -29,6 +30,7 @@ __all__ = [
     "Split",
     "decodable",
     "decoded",
+    "filled",
     "judged",
     "letters",
     "loaded",
@@ -50,6 +52,27 @@ _PREFIX: Final = "_kafka_"
 _RECORD_FIELDS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
 _SELECT: Final = re.compile(r"\s*SELECT\b(?!\s+(?:DISTINCT|ALL)\b)", re.IGNORECASE)
+
+
+def filled(pipeline: Pipeline, environment: Environment) -> Pipeline:
+    """The pipeline with the environment's values in its SQL: statements, conditions, keys, JSON's columns."""
+    fill = environment.fill
+
+    def output(each: Output) -> Output:
+        key = None if each.key is None else fill(each.key)
+        return replace(each, key=key, partition_by=tuple(map(fill, each.partition_by)))
+
+    decode, dead = pipeline.decode, pipeline.dead_letters
+    if decode is not None and decode.schema is not None:
+        decode = replace(decode, schema=fill(decode.schema))
+    return replace(
+        pipeline,
+        decode=decode,
+        transform=tuple(replace(each, sql=fill(each.sql)) for each in pipeline.transform),
+        expect=tuple(replace(each, condition=fill(each.condition)) for each in pipeline.expect),
+        sink=output(pipeline.sink),
+        dead_letters=None if dead is None else output(dead),
+    )
 
 
 def loaded(pipeline: Pipeline, options: Mapping[str, str], reader: Any, kind: str | None = None) -> DataFrame:

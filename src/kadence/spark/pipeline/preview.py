@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.files import HadoopFiles
-from kadence.spark.pipeline.frames import decoded, letters, loaded, rows, split
+from kadence.spark.pipeline.frames import decoded, filled, letters, loaded, rows, split
 from kadence.spark.pipeline.model import Pipeline
 from kadence.spark.pipeline.ranges import Range, batch_options, pending
 from kadence.spark.pipeline.run import check_plan, told_simply
@@ -47,7 +47,7 @@ def preview(pipeline: Pipeline, environment: Environment, spark: SparkSession, c
         KafkaError: the brokers refuse, or do not answer.
     """
     with told_simply(environment):
-        return _preview(pipeline, environment, spark, count)
+        return _preview(filled(pipeline, environment), environment, spark, count)
 
 
 def _preview(pipeline: Pipeline, environment: Environment, spark: SparkSession, count: int) -> Preview:

@@ -10,7 +10,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any, Final
 
@@ -28,13 +28,14 @@ class Mistake:
 
     Attributes:
         file: as it was named. line: from 1. key: dotted, with [n] for elements of lists from 0; empty for the file as
-            a whole. text: what was given, what is allowed, what to do.
+            a whole. text: what was given, what is allowed, what to do. path: the key as steps.
     """
 
     file: str
     line: int
     key: str
     text: str
+    path: Path = field(default=(), compare=False, repr=False)
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}"
@@ -57,18 +58,22 @@ class Document:
     """A file and what was found in it.
 
     Attributes:
-        pipeline: None if the mistakes leave none.
+        pipeline: None if there are mistakes.
         lines: where each key stands.
+        draft: the pipeline without the keys that are wrong, for a look at the others; None: the file is no TOML.
+        wrong: these keys, and those that are missing.
     """
 
     file: str
     pipeline: Pipeline | None
     mistakes: list[Mistake]
     lines: Mapping[Path, int]
+    draft: Pipeline | None = None
+    wrong: frozenset[Path] = frozenset()
 
     def mistake(self, path: Path, text: str) -> Mistake:
         """A mistake at a key."""
-        return Mistake(self.file, line_of(path, dict(self.lines)), dotted(path), text)
+        return Mistake(self.file, line_of(path, dict(self.lines)), dotted(path), text, path)
 
 
 def read(file: str | os.PathLike[str], variables: Mapping[str, str] | None = None) -> Document:
@@ -99,8 +104,9 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Document:
     lines = positions(text)
     walk = _Walk(file, lines, variables)
     given.setdefault("name", _name_of(file))
-    pipeline = walk.table(Pipeline, given, ())
-    return Document(file, pipeline if not walk.mistakes else None, sorted(walk.mistakes), lines)
+    draft = walk.table(Pipeline, given, ())
+    pipeline = None if walk.mistakes else draft
+    return Document(file, pipeline, sorted(walk.mistakes), lines, draft, frozenset(walk.paths))
 
 
 def dotted(path: Path) -> str:
@@ -140,16 +146,18 @@ class _Walk:
         self._lines = lines
         self._variables = variables
         self.mistakes: list[Mistake] = []
+        self.paths: list[Path] = []
 
-    def wrong(self, path: Path, text: str) -> None:
+    def wrong(self, path: Path, text: str, missing: str | None = None) -> None:
+        """Note a mistake at a key; or at a table, that it lacks a key."""
         self.mistakes.append(Mistake(self._file, line_of(path, self._lines), dotted(path), text))
+        self.paths.append(path if missing is None else (*path, missing))
 
     def table(self, of: type, given: Any, path: Path) -> Any:
-        """An instance of the class; None if it has mistakes."""
+        """An instance of the class, without what is wrong."""
         if not isinstance(given, dict):
             self.wrong(path, f"{_shown(given)} is no table; write [{dotted(path)}] with keys below it")
-            return None
-        before = len(self.mistakes)
+            return _blank(of)
         known = keys(of)
         rest = next(
             (name for name, (_, kind) in known.items() if kind.shape == ANY_KEYS and name == "options"), None
@@ -162,6 +170,8 @@ class _Walk:
             )
             if name in known and not is_dotted:
                 values[name] = self.value(known[name][1], value, (*path, name))
+                if (*path, name) in self.paths and known[name][1].of is None:
+                    del values[name]
             elif is_dotted or (rest is not None and not _is_near(name, known)):
                 # schema.registry.url begins as the key schema does.
                 others[name] = value
@@ -171,13 +181,12 @@ class _Walk:
             values[rest] = {**values.get(rest, {}), **self.settings(others, path)}
         for name, (each, kind) in known.items():
             if required(each) and name not in given:
-                self.wrong(
-                    path, f"{'[' + name + ']' if kind.shape == 'table' else name} is missing: {kind.doc}"
-                )
-        return of(**values) if len(self.mistakes) == before else None
+                shown = f"[{name}]" if kind.shape == "table" else name
+                self.wrong(path, f"{shown} is missing: {kind.doc}", name)
+        return _blank(of, values)
 
     def value(self, kind: Kind, given: Any, path: Path) -> Any:
-        """A checked value; anything where there is a mistake."""
+        """A checked value; anything where it is wrong as a whole."""
         match kind.shape:
             case "table":
                 assert kind.of is not None
@@ -198,7 +207,10 @@ class _Walk:
                 ):
                     self.wrong(path, f'{_shown(given)} is no list of texts, such as ["one", "two"]')
                     return ()
-                return tuple(self._text(kind, each, (*path, place)) for place, each in enumerate(given))
+                texts = tuple(self._text(kind, each, (*path, place)) for place, each in enumerate(given))
+                if any(each[:-1] == path for each in self.paths):
+                    self.paths.append(path)
+                return texts
             case _:
                 return self._text(kind, given, path)
 
@@ -217,12 +229,15 @@ class _Walk:
         self._variables_of(given, path)
         return given
 
-    def _variables_of(self, text: str, path: Path) -> None:
-        for name in missing(text, self._variables):
+    def _variables_of(self, text: str, path: Path) -> bool:
+        """Whether there are all that a text asks for."""
+        names = missing(text, self._variables)
+        for name in names:
             self.wrong(
                 path,
                 f"the environment has no variable {name}; set it, or give a default as in ${{{name}:-text}}",
             )
+        return not names
 
     def _tables(self, kind: Kind, given: Any, path: Path) -> tuple[Any, ...]:
         assert kind.of is not None
@@ -250,12 +265,21 @@ class _Walk:
                 case bool():
                     yield before + name, str(value).lower()
                 case str():
-                    self._variables_of(value, here)
-                    yield before + name, value
+                    if self._variables_of(value, here):
+                        yield before + name, value
                 case int() | float():
                     yield before + name, str(value)
                 case _:
                     self.wrong(here, f"{_shown(value)} is not a text, a number, true or false")
+
+
+def _blank(of: type, values: Mapping[str, Any] | None = None) -> Any:
+    """An instance with these values, and with empty ones where it cannot be without."""
+    given = dict(values or {})
+    for name, (each, kind) in keys(of).items():
+        if required(each) and name not in given:
+            given[name] = "" if kind.of is None else _blank(kind.of)
+    return of(**given)
 
 
 def _shown(value: Any) -> str:

@@ -14,7 +14,7 @@ from kadence.errors import ConfigError, IllegalStateError
 from kadence.spark.pipeline.checkpoint import committed
 from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.files import HadoopFiles
-from kadence.spark.pipeline.frames import PROVENANCE, decoded, letters, loaded, rows, split
+from kadence.spark.pipeline.frames import PROVENANCE, decoded, filled, letters, loaded, rows, split
 from kadence.spark.pipeline.lock import Lock
 from kadence.spark.pipeline.model import Pipeline
 from kadence.spark.pipeline.ranges import Range, batch_options
@@ -90,6 +90,7 @@ def replay(pipeline: Pipeline, environment: Environment, spark: SparkSession, wa
         IllegalStateError: the pipeline is running, or has never run.
         PipelineError: Spark could not do it; the tables are as they were, or the next replay or run finishes it.
     """
+    pipeline = filled(pipeline, environment)
     must_be_replaceable(pipeline.sink, "the sink")
     dead = pipeline.dead_letters
     if dead is not None:

@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.errors import ConfigError, IllegalStateError, KafkaError
+from kadence.spark.jvm import close_session, session_apart
 from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.files import Files, HadoopFiles
-from kadence.spark.pipeline.frames import decoded, letters, loaded, rows, split
+from kadence.spark.pipeline.frames import decoded, filled, letters, loaded, rows, split
 from kadence.spark.pipeline.lock import Lock
 from kadence.spark.pipeline.model import Pipeline
 from kadence.spark.pipeline.outputs import Writer, writer
@@ -55,15 +56,18 @@ def open_session(pipeline: Pipeline, environment: Environment, *, quiet: bool = 
     Args:
         quiet: no progress bars and no log, unless the file says otherwise: what fails is told by the run.
     """
-    from kadence.spark.session import session
-
+    if "SPARK_REMOTE" in os.environ:
+        raise ConfigError("a pipeline runs on a Spark session of its own; unset the variable SPARK_REMOTE")
     settings = {f"spark.{key}": value for key, value in environment.fill_all(pipeline.spark).items()}
+    # Whoever names a level wants to see the log, from its beginning on.
+    quiet = quiet and "spark.log.level" not in settings
     if quiet:
         settings = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "FATAL"} | settings
     for key in _submitted():
         settings.pop(key, None)
     name = settings.pop("spark.app.name", pipeline.name)
-    return session(name, master=settings.pop("spark.master", None), conf=settings)
+    with told_simply(environment, "Spark did not start: "):
+        return session_apart(name, master=settings.pop("spark.master", None), conf=settings, quiet=quiet)
 
 
 def _submitted() -> list[str]:
@@ -98,7 +102,7 @@ class Run:
         grace: float = 30.0,
     ) -> None:
         self.run_id = uuid.uuid4().hex[:12]
-        self._pipeline = pipeline
+        self._pipeline = filled(pipeline, environment)
         self._environment = environment
         self._spark = spark
         self._tell = tell
@@ -294,30 +298,23 @@ def check_plan(empty: DataFrame, pipeline: Pipeline) -> DataFrame:
 
 
 @contextlib.contextmanager
-def told_simply(environment: Environment) -> Iterator[None]:
-    """Turns Spark's exceptions into a `PipelineError` of one line, without secrets."""
+def told_simply(environment: Environment, what: str = "") -> Iterator[None]:
+    """Turns Spark's exceptions into a `PipelineError` of one line, without secrets, that begins with ``what``."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
         yield
     except (PySparkException, Py4JError) as problem:
-        raise PipelineError(environment.hide(reason(str(problem)))) from None
+        raise PipelineError(environment.hide(what + reason(str(problem)))) from None
 
 
 _RAISED: Final = re.compile(r"\s*([\w.]+(?:Error|Exception)): (.*)")
+_NO_JAVA: Final = "[JAVA_GATEWAY_EXITED]"
 _WORKER: Final = "Error from python worker:"
 _PY4J: Final = "An error occurred while calling "
 _CAUSE: Final = re.compile(r"(?:Caused by)?: ([\w.$]+: \S.*)")
 _FRAME: Final = re.compile(r"^\[(?:STREAM_FAILED|USER_RAISED_EXCEPTION)\] (?:.*terminated with exception: )?")
-
-
-def close_session(spark: SparkSession) -> None:
-    """Stop Spark. A signal that went to all processes of a group has ended its JVM already: then nothing is to stop."""
-    from py4j.protocol import Py4JError
-
-    with contextlib.suppress(Py4JError, OSError):
-        spark.stop()
 
 
 def reason(text: str) -> str:
@@ -331,6 +328,8 @@ def reason(text: str) -> str:
     if _WORKER in stripped[:-1]:
         return f"a Python worker of Spark did not start: {stripped[stripped.index(_WORKER) + 1]}"
     line = lines[0] if lines else "no reason given"
+    if line.startswith(_NO_JAVA):
+        return "its Java process ended at once, with the words above"
     if line.startswith(_PY4J):
         # Py4J names its own call; Java's exception and its causes come below, the first one last.
         causes = [found.group(1) for each in stripped if (found := _CAUSE.fullmatch(each)) is not None]
