@@ -75,12 +75,15 @@ def put(broker: Broker, batch: bytes, records: int) -> None:
     """Into the log behind the broker's back, which would refuse it."""
 
     def append() -> None:
-        log = broker._partition("t", 0).log
+        partition = broker._partition("t", 0)
+        log = partition.log
         accepted = bytearray(batch)
         accepted[_MAGIC_AT] = 2
         log.append(memoryview(accepted), BatchHeader.parse(memoryview(good(records))), 0)
-        segment = log._segments[-1]
-        segment.data[segment.used - len(batch) + _MAGIC_AT] = batch[_MAGIC_AT]
+        segment = log.segments[-1]
+        (stored,) = segment.views(segment.size - len(batch), segment.size)
+        stored[_MAGIC_AT] = batch[_MAGIC_AT]
+        partition.high_watermark = log.end_offset
 
     broker._on_loop(append)
 

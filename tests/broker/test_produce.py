@@ -67,13 +67,13 @@ def damaged(at_byte: int, layout: str, value: int) -> bytes:
     [
         (None, codes.INVALID_RECORD),
         (b"", codes.INVALID_RECORD),
-        (b"junk", codes.CORRUPT_MESSAGE),
-        (damaged(8, ">i", 2**31 - 1), codes.CORRUPT_MESSAGE),
+        (b"junk", codes.INVALID_RECORD),
+        (damaged(8, ">i", 2**31 - 1), codes.INVALID_RECORD),
         (damaged(8, ">i", -5), codes.CORRUPT_MESSAGE),
         (damaged(16, ">b", 1), codes.INVALID_RECORD),
         (damaged(17, ">i", 1), codes.CORRUPT_MESSAGE),
         (encode_batch([(0, None, b"a", ())]) * 2, codes.INVALID_RECORD),
-        (encode_batch([(0, None, b"a", ())]) + b"tail", codes.CORRUPT_MESSAGE),
+        (encode_batch([(0, None, b"a", ())]) + bytes(20), codes.CORRUPT_MESSAGE),
     ],
 )
 def test_what_is_no_single_whole_batch_is_refused(wire: Wire, records: bytes | None, code: int) -> None:
@@ -166,7 +166,8 @@ def test_producer_ids_are_given_out_once_and_transactions_are_refused(wire: Wire
     assert 0 <= first.producer_id < second.producer_id
     refused = wire.call(InitProducerIdRequest(transactional_id="tx"))
     assert refused.error_code == codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert wire.produce_bytes("t", transactional()).error_code == codes.INVALID_RECORD
+    refused = wire.produce_bytes("t", transactional())
+    assert refused.error_code == codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def transactional() -> bytes:

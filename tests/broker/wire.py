@@ -96,6 +96,12 @@ class Wire:
         )
         return self.produce_bytes(topic, records, partition, acks=acks, version=version)
 
+    def send_produce(self, topic: str, values: Iterable[bytes]) -> None:
+        """Send one batch without waiting for the answer."""
+        records = encode_batch([(1_000, None, value, ()) for value in values])
+        data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])
+        self.send(ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[data]), 9)
+
     def produce_bytes(
         self, topic: str, records: bytes | None, partition: int = 0, *, acks: int = -1, version: int = 9
     ) -> Any:

@@ -21,16 +21,18 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self, TypeVar
 from uuid import uuid4
 
-from kadence.broker.cluster import BrokerNode, Cluster, Partition, is_valid_topic_name
+from kadence.broker.cluster import BrokerNode, Cluster, is_valid_topic_name
 from kadence.broker.coordination import Coordination
 from kadence.broker.dispatch import Dispatcher
 from kadence.broker.faults import Faults
-from kadence.broker.fetching import wake
+from kadence.broker.fetching import News
 from kadence.broker.server.connection import Connection
 from kadence.broker.server.loop import Loop
 from kadence.broker.service import Services
 from kadence.broker.sessions import SessionCache
 from kadence.broker.settings import Settings
+from kadence.broker.storage import Partition
+from kadence.broker.upkeep import Upkeep
 from kadence.clock import Clock, SystemClock
 from kadence.errors import ClosedError, ConfigError, ConnectError
 
@@ -75,7 +77,7 @@ class Broker:
             raise ConfigError(f"nodes must be at least 1, not {nodes}")
         settings = Settings.parse(config or {})
         cluster_id = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
-        self._cluster = Cluster(cluster_id)
+        self._cluster = Cluster(cluster_id, log_defaults=settings.log())
         self._coordination = Coordination(settings.coordinator(), self._cluster)
         self.faults = Faults()
         self._connections: set[Connection] = set()
@@ -85,6 +87,7 @@ class Broker:
         for node_id, listener in enumerate(self._listeners, 1):
             self._cluster.nodes[node_id] = BrokerNode(node_id, advertised, listener.getsockname()[1])
         self._loop = Loop(clock or SystemClock(), self._before_wait)
+        self._cluster.on_news = News(self._loop).add
         self._services = Services(
             settings,
             self._cluster,
@@ -103,6 +106,7 @@ class Broker:
             self._loop.selector.register(
                 listener, selectors.EVENT_READ, lambda _events, n=node_id, s=listener: self._accept(n, s)
             )
+        Upkeep(self._loop, self._cluster, settings).start()
         self._thread = threading.Thread(target=self._loop.run, name="kadence-broker", daemon=True)
         self._thread.start()
         _log.info("broker of %d nodes listens on %s", nodes, self.bootstrap_servers)
@@ -152,10 +156,7 @@ class Broker:
             raise ConfigError(f"no node {node_id}; there are {self.node_ids}")
 
         def move() -> None:
-            found = self._partition(topic, partition)
-            found.leader_id = node_id
-            found.leader_epoch += 1
-            wake(found)
+            self._partition(topic, partition).lead(node_id)
 
         self._on_loop(move)
 
@@ -173,10 +174,8 @@ class Broker:
 
         def elect() -> None:
             found = self._partition(topic, partition)
-            found.log.truncate(end_offset)
-            found.leader_id = found.leader_id if node_id is None else node_id
-            found.leader_epoch += 1
-            wake(found)
+            found.truncate(end_offset, self._loop.wall_ms())
+            found.lead(found.leader_id if node_id is None else node_id)
 
         self._on_loop(elect)
 
@@ -184,9 +183,7 @@ class Broker:
         """Let all records below ``before_offset`` go, so that the partition starts there."""
 
         def delete() -> None:
-            found = self._partition(topic, partition)
-            found.log.delete_before(before_offset)
-            wake(found)
+            self._partition(topic, partition).delete_before(before_offset)
 
         self._on_loop(delete)
 
@@ -197,7 +194,7 @@ class Broker:
             found = self._cluster.topics.get(topic)
             if found is None:
                 raise ConfigError(f"no topic {topic!r} here")
-            return [(each.log.start_offset, each.log.end_offset) for each in found.partitions]
+            return [(each.start_offset, each.end_offset) for each in found.partitions]
 
         return self._on_loop(look)
 

@@ -7,18 +7,15 @@ only a number that the handlers compare with the node a request came to.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import uuid4
 
-from kadence.broker.log import PartitionLog
-from kadence.broker.producers import ProducerStates
-
-if TYPE_CHECKING:
-    from kadence.broker.fetching import ParkedFetch
+from kadence.broker.storage import LogConfig, Partition
 
 __all__ = [
+    "INTERNAL_TOPICS",
     "MOST_PARTITIONS",
     "BrokerNode",
     "Cluster",
@@ -30,6 +27,8 @@ __all__ = [
 
 OFFSETS_PARTITIONS: Final = 50
 """Kafka's default for `__consumer_offsets`; it decides which node coordinates which group."""
+
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 
 MOST_PARTITIONS: Final = 10_000
 """That one request may make, as in Kafka; without a bound four bytes of a request could fill the memory."""
@@ -47,33 +46,19 @@ class BrokerNode:
 
 
 @dataclass(slots=True, eq=False)
-class Partition:
-    """One partition: its log, its leader, and the fetches that wait for it."""
-
-    topic: Topic
-    index: int
-    leader_id: int
-    leader_epoch: int = 0
-    log: PartitionLog = field(default_factory=PartitionLog)
-    producers: ProducerStates = field(default_factory=ProducerStates)
-    waiting: set[ParkedFetch] = field(default_factory=set)
-
-    def epoch_end(self, epoch: int) -> tuple[int, int]:
-        """The largest epoch not above ``epoch`` and where it ends (KIP-320); (-1, -1): it was never heard of."""
-        if epoch == self.leader_epoch:
-            # The present epoch has no end yet, even if nothing has been appended in it.
-            return epoch, self.log.end_offset
-        return self.log.epoch_end(epoch) if epoch < self.leader_epoch else (-1, -1)
-
-
-@dataclass(slots=True, eq=False)
 class Topic:
-    """One topic; ``config`` holds only what was set for it."""
+    """One topic; ``config`` holds only what was set for it, ``log_config`` what that means for its logs."""
 
     name: str
     topic_id: bytes
     partitions: list[Partition] = field(default_factory=list)
     config: dict[str, str] = field(default_factory=dict)
+    log_config: LogConfig = field(default_factory=LogConfig)
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether the coordinators own it; clients may read it, and not write or delete it."""
+        return self.name in INTERNAL_TOPICS
 
     def partition(self, index: int) -> Partition | None:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
@@ -82,10 +67,27 @@ class Topic:
 class Cluster:
     """Nodes and topics. Not thread-safe: the broker's thread owns it."""
 
-    __slots__ = ("_by_id", "_new_topic_id", "_next_leader", "cluster_id", "nodes", "topics", "topics_version")
+    __slots__ = (
+        "_by_id",
+        "_log_defaults",
+        "_new_topic_id",
+        "_next_leader",
+        "cluster_id",
+        "nodes",
+        "on_news",
+        "topics",
+        "topics_version",
+    )
 
-    def __init__(self, cluster_id: str, new_topic_id: Callable[[], bytes] = lambda: uuid4().bytes) -> None:
+    def __init__(
+        self,
+        cluster_id: str,
+        new_topic_id: Callable[[], bytes] = lambda: uuid4().bytes,
+        log_defaults: LogConfig | None = None,
+    ) -> None:
         self.cluster_id = cluster_id
+        self._log_defaults = log_defaults or LogConfig()
+        self.on_news: Callable[[Partition], None] | None = None
         self.nodes: dict[int, BrokerNode] = {}
         self.topics: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
@@ -105,9 +107,10 @@ class Cluster:
         found = self.topics.get(topic)
         return None if found is None else found.partition(index)
 
-    def create_topic(self, name: str, partitions: int, config: dict[str, str] | None = None) -> Topic:
+    def create_topic(self, name: str, partitions: int, config: Mapping[str, str] | None = None) -> Topic:
         """Add a topic. Leaders go round the nodes, each topic starting where the last one ended."""
-        topic = Topic(name, self._new_topic_id(), config=dict(config or {}))
+        topic = Topic(name, self._new_topic_id())
+        self.configure(topic, config or {})
         self.topics[name] = topic
         self._by_id[topic.topic_id] = topic
         self.add_partitions(topic, partitions)
@@ -119,8 +122,15 @@ class Cluster:
         for index in range(len(topic.partitions), count):
             leader = node_ids[self._next_leader % len(node_ids)]
             self._next_leader += 1
-            topic.partitions.append(Partition(topic, index, leader))
+            partition = Partition(topic, index, leader)
+            partition.on_news = self.on_news
+            topic.partitions.append(partition)
         self.topics_version += 1
+
+    def configure(self, topic: Topic, config: Mapping[str, str]) -> None:
+        """Let ``config`` be what is set for the topic."""
+        topic.config = dict(config)
+        topic.log_config = self._log_defaults.changed_by(topic.config)
 
     def delete_topic(self, topic: Topic) -> None:
         del self.topics[topic.name]

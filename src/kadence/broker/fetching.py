@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from kadence.broker.cluster import Partition
 from kadence.broker.scatter import Chunks
-from kadence.broker.server.loop import Timer
+from kadence.broker.server.loop import Loop, Timer
 from kadence.broker.service import Call, Services
 from kadence.broker.sessions import FetchContext, WantedPartition
+from kadence.broker.storage import Isolation, Partition
 from kadence.clock import add_ms
 from kadence.protocol import error_codes as codes
 from kadence.protocol.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
@@ -26,7 +27,7 @@ from kadence.protocol.fetch import (
 )
 from kadence.wire import ZERO_UUID
 
-__all__ = ["ParkedFetch", "check_leader", "wake"]
+__all__ = ["News", "ParkedFetch", "check_leader"]
 
 _READ_COMMITTED = 1
 _LEADER_HINT_VERSION = 12
@@ -56,22 +57,38 @@ def _diverges(partition: Partition, wanted: WantedPartition) -> bool:
     return epoch >= 0 and (epoch < wanted.last_fetched_epoch or end_offset < wanted.offset)
 
 
-def wake(partition: Partition) -> None:
-    """Let the fetches that wait for ``partition`` look again."""
-    for parked in list(partition.waiting):
-        parked.try_answer()
+class News:
+    """Partitions whose readers may see more: who waits for them looks again once this round of the loop is served."""
+
+    __slots__ = ("_loop", "_partitions")
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._partitions: dict[Partition, None] = {}
+
+    def add(self, partition: Partition) -> None:
+        if not self._partitions:
+            self._loop.at(0, self._tell)
+        self._partitions[partition] = None
+
+    def _tell(self) -> None:
+        partitions, self._partitions = self._partitions, {}
+        for partition in partitions:
+            partition.wake()
 
 
 class ParkedFetch:
     """One fetch. `start` answers it or parks it; whatever ends it takes it off its partitions."""
 
-    __slots__ = ("_call", "_context", "_message", "_services", "_timer", "_watched")
+    __slots__ = ("_call", "_context", "_isolation", "_message", "_services", "_timer", "_watched")
 
     def __init__(self, services: Services, call: Call, context: FetchContext) -> None:
         self._services = services
         self._call = call
         self._context = context
         self._message: FetchRequest = call.message
+        is_committed = self._message.isolation_level == _READ_COMMITTED
+        self._isolation = Isolation.COMMITTED if is_committed else Isolation.UNCOMMITTED
         self._timer: Timer | None = None
         self._watched: list[Partition] = []
 
@@ -111,13 +128,12 @@ class ParkedFetch:
             return None, codes.UNKNOWN_TOPIC_OR_PARTITION if known else codes.UNKNOWN_TOPIC_ID
         code = check_leader(partition, self._call.node_id, wanted.current_leader_epoch)
         if partition is not None and code == codes.NONE:
-            log = partition.log
-            if wanted.offset < log.start_offset:
+            if wanted.offset < partition.start_offset:
                 code = codes.OFFSET_OUT_OF_RANGE
             elif wanted.last_fetched_epoch >= 0 and partition.epoch_end(wanted.last_fetched_epoch)[1] < 0:
                 # As Kafka: what was read before that offset is of an epoch that this log knows nothing of.
                 code = codes.OFFSET_OUT_OF_RANGE
-            elif wanted.offset > log.end_offset and not _diverges(partition, wanted):
+            elif wanted.offset > partition.end_offset and not _diverges(partition, wanted):
                 code = codes.OFFSET_OUT_OF_RANGE
         return partition, code
 
@@ -128,7 +144,7 @@ class ParkedFetch:
             partition, code = self._check(wanted)
             if code != codes.NONE or partition is None or _diverges(partition, wanted):
                 return True
-            missing -= partition.log.available(wanted.offset, wanted.max_bytes)
+            missing -= partition.available(wanted.offset, wanted.max_bytes, self._isolation)
             if missing <= 0:
                 return True
         return missing <= 0
@@ -155,20 +171,27 @@ class ParkedFetch:
         for wanted in list(context.partitions):
             partition, code = self._check(wanted)
             data = PartitionData(partition_index=wanted.index, error_code=code, high_watermark=-1)
-            # Nothing is ever aborted here; only read_committed has a list at all.
-            data.aborted_transactions = [] if self._message.isolation_level == _READ_COMMITTED else None
+            # Only read_committed has a list at all.
+            data.aborted_transactions = [] if self._isolation is Isolation.COMMITTED else None
             data.records = b""
             has_records = is_parted = False
             if code == codes.NONE and partition is not None:
-                log = partition.log
-                data.high_watermark = data.last_stable_offset = log.end_offset
-                data.log_start_offset = log.start_offset
+                data.high_watermark = partition.high_watermark
+                data.last_stable_offset = partition.last_stable_offset
+                data.log_start_offset = partition.start_offset
                 views: list[memoryview] = []
                 if is_parted := _diverges(partition, wanted):
                     epoch, end_offset = partition.epoch_end(wanted.last_fetched_epoch)
                     data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
                 else:
-                    views = log.read(wanted.offset, min(wanted.max_bytes, left), at_least_one=is_first)
+                    views = partition.read(
+                        wanted.offset, min(wanted.max_bytes, left), self._isolation, at_least_one=is_first
+                    )
+                if views and self._isolation is Isolation.COMMITTED:
+                    data.aborted_transactions = [
+                        AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+                        for each in partition.aborted(wanted.offset)
+                    ]
                 if views:
                     chunks = Chunks(views)
                     data.records = cast(Any, chunks)

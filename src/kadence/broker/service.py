@@ -12,7 +12,7 @@ from kadence.coordinator import Caller
 from kadence.wire import WireError
 
 if TYPE_CHECKING:
-    from kadence.broker.cluster import Cluster, Topic
+    from kadence.broker.cluster import Cluster
     from kadence.broker.coordination import Coordination
     from kadence.broker.server.connection import Connection
     from kadence.broker.server.loop import Loop
@@ -122,10 +122,9 @@ class Services:
     loop: Loop
     next_producer_id: int = 1_000
 
-    def topic_setting(self, topic: Topic, name: str, default: int) -> int:
-        """A number that a topic may have of its own."""
-        value = topic.config.get(name)
-        return default if value is None else int(value)
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970 by the loop's clock: what records are dated and kept by."""
+        return self.loop.wall_ms()
 
 
 class _Handle(Protocol):

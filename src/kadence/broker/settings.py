@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from kadence.broker.storage import LogConfig
 from kadence.coordinator import CoordinatorConfig
 from kadence.errors import ConfigError
 
@@ -20,6 +21,8 @@ TOPIC_DEFAULTS: Final = {
     "cleanup.policy": "delete",
     "compression.type": "producer",
     "max.message.bytes": "1048588",
+    "message.timestamp.after.max.ms": "3600000",
+    "message.timestamp.before.max.ms": "9223372036854775807",
     "message.timestamp.type": "CreateTime",
     "min.insync.replicas": "1",
     "retention.bytes": "-1",
@@ -50,6 +53,8 @@ class Settings:
     group_max_session_timeout_ms: int = _key("group.max.session.timeout.ms", 1_800_000)
     group_initial_rebalance_delay_ms: int = _key("group.initial.rebalance.delay.ms", 0)
     group_max_size: int = _key("group.max.size", 2**31 - 1)
+    producer_id_expiration_ms: int = _key("producer.id.expiration.ms", 86_400_000)
+    producer_id_expiration_check_interval_ms: int = _key("producer.id.expiration.check.interval.ms", 600_000)
     offset_metadata_max_bytes: int = _key("offset.metadata.max.bytes", 4_096)
     offsets_retention_minutes: int = _key("offsets.retention.minutes", 10_080)
     offsets_retention_check_interval_ms: int = _key("offsets.retention.check.interval.ms", 600_000)
@@ -75,6 +80,10 @@ class Settings:
     def describe(self) -> dict[str, str]:
         """Every key and its value as text, for DescribeConfigs."""
         return {each.metadata["name"]: _text(getattr(self, each.name)) for each in fields(self)}
+
+    def log(self) -> LogConfig:
+        """What a topic's log is told unless the topic says otherwise."""
+        return LogConfig(max_message_bytes=self.message_max_bytes, retention_bytes=self.retention_bytes)
 
     def coordinator(self) -> CoordinatorConfig:
         """The part that belongs to the group coordinator."""

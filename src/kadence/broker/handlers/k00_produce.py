@@ -7,13 +7,15 @@ v0-2 are offered and not served: librdkafka leaves compression off unless 0 is i
 
 from __future__ import annotations
 
-from kadence.broker.cluster import Partition, Topic
-from kadence.broker.fetching import check_leader, wake
-from kadence.broker.incoming import BatchError, stamp_append_time, validate_produced
+from functools import partial
+
+from kadence.broker.cluster import Topic
+from kadence.broker.fetching import check_leader
 from kadence.broker.service import Call, Handler, Services
-from kadence.clock import wall_ms
+from kadence.broker.storage import BatchError, Partition
 from kadence.protocol import error_codes as codes
 from kadence.protocol.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -23,43 +25,114 @@ from kadence.protocol.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from kadence.records import BatchHeader
 
 __all__ = ["HANDLER"]
 
 _FIRST_LEADER_HINT_VERSION = 10
 _FIRST_TOPIC_ID_VERSION = 13
+_ADMIN_CLIENT = "__admin_client"
+"""The one client id that Kafka lets write to internal topics."""
 
 
 def handle(services: Services, call: Call) -> None:
-    request: ProduceRequest = call.message
-    appended: list[Partition] = []
-    leaders: set[int] = set()
-    responses: list[TopicProduceResponse] = []
-    for data in request.topic_data:
-        topic, missing = _topic(services, call, data)
-        results = [
-            _partition(services, call, topic, missing, each, appended, leaders)
-            for each in data.partition_data
-        ]
-        responses.append(
-            TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=results)
-        )
-    nodes = services.cluster.nodes
-    if request.acks == 0:
-        _end_silently(call, responses)
-    else:
-        call.reply(
+    _Produce(services, call).start()
+
+
+class _Produce:
+    """One request: all its batches are appended, then it waits until they are stored for good."""
+
+    __slots__ = ("_call", "_leaders", "_pending", "_responses", "_services")
+
+    def __init__(self, services: Services, call: Call) -> None:
+        self._services = services
+        self._call = call
+        self._responses: list[TopicProduceResponse] = []
+        self._leaders: set[int] = set()
+        self._pending = 1
+
+    def start(self) -> None:
+        appended: list[tuple[Partition, PartitionProduceResponse]] = []
+        for data in self._call.message.topic_data:
+            topic, missing = self._topic(data)
+            results = [self._append(topic, missing, each, appended) for each in data.partition_data]
+            self._responses.append(
+                TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=results)
+            )
+        if self._call.message.acks != 0:
+            self._pending += len(appended)
+            for partition, result in appended:
+                partition.on_durable(partial(self._stored, result))
+        self._done()
+
+    def _stored(self, result: PartitionProduceResponse, code: int) -> None:
+        if code != codes.NONE:
+            result.error_code, result.base_offset = code, -1
+        self._done()
+
+    def _done(self) -> None:
+        self._pending -= 1
+        if self._pending:
+            return
+        if self._call.message.acks == 0:
+            _end_silently(self._call, self._responses)
+            return
+        nodes = self._services.cluster.nodes
+        self._call.reply(
             ProduceResponse(
-                responses=responses,
+                responses=self._responses,
                 node_endpoints=[
                     NodeEndpoint(node_id=each, host=nodes[each].host, port=nodes[each].port)
-                    for each in sorted(leaders)
+                    for each in sorted(self._leaders & nodes.keys())
                 ],
             )
         )
-    for partition in appended:
-        wake(partition)
+
+    def _topic(self, data: TopicProduceData) -> tuple[Topic | None, int]:
+        cluster = self._services.cluster
+        if self._call.version >= _FIRST_TOPIC_ID_VERSION:
+            return cluster.topic_by_id(data.topic_id), codes.UNKNOWN_TOPIC_ID
+        return cluster.topics.get(data.name), codes.UNKNOWN_TOPIC_OR_PARTITION
+
+    def _append(
+        self,
+        topic: Topic | None,
+        missing: int,
+        data: PartitionProduceData,
+        appended: list[tuple[Partition, PartitionProduceResponse]],
+    ) -> PartitionProduceResponse:
+        call = self._call
+        partition = None if topic is None else topic.partition(data.index)
+        code = missing if topic is None else check_leader(partition, call.node_id, -1)
+        if topic is not None and topic.is_internal and call.client_id != _ADMIN_CLIENT:
+            code = codes.INVALID_TOPIC_EXCEPTION
+        if call.message.acks not in (-1, 0, 1):
+            code = codes.INVALID_REQUIRED_ACKS
+        result = PartitionProduceResponse(index=data.index, base_offset=-1, error_code=code)
+        if partition is None:
+            return result
+        if code == codes.NOT_LEADER_OR_FOLLOWER and call.version >= _FIRST_LEADER_HINT_VERSION:
+            result.current_leader = LeaderIdAndEpoch(
+                leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
+            )
+            self._leaders.add(partition.leader_id)
+        if code != codes.NONE:
+            return result
+        try:
+            there = partition.append(
+                self._services.wall_ms(),
+                memoryview(data.records or b""),
+                transactional_id=call.message.transactional_id,
+            )
+        except BatchError as error:
+            result.error_code, result.error_message = error.code, error.message
+            result.record_errors = [
+                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+                for index, message in error.records
+            ]
+            return result
+        result.base_offset, result.log_append_time_ms, result.log_start_offset, _ = there
+        appended.append((partition, result))
+        return result
 
 
 def _end_silently(call: Call, responses: list[TopicProduceResponse]) -> None:
@@ -71,67 +144,6 @@ def _end_silently(call: Call, responses: list[TopicProduceResponse]) -> None:
                 call.connection.close(f"produce with acks=0 to {topic.name}-{each.index} failed: {name}")
                 return
     call.finish()
-
-
-def _topic(services: Services, call: Call, data: TopicProduceData) -> tuple[Topic | None, int]:
-    if call.version >= _FIRST_TOPIC_ID_VERSION:
-        return services.cluster.topic_by_id(data.topic_id), codes.UNKNOWN_TOPIC_ID
-    return services.cluster.topics.get(data.name), codes.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def _partition(
-    services: Services,
-    call: Call,
-    topic: Topic | None,
-    missing: int,
-    data: PartitionProduceData,
-    appended: list[Partition],
-    leaders: set[int],
-) -> PartitionProduceResponse:
-    result = PartitionProduceResponse(index=data.index, base_offset=-1)
-    partition = None if topic is None else topic.partition(data.index)
-    result.error_code = missing if topic is None else check_leader(partition, call.node_id, -1)
-    if call.message.acks not in (-1, 0, 1):
-        result.error_code = codes.INVALID_REQUIRED_ACKS
-    moved = result.error_code == codes.NOT_LEADER_OR_FOLLOWER
-    if moved and partition is not None and call.version >= _FIRST_LEADER_HINT_VERSION:
-        result.current_leader = LeaderIdAndEpoch(
-            leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
-        )
-        leaders.add(partition.leader_id)
-    if result.error_code != codes.NONE or partition is None:
-        return result
-    try:
-        batch, header = _receive(services, partition, data)
-        known = partition.producers.check(header)
-    except BatchError as error:
-        result.error_code = error.code
-        result.error_message = error.message
-        return result
-    result.log_start_offset = partition.log.start_offset
-    if known is not None:
-        # A retry of what is there already: the same answer again (KIP-98).
-        result.base_offset = known
-        return result
-    if partition.topic.config.get("message.timestamp.type") == "LogAppendTime":
-        result.log_append_time_ms = wall_ms()
-        batch = stamp_append_time(batch, result.log_append_time_ms)
-        header = BatchHeader.parse(batch)
-    result.base_offset = partition.log.append(batch, header, partition.leader_epoch)
-    partition.producers.appended(header, result.base_offset)
-    retention = services.topic_setting(partition.topic, "retention.bytes", services.settings.retention_bytes)
-    if retention >= 0:
-        partition.log.retain(retention)
-    appended.append(partition)
-    return result
-
-
-def _receive(
-    services: Services, partition: Partition, data: PartitionProduceData
-) -> tuple[memoryview, BatchHeader]:
-    batch = memoryview(b"" if data.records is None else data.records)
-    limit = services.topic_setting(partition.topic, "max.message.bytes", services.settings.message_max_bytes)
-    return batch, validate_produced(batch, limit)
 
 
 def refuse(call: Call, code: int) -> ProduceResponse:

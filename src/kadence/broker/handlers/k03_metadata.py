@@ -65,14 +65,16 @@ def _describe(topic: Topic) -> MetadataResponseTopic:
         error_code=codes.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
         partitions=[
             MetadataResponsePartition(
-                error_code=codes.NONE,
+                error_code=codes.NONE if each.leader_id >= 0 else codes.LEADER_NOT_AVAILABLE,
                 partition_index=each.index,
                 leader_id=each.leader_id,
                 leader_epoch=each.leader_epoch,
-                replica_nodes=[each.leader_id],
-                isr_nodes=[each.leader_id],
+                replica_nodes=[each.replica_id],
+                isr_nodes=[each.replica_id],
+                offline_replicas=[] if each.leader_id >= 0 else [each.replica_id],
             )
             for each in topic.partitions
         ],

@@ -90,7 +90,7 @@ def _create(services: Services, asked: CreatableTopic, *, validate_only: bool) -
         topic = cluster.create_topic(asked.name, count, config)
         result.topic_id = topic.topic_id
         for assignment in asked.assignments:
-            topic.partitions[assignment.partition_index].leader_id = assignment.broker_ids[0]
+            topic.partitions[assignment.partition_index].assign(assignment.broker_ids[0])
     return result
 
 

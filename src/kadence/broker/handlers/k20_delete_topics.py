@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kadence.broker.fetching import wake
 from kadence.broker.service import Call, Handler, Services
 from kadence.protocol import error_codes as codes
 from kadence.protocol.delete_topics import (
@@ -39,7 +38,7 @@ def _delete(services: Services, now: int, asked: DeleteTopicState) -> DeletableT
     cluster.delete_topic(topic)
     services.coordination.topic_deleted(now, topic.name)
     for partition in topic.partitions:
-        wake(partition)
+        partition.wake()
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=codes.NONE)
 
 

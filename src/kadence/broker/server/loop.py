@@ -17,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from kadence.clock import FOREVER, Clock, wait_seconds
+from kadence.clock import FOREVER, Clock, SystemClock, wait_seconds, wall_ms
 
 __all__ = ["Loop", "Timer"]
 
@@ -50,6 +50,8 @@ class Loop:
     def __init__(self, clock: Clock, before_wait: Callable[[int], int]) -> None:
         self.clock = clock
         self.selector = selectors.DefaultSelector()
+        self._machine = SystemClock()
+        self._ahead = clock.now_ms() - self._machine.now_ms()
         self._before_wait = before_wait
         self._timers: list[tuple[int, int, Timer]] = []
         self._serial = 0
@@ -60,6 +62,10 @@ class Loop:
         for end in (self._wake_in, self._wake_out):
             end.setblocking(False)
         self.selector.register(self._wake_out, selectors.EVENT_READ, self._drain_wakeups)
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970: the machine's, and as far ahead of them as the clock was moved on (in tests)."""
+        return wall_ms() + self.clock.now_ms() - self._machine.now_ms() - self._ahead
 
     def at(self, deadline: int, action: Callable[[], None]) -> Timer:
         """Do ``action`` at ``deadline`` (this thread only)."""

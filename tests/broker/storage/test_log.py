@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kadence.broker.log import PartitionLog
+from kadence.broker.storage.log import Log
 from kadence.records import BatchHeader, encode_batch, iter_batches
 
 
@@ -14,7 +14,7 @@ def batch(count: int, size: int = 10, timestamp: int = 0) -> memoryview:
     return memoryview(encode_batch([(timestamp + n, None, bytes(size), ()) for n in range(count)]))
 
 
-def append(log: PartitionLog, data: memoryview, epoch: int = 0) -> int:
+def append(log: Log, data: memoryview, epoch: int = 0) -> int:
     return log.append(data, BatchHeader.parse(data), epoch)
 
 
@@ -27,7 +27,7 @@ def read_back(views: list[memoryview]) -> list[tuple[int, int, int]]:
 
 
 def test_batches_get_consecutive_offsets_and_come_back_whole() -> None:
-    log = PartitionLog()
+    log = Log()
     assert [append(log, batch(3)), append(log, batch(1)), append(log, batch(2), epoch=4)] == [0, 3, 4]
     assert log.end_offset == 6
     assert read_back(log.read(0, 1 << 20, at_least_one=True)) == [(0, 2, 0), (3, 3, 0), (4, 5, 4)]
@@ -36,7 +36,7 @@ def test_batches_get_consecutive_offsets_and_come_back_whole() -> None:
 
 
 def test_kip_74_the_first_batch_comes_whatever_the_limit_but_only_if_asked_for() -> None:
-    log = PartitionLog()
+    log = Log()
     for _ in range(3):
         append(log, batch(1, size=1000))
     assert len(read_back(log.read(0, 1, at_least_one=True))) == 1
@@ -47,14 +47,14 @@ def test_kip_74_the_first_batch_comes_whatever_the_limit_but_only_if_asked_for()
 
 
 def test_many_small_batches_are_few_buffers() -> None:
-    log = PartitionLog()
+    log = Log()
     for _ in range(5_000):
         append(log, batch(1))
     assert len(log.read(0, 1 << 30, at_least_one=True)) <= 8
 
 
 def test_views_stay_as_they_were_while_the_log_grows() -> None:
-    log = PartitionLog()
+    log = Log()
     append(log, batch(2))
     views = log.read(0, 1 << 20, at_least_one=True)
     before = b"".join(views)
@@ -64,7 +64,7 @@ def test_views_stay_as_they_were_while_the_log_grows() -> None:
 
 
 def test_available_counts_bytes_up_to_the_limit() -> None:
-    log = PartitionLog()
+    log = Log()
     append(log, batch(5))
     first = log.size_bytes
     append(log, batch(5))
@@ -75,34 +75,30 @@ def test_available_counts_bytes_up_to_the_limit() -> None:
 
 
 def test_timestamps_find_batches() -> None:
-    log = PartitionLog()
+    log = Log()
     for timestamp in (100, 50, 200):
         append(log, batch(3, timestamp=timestamp))
 
-    def base(found: memoryview | None) -> int | None:
-        return None if found is None else BatchHeader.parse(found).base_offset
+    def bases(timestamp: int) -> list[int]:
+        return [found.base_offset for _, found in log.since_timestamp(timestamp)]
 
-    assert base(log.batch_for_timestamp(0)) == 0
-    assert base(log.batch_for_timestamp(102)) == 0
-    assert base(log.batch_for_timestamp(103)) == 6
-    assert log.batch_for_timestamp(203) is None
-    assert base(log.batch_of_max_timestamp()) == 6
-    assert PartitionLog().batch_of_max_timestamp() is None
+    assert [bases(timestamp) for timestamp in (0, 102, 103, 203)] == [[0, 3, 6], [0, 6], [6], []]
+    assert (log.newest(0), Log().newest(0)) == (202, -1)
 
 
 def test_kip_320_epochs_have_ends() -> None:
-    log = PartitionLog()
+    log = Log()
     for epoch, count in ((0, 2), (0, 1), (3, 4), (5, 1)):
         append(log, batch(count), epoch)
-    assert [log.epoch_end(epoch) for epoch in (-1, 0, 1, 3, 4, 5, 9)] == [
+    assert [log.epochs.end_of(epoch, log.end_offset) for epoch in (-1, 0, 1, 3, 4, 5, 9)] == [
         (-1, -1), (0, 3), (0, 3), (3, 7), (3, 7), (5, 8), (5, 8),
     ]  # fmt: skip
-    assert [log.epoch_of(offset) for offset in (0, 2, 3, 7)] == [0, 0, 3, 5]
-    assert (log.epoch_at_end(), PartitionLog().epoch_at_end()) == (5, -1)
+    assert [log.epochs.of(offset) for offset in (0, 2, 3, 7)] == [0, 0, 3, 5]
+    assert (log.epochs.at_end(), Log().epochs.at_end()) == (5, -1)
 
 
 def test_deleted_records_free_whole_segments_and_the_rest_stays_readable() -> None:
-    log = PartitionLog()
+    log = Log()
     for _ in range(3_000):
         append(log, batch(1, size=100))
     size = log.size_bytes
@@ -118,19 +114,6 @@ def test_deleted_records_free_whole_segments_and_the_rest_stays_readable() -> No
         log.delete_before(4_000)
 
 
-def test_retention_lets_whole_segments_go_and_keeps_what_was_asked() -> None:
-    log = PartitionLog()
-    for _ in range(4_000):
-        append(log, batch(1, size=100))
-        log.retain(100_000)
-    assert log.start_offset > 0
-    assert 100_000 <= log.size_bytes < 300_000
-    assert read_back(log.read(log.start_offset, 1 << 30, at_least_one=True))[0][0] == log.start_offset
-    log.retain(0)
-    assert log.end_offset == 4_000
-    assert log.size_bytes > 0, "the newest segment stays"
-
-
 @given(
     st.lists(st.tuples(st.integers(1, 5), st.integers(0, 9_000)), min_size=1, max_size=40),
     st.integers(0, 250),
@@ -140,7 +123,7 @@ def test_retention_lets_whole_segments_go_and_keeps_what_was_asked() -> None:
 def test_reading_gives_what_a_list_would(
     batches: list[tuple[int, int]], offset: int, limit: int, data: st.DataObject
 ) -> None:
-    log = PartitionLog()
+    log = Log()
     kept: list[tuple[int, int, int]] = []
     for count, size in batches:
         stored = batch(count, size)
@@ -161,16 +144,16 @@ def test_reading_gives_what_a_list_would(
         if left < 0:
             break
     assert read_back(log.read(offset, limit, at_least_one=True)) == expected
-    assert repr(log).startswith(f"<PartitionLog offsets {start}..{log.end_offset}")
+    assert repr(log).startswith(f"<Log offsets {start}..{log.end_offset}")
 
 
 def test_kip_320_a_truncated_log_ends_at_a_whole_batch_and_forgets_the_epochs_beyond() -> None:
-    log = PartitionLog()
+    log = Log()
     for epoch in (0, 1, 2):
         append(log, batch(3), epoch)
     before = log.read(0, 1 << 20, at_least_one=True)
     log.truncate(7)
-    assert (log.end_offset, log.epoch_end(2), log.epoch_at_end()) == (6, (1, 6), 1)
+    assert (log.end_offset, log.epochs.end_of(2, log.end_offset), log.epochs.at_end()) == (6, (1, 6), 1)
     assert append(log, batch(1), epoch=3) == 6
     assert read_back(log.read(0, 1 << 20, at_least_one=True)) == [(0, 2, 0), (3, 5, 1), (6, 6, 3)]
     assert read_back(before)[-1] == (6, 8, 2), "what is on its way to a reader is not written over"
@@ -182,7 +165,7 @@ def test_kip_320_a_truncated_log_ends_at_a_whole_batch_and_forgets_the_epochs_be
 
 @given(st.lists(st.integers(1, 4), max_size=30), st.integers(0, 100))
 def test_kip_320_truncation_against_a_list(counts: list[int], offset: int) -> None:
-    log, kept = PartitionLog(), []
+    log, kept = Log(), []
     for number, count in enumerate(counts):
         base = append(log, batch(count, size=3_000), epoch=number)
         if base + count <= offset:

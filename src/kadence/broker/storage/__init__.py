@@ -1,0 +1,24 @@
+"""Partitions and what they keep: validation, producers' sequences, transactions, leader epochs, the log.
+
+`Partition` is the door: handlers and coordinators append and read through it alone. It knows nothing of requests,
+sockets or the loop, and runs on the broker's thread.
+"""
+
+from __future__ import annotations
+
+from kadence.broker.storage.aborted import Aborted
+from kadence.broker.storage.config import LogConfig
+from kadence.broker.storage.errors import BatchError
+from kadence.broker.storage.lookup import TimedOffset
+from kadence.broker.storage.partition import Appended, Isolation, Origin, Partition
+
+__all__ = [
+    "Aborted",
+    "Appended",
+    "BatchError",
+    "Isolation",
+    "LogConfig",
+    "Origin",
+    "Partition",
+    "TimedOffset",
+]

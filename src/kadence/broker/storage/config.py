@@ -1,0 +1,51 @@
+"""What a partition's log is told: a topic's configuration, as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+__all__ = ["LogConfig"]
+
+_NUMBERS: Final = {
+    "max.message.bytes": "max_message_bytes",
+    "message.timestamp.before.max.ms": "timestamp_before_max_ms",
+    "message.timestamp.after.max.ms": "timestamp_after_max_ms",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Kafka's defaults. Sizes are bytes.
+
+    Attributes:
+        compression: ``producer`` keeps batches as they come; a codec's name (or ``none``) packs them anew.
+        append_time: whether records are dated by the broker (``LogAppendTime``).
+        timestamp_before_max_ms: how far a record's date may lie in the past; timestamp_after_max_ms: in the future.
+        is_compacted: every record needs a key.
+        retention_bytes: what a partition keeps at most, -1 for no bound.
+    """
+
+    max_message_bytes: int = 1_048_588
+    compression: str = "producer"
+    append_time: bool = False
+    timestamp_before_max_ms: int = 2**63 - 1
+    timestamp_after_max_ms: int = 3_600_000
+    is_compacted: bool = False
+    retention_bytes: int = -1
+
+    def changed_by(self, config: Mapping[str, str]) -> LogConfig:
+        """These values, with what a topic's own configuration says in their place."""
+        changes: dict[str, int | str | bool] = {
+            field: int(config[name]) for name, field in _NUMBERS.items() if name in config
+        }
+        if "retention.bytes" in config:
+            changes["retention_bytes"] = int(config["retention.bytes"])
+        if (codec := config.get("compression.type")) is not None:
+            changes["compression"] = "none" if codec == "uncompressed" else codec
+        if (kind := config.get("message.timestamp.type")) is not None:
+            changes["append_time"] = kind == "LogAppendTime"
+        if (policy := config.get("cleanup.policy")) is not None:
+            changes["is_compacted"] = "compact" in policy
+        return replace(self, **changes) if changes else self  # type: ignore[arg-type]

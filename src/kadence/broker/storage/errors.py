@@ -1,0 +1,20 @@
+"""What a partition refuses, in Kafka's words."""
+
+from __future__ import annotations
+
+__all__ = ["BatchError"]
+
+
+class BatchError(Exception):
+    """A batch that was not appended.
+
+    Attributes:
+        code: Kafka's error code for it. message: a sentence for people.
+        records: what is wrong with single records of the batch, as (index, sentence).
+    """
+
+    def __init__(self, code: int, message: str, records: tuple[tuple[int, str], ...] = ()) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.records = records

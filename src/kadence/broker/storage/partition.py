@@ -1,0 +1,292 @@
+"""One partition of a topic: everything that decides what its log takes in and gives out.
+
+`append` and `append_marker` are the only ways in, wherever the bytes come from. Soft state (who waits for news, who
+leads) is here too; what must survive a restart follows from the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from kadence.broker.storage.aborted import Aborted
+from kadence.broker.storage.batches import check_client_batch, frame, prepare
+from kadence.broker.storage.config import LogConfig
+from kadence.broker.storage.errors import BatchError
+from kadence.broker.storage.log import Log
+from kadence.broker.storage.lookup import TimedOffset, newest_record, record_since
+from kadence.broker.storage.producers import Marker, Producers, marker_batch
+from kadence.protocol import error_codes as codes
+from kadence.records import BatchHeader
+
+if TYPE_CHECKING:
+    from kadence.broker.cluster import Topic
+
+__all__ = ["Appended", "Isolation", "Origin", "Partition", "Waiter"]
+
+
+class Origin(Enum):
+    """Who made a batch."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+
+
+class Isolation(Enum):
+    """How far a reader may read."""
+
+    LOG_END = "log end"
+    """Everything, acknowledged or not: a coordinator that loads its records."""
+    UNCOMMITTED = "high watermark"
+    COMMITTED = "last stable offset"
+
+
+class Appended(NamedTuple):
+    """What became of a batch.
+
+    Attributes:
+        log_append_time: the broker's time in its records; -1 where they keep the producer's.
+        duplicate: it was there already, and was not appended again.
+    """
+
+    base_offset: int
+    log_append_time: int
+    log_start_offset: int
+    duplicate: bool
+
+
+class Waiter(Protocol):
+    """Somebody who waits for more records, or for another leader."""
+
+    def try_answer(self) -> None: ...
+
+
+class Partition:
+    """One partition. The broker's thread owns it.
+
+    Attributes:
+        leader_id: the node that serves it, -1 without one. replica_id: the node that has its log.
+        high_watermark: readers see what lies below it.
+        waiting: who is told by `wake`.
+        on_news: called when readers may see more than before; it may wake them later, once for many batches.
+    """
+
+    __slots__ = (
+        "high_watermark",
+        "index",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "on_news",
+        "producers",
+        "replica_id",
+        "topic",
+        "waiting",
+    )
+
+    def __init__(self, topic: Topic, index: int, leader_id: int, leader_epoch: int = 0) -> None:
+        self.topic = topic
+        self.index = index
+        self.leader_id = leader_id
+        self.replica_id = leader_id
+        self.leader_epoch = leader_epoch
+        self.log = Log()
+        self.producers = Producers()
+        self.high_watermark = 0
+        self.waiting: set[Waiter] = set()
+        self.on_news: Callable[[Partition], None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Partition {self.topic.name}-{self.index} {self.start_offset}..{self.end_offset}>"
+
+    @property
+    def config(self) -> LogConfig:
+        return self.topic.log_config
+
+    @property
+    def start_offset(self) -> int:
+        return self.log.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self.log.end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """What lies below it is decided: no open transaction begins there."""
+        first_open = self.producers.first_open
+        return self.high_watermark if first_open is None else min(first_open, self.high_watermark)
+
+    # In
+
+    def append(
+        self,
+        now: int,
+        batch: memoryview,
+        *,
+        leader_epoch: int | None = None,
+        origin: Origin = Origin.CLIENT,
+        transactional_id: str | None = None,
+    ) -> Appended:
+        """Append the one batch in ``batch``; it is copied.
+
+        Args:
+            now: milliseconds since 1970, by the broker's clock.
+            leader_epoch: what the batch is stamped with; None for the partition's present one.
+            transactional_id: what the request says; transactional batches of clients need one.
+
+        Raises:
+            BatchError: it was not appended, with the code that the producer gets.
+        """
+        batch, header = frame(batch)
+        if origin is Origin.CLIENT:
+            if header.is_transactional and not transactional_id:
+                raise BatchError(
+                    codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                    "a transactional batch came in a request without a transactional id",
+                )
+            check_client_batch(batch, header, self.config)
+            batch, header = prepare(batch, header, self.config, now)
+            known = self.producers.check(header)
+            if known is not None:
+                # A retry of what is there already: the same answer again.
+                return Appended(known.base_offset, -1, self.start_offset, duplicate=True)
+        base_offset = self._store(batch, header, leader_epoch)
+        self.producers.appended(header, base_offset, now)
+        self._grown()
+        is_stamped = origin is Origin.CLIENT and self.config.append_time
+        return Appended(base_offset, now if is_stamped else -1, self.start_offset, duplicate=False)
+
+    def append_marker(
+        self, now: int, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, committed: bool
+    ) -> Appended:
+        """End a producer's transaction here; a marker where none is open is appended all the same, as Kafka does.
+
+        Raises:
+            BatchError: the epoch of the producer or of the coordinator is old, or it could not be stored.
+        """
+        self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch)
+        marker = Marker(committed, coordinator_epoch)
+        batch, header = marker_batch(producer_id, producer_epoch, marker, now)
+        base_offset = self._store(batch, header, None)
+        self.producers.ended(header, marker, base_offset, now)
+        self._grown()
+        return Appended(base_offset, -1, self.start_offset, duplicate=False)
+
+    def _store(self, batch: memoryview, header: BatchHeader, leader_epoch: int | None) -> int:
+        return self.log.append(batch, header, self.leader_epoch if leader_epoch is None else leader_epoch)
+
+    def _grown(self) -> None:
+        if self.config.retention_bytes >= 0:
+            self._retain(self.config.retention_bytes)
+        self.high_watermark = self.end_offset
+        self._tell()
+
+    def on_durable(self, callback: Callable[[int], None]) -> None:
+        """Call ``callback`` with an error code once all that has been appended so far is stored for good."""
+        callback(codes.NONE)
+
+    # Out
+
+    def limit(self, isolation: Isolation) -> int:
+        """The offset below which a reader of this kind may read."""
+        if isolation is Isolation.COMMITTED:
+            return self.last_stable_offset
+        return self.high_watermark if isolation is Isolation.UNCOMMITTED else self.end_offset
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        isolation: Isolation = Isolation.UNCOMMITTED,
+        *,
+        at_least_one: bool = True,
+    ) -> list[memoryview]:
+        """Whole batches from the one that holds ``offset`` on; see `Log.read`. Empty at the reader's end."""
+        return self.log.read(offset, max_bytes, at_least_one=at_least_one, upto=self.limit(isolation))
+
+    def available(self, offset: int, max_bytes: int, isolation: Isolation = Isolation.UNCOMMITTED) -> int:
+        """Bytes that `read` would find, counted up to ``max_bytes``."""
+        return self.log.available(offset, max_bytes, self.limit(isolation))
+
+    def aborted(self, offset: int) -> list[Aborted]:
+        """The aborted transactions that a reader of committed records from ``offset`` on must know of."""
+        return self.producers.aborted.between(offset, self.last_stable_offset)
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch not above ``epoch`` and where it ends (KIP-320); (-1, -1): it was never heard of."""
+        if epoch == self.leader_epoch:
+            # The present epoch has no end yet, even if nothing has been appended in it.
+            return epoch, self.end_offset
+        return self.log.epochs.end_of(epoch, self.end_offset) if epoch < self.leader_epoch else (-1, -1)
+
+    def offset_since(self, timestamp: int) -> TimedOffset | None:
+        """The first record dated ``timestamp`` or later; None if there is none."""
+        return record_since(self.log, timestamp)
+
+    def offset_of_newest(self) -> TimedOffset | None:
+        """The first record with the largest date of all; None if there is no record."""
+        return newest_record(self.log)
+
+    # Changes from outside
+
+    def assign(self, node_id: int) -> None:
+        """Let ``node_id`` lead from the beginning."""
+        self.leader_id = self.replica_id = node_id
+
+    def lead(self, node_id: int) -> None:
+        """Give the partition to another node, or to none (-1); its leader epoch rises."""
+        self.leader_id = node_id
+        if node_id >= 0:
+            self.replica_id = node_id
+        self.leader_epoch += 1
+        self._tell()
+
+    def delete_before(self, offset: int) -> None:
+        """Let all records below ``offset`` go.
+
+        Raises:
+            ValueError: ``offset`` lies above the high watermark.
+        """
+        if offset > self.high_watermark:
+            raise ValueError(
+                f"cannot delete up to {offset}: the partition's readers see up to {self.high_watermark}"
+            )
+        self.log.delete_before(offset)
+        self.producers.aborted.delete_before(self.start_offset)
+        self._tell()
+
+    def truncate(self, offset: int, now: int) -> None:
+        """Lose everything from ``offset`` on, whole batches; producers are known by what is left."""
+        self.log.truncate(offset)
+        batches = (
+            segment.views(found.position, found.position + found.size)[0]
+            for segment, found in self.log.batches(self.start_offset)
+        )
+        self.producers = self.producers.rebuilt(batches, self.end_offset, now)
+        self.high_watermark = min(self.high_watermark, self.end_offset)
+        self._tell()
+
+    def _retain(self, max_bytes: int) -> None:
+        segments, size = self.log.segments, self.log.size_bytes
+        offset = None
+        for segment in segments[:-1]:
+            if size - segment.size < max_bytes:
+                break
+            size -= segment.size
+            offset = segment.next_offset
+        if offset is not None:
+            self.log.delete_before(offset)
+
+    # News
+
+    def wake(self) -> None:
+        """Let those who wait look again. Whoever was answered by another's answer is not asked again."""
+        for each in list(self.waiting):
+            if each in self.waiting:
+                each.try_answer()
+
+    def _tell(self) -> None:
+        if self.on_news is not None:
+            self.on_news(self)

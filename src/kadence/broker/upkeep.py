@@ -1,0 +1,42 @@
+"""What a broker does from time to time, without being asked: producers that went away are forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kadence.broker.cluster import Cluster
+from kadence.broker.server.loop import Loop
+from kadence.broker.settings import Settings
+from kadence.broker.storage import Partition
+from kadence.clock import add_ms
+
+__all__ = ["Upkeep"]
+
+
+class Upkeep:
+    """Timers on the loop; call `start` on its thread, or before it runs."""
+
+    __slots__ = ("_cluster", "_loop", "_settings")
+
+    def __init__(self, loop: Loop, cluster: Cluster, settings: Settings) -> None:
+        self._loop = loop
+        self._cluster = cluster
+        self._settings = settings
+
+    def start(self) -> None:
+        self._every(self._settings.producer_id_expiration_check_interval_ms, self._expire_producers)
+
+    def _every(self, interval_ms: int, action: Callable[[], None]) -> None:
+        def again() -> None:
+            self._every(interval_ms, action)
+            action()
+
+        self._loop.at(add_ms(self._loop.clock.now_ms(), max(interval_ms, 1)), again)
+
+    def _expire_producers(self) -> None:
+        older_than = self._loop.wall_ms() - self._settings.producer_id_expiration_ms
+        for partition in self._partitions():
+            partition.producers.expire(older_than)
+
+    def _partitions(self) -> list[Partition]:
+        return [each for topic in self._cluster.topics.values() for each in topic.partitions]
