@@ -24,6 +24,7 @@ from kadence.broker.server.loop import Loop
 from kadence.broker.service import Services
 from kadence.broker.sessions import SessionCache
 from kadence.broker.settings import Settings
+from kadence.coordinator import ClassicGroup
 from kadence.protocol.registry import decode_response, encode_request
 from kadence.records import encode_batch
 from kadence.testing.clock import FakeClock
@@ -76,10 +77,11 @@ class Stage:
         return [bytes(16), b"?" * 16, *(each.topic_id for each in self.cluster.topics.values())]
 
     def texts(self) -> list[str]:
-        members = [name for group in self.coordination.coordinator.groups.values() for name in group.members]
-        pending = [
-            name for group in self.coordination.coordinator.groups.values() for name in group.pending_joins
+        groups = [
+            each for each in self.coordination.coordinator.groups.values() if isinstance(each, ClassicGroup)
         ]
+        members = [name for group in groups for name in group.members]
+        pending = [name for group in groups for name in group.pending_joins]
         return TEXTS + members + pending
 
     def draw(self, hint: Any, name: str) -> Any:

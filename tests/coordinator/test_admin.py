@@ -38,13 +38,14 @@ def test_a_stable_group_is_described_with_metadata_and_assignments() -> None:
     assert (member.member_metadata, member.member_assignment) == (b"m", leader.member_id.encode())
 
 
-def test_a_group_that_is_rebalancing_shows_no_assignments() -> None:
+def test_a_group_that_is_rebalancing_shows_what_its_members_were_given_last() -> None:
     world = World()
-    world.stable(1)
+    (member,) = world.stable(1)
     world.join(world.new_id())
     (group,) = world.send(DescribeGroupsRequest(groups=["g"]), 5).response.groups
     assert (group.group_state, group.protocol_data) == ("PreparingRebalance", "")
-    assert all(each.member_assignment == b"" for each in group.members)
+    assert [each.member_assignment for each in group.members] == [member.member_id.encode(), b""]
+    assert all(each.member_metadata == b"" for each in group.members)
 
 
 @pytest.mark.parametrize(("version", "code"), [(5, codes.NONE), (6, codes.GROUP_ID_NOT_FOUND)])

@@ -179,6 +179,18 @@ def test_a_full_group_that_is_rebalancing_drops_a_member_that_comes_too_late() -
     assert len(world.group.members) == 2
 
 
+def test_a_refused_newcomer_is_not_waited_for() -> None:
+    world = World(max_size=1)
+    (leader,) = world.stable(1, protocols={"range": b"m"})
+    world.leave(leader.member_id)
+    ids = [world.new_id() for _ in range(2)]
+    first = world.join(ids[0])
+    assert world.join(ids[1]).code == codes.GROUP_MAX_SIZE_REACHED
+    assert first.code == codes.NONE, "the phase ends without the one that was refused"
+    assert world.group.pending_joins == set()
+    assert len(world.coordinator._shard.timers) == 3, "expiry, a session and the wait for syncs"
+
+
 def test_before_v7_the_protocol_name_of_an_error_is_not_null() -> None:
     world = World()
     assert world.join(version=6, session=1).response.protocol_name == ""

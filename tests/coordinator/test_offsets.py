@@ -227,6 +227,15 @@ def delete(world: World, *topics: str, group_id: str = "g") -> Any:
     return world.send(request, 0).response
 
 
+def test_what_does_not_exist_cannot_be_deleted_whatever_the_group() -> None:
+    world = World()
+    found = delete(world, "unheard-of").topics
+    assert [each.partitions[0].error_code for each in found] == [codes.UNKNOWN_TOPIC_OR_PARTITION]
+    commit(world)
+    found = delete(world, "unheard-of", "t").topics
+    assert [each.partitions[0].error_code for each in found] == [codes.UNKNOWN_TOPIC_OR_PARTITION, codes.NONE]
+
+
 def test_offsets_of_an_empty_group_can_be_deleted() -> None:
     world = World()
     commit(world)

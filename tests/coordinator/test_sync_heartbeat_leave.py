@@ -149,16 +149,30 @@ def test_several_leave_in_one_request_and_each_is_judged_alone() -> None:
     world = World()
     first, second, third = world.stable(3)
     answer = world.leave(first.member_id, "who", second.member_id, first.member_id).response
-    assert [each.error_code for each in answer.members] == [0, codes.UNKNOWN_MEMBER_ID, 0, 0]
+    assert [each.error_code for each in answer.members] == [
+        0,
+        codes.UNKNOWN_MEMBER_ID,
+        0,
+        codes.UNKNOWN_MEMBER_ID,
+    ]
     assert list(world.group.members) == [third.member_id]
 
 
-def test_a_given_id_that_leaves_is_no_reason_to_rebalance() -> None:
+def test_an_instance_that_is_removed_twice_is_unknown_the_second_time() -> None:
+    world = World()
+    joined = world.join(instance="i", version=5)
+    world.settle([joined])
+    twice = [MemberIdentity(member_id="", group_instance_id="i")] * 2
+    answer = world.leave(*twice).response
+    assert [each.error_code for each in answer.members] == [0, codes.UNKNOWN_MEMBER_ID]
+
+
+def test_a_given_id_that_leaves_a_stable_group_makes_it_rebalance_as_in_kafka() -> None:
     world = World()
     (member,) = world.stable(1)
     world.leave(world.new_id())
-    assert world.state == "Stable"
-    assert world.heartbeat(member.member_id) == codes.NONE
+    assert world.state == "PreparingRebalance"
+    assert world.heartbeat(member.member_id) == codes.REBALANCE_IN_PROGRESS
 
 
 def test_a_given_id_that_leaves_lets_the_join_phase_end() -> None:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tests.worlds.cluster import id_of, name_of
+from tests.worlds.cluster import id_of
 from tests.worlds.members import Member
 from tests.worlds.network import Network, found
 
@@ -14,9 +14,8 @@ from kadence.connection.request import Request
 from kadence.coordinator.config import CoordinatorConfig
 from kadence.coordinator.coordinator import GroupCoordinator
 from kadence.coordinator.effects import Caller
+from kadence.coordinator.topics import TopicImage, TopicTable
 from kadence.protocol.find_coordinator import FindCoordinatorRequest
-from kadence.protocol.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from kadence.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kadence.protocol.registry import decode_request
 from kadence.types import TopicPartition
 
@@ -36,7 +35,9 @@ class Group(Network):
         super().__init__(topics, delay_ms=delay_ms)
         ids = itertools.count(1)
         self.coordinator = GroupCoordinator(
-            CoordinatorConfig(**{"min_session_timeout_ms": 100, **config}), new_id=lambda: f"{next(ids):04d}"
+            CoordinatorConfig(**{"min_session_timeout_ms": 100, **config}),
+            topics=TopicTable(TopicImage(name, id_of(name), count) for name, count in topics.items()),
+            new_id=lambda: f"{next(ids):04d}",
         )
         self.lose: Callable[[Member, Request], bool] = lambda member, request: False
         self.refuse: Callable[[Member, Request], Any] = lambda member, request: None
@@ -97,31 +98,15 @@ class Group(Network):
         header, message = decode_request(frame)
         instead = self.refuse(member, request)
         if instead is not None:
-            self._reply(member, request, version, instead)
+            self.answer(member, request, version, instead)
         elif isinstance(message, FindCoordinatorRequest):
-            self._reply(member, request, version, found(message, version))
+            self.answer(member, request, version, found(message, version))
         else:
             ticket = next(self._numbers)
             self._tickets[ticket] = (member, request, version)
-            # From version 10 on a broker translates topic ids for its coordinator, which knows names.
-            for topic in _topics(message) if version >= 10 else ():
-                topic.name = name_of(topic.topic_id)
             caller = Caller(ticket, version, header.client_id or "")
             for answer in self.coordinator.handle(self.now, caller, message).answers:
                 self._answered(answer)
 
     def _answered(self, answer: Any) -> None:
-        self._reply(*self._tickets.pop(answer.caller.ticket), answer.response)
-
-    def _reply(self, member: Member, request: Request, version: int, response: Any) -> None:
-        for topic in _topics(response) if version >= 10 else ():
-            topic.topic_id = id_of(topic.name)
-        self.answer(member, request, version, response)
-
-
-def _topics(message: Any) -> list[Any]:
-    if isinstance(message, OffsetCommitRequest | OffsetCommitResponse):
-        return list(message.topics)
-    if isinstance(message, OffsetFetchRequest | OffsetFetchResponse):
-        return [topic for group in message.groups for topic in group.topics or ()]
-    return []
+        self.answer(*self._tickets.pop(answer.caller.ticket), answer.response)

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
-from kadence.coordinator import Caller, ClassicGroup, CoordinatorConfig, GroupCoordinator, Outcome
+from kadence.coordinator import (
+    Caller,
+    ClassicGroup,
+    CoordinatorConfig,
+    GroupCoordinator,
+    Outcome,
+    Record,
+    TopicImage,
+    TopicTable,
+)
+from kadence.coordinator.records import decode, encode
 from kadence.protocol.heartbeat import HeartbeatRequest
 from kadence.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from kadence.protocol.leave_group import LeaveGroupRequest, MemberIdentity
@@ -36,19 +47,38 @@ class Sent:
         return int(self.response.error_code)
 
 
+TOPICS = ("t", "a", "b", "kept", "dropped", "gone", "other")
+"""What exists, with two partitions each."""
+
+
+def id_of(topic: str) -> bytes:
+    return topic.encode().ljust(16, b"\1")
+
+
 class World:
-    """One coordinator and a clock."""
+    """One coordinator and a clock.
+
+    Attributes:
+        log: the records of all steps, in order.
+        topics: what exists.
+    """
 
     def __init__(self, group: str = "g", **config: Any) -> None:
         ids = itertools.count(1)
-        self.coordinator = GroupCoordinator(CoordinatorConfig(**config), new_id=lambda: str(next(ids)))
+        self.topics = TopicTable(TopicImage(name, id_of(name), 2) for name in TOPICS)
+        self.coordinator = GroupCoordinator(
+            CoordinatorConfig(**config), topics=self.topics, new_id=lambda: str(next(ids))
+        )
+        self.log: list[Record] = []
         self.group_id = group
         self.now = 0
         self._sent: dict[Caller, Sent] = {}
 
     @property
     def group(self) -> ClassicGroup:
-        return self.coordinator.groups[self.group_id]
+        group = self.coordinator.groups[self.group_id]
+        assert isinstance(group, ClassicGroup)
+        return group
 
     @property
     def state(self) -> str:
@@ -57,7 +87,7 @@ class World:
     def send(self, request: Any, version: int, client_id: str = "c") -> Sent:
         caller = Caller(len(self._sent), version, client_id, "/host")
         sent = self._sent[caller] = Sent(caller, request, self.now)
-        self._deliver(self.coordinator.handle(self.now, caller, request))
+        self.deliver(self.coordinator.handle(self.now, caller, request))
         return sent
 
     def all_sent(self) -> Iterable[Sent]:
@@ -68,10 +98,25 @@ class World:
         until = self.now + ms
         while self.coordinator.next_deadline() <= until:
             self.now = max(self.now, self.coordinator.next_deadline())
-            self._deliver(self.coordinator.poll(self.now))
+            self.deliver(self.coordinator.poll(self.now))
         self.now = until
 
-    def _deliver(self, outcome: Outcome) -> None:
+    def move(self, *, rewritten: bool = False) -> None:
+        """Let another node take the group over, with what was stored, as it came or rewritten as a snapshot."""
+        if rewritten:
+            self.log = list(self.coordinator.snapshot(lambda _: True))
+        self.deliver(self.coordinator.unload(self.now, lambda _: True))
+        for record in self.log:
+            stored = decode(*encode(record))
+            assert stored is not None
+            self.coordinator.replay(replace(stored, producer=record.producer))
+        self.coordinator.loaded(self.now)
+
+    def snapshot(self) -> list[Record]:
+        return list(self.coordinator.snapshot(lambda _: True))
+
+    def deliver(self, outcome: Outcome) -> None:
+        self.log += outcome.records
         for answer in outcome.answers:
             sent = self._sent[answer.caller]
             assert sent.response is None, "answered twice"

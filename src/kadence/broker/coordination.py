@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from kadence.clock import wall_ms
 from kadence.coordinator import CoordinatorConfig, GroupCoordinator, Outcome, TopicImage
 
 if TYPE_CHECKING:
@@ -30,11 +31,9 @@ class Coordination:
     def __init__(
         self, config: CoordinatorConfig, cluster: Cluster, *, new_id: Callable[[], str] | None = None
     ) -> None:
-        topics = ClusterTopics(cluster)
-        if new_id is None:
-            self.coordinator = GroupCoordinator(config, topics=topics)
-        else:
-            self.coordinator = GroupCoordinator(config, topics=topics, new_id=new_id)
+        self.coordinator = GroupCoordinator(
+            config, topics=ClusterTopics(cluster), new_id=new_id, wall=lambda _now: wall_ms()
+        )
 
     def serve(self, call: Call, amend: Callable[[Any], None] | None = None) -> None:
         """Let the coordinator serve the call, and whoever else it has an answer for.

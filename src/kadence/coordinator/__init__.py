@@ -7,10 +7,11 @@
 
 from __future__ import annotations
 
+from kadence.coordinator.classic.group import ClassicGroup, State
 from kadence.coordinator.config import CoordinatorConfig
 from kadence.coordinator.coordinator import GroupCoordinator
 from kadence.coordinator.effects import Answer, Caller, Outcome
-from kadence.coordinator.group import ClassicGroup, State
+from kadence.coordinator.groups import Group
 from kadence.coordinator.records import Record
 from kadence.coordinator.topics import TopicImage, Topics, TopicTable
 
@@ -19,6 +20,7 @@ __all__ = [
     "Caller",
     "ClassicGroup",
     "CoordinatorConfig",
+    "Group",
     "GroupCoordinator",
     "Outcome",
     "Record",

@@ -6,8 +6,10 @@ DescribeGroups v6: an unknown group is GROUP_ID_NOT_FOUND; before it, a Dead gro
 
 from __future__ import annotations
 
+from kadence.coordinator.classic.group import State
 from kadence.coordinator.effects import Caller
-from kadence.coordinator.group import ClassicGroup, State
+from kadence.coordinator.groups import Group
+from kadence.coordinator.offsets.storing import forget_all
 from kadence.coordinator.shard import Shard
 from kadence.protocol import error_codes as codes
 from kadence.protocol.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -19,9 +21,7 @@ from kadence.protocol.describe_groups import (
 )
 from kadence.protocol.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
-__all__ = ["delete_groups", "describe_groups", "list_groups"]
-
-GROUP_TYPE = "classic"
+__all__ = ["delete_groups", "describe_groups", "list_groups", "remove_group"]
 
 
 def list_groups(shard: Shard, now: int, caller: Caller, request: ListGroupsRequest) -> None:
@@ -31,23 +31,24 @@ def list_groups(shard: Shard, now: int, caller: Caller, request: ListGroupsReque
     groups = [
         ListedGroup(
             group_id=group.group_id,
-            protocol_type=group.protocol_type or "",
-            group_state=group.state.value,
-            group_type=GROUP_TYPE,
+            protocol_type=group.protocol_type_name,
+            group_state=group.state_name,
+            group_type=group.kind,
         )
         for group in shard.groups.values()
-        if (not states or group.state.value.lower() in states) and (not types or GROUP_TYPE in types)
+        if (not states or group.state_name.lower() in states) and (not types or group.kind in types)
     ]
     shard.answer(caller, ListGroupsResponse(error_code=codes.NONE, groups=groups))
 
 
 def describe_groups(shard: Shard, now: int, caller: Caller, request: DescribeGroupsRequest) -> None:
     """State, protocol and members of each group named."""
-    described = [_describe(shard.groups.get(name), name, caller.version) for name in request.groups]
+    described = [_describe(shard, name, caller.version) for name in request.groups]
     shard.answer(caller, DescribeGroupsResponse(groups=described))
 
 
-def _describe(group: ClassicGroup | None, group_id: str, version: int) -> DescribedGroup:
+def _describe(shard: Shard, group_id: str, version: int) -> DescribedGroup:
+    group = shard.classic(group_id)
     if group is None:
         if version < 6:
             return DescribedGroup(error_code=codes.NONE, group_id=group_id, group_state=State.DEAD.value)
@@ -57,7 +58,7 @@ def _describe(group: ClassicGroup | None, group_id: str, version: int) -> Descri
             group_state=State.DEAD.value,
             error_message=f"Group {group_id} not found.",
         )
-    # Before it is stable a group has no assignment, and its protocol may still change.
+    # Before it is stable, its protocol may still change; what members have is what they were given last.
     is_stable = group.state is State.STABLE
     protocol = (group.protocol_name or "") if is_stable else ""
     return DescribedGroup(
@@ -73,7 +74,7 @@ def _describe(group: ClassicGroup | None, group_id: str, version: int) -> Descri
                 client_id=member.client_id,
                 client_host=member.client_host,
                 member_metadata=member.metadata(protocol) if is_stable else b"",
-                member_assignment=member.assignment if is_stable else b"",
+                member_assignment=member.assignment,
             )
             for member in group.members.values()
         ],
@@ -92,7 +93,14 @@ def _delete(shard: Shard, group_id: str) -> int:
     group = shard.groups.get(group_id)
     if group is None:
         return codes.GROUP_ID_NOT_FOUND
-    if group.state is not State.EMPTY:
+    if not group.is_empty:
         return codes.NON_EMPTY_GROUP
-    shard.remove_group(group)
+    remove_group(shard, group)
     return codes.NONE
+
+
+def remove_group(shard: Shard, group: Group) -> None:
+    """A group without members goes, with its offsets and with ids that were given out for it."""
+    forget_all(shard, group.group_id)
+    for key in group.tombstones():
+        shard.write(key, None)

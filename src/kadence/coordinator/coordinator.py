@@ -6,11 +6,15 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 from uuid import uuid4
 
-from kadence.clock import add_ms
-from kadence.coordinator import admin, joining, leaving, offset_fetch, offsets, rebalance, syncing
+from kadence.coordinator import admin
+from kadence.coordinator.classic import joining, leaving, rebalance, syncing
+from kadence.coordinator.classic import storing as classic
+from kadence.coordinator.classic.group import ClassicGroup
 from kadence.coordinator.config import CoordinatorConfig
 from kadence.coordinator.effects import Caller, Outcome
-from kadence.coordinator.group import ClassicGroup
+from kadence.coordinator.groups import Group
+from kadence.coordinator.offsets import commit, delete, expiry, fetch
+from kadence.coordinator.offsets import storing as offsets
 from kadence.coordinator.records import Record
 from kadence.coordinator.replay import replay
 from kadence.coordinator.shard import Shard
@@ -31,15 +35,15 @@ __all__ = ["GroupCoordinator"]
 
 _RULES: Final[dict[type[Any], Callable[[Shard, int, Caller, Any], None]]] = {
     HeartbeatRequest: syncing.heartbeat,
-    OffsetCommitRequest: offsets.commit,
-    OffsetFetchRequest: offset_fetch.fetch,
+    OffsetCommitRequest: commit.commit,
+    OffsetFetchRequest: fetch.fetch,
     JoinGroupRequest: joining.join,
     SyncGroupRequest: syncing.sync,
     LeaveGroupRequest: leaving.leave,
     ListGroupsRequest: admin.list_groups,
     DescribeGroupsRequest: admin.describe_groups,
     DeleteGroupsRequest: admin.delete_groups,
-    OffsetDeleteRequest: offsets.delete,
+    OffsetDeleteRequest: delete.delete,
 }
 """What serves each request: called with the shard, the time, the caller and the request."""
 
@@ -47,9 +51,13 @@ _TIMERS: Final[dict[TimerKind, Callable[[Shard, int, TimerKey], None]]] = {
     TimerKind.SESSION: rebalance.on_session_timer,
     TimerKind.JOIN: rebalance.on_join_timer,
     TimerKind.SYNC: rebalance.on_sync_timer,
-    TimerKind.EXPIRY: offsets.on_expiry_timer,
+    TimerKind.EXPIRY: expiry.on_expiry_timer,
 }
 """What a timer does when it is due."""
+
+
+def _random_id() -> str:
+    return str(uuid4())
 
 
 class GroupCoordinator:
@@ -61,7 +69,8 @@ class GroupCoordinator:
     Args:
         config: bounds and delays.
         topics: of the cluster. Without it no topic exists.
-        new_id: makes the random part of member ids; a simulation passes its own.
+        new_id: makes the random part of member ids; a simulation passes its own. None: UUIDs.
+        wall: turns ``now`` into the time of day in ms, which is what records carry. Without it both are the same.
     """
 
     __slots__ = ("_shard",)
@@ -71,15 +80,18 @@ class GroupCoordinator:
         config: CoordinatorConfig | None = None,
         *,
         topics: Topics | None = None,
-        new_id: Callable[[], str] = lambda: str(uuid4()),
+        new_id: Callable[[], str] | None = None,
+        wall: Callable[[int], int] = lambda now: now,
     ) -> None:
-        self._shard = Shard(config or CoordinatorConfig(), new_id, topics or TopicTable(), replay)
+        self._shard = Shard(
+            config or CoordinatorConfig(), new_id or _random_id, topics or TopicTable(), wall, replay
+        )
 
     def __repr__(self) -> str:
         return f"<GroupCoordinator {len(self._shard.groups)} groups, {len(self._shard.timers)} timers>"
 
     @property
-    def groups(self) -> dict[str, ClassicGroup]:
+    def groups(self) -> dict[str, Group]:
         """The groups as they are, to look at."""
         return self._shard.groups
 
@@ -93,9 +105,7 @@ class GroupCoordinator:
         rule = _RULES.get(type(request))
         if rule is None:
             raise TypeError(f"a group coordinator does not serve {type(request).__name__}")
-        if TimerKey(TimerKind.EXPIRY) not in shard.timers:
-            interval = shard.config.offsets_retention_check_interval_ms
-            shard.timers.schedule(TimerKey(TimerKind.EXPIRY), add_ms(now, interval))
+        expiry.arm(shard, now)
         rule(shard, now, caller, request)
         return shard.take()
 
@@ -116,7 +126,7 @@ class GroupCoordinator:
 
     def topic_deleted(self, now: int, topic: str) -> Outcome:
         """Forget every group's offsets in ``topic``."""
-        self._shard.offsets.remove_topic(topic)
+        offsets.forget_topic(self._shard, topic)
         return self._shard.take()
 
     # Loading and giving up groups: a coordinator that starts, moves, or could not store what it did.
@@ -127,11 +137,35 @@ class GroupCoordinator:
 
     def loaded(self, now: int) -> None:
         """Everything stored has been replayed: give the members that were found their time from ``now`` on."""
+        expiry.arm(self._shard, now)
+        for group in self._shard.groups.values():
+            if isinstance(group, ClassicGroup):
+                classic.loaded(self._shard, now, group)
 
     def unload(self, now: int, owns: Callable[[str], bool]) -> Outcome:
         """Give up the groups that ``owns`` names, and their offsets; whoever is parked there hears NOT_COORDINATOR."""
-        return self._shard.take()
+        shard = self._shard
+        for group_id in [each for each in shard.groups.keys() | shard.offsets.groups() if owns(each)]:
+            group = shard.groups.get(group_id)
+            if isinstance(group, ClassicGroup):
+                classic.unload(shard, group)
+            shard.offsets.remove_group(group_id)
+        return shard.take()
 
     def snapshot(self, owns: Callable[[str], bool]) -> Iterator[Record]:
         """The state of the groups that ``owns`` names, as the fewest records that make it."""
-        yield from ()
+        shard = self._shard
+        for group_id in sorted(filter(owns, shard.groups)):
+            yield from shard.groups[group_id].records()
+            yield from offsets.records(shard, group_id)
+
+    def end_transaction(
+        self, now: int, producer_id: int, epoch: int, committed: bool, owns: Callable[[str], bool]
+    ) -> Outcome:
+        """A producer's transaction is decided: its offsets in the groups that ``owns`` names count now, or never.
+
+        The shell has stored the marker in the partition of `__consumer_offsets` that keeps these groups, or found it
+        there while loading.
+        """
+        self._shard.offsets.end_transaction(producer_id, owns, committed=committed)
+        return self._shard.take()

@@ -9,12 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from kadence.coordinator.classic import storing as classic
+from kadence.coordinator.offsets import storing as offsets
 from kadence.coordinator.records import Record
 from kadence.coordinator.shard import Shard
+from kadence.protocol.group_metadata_record import GroupMetadataKey
+from kadence.protocol.offset_commit_record import OffsetCommitKey
 
 __all__ = ["replay"]
 
-_TABLE: Final[dict[type[Any], Callable[[Shard, Record], None]]] = {}
+_TABLE: Final[dict[type[Any], Callable[[Shard, Record], None]]] = {
+    OffsetCommitKey: offsets.replay,
+    GroupMetadataKey: classic.replay,
+}
 """By the type of the record's key."""
 
 

@@ -1,8 +1,8 @@
 """Timers as data: a deadline for each key, the earliest first. Scheduling a key again replaces it.
 
-A heap with lazy deletion: replacing or cancelling leaves the old entry in the heap, to be dropped when it
-comes to the top. Heartbeats re-arm the same key thousands of times, so the heap is rebuilt when stale
-entries outnumber live ones.
+Heartbeats push the same key's deadline back thousands of times before it is due, so that costs no work in the heap: a
+key has one entry there, which goes to its true place when it comes to the top. Entries of cancelled keys are dropped
+there too, and all at once when they outnumber the living.
 """
 
 from __future__ import annotations
@@ -39,43 +39,56 @@ class TimerKey(NamedTuple):
     member_id: str = ""
 
 
+class _Entry:
+    """One key's deadline, and its entry in the heap: not later than the deadline, and known by its serial number."""
+
+    __slots__ = ("deadline", "queued_at", "serial")
+
+    def __init__(self, deadline: int, serial: int) -> None:
+        self.deadline = self.queued_at = deadline
+        self.serial = serial
+
+
 class Timers:
     """Keyed deadlines in milliseconds."""
 
-    __slots__ = ("_deadlines", "_heap", "_serial")
+    __slots__ = ("_entries", "_heap", "_serial")
 
     def __init__(self) -> None:
-        self._deadlines: dict[TimerKey, tuple[int, int]] = {}
+        self._entries: dict[TimerKey, _Entry] = {}
         self._heap: list[tuple[int, int, TimerKey]] = []
         self._serial = 0
 
     def __len__(self) -> int:
-        return len(self._deadlines)
+        return len(self._entries)
 
     def __contains__(self, key: TimerKey) -> bool:
-        return key in self._deadlines
+        return key in self._entries
 
     def deadline(self, key: TimerKey) -> int | None:
         """When ``key`` is due; None if it is not scheduled."""
-        entry = self._deadlines.get(key)
-        return None if entry is None else entry[0]
+        entry = self._entries.get(key)
+        return None if entry is None else entry.deadline
 
     def schedule(self, key: TimerKey, deadline: int) -> None:
         """Make ``key`` due at ``deadline``, in place of what it had."""
+        entry = self._entries.get(key)
+        if entry is not None and entry.queued_at <= deadline:
+            entry.deadline = deadline
+            return
         self._serial += 1
-        self._deadlines[key] = (deadline, self._serial)
+        self._entries[key] = _Entry(deadline, self._serial)
         heapq.heappush(self._heap, (deadline, self._serial, key))
-        if len(self._heap) > _REBUILD_ABOVE and len(self._heap) > 2 * len(self._deadlines):
-            self._heap = [(at, serial, key) for key, (at, serial) in self._deadlines.items()]
-            heapq.heapify(self._heap)
+        self._drop_many()
 
     def cancel(self, key: TimerKey) -> None:
         """Forget ``key``; nothing happens if it is not scheduled."""
-        self._deadlines.pop(key, None)
+        if self._entries.pop(key, None) is not None:
+            self._drop_many()
 
     def next_deadline(self) -> int:
         """The earliest deadline, `FOREVER` if there is none."""
-        self._drop_stale()
+        self._settle_top()
         return self._heap[0][0] if self._heap else FOREVER
 
     def pop_due(self, now: int) -> TimerKey | None:
@@ -83,14 +96,30 @@ class Timers:
 
         One at a time, because what the caller does about it may cancel or re-arm the next.
         """
-        self._drop_stale()
+        self._settle_top()
         if not self._heap or self._heap[0][0] > now:
             return None
         key = heapq.heappop(self._heap)[2]
-        del self._deadlines[key]
+        del self._entries[key]
         return key
 
-    def _drop_stale(self) -> None:
-        heap, deadlines = self._heap, self._deadlines
-        while heap and deadlines.get(heap[0][2]) != heap[0][:2]:
-            heapq.heappop(heap)
+    def _settle_top(self) -> None:
+        """Drop what is stale, and move what was put off, until the top is a deadline."""
+        heap, entries = self._heap, self._entries
+        while heap:
+            at, serial, key = heap[0]
+            entry = entries.get(key)
+            if entry is None or entry.serial != serial:
+                heapq.heappop(heap)
+            elif entry.deadline != at:
+                entry.queued_at = entry.deadline
+                heapq.heapreplace(heap, (entry.deadline, serial, key))
+            else:
+                return
+
+    def _drop_many(self) -> None:
+        if len(self._heap) > _REBUILD_ABOVE and len(self._heap) > 2 * len(self._entries):
+            for entry in self._entries.values():
+                entry.queued_at = entry.deadline
+            self._heap = [(entry.deadline, entry.serial, key) for key, entry in self._entries.items()]
+            heapq.heapify(self._heap)

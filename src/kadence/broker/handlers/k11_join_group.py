@@ -1,4 +1,4 @@
-"""JoinGroup (11). The rules and their versions are in `kadence.coordinator.joining`."""
+"""JoinGroup (11). The rules and their versions are in `kadence.coordinator.classic.joining`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heartbeat (12). The rules and their versions are in `kadence.coordinator.syncing`."""
+"""Heartbeat (12). The rules and their versions are in `kadence.coordinator.classic.syncing`."""
 
 from __future__ import annotations
 

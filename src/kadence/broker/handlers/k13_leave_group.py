@@ -1,4 +1,4 @@
-"""LeaveGroup (13). The rules and their versions are in `kadence.coordinator.leaving`."""
+"""LeaveGroup (13). The rules and their versions are in `kadence.coordinator.classic.leaving`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SyncGroup (14). The rules and their versions are in `kadence.coordinator.syncing`."""
+"""SyncGroup (14). The rules and their versions are in `kadence.coordinator.classic.syncing`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A classic group as a value: its states, its members, and the questions one can ask it. It decides nothing.
 
 The states and who may follow whom are the table `NEXT`. The rules that move a group are in `joining`,
-`syncing`, `leaving` and `rebalance`.
+`syncing`, `leaving` and `rebalance`; what is stored of it is in `storing`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any, Final
 
 from kadence.coordinator.effects import Caller
+from kadence.coordinator.records import Record
+from kadence.protocol import error_codes as codes
 from kadence.protocol.consumer_protocol_subscription import ConsumerProtocolSubscription
+from kadence.protocol.group_metadata_record import GroupMetadataKey, GroupMetadataValue
 from kadence.protocol.registry import decode_versioned
 from kadence.wire import WireError
 
@@ -31,13 +35,14 @@ class State(Enum):
     DEAD = "Dead"
 
 
-NEXT: dict[State, frozenset[State]] = {
+NEXT: Final[dict[State, frozenset[State]]] = {
     State.EMPTY: frozenset({State.PREPARING_REBALANCE, State.DEAD}),
     State.PREPARING_REBALANCE: frozenset({State.EMPTY, State.COMPLETING_REBALANCE, State.DEAD}),
     State.COMPLETING_REBALANCE: frozenset({State.PREPARING_REBALANCE, State.STABLE, State.DEAD}),
     State.STABLE: frozenset({State.PREPARING_REBALANCE, State.DEAD}),
     State.DEAD: frozenset(),
 }
+"""Where the rules may lead. A record leads to Empty or Stable from wherever a group that is being loaded stands."""
 
 
 @dataclass(slots=True)
@@ -64,6 +69,20 @@ class Member:
     @property
     def is_parked(self) -> bool:
         return self.joining is not None or self.syncing is not None
+
+    def take_over(self, stored: Member) -> None:
+        """Become what was stored of this member; parked requests and other protocols stay its own."""
+        self.member_id, self.client_id, self.client_host = (
+            stored.member_id,
+            stored.client_id,
+            stored.client_host,
+        )
+        self.session_timeout_ms = stored.session_timeout_ms
+        self.rebalance_timeout_ms = stored.rebalance_timeout_ms
+        self.assignment = stored.assignment
+        ((protocol, subscription),) = stored.protocols
+        if self.metadata(protocol) != subscription:
+            self.protocols = [(protocol, subscription)]
 
     def metadata(self, protocol: str) -> bytes:
         """What the member said under ``protocol``; empty if it does not know it."""
@@ -93,6 +112,9 @@ class ClassicGroup:
     """While the initial delay runs: how much longer it may be extended. None in any other join phase."""
     initial_delay_ms: int = 0
     empty_since: int | None = None
+    """Time of day (ms) of becoming empty, as it is stored."""
+    stored: GroupMetadataValue | None = None
+    """The last record of this group; None for one that only has committed offsets. Only replaying sets it."""
 
     def __repr__(self) -> str:
         return (
@@ -189,6 +211,91 @@ class ClassicGroup:
         leader = self.members.get(self.leader_id or "") or next(iter(self.members.values()))
         order = {name: rank for rank, (name, _) in reversed(list(enumerate(leader.protocols)))}
         return max(votes, key=lambda name: (votes[name], -order.get(name, len(order))))
+
+    def validate_member(self, member_id: str, group_instance_id: str | None) -> int:
+        """Whether the group knows this identity: an error code, NONE if it does.
+
+        An instance id that another member id holds now fences the asker: a second process has taken its place.
+        """
+        if group_instance_id is not None:
+            owner = self.static_members.get(group_instance_id)
+            if owner is None:
+                return codes.UNKNOWN_MEMBER_ID
+            if owner != member_id:
+                return codes.FENCED_INSTANCE_ID
+        if member_id not in self.members:
+            return codes.UNKNOWN_MEMBER_ID
+        return codes.NONE
+
+    # What `kadence.coordinator.groups.Group` asks.
+
+    @property
+    def kind(self) -> str:
+        return "classic"
+
+    @property
+    def protocol_type_name(self) -> str:
+        return self.protocol_type or ""
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is State.EMPTY
+
+    @property
+    def is_removable(self) -> bool:
+        return self.is_empty and not self.pending_joins
+
+    def commit_code(
+        self, member_id: str, instance_id: str | None, generation: int, version: int, *, transactional: bool
+    ) -> int:
+        """Whether these may commit: members of the present generation, and anybody while there are no members."""
+        if generation < 0 and self.state is State.EMPTY:
+            # Offsets kept by someone who does not use the group's membership.
+            return codes.NONE
+        if generation >= 0 or member_id or instance_id is not None:
+            code = self.validate_member(member_id, instance_id)
+            if code != codes.NONE:
+                return code
+            if generation != self.generation_id:
+                return codes.ILLEGAL_GENERATION
+        elif not transactional:
+            return codes.UNKNOWN_MEMBER_ID
+        if self.state is State.COMPLETING_REBALANCE and not transactional:
+            # The new generation's owners are not known yet, so nobody owns what is committed here.
+            return codes.REBALANCE_IN_PROGRESS
+        return codes.NONE
+
+    def fetch_code(self, member_id: str | None, member_epoch: int) -> int:
+        return codes.NONE
+
+    def offset_delete_code(self) -> int:
+        return codes.NONE if self.is_empty or self.is_consumer_group else codes.NON_EMPTY_GROUP
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Members whose subscriptions cannot be read may be reading anything."""
+        if self.is_empty:
+            return False
+        topics = self.subscribed_topics()
+        return topics is None or topic in topics
+
+    def offset_age_from(self, committed_at: int) -> int | None:
+        """KIP-211: from the commit, but not before the group became empty; a group that rebalances loses nothing."""
+        if self.state is State.EMPTY:
+            if self.protocol_type is None or self.empty_since is None:
+                return committed_at
+            return max(committed_at, self.empty_since)
+        return committed_at if self.state is State.STABLE and self.is_consumer_group else None
+
+    def records(self) -> Iterator[Record]:
+        if self.stored is not None:
+            yield Record(GroupMetadataKey(self.group_id), self.stored)
+
+    def tombstones(self) -> Iterator[Any]:
+        yield GroupMetadataKey(self.group_id)
 
     def subscribed_topics(self) -> set[str] | None:
         """Topics of a "consumer" group's members; None when that cannot be known (other type, unreadable)."""

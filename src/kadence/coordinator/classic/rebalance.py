@@ -11,8 +11,17 @@ session timers do not depend on each other (B8). See KIP-62 and KIP-134 (the ini
 from __future__ import annotations
 
 from kadence.clock import add_ms
-from kadence.coordinator.group import ClassicGroup, Member, State
-from kadence.coordinator.shard import Shard, join_key, session_key, sync_key
+from kadence.coordinator.classic.group import ClassicGroup, Member, State
+from kadence.coordinator.classic.parking import (
+    answer_join,
+    answer_sync,
+    forget_member,
+    forget_pending,
+    join_key,
+    sync_key,
+)
+from kadence.coordinator.classic.storing import store_empty
+from kadence.coordinator.shard import Shard
 from kadence.coordinator.timers import TimerKey
 from kadence.protocol import error_codes as codes
 from kadence.protocol.join_group import JoinGroupResponse, JoinGroupResponseMember
@@ -21,12 +30,11 @@ from kadence.protocol.sync_group import SyncGroupResponse
 __all__ = [
     "complete_join",
     "current_generation",
-    "drop_pending",
     "on_join_timer",
     "on_session_timer",
     "on_sync_timer",
     "prepare",
-    "remove_and_rebalance",
+    "rebalance_without",
     "try_complete",
 ]
 
@@ -36,7 +44,7 @@ def prepare(shard: Shard, now: int, group: ClassicGroup) -> None:
     if group.state is State.COMPLETING_REBALANCE:
         for member in group.members.values():
             member.assignment = b""
-            shard.answer_sync(now, group, member, SyncGroupResponse(error_code=codes.REBALANCE_IN_PROGRESS))
+            answer_sync(shard, now, group, member, SyncGroupResponse(error_code=codes.REBALANCE_IN_PROGRESS))
     shard.timers.cancel(sync_key(group))
     group.pending_syncs.clear()
     was_empty = group.state is State.EMPTY
@@ -67,7 +75,7 @@ def try_complete(shard: Shard, now: int, group: ClassicGroup) -> bool:
 
 def on_join_timer(shard: Shard, now: int, key: TimerKey) -> None:
     """The initial delay or the rebalance timeout is over."""
-    group = shard.groups.get(key.group_id)
+    group = shard.classic(key.group_id)
     if group is None or group.state is not State.PREPARING_REBALANCE:
         return
     left = group.initial_delay_left_ms
@@ -90,29 +98,25 @@ def complete_join(shard: Shard, now: int, group: ClassicGroup) -> None:
     shard.timers.cancel(join_key(group))
     group.initial_delay_left_ms = None
     for member in [each for each in group.members.values() if each.joining is None and not each.is_static]:
-        shard.forget_member(group, member.member_id, codes.UNKNOWN_MEMBER_ID)
+        forget_member(shard, group, member.member_id, codes.UNKNOWN_MEMBER_ID)
     rejoined = next(group.parked_joins(), None)
     if group.members and rejoined is None:
         # Never at once: with a timeout of 0 the timer would fire for ever within one poll.
         shard.timers.schedule(join_key(group), add_ms(now, max(group.rebalance_timeout_ms, 1)))
         return
-    group.generation_id += 1
     if rejoined is None:
-        group.transition(State.EMPTY)
-        group.protocol_name = None
-        group.leader_id = None
-        group.empty_since = now
+        store_empty(shard, now, group)
         return
+    group.generation_id += 1
     leader = group.members.get(group.leader_id or "")
     if leader is None or leader.joining is None:
         group.leader_id = rejoined.member_id
-    group.empty_since = None
     group.protocol_name = group.select_protocol()
     group.transition(State.COMPLETING_REBALANCE)
     group.pending_syncs = set(group.members)
     shard.timers.schedule(sync_key(group), add_ms(now, group.rebalance_timeout_ms))
     for member in list(group.parked_joins()):
-        shard.answer_join(now, group, member, current_generation(group, member))
+        answer_join(shard, now, group, member, current_generation(group, member))
 
 
 def current_generation(
@@ -143,39 +147,31 @@ def current_generation(
 
 def on_sync_timer(shard: Shard, now: int, key: TimerKey) -> None:
     """Whoever joined and has not synced within the rebalance timeout is gone."""
-    group = shard.groups.get(key.group_id)
+    group = shard.classic(key.group_id)
     if group is None or not group.pending_syncs:
         return
     if group.state not in (State.COMPLETING_REBALANCE, State.STABLE):
         return
     for member_id in list(group.pending_syncs):
-        shard.forget_member(group, member_id, codes.UNKNOWN_MEMBER_ID)
+        forget_member(shard, group, member_id, codes.UNKNOWN_MEMBER_ID)
     prepare(shard, now, group)
 
 
 def on_session_timer(shard: Shard, now: int, key: TimerKey) -> None:
     """No sign of life for a session timeout."""
-    group, member_id = shard.groups.get(key.group_id), key.member_id
+    group, member_id = shard.classic(key.group_id), key.member_id
     if group is None:
         return
     if member_id in group.pending_joins:
-        drop_pending(shard, now, group, [member_id])
+        forget_pending(shard, group, member_id)
+        try_complete(shard, now, group)
     elif member_id in group.members:
-        remove_and_rebalance(shard, now, group, [member_id])
+        forget_member(shard, group, member_id, codes.UNKNOWN_MEMBER_ID)
+        rebalance_without(shard, now, group)
 
 
-def drop_pending(shard: Shard, now: int, group: ClassicGroup, member_ids: list[str]) -> None:
-    """Give up ids that were handed out. They never took part, so nothing starts; a join phase may end."""
-    for member_id in member_ids:
-        group.pending_joins.discard(member_id)
-        shard.timers.cancel(session_key(group, member_id))
-    try_complete(shard, now, group)
-
-
-def remove_and_rebalance(shard: Shard, now: int, group: ClassicGroup, member_ids: list[str]) -> None:
-    """Take members out and let the rest share what they had."""
-    for member_id in member_ids:
-        shard.forget_member(group, member_id, codes.UNKNOWN_MEMBER_ID)
+def rebalance_without(shard: Shard, now: int, group: ClassicGroup) -> None:
+    """Somebody has gone: let the rest share what they had."""
     if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
         prepare(shard, now, group)
     else:

@@ -5,10 +5,17 @@ SyncGroup v3 and Heartbeat v3: group.instance.id;  SyncGroup v5: protocol type a
 
 from __future__ import annotations
 
+from kadence.coordinator.classic.group import ClassicGroup, Member, State
+from kadence.coordinator.classic.parking import (
+    answer_sync,
+    park_sync,
+    rearm_session,
+    refuse_sync,
+    sync_key,
+)
+from kadence.coordinator.classic.storing import store
 from kadence.coordinator.effects import Caller
-from kadence.coordinator.group import ClassicGroup, Member, State
-from kadence.coordinator.joining import validate_member
-from kadence.coordinator.shard import Shard, sync_key
+from kadence.coordinator.shard import Shard
 from kadence.protocol import error_codes as codes
 from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -22,40 +29,37 @@ _FIRST_PROTOCOL_VERSION = 5
 def sync(shard: Shard, now: int, caller: Caller, request: SyncGroupRequest) -> None:
     """Hand out assignments: a follower is parked until the leader brings them."""
     if caller.version >= _FIRST_PROTOCOL_VERSION and None in (request.protocol_type, request.protocol_name):
-        shard.refuse_sync(caller, codes.INCONSISTENT_GROUP_PROTOCOL)
+        refuse_sync(shard, caller, codes.INCONSISTENT_GROUP_PROTOCOL)
         return
     if not request.group_id:
-        shard.refuse_sync(caller, codes.INVALID_GROUP_ID)
+        refuse_sync(shard, caller, codes.INVALID_GROUP_ID)
         return
-    group = shard.groups.get(request.group_id)
+    group = shard.classic(request.group_id)
     if group is None or group.state is State.EMPTY:
-        shard.refuse_sync(caller, codes.UNKNOWN_MEMBER_ID)
+        refuse_sync(shard, caller, codes.UNKNOWN_MEMBER_ID)
         return
     code = _validate_sync(group, request)
     if code != codes.NONE:
-        shard.refuse_sync(caller, code)
+        refuse_sync(shard, caller, code)
         return
     member = group.members[request.member_id]
     if group.state is State.PREPARING_REBALANCE:
-        shard.refuse_sync(caller, codes.REBALANCE_IN_PROGRESS)
+        refuse_sync(shard, caller, codes.REBALANCE_IN_PROGRESS)
         return
     _mark_synced(shard, group, member)
     if group.state is State.STABLE:
         shard.answer(caller, _assignment(group, member))
-        shard.rearm_session(now, group, member)
+        rearm_session(shard, now, group, member)
         return
-    shard.park_sync(group, member, caller)
+    park_sync(shard, group, member, caller)
     if group.leader_id == member.member_id:
-        given = {each.member_id: bytes(each.assignment) for each in request.assignments}
-        for each in group.members.values():
-            each.assignment = given.get(each.member_id, b"")
-        group.transition(State.STABLE)
+        store(shard, now, group, {each.member_id: bytes(each.assignment) for each in request.assignments})
         for each in list(group.parked_syncs()):
-            shard.answer_sync(now, group, each, _assignment(group, each))
+            answer_sync(shard, now, group, each, _assignment(group, each))
 
 
 def _validate_sync(group: ClassicGroup, request: SyncGroupRequest) -> int:
-    code = validate_member(group, request.member_id, request.group_instance_id)
+    code = group.validate_member(request.member_id, request.group_instance_id)
     if code != codes.NONE:
         return code
     if request.generation_id != group.generation_id:
@@ -90,15 +94,15 @@ def heartbeat(shard: Shard, now: int, caller: Caller, request: HeartbeatRequest)
 def _heartbeat(shard: Shard, now: int, request: HeartbeatRequest) -> int:
     if not request.group_id:
         return codes.INVALID_GROUP_ID
-    group = shard.groups.get(request.group_id)
+    group = shard.classic(request.group_id)
     if group is None or group.state is State.EMPTY:
         return codes.UNKNOWN_MEMBER_ID
-    code = validate_member(group, request.member_id, request.group_instance_id)
+    code = group.validate_member(request.member_id, request.group_instance_id)
     if code != codes.NONE:
         return code
     if request.generation_id != group.generation_id:
         return codes.ILLEGAL_GENERATION
-    shard.rearm_session(now, group, group.members[request.member_id])
+    rearm_session(shard, now, group, group.members[request.member_id])
     if group.state is State.PREPARING_REBALANCE:
         return codes.REBALANCE_IN_PROGRESS
     return codes.NONE

@@ -9,10 +9,20 @@ v7  protocol name may be null    v8  reason    v9  skipAssignment (KIP-814)
 from __future__ import annotations
 
 from kadence.clock import add_ms
+from kadence.coordinator.classic.group import ClassicGroup, Member, State
+from kadence.coordinator.classic.parking import (
+    end_parked,
+    forget_member,
+    forget_pending,
+    park_join,
+    rearm_session,
+    refuse_join,
+    session_key,
+)
+from kadence.coordinator.classic.rebalance import current_generation, prepare, try_complete
+from kadence.coordinator.classic.storing import create, store
 from kadence.coordinator.effects import Caller
-from kadence.coordinator.group import ClassicGroup, Member, State
-from kadence.coordinator.rebalance import current_generation, prepare, try_complete
-from kadence.coordinator.shard import Shard, session_key
+from kadence.coordinator.shard import Shard
 from kadence.protocol import error_codes as codes
 from kadence.protocol.join_group import JoinGroupRequest
 
@@ -23,27 +33,26 @@ def join(shard: Shard, now: int, caller: Caller, request: JoinGroupRequest) -> N
     """Answer at once, or park the caller in its member until the join phase ends."""
     config = shard.config
     if not request.group_id:
-        shard.refuse_join(caller, codes.INVALID_GROUP_ID, request.member_id)
+        refuse_join(shard, caller, codes.INVALID_GROUP_ID, request.member_id)
         return
     if not config.min_session_timeout_ms <= request.session_timeout_ms <= config.max_session_timeout_ms:
-        shard.refuse_join(caller, codes.INVALID_SESSION_TIMEOUT, request.member_id)
+        refuse_join(shard, caller, codes.INVALID_SESSION_TIMEOUT, request.member_id)
         return
-    group = shard.groups.get(request.group_id)
+    group = shard.classic(request.group_id)
     if group is None:
         if request.member_id:
-            shard.refuse_join(caller, codes.UNKNOWN_MEMBER_ID, request.member_id)
+            refuse_join(shard, caller, codes.UNKNOWN_MEMBER_ID, request.member_id)
             return
-        group = ClassicGroup(request.group_id, empty_since=now)
+        group = create(shard, now, request.group_id)
     if not _has_room(shard, group, request.member_id):
-        if request.member_id in group.members:
-            shard.forget_member(group, request.member_id, codes.GROUP_MAX_SIZE_REACHED)
-            try_complete(shard, now, group)
-        shard.refuse_join(caller, codes.GROUP_MAX_SIZE_REACHED)
+        forget_member(shard, group, request.member_id, codes.GROUP_MAX_SIZE_REACHED)
+        forget_pending(shard, group, request.member_id)
+        try_complete(shard, now, group)
+        refuse_join(shard, caller, codes.GROUP_MAX_SIZE_REACHED)
         return
     if not group.accepts_protocols(request.protocol_type, (each.name for each in request.protocols)):
-        shard.refuse_join(caller, codes.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+        refuse_join(shard, caller, codes.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
         return
-    shard.groups[request.group_id] = group
     if request.member_id:
         _join_known(shard, now, group, caller, request)
         return
@@ -55,7 +64,7 @@ def join(shard: Shard, now: int, caller: Caller, request: JoinGroupRequest) -> N
         group.pending_joins.add(member_id)
         deadline = add_ms(now, request.session_timeout_ms)
         shard.timers.schedule(session_key(group, member_id), deadline)
-        shard.refuse_join(caller, codes.MEMBER_ID_REQUIRED, member_id)
+        refuse_join(shard, caller, codes.MEMBER_ID_REQUIRED, member_id)
         return
     _add(shard, now, group, member_id, caller, request)
 
@@ -95,7 +104,7 @@ def _add(
         protocols=_protocols(request),
     )
     group.add(member, request.protocol_type)
-    shard.park_join(now, group, member, caller)
+    park_join(shard, now, group, member, caller)
     group.new_member_added = True
     if group.state is State.PREPARING_REBALANCE:
         try_complete(shard, now, group)
@@ -111,27 +120,26 @@ def _join_known(
     if member_id in group.pending_joins and request.group_instance_id is None:
         _add(shard, now, group, member_id, caller, request)
         return
-    code = validate_member(group, member_id, request.group_instance_id)
+    code = group.validate_member(member_id, request.group_instance_id)
     if code != codes.NONE:
-        shard.refuse_join(caller, code, member_id)
+        refuse_join(shard, caller, code, member_id)
         return
     member = group.members[member_id]
     changed = member.protocols != _protocols(request)
     leads = group.leader_id == member_id
     if group.state is State.PREPARING_REBALANCE:
         _update(member, caller, request)
-        shard.park_join(now, group, member, caller)
+        park_join(shard, now, group, member, caller)
         try_complete(shard, now, group)
     elif changed or (group.state is State.STABLE and leads):
         # A leader that joins again has seen new metadata and wants to assign anew.
         _update(member, caller, request)
-        shard.park_join(now, group, member, caller)
+        park_join(shard, now, group, member, caller)
         prepare(shard, now, group)
     else:
         # The member did not get our answer, or asks again to be sure: it gets the present state of the group.
-        _update(member, caller, request)
         shard.answer(caller, current_generation(group, member))
-        shard.rearm_session(now, group, member)
+        rearm_session(shard, now, group, member)
 
 
 def _join_static(
@@ -146,20 +154,15 @@ def _join_static(
         return
     member = group.members[old_id]
     shard.timers.cancel(session_key(group, old_id))
-    joining, member.joining = member.joining, None
-    syncing, member.syncing = member.syncing, None
-    if joining is not None:
-        shard.refuse_join(joining, codes.FENCED_INSTANCE_ID, old_id)
-    if syncing is not None:
-        shard.refuse_sync(syncing, codes.FENCED_INSTANCE_ID)
+    end_parked(shard, member, codes.FENCED_INSTANCE_ID)
     old_leader = group.leader_id
     group.replace_static(member, new_id)
     _update(member, caller, request)
-    member.client_id, member.client_host = caller.client_id, caller.client_host
     if group.state is State.STABLE and group.select_protocol() == group.protocol_name:
+        store(shard, now, group, {each.member_id: each.assignment for each in group.members.values()})
         _answer_returned(shard, now, group, member, caller, old_leader or "")
         return
-    shard.park_join(now, group, member, caller)
+    park_join(shard, now, group, member, caller)
     if group.state is State.PREPARING_REBALANCE:
         try_complete(shard, now, group)
     else:
@@ -182,26 +185,10 @@ def _answer_returned(
         response.members = []
     member.is_new = False
     shard.answer(caller, response)
-    shard.rearm_session(now, group, member)
+    rearm_session(shard, now, group, member)
 
 
 def _update(member: Member, caller: Caller, request: JoinGroupRequest) -> None:
     member.protocols = _protocols(request)
     member.session_timeout_ms = request.session_timeout_ms
     member.rebalance_timeout_ms = _rebalance_timeout(caller, request)
-
-
-def validate_member(group: ClassicGroup, member_id: str, group_instance_id: str | None) -> int:
-    """Whether the group knows this identity: an error code, NONE if it does.
-
-    An instance id that another member id holds now fences the asker: a second process has taken its place.
-    """
-    if group_instance_id is not None:
-        owner = group.static_members.get(group_instance_id)
-        if owner is None:
-            return codes.UNKNOWN_MEMBER_ID
-        if owner != member_id:
-            return codes.FENCED_INSTANCE_ID
-    if member_id not in group.members:
-        return codes.UNKNOWN_MEMBER_ID
-    return codes.NONE

@@ -1,0 +1,122 @@
+"""OffsetCommit: who may keep an offset, and where.
+
+v2-4  the client's own retention time    v6  leader epoch (KIP-320)    v7  group.instance.id
+v9    KIP-848's errors                   v10 topic ids
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kadence.clock import add_ms
+from kadence.coordinator.classic.group import ClassicGroup
+from kadence.coordinator.classic.parking import rearm_session
+from kadence.coordinator.effects import Caller
+from kadence.coordinator.shard import Shard
+from kadence.coordinator.topics import TopicImage
+from kadence.protocol import error_codes as codes
+from kadence.protocol.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kadence.protocol.offset_commit_record import OffsetCommitKey, OffsetCommitValue
+
+__all__ = ["commit"]
+
+_FIRST_TOPIC_ID_VERSION = 10
+
+
+def commit(shard: Shard, now: int, caller: Caller, request: OffsetCommitRequest) -> None:
+    """Keep the offsets of a member, or of whoever assigns partitions by hand (generation < 0).
+
+    Each partition is judged alone: what does not exist is refused whatever the group says of the member, and the group
+    is asked, and made, only if something exists.
+    """
+    by_id = caller.version >= _FIRST_TOPIC_ID_VERSION
+    images = [
+        shard.topics.by_id(topic.topic_id) if by_id else shard.topics.by_name(topic.name)
+        for topic in request.topics
+    ]
+    code = codes.NONE
+    if any(_exists(image, each) for each, image in _partitions(request.topics, images)):
+        code = _ask_group(shard, now, caller, request)
+    missing = codes.UNKNOWN_TOPIC_ID if by_id else codes.UNKNOWN_TOPIC_OR_PARTITION
+    topics: list[OffsetCommitResponseTopic] = []
+    for topic, image in zip(request.topics, images, strict=True):
+        partitions = [
+            OffsetCommitResponsePartition(
+                partition_index=each.partition_index,
+                error_code=(
+                    _commit(shard, now, request, image, each, code)
+                    if image is not None and _exists(image, each)
+                    else missing
+                    if image is None
+                    else codes.UNKNOWN_TOPIC_OR_PARTITION
+                ),
+            )
+            for each in topic.partitions
+        ]
+        topics.append(
+            OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+        )
+    shard.answer(caller, OffsetCommitResponse(topics=topics))
+
+
+def _partitions(
+    topics: list[OffsetCommitRequestTopic], images: list[TopicImage | None]
+) -> Iterable[tuple[OffsetCommitRequestPartition, TopicImage | None]]:
+    for topic, image in zip(topics, images, strict=True):
+        for each in topic.partitions:
+            yield each, image
+
+
+def _exists(image: TopicImage | None, each: OffsetCommitRequestPartition) -> bool:
+    return image is not None and 0 <= each.partition_index < image.partitions
+
+
+def _ask_group(shard: Shard, now: int, caller: Caller, request: OffsetCommitRequest) -> int:
+    """Whether this member may commit. A commit of a classic group's member is a sign of life."""
+    generation = request.generation_id_or_member_epoch
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        if generation >= 0:
+            return codes.GROUP_ID_NOT_FOUND if caller.version >= 9 else codes.ILLEGAL_GENERATION
+        return codes.NONE
+    code = group.commit_code(
+        request.member_id, request.group_instance_id, generation, caller.version, transactional=False
+    )
+    if code == codes.NONE and isinstance(group, ClassicGroup):
+        member = group.members.get(request.member_id)
+        if member is not None:
+            rearm_session(shard, now, group, member)
+    return code
+
+
+def _commit(
+    shard: Shard,
+    now: int,
+    request: OffsetCommitRequest,
+    image: TopicImage,
+    each: OffsetCommitRequestPartition,
+    code: int,
+) -> int:
+    """Keep one offset, unless the group's ``code`` or the offset's own note forbids it."""
+    metadata = each.committed_metadata or ""
+    if code != codes.NONE:
+        return code
+    if len(metadata) > shard.config.offset_metadata_max_bytes:
+        return codes.OFFSET_METADATA_TOO_LARGE
+    committed_at, retention = shard.wall(now), request.retention_time_ms
+    value = OffsetCommitValue(
+        offset=each.committed_offset,
+        leader_epoch=each.committed_leader_epoch,
+        metadata=metadata,
+        commit_timestamp=committed_at,
+        expire_timestamp=add_ms(committed_at, retention) if retention >= 0 else -1,
+    )
+    shard.write(OffsetCommitKey(request.group_id, image.name, each.partition_index), value)
+    return codes.NONE
