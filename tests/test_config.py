@@ -147,6 +147,8 @@ def test_weaker_acks_switch_idempotence_off_unless_it_was_asked_for() -> None:
     assert not ProducerConfig.parse(BOOTSTRAP, acks="1").enable_idempotence
     with pytest.raises(ConfigError, match="needs acks=all"):
         ProducerConfig.parse(BOOTSTRAP, acks="1", enable_idempotence=True)
+    with pytest.raises(ConfigError, match=r"linger\.ms=500 must be below delivery\.timeout\.ms=500"):
+        ProducerConfig.parse(BOOTSTRAP, linger_ms=500, delivery_timeout_ms=500)
 
 
 def test_every_row_of_the_table_is_documented_and_its_default_is_allowed() -> None:

@@ -11,9 +11,10 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.patience import PATIENCE, overdue, until
 from tests.producer.reading import read_all
@@ -25,6 +26,7 @@ from kadence.errors import (
     ConfigError,
     FatalNetworkError,
     ForkedError,
+    IllegalStateError,
     InvalidTopicError,
     KafkaError,
     KafkaTimeoutError,
@@ -38,6 +40,7 @@ from kadence.protocol import error_codes as ec
 from kadence.protocol.metadata import MetadataRequest
 from kadence.protocol.produce import ProduceRequest
 from kadence.testing.clock import FakeClock
+from kadence.types import TopicPartition
 
 NO_TOPICS = {"auto.create.topics.enable": "false"}
 
@@ -313,6 +316,82 @@ def test_closed(broker: Broker) -> None:
             call()
 
 
+def test_a_callback_may_send_but_not_wait(broker: Broker) -> None:
+    """It runs on the thread that it would wait for."""
+    with Producer(bootstrap_servers=broker.bootstrap_servers, batch_size=1) as producer:
+        waiting: list[Callable[[], object]] = [
+            lambda: producer.send("unknown", b"x"),
+            lambda: producer.partitions_for("unknown"),
+            lambda: producer.send("t", b"x").result(),
+            lambda: producer.send_arrow(pa.table({"value": ["x"]}), "t").result(),
+            producer.flush,
+        ]
+        seen: list[object] = []
+        done = threading.Event()
+
+        def callback(future: RecordFuture) -> None:
+            for call in waiting:
+                try:
+                    seen.append(call())
+                except IllegalStateError as error:
+                    seen.append(str(error))
+            seen.append(producer.send("t", b"last"))
+            done.set()
+
+        producer.send("t", b"first").add_done_callback(callback)
+        assert done.wait(PATIENCE)
+        *refused, last = seen
+        assert isinstance(last, RecordFuture)
+        assert last.result(PATIENCE).offset == 3
+        assert len(refused) == len(waiting)
+        assert ["network thread" in str(each) for each in refused] == [True] * len(waiting), refused
+
+
+def test_a_callback_that_exits_ends_no_producer(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send("t", b"x").add_done_callback(lambda future: sys.exit(3))
+        assert producer.send("t", b"x").result(PATIENCE).offset == 1
+        producer.flush(PATIENCE)
+    assert "a callback of a future raised" in caplog.text
+
+
+def test_a_later_close_does_not_wait_longer() -> None:
+    producer = Producer(bootstrap_servers="127.0.0.1:1", delivery_timeout_ms=600_000)
+    with producer._gate:
+        tp = TopicPartition("t", 0)
+        future, _ = producer._accumulator.append(tp, 0, None, b"x", (), 22, producer._clock.now_ms())
+    thread = threading.Thread(target=producer.close)
+    thread.start()
+    producer.close(0)
+    producer.close()
+    thread.join(PATIENCE)
+    assert isinstance(future.exception(0), ClosedError)
+
+
+def test_metadata_and_memory_share_the_time_of_one_call(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send("t", b"x").result(PATIENCE)
+        entrance, deadlines = producer._entrance, []
+        place = entrance.look_up("t", entrance.block_until())
+
+        def look_up(topic: str, deadline: int) -> Any:
+            deadlines.append(deadline)
+            return place
+
+        def wait_for_room(size: int, deadline: int) -> None:
+            deadlines.append(deadline)
+
+        monkeypatch.setattr(entrance, "look_up", look_up)
+        monkeypatch.setattr(entrance, "wait_for_room", wait_for_room)
+        monkeypatch.setattr(producer._accumulator, "has_room", lambda size: False)
+        monkeypatch.setattr(entrance, "block_until", iter((100, 200)).__next__)
+        producer._accumulator.places.clear()
+        producer.send("t", b"x", headers={"long": b"way"})
+    assert deadlines == [100, 100]
+
+
 def test_close_ends_a_send_that_blocks() -> None:
     producer = Producer(bootstrap_servers="127.0.0.1:1")
     errors: list[BaseException] = []
@@ -420,6 +499,31 @@ def test_a_child_after_fork_is_refused(broker: Broker) -> None:
                 os._exit(status)
         assert os.waitpid(child, 0)[1] == 0
         assert producer.send("t", b"x").result(PATIENCE).offset == 1
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_after_fork_waits_for_no_record_of_its_parent(broker: Broker) -> None:
+    """Even if a thread of the parent held the lock."""
+    with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000) as producer:
+        future = producer.send("t", b"x")
+        rows = producer.send_arrow(pa.table({"value": ["x"]}), "t")
+        producer._entrance.gate.acquire()
+        child = os.fork()
+        if child == 0:
+            status = 1
+            signal.alarm(int(PATIENCE))  # ends the child, should it wait
+            try:
+                told: list[object] = []
+                future.add_done_callback(told.append)
+                error = future.exception()
+                if told and isinstance(error, ForkedError) and rows.exception() is not None:
+                    status = 0
+            finally:
+                os._exit(status)
+        producer._entrance.gate.release()
+        assert os.waitpid(child, 0)[1] == 0
+        producer.flush(PATIENCE)
+        assert future.result(0).offset == 0
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

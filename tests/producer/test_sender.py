@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.worlds.producer import TOPIC_ID, TP, World, batches_of, header_of, values_of
 
+from kadence.connection.request import Request
 from kadence.errors import (
     AuthenticationError,
     BrokerError,
@@ -17,6 +18,7 @@ from kadence.errors import (
     TopicAuthorizationError,
 )
 from kadence.producer.identity import Identity
+from kadence.producer.transactions import Transactions
 from kadence.protocol import error_codes as ec
 from kadence.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kadence.protocol.metadata import MetadataRequest
@@ -483,3 +485,77 @@ def test_fail_all() -> None:
     world.acknowledge(one, 0)
     assert world.sender.is_idle
     assert "0 requests in flight, 0 partitions undecided" in repr(world.sender)
+
+
+def test_busy_partitions_take_turns() -> None:
+    """A request has room for the batches of two; the others must not wait until those two have nothing more to send."""
+    world = World(batch_size=100, max_request_size=300)
+    tps = [TopicPartition("t", number) for number in range(4)]
+    world.leaders = dict.fromkeys(tps, 1)
+    for tp in tps:
+        for _ in range(12):
+            world.append(b"x" * 100, tp=tp)
+    world.ready()
+    served: list[TopicPartition] = []
+    requests: list[Request] = []
+    for _ in range(16):
+        requests += world.turn()
+        while len(requests) < 5 and (more := world.turn()):
+            requests += more
+        request = requests.pop(0)
+        served += batches_of(request)
+        world.acknowledge(request)
+    counts = [served[:24].count(tp) for tp in tps]
+    assert max(counts) - min(counts) <= 1, counts
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_a_broker_that_lost_what_it_acknowledged_is_told_of(
+    is_refused: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A gap of our own, after records that were refused, is no news."""
+    world = World()
+    for code in (ec.TOPIC_AUTHORIZATION_FAILED if is_refused else ec.NONE, ec.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        world.append()
+        world.ready()
+        (request,) = world.turn()
+        world.acknowledge(request, code=code)
+    assert ("misses records that it has acknowledged" in caplog.text) is not is_refused
+
+
+def test_a_partition_that_was_forgotten_begins_with_a_higher_epoch() -> None:
+    """Under its old numbers a broker would take new records for repeated ones, and they would be lost."""
+    world = World(metadata_max_age_ms=60_000, metadata_max_idle_ms=60_000)
+    other = TopicPartition("u", 0)
+    world.leaders = {TP: 1, other: 1}
+
+    def send(tp: TopicPartition) -> tuple[int, int, int]:
+        future = world.append(tp=tp)
+        while not future.done():
+            for request in world.turn():
+                if isinstance(request.message, ProduceRequest):
+                    (batch,) = batches_of(request).values()
+                    world.acknowledge(request)
+                else:
+                    world.answer_housekeeping(request)
+        return identity_of(batch)
+
+    assert [send(TP), send(TP), send(other)] == [(9, 0, 0), (9, 0, 1), (9, 0, 0)]
+    world.advance(60_000)
+    assert send(other) == (9, 0, 1)
+    assert TP not in world.sender._partitions
+    assert send(TP) == (9, 1, 0)
+    assert send(other) == (9, 0, 2), "what was in use goes on"
+    assert isinstance(world.sender._identity, Identity)
+    world.sender._partitions[TP].identify(9, 32767)
+    world.advance(60_000)
+    assert send(other) == (9, 0, 3)
+    assert send(TP) == (9, 0, 0), "the next id; this one is of the world"
+
+
+def test_a_transaction_keeps_the_numbers_that_go_on() -> None:
+    identity = (9, 4)
+    transactions = Transactions.__new__(Transactions)
+    transactions._id = identity
+    assert not transactions.may_forget(*identity)
+    assert transactions.may_forget(9, 3)

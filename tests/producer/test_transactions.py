@@ -615,3 +615,12 @@ def test_a_record_that_is_refused_for_ever_ends_the_producer(code: int) -> None:
     with pytest.raises(KafkaError) as caught:
         world.now_in.begin_commit()
     assert "close it" in caught.value.__notes__[0]
+
+
+def test_no_offsets_ask_nobody() -> None:
+    """A consumer without partitions has none; its group need not be part of the transaction."""
+    world = TransactionWorld()
+    world.begin()
+    assert world.now_in.begin_offsets({}, GROUP)()
+    world.run(world.now_in.begin_commit())
+    assert world.asked_for() == []

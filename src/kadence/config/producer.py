@@ -73,6 +73,11 @@ class ProducerConfig(ClientConfig):
             object.__setattr__(self, "enable_idempotence", False)
         if self.enable_idempotence and self.max_in_flight_requests_per_connection > 5:
             raise ConfigError("enable.idempotence allows at most 5 max.in.flight.requests.per.connection")
+        if self.linger_ms >= self.delivery_timeout_ms:
+            raise ConfigError(
+                f"linger.ms={self.linger_ms} must be below delivery.timeout.ms={self.delivery_timeout_ms}, or records "
+                "fail before they are sent"
+            )
         if self.transactional_id == "":
             raise ConfigError("transactional.id is empty; give it a name, or leave it out")
         if self.transactional_id is not None and not self.enable_idempotence:

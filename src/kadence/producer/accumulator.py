@@ -194,6 +194,10 @@ class Accumulator(Shelf):
             self.waiting[tp] = batches
         return batch
 
+    def forget(self, topics: set[str]) -> None:
+        """Drop what was learnt of these topics."""
+        self._busy = {tp for tp in self._busy if tp.topic not in topics}
+
     def expired(self, now: int) -> list[Batch]:
         """Remove and give the waiting batches whose time is over."""
         late = []

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kadence.clock import Seconds, to_ms
 from kadence.errors import KafkaError, KafkaTimeoutError, RowsNotWrittenError
-from kadence.producer.futures import Delivery, call
+from kadence.producer.futures import Delivery, call, check_may_wait
 from kadence.types import TopicPartition
 
 __all__ = ["ArrowDelivery", "ArrowSummary", "Share", "WrittenRows"]
@@ -90,6 +90,7 @@ class ArrowDelivery:
             KafkaTimeoutError: not decided within ``timeout`` seconds.
         """
         if not self.done():
+            check_may_wait(self._gate)
             wait_ms = to_ms(timeout)
             seconds = None if wait_ms is None else min(wait_ms / 1000, threading.TIMEOUT_MAX)
             with self._gate:

@@ -91,7 +91,7 @@ class ArrowSending:
     def _place(self, topic: str) -> Place:
         place = self._places.get(topic)
         if place is None:
-            place = self._entrance.place_of(topic)
+            place = self._entrance.place_of(topic, self._entrance.block_until())
             self._learn(topic, place)
         return place
 
@@ -118,9 +118,9 @@ class ArrowSending:
             raise self._entrance.too_large(topic, chunk.rows.estimate(row), f"row {number}")
         partition = chunk.rows.partition(row)
         assert partition is not None, "a row that asks for no partition gets one"
-        self._learn(
-            topic, self._entrance.with_partition(topic, self._places[topic], partition, f"row {number}: ")
-        )
+        until = self._entrance.block_until()
+        known = self._places[topic]
+        self._learn(topic, self._entrance.with_partition(topic, known, partition, until, f"row {number}: "))
 
     # ------------------------------------------------------------ handing over
 
@@ -153,7 +153,7 @@ class ArrowSending:
 
     def _wait_for_room(self, size: int, handed: int) -> None:
         try:
-            self._entrance.wait_for_room(size)
+            self._entrance.wait_for_room(size, self._entrance.block_until())
         except KafkaTimeoutError as cause:
             if not handed:
                 raise

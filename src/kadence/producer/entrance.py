@@ -22,6 +22,7 @@ from kadence.errors import (
     for_code,
 )
 from kadence.producer.accumulator import Accumulator
+from kadence.producer.futures import check_may_wait
 from kadence.producer.intake import Place
 from kadence.producer.thread import NetworkThread
 from kadence.producer.topics import Topics
@@ -39,9 +40,12 @@ def _refuse_all() -> None:
 
     Without places no record takes the short way, which begins with the lock: a thread of the parent may have held it.
     """
+    error = ForkedError("this record was sent before fork(); the parent alone learns what became of it")
     for accumulator in _accumulators:
         accumulator.is_usable = False
         accumulator.places.clear()
+        for batch in accumulator.incomplete:
+            batch.delivery.forsake(error)
 
 
 if hasattr(os, "register_at_fork"):
@@ -109,13 +113,16 @@ class Entrance:
 
     # ------------------------------------------------------------ topics
 
-    def place_of(self, topic: str) -> Place:
-        """What is known of a topic; waits until something is."""
-        return self._accumulator.places.get(topic) or self.look_up(topic)
+    def block_until(self) -> int:
+        """When a call that begins now must have ended (``max.block.ms``)."""
+        return self.deadline(self._config.max_block_ms)
 
-    def look_up(self, topic: str) -> Place:
+    def place_of(self, topic: str, deadline: int) -> Place:
+        """What is known of a topic; waits until something is."""
+        return self._accumulator.places.get(topic) or self.look_up(topic, deadline)
+
+    def look_up(self, topic: str, deadline: int) -> Place:
         """The topic as the newest cluster has it; waits for one that has it."""
-        deadline = self.deadline(self._config.max_block_ms)
         with self.gate:
             topics = self._topics
             while not (infos := topics.cluster.partitions_for(topic)):
@@ -130,15 +137,14 @@ class Entrance:
             )
             return place
 
-    def with_partition(self, topic: str, known: Place, partition: int, row: str = "") -> Place:
+    def with_partition(self, topic: str, known: Place, partition: int, deadline: int, row: str = "") -> Place:
         """Check an explicit partition; one that is not known may be new, so the cluster is asked once."""
         if 0 <= partition < len(known.partitions):
             return known
         if partition >= 0:
-            deadline = self.deadline(self._config.max_block_ms)
             with self.gate:
                 self._ask_for(topic, deadline)
-            known = self.look_up(topic)
+            known = self.look_up(topic, deadline)
             if partition < len(known.partitions):
                 return known
         raise UnknownTopicOrPartitionError(
@@ -188,6 +194,7 @@ class Entrance:
         """Wait for a change, once. An empty message leaves the end of the time to the caller."""
         if self.is_closed or self._thread.fatal is not None:
             raise self.unusable()
+        check_may_wait(self.gate)
         now = self._clock.now_ms()
         if message and now >= deadline:
             raise KafkaTimeoutError(message)
@@ -195,7 +202,7 @@ class Entrance:
 
     def wait_until(self, done: Callable[[], bool], call: str) -> None:
         """Wait for the end of a step of a transaction, ``max.block.ms`` at most. Nothing lingers meanwhile."""
-        deadline = self.deadline(self._config.max_block_ms)
+        deadline = self.block_until()
         self._accumulator.flushing += 1
         self._thread.wakeup()
         try:
@@ -210,8 +217,7 @@ class Entrance:
         finally:
             self._accumulator.flushing -= 1
 
-    def wait_for_room(self, size: int) -> None:
-        deadline = self.deadline(self._config.max_block_ms)
+    def wait_for_room(self, size: int, deadline: int) -> None:
         self._accumulator.blocked += 1
         self._thread.wakeup()
         try:

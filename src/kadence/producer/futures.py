@@ -15,12 +15,33 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from kadence.clock import Seconds, to_ms
-from kadence.errors import KafkaError, KafkaTimeoutError
+from kadence.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kadence.producer.intake import Receipt
 
-__all__ = ["Delivery", "RecordFuture", "RecordMetadata", "Span", "call"]
+__all__ = ["Delivery", "RecordFuture", "RecordMetadata", "Span", "call", "check_may_wait", "decides"]
 
 _log = logging.getLogger("kadence.producer")
+
+_here = threading.local()
+
+
+def decides(gate: threading.Condition) -> None:
+    """This thread decides the deliveries of the producer with this lock, and calls their callbacks."""
+    _here.gate = gate
+
+
+def check_may_wait(gate: threading.Condition) -> None:
+    """Raise where waiting for the producer with this lock would never end: in a callback, on its network thread.
+
+    Raises:
+        IllegalStateError: it would not.
+    """
+    if getattr(_here, "gate", None) is gate:
+        raise IllegalStateError(
+            "a callback of a future runs on the producer's network thread, which this call would wait for; make the "
+            "call from another thread. send() may be called in a callback when its topic is known (partitions_for() "
+            "makes it known) and buffer.memory has room"
+        )
 
 
 class RecordMetadata(NamedTuple):
@@ -107,14 +128,24 @@ class Delivery:
             self.gate.notify_all()
         # Outside the lock: a callback may call send(), which takes it.
         for callback, future in callbacks:
-            call(callback, future)
+            try:
+                call(callback, future)
+            except BaseException:  # noqa: BLE001 - sys.exit() must not end the network thread, which others wait for
+                _log.exception("a callback of a future raised; the delivery is not affected")
+
+    def forsake(self, error: KafkaError) -> None:
+        """Nobody in this process will ever decide it. In a forked child, where the lock may be held for ever."""
+        self._parts = [_Part(0, -1, -1, error, {})]
+        self._callbacks = []
+        self.done = True
 
     def add_callback(self, callback: Callable[[Any], object], future: Any) -> None:
         """Call ``callback(future)`` once decided."""
-        with self.gate:
-            if not self.done:
-                self._callbacks.append((callback, future))
-                return
+        if not self.done:
+            with self.gate:
+                if not self.done:
+                    self._callbacks.append((callback, future))
+                    return
         call(callback, future)
 
     def outcome(self, index: int) -> tuple[int, int, KafkaError | None]:
@@ -169,6 +200,8 @@ class RecordFuture(Receipt):
         Raises:
             KafkaTimeoutError: not decided within ``timeout`` seconds (None = no limit; the producer's
                 ``delivery.timeout.ms`` bounds it). The record may still be delivered.
+            IllegalStateError: it is not decided, and this is a callback of the same producer, which decides nothing
+                meanwhile.
             KafkaError: why the record was not delivered.
         """
         error = self.exception(timeout)
@@ -187,6 +220,7 @@ class RecordFuture(Receipt):
         """
         delivery = self.delivery
         if not delivery.done:
+            check_may_wait(delivery.gate)
             wait_ms = to_ms(timeout)
             seconds = None if wait_ms is None else min(wait_ms / 1000, threading.TIMEOUT_MAX)
             with delivery.gate:
@@ -206,7 +240,8 @@ class RecordFuture(Receipt):
     def add_done_callback(self, callback: Callable[[RecordFuture], object]) -> None:
         """Call ``callback(self)`` when decided: on the network thread, or now and here if it is already.
 
-        It must be quick, as nothing is sent meanwhile; what it raises is logged.
+        It must be quick, as nothing is sent meanwhile; what it raises is logged. It may call `Producer.send`, but
+        what would wait for this producer raises `IllegalStateError`.
         """
         self.delivery.add_callback(callback, self)
 

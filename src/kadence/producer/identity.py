@@ -10,6 +10,7 @@ from kadence.config import ProducerConfig
 from kadence.connection.backoff import Backoff
 from kadence.connection.request import ANY_NODE, Completed, Request
 from kadence.errors import KafkaError, for_code
+from kadence.producer.sequences import MAX_EPOCH
 from kadence.protocol.init_producer_id import InitProducerIdRequest
 
 __all__ = ["Identity"]
@@ -21,7 +22,8 @@ class Identity:
     """Network thread only.
 
     Attributes:
-        known: producer id and epoch; None until the broker gave one, and again when its epochs are used up.
+        known: producer id and epoch of partitions that begin; None until the broker gave one, and again when its
+            epochs are used up.
     """
 
     def __init__(self, config: ProducerConfig) -> None:
@@ -39,6 +41,16 @@ class Identity:
         self._is_asked = True
         message = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
         return [Request(message, ANY_NODE, add_ms(now, self._request_timeout_ms))], FOREVER
+
+    def may_forget(self, producer_id: int, epoch: int) -> bool:
+        """Whether the numbering of a partition under this id and epoch may be forgotten: it always may.
+
+        Were its numbers given out again, a broker would take new records for repeated ones, and they would be lost. So
+        partitions that begin from now on, it among them, get a higher epoch.
+        """
+        if self.known is not None and self.known[0] == producer_id and self.known[1] <= epoch:
+            self.known = (producer_id, epoch + 1) if epoch < MAX_EPOCH else None
+        return True
 
     def on_response(self, now: int, completed: Completed) -> KafkaError | None:
         """Take the answer. Returns the error when there will never be an id."""

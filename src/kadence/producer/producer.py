@@ -103,7 +103,8 @@ class Producer:
             UnknownTopicOrPartitionError: no such topic after ``max.block.ms``, or no such partition.
             KafkaTimeoutError: no answer about the topic, or no memory, within ``max.block.ms``.
             ClosedError, ForkedError, FatalNetworkError: this producer cannot be used (any more).
-            IllegalStateError: it has a ``transactional.id``, and no transaction is open.
+            IllegalStateError: it has a ``transactional.id``, and no transaction is open. Or this is a callback of the
+                producer's own futures, and would have to wait.
         """
         if not headers:
             future: RecordFuture | None = self._put(topic, value, key, partition, timestamp)
@@ -130,16 +131,17 @@ class Producer:
         if size > accumulator.largest:
             raise entrance.too_large(topic, size)
         entrance.check()
-        place = entrance.place_of(topic)
+        deadline = entrance.block_until()
+        place = entrance.place_of(topic, deadline)
         if partition is not None:
-            place = entrance.with_partition(topic, place, partition)
+            place = entrance.with_partition(topic, place, partition, deadline)
         elif key is not None:
             partition = partition_for_key(key, place.count)
         with self._gate:
             if partition is None:
                 partition = self._topics.sticky(topic).choose(size, place.count, place.available)
             if not accumulator.has_room(size):
-                entrance.wait_for_room(size)
+                entrance.wait_for_room(size, deadline)
             if not accumulator.is_usable:
                 # Somebody closed it, or the transaction failed, while this call waited.
                 entrance.check()
@@ -186,7 +188,7 @@ class Producer:
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """The partitions of ``topic``. Blocks and raises as `send`."""
         self._entrance.check_usable()
-        return list(self._entrance.look_up(topic).cluster.partitions_for(topic))
+        return list(self._entrance.look_up(topic, self._entrance.block_until()).cluster.partitions_for(topic))
 
     def flush(self, timeout: Seconds | None = None) -> None:
         """Send everything now and wait until each record sent before this call is acknowledged or has failed.

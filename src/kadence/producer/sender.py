@@ -29,6 +29,7 @@ from kadence.producer.sequences import MAX_UNDECIDED, PartitionDelivery
 from kadence.producer.topics import Topics
 from kadence.producer.transactions import Transactions
 from kadence.producer.verdicts import Verdict, blamed, out_of_time, too_large, verdict_of
+from kadence.protocol import error_codes as ec
 from kadence.protocol.metadata import MetadataRequest
 from kadence.protocol.produce import (
     PartitionProduceData,
@@ -136,6 +137,9 @@ class Sender:
         metadata, metadata_at = self._topics.poll(now)
         if metadata is not None:
             requests.append(metadata)
+        if self._topics.forgotten:
+            self._forget(self._topics.forgotten)
+            self._topics.forgotten.clear()
         return Step(requests, min(wake_at, metadata_at))
 
     def _choose(self, now: int) -> tuple[dict[int, list[Batch]], int]:
@@ -145,7 +149,9 @@ class Sender:
         wake_at = FOREVER
         accumulator = self._accumulator
         with accumulator.gate:
-            for tp in [*self._undecided, *(tp for tp in accumulator.waiting if tp not in self._undecided)]:
+            # What must be repeated, then the others in turn: a request may not have room for all.
+            repeated = [tp for tp in self._undecided if self._partitions[tp].must_repeat]
+            for tp in dict.fromkeys([*repeated, *accumulator.waiting]):
                 candidate = self._candidate(tp)
                 if candidate is None:
                     continue
@@ -307,7 +313,7 @@ class Sender:
         partition = self._partitions[batch.tp]
         if self._accumulator.is_decided(batch):
             # It ran out of time while in flight.
-            partition.decided(batch)
+            partition.failed(batch)
             self._settle(batch.tp)
         elif verdict is Verdict.SPLIT:
             self._split(batch, error)
@@ -318,12 +324,18 @@ class Sender:
                 error = for_code(answer.error_code, others)
             self._fail(batch, error, record_errors)
         else:
+            if error.code == ec.OUT_OF_ORDER_SEQUENCE_NUMBER and partition.has_lost_past(batch):
+                _log.warning(
+                    "%s: the broker misses records that it has acknowledged, and refuses what follows them. They may "
+                    "be lost, as after an unclean leader election. The producer goes on with a new epoch",
+                    batch.tp,
+                )
             if verdict is Verdict.RETRY_ELSEWHERE:
                 self._topics.want(batch.tp.topic, now)
             self._repeat(now, batch, error, out_of_sequence=verdict is Verdict.OUT_OF_SEQUENCE)
 
     def _written(self, batch: Batch, base_offset: int, log_append_time: int) -> None:
-        self._partitions[batch.tp].decided(batch)
+        self._partitions[batch.tp].written(batch)
         self._settle(batch.tp)
         if not self._accumulator.is_decided(batch):
             with self._accumulator.gate:
@@ -333,7 +345,7 @@ class Sender:
     def _repeat(self, now: int, batch: Batch, error: KafkaError, *, out_of_sequence: bool = False) -> None:
         partition = self._partitions[batch.tp]
         if self._accumulator.is_decided(batch):
-            partition.decided(batch)
+            partition.failed(batch)
             self._settle(batch.tp)
             return
         batch.last_error = error
@@ -369,7 +381,7 @@ class Sender:
         *,
         never_sent: bool = False,
     ) -> None:
-        self._partitions[batch.tp].decided(batch, never_sent=never_sent)
+        self._partitions[batch.tp].failed(batch, never_sent=never_sent)
         self._settle(batch.tp)
         self._tell(batch, error, record_errors)
 
@@ -420,6 +432,16 @@ class Sender:
                     self._fail(batch, self._late(batch))
         return next_at
 
+    def _forget(self, topics: set[str]) -> None:
+        """Drop what is known of the partitions of topics that nobody uses."""
+        with self._accumulator.gate:
+            self._accumulator.forget(topics)
+        idle = [tp for tp in self._partitions if tp.topic in topics and tp not in self._undecided]
+        for tp in idle:
+            partition = self._partitions[tp]
+            if self._identity.may_forget(partition.producer_id, partition.epoch):
+                del self._partitions[tp]
+
     def _late(self, batch: Batch) -> KafkaError:
         has_leader = self._topics.cluster.leader(batch.tp) is not None
         return out_of_time(batch, self._config.delivery_timeout_ms, has_leader=has_leader)
@@ -444,7 +466,7 @@ class Sender:
         for batch in dropped:
             partition = self._partitions.get(batch.tp)
             if partition is not None and batch not in partition.in_flight:
-                partition.decided(batch)
+                partition.failed(batch)
                 self._settle(batch.tp)
             batch.delivery.fail(error, first=batch.first)
 

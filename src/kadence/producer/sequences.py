@@ -26,9 +26,10 @@ class PartitionDelivery:
     Attributes:
         undecided: sent batches without a verdict, oldest first. in_flight: those of them that are on the way.
         producer_id, epoch, next_sequence: what the next new batch gets; -1 before the first.
+        has_gap: whether numbers of the epoch were given to records that may not have been written.
     """
 
-    __slots__ = ("_renumber", "epoch", "in_flight", "next_sequence", "producer_id", "undecided")
+    __slots__ = ("_renumber", "epoch", "has_gap", "in_flight", "next_sequence", "producer_id", "undecided")
 
     def __init__(self) -> None:
         self.undecided: list[Batch] = []
@@ -36,6 +37,7 @@ class PartitionDelivery:
         self.producer_id = -1
         self.epoch = -1
         self.next_sequence = 0
+        self.has_gap = False
         self._renumber = False
 
     @property
@@ -68,6 +70,7 @@ class PartitionDelivery:
         self.producer_id = producer_id
         self.epoch = epoch
         self.next_sequence = 0
+        self.has_gap = False
 
     def number(self, batch: Batch) -> None:
         """Give a batch that has none its place in the sequence."""
@@ -88,23 +91,36 @@ class PartitionDelivery:
         self.in_flight.discard(batch)
         self.renumber_if_due()
 
+    def has_lost_past(self, batch: Batch) -> bool:
+        """Whether a broker that misses something before ``batch`` misses records that brokers have acknowledged."""
+        return self.is_oldest(batch) and batch.base_sequence > 0 and not self.has_gap
+
     def out_of_sequence(self, batch: Batch) -> None:
         """The broker misses something before it. If that is not one of ours, only a new numbering helps."""
         self._renumber = self._renumber or self.is_oldest(batch)
         self.failed_for_now(batch)
 
-    def decided(self, batch: Batch, *, never_sent: bool = False) -> None:
-        """A verdict, good or bad. ``never_sent``: it was just numbered, its numbers are free again.
+    def written(self, batch: Batch) -> None:
+        """It is in the log."""
+        self._remove(batch)
+
+    def failed(self, batch: Batch, *, never_sent: bool = False) -> None:
+        """It is given up. ``never_sent``: it was just numbered, its numbers are free again.
 
         Numbers that a broker has seen are never used for other records, even when it refused them: if it had
         written them after all, it would take the others for repeated ones and lose them. The gap costs one
         renumbering.
         """
+        if never_sent and batch not in self.undecided and batch.base_sequence >= 0:
+            self.next_sequence = batch.base_sequence
+        else:
+            self.has_gap = True
+        self._remove(batch)
+
+    def _remove(self, batch: Batch) -> None:
         self.in_flight.discard(batch)
         if batch in self.undecided:
             self.undecided.remove(batch)
-        elif never_sent and batch.base_sequence >= 0:
-            self.next_sequence = batch.base_sequence
         self.renumber_if_due()
 
     def replaced(self, batch: Batch, pieces: tuple[Batch, ...]) -> None:

@@ -11,6 +11,7 @@ from kadence.config import ProducerConfig
 from kadence.errors import ClosedError, FatalNetworkError
 from kadence.net import ConnectionConfig, NetworkClient
 from kadence.producer.accumulator import Accumulator
+from kadence.producer.futures import decides
 from kadence.producer.sender import Sender
 from kadence.producer.topics import Topics
 from kadence.producer.transactions import Transactions
@@ -55,15 +56,19 @@ class NetworkThread(threading.Thread):
         self._client.wakeup()
 
     def begin_close(self, deadline: int) -> None:
-        """Send what is left until ``deadline``, drop the rest, end. Any thread, be it one that holds the gate."""
-        self._close_at = deadline
+        """Send what is left until ``deadline``, drop the rest, end. Any thread, be it one that holds the gate.
+
+        Of several calls the earliest deadline holds.
+        """
+        self._close_at = min(self._close_at, deadline)
         self._client.wakeup()
 
     def run(self) -> None:
+        decides(self._accumulator.gate)
         try:
             while self._run_once():
                 pass
-        except Exception as error:  # noqa: BLE001 - whatever it is, every caller must hear of it (B6)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, every caller must hear of it (B6)
             _log.exception("the producer's network thread ended with a bug")
             fatal = FatalNetworkError(f"the producer's network thread ended with a bug: {error!r}")
             fatal.__cause__ = error

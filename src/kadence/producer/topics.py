@@ -36,8 +36,8 @@ class Topics:
         places: what callers derived from ``cluster``; emptied, under the lock, whenever that changes.
 
     Attributes:
-        cluster: what is known now. last_error: why the last request failed, if it did. failure: the same if it will
-            not pass by itself.
+        cluster: what is known now. forgotten: topics; whoever keeps something of them drops it, and empties this.
+        last_error: why the last request failed, if it did. failure: the same if it will not pass by itself.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class Topics:
         self._is_stale = False
         self._refresh_at = FOREVER
         self.cluster = Cluster()
+        self.forgotten: set[str] = set()
         self.failure: KafkaError | None = None
         self.last_error: KafkaError | None = None
 
@@ -141,6 +142,7 @@ class Topics:
         """Forget the topics that nobody used for a while."""
         last = now - self._config.metadata_max_idle_ms
         idle = [topic for topic, used_at in self._used_at.items() if used_at <= last]
+        self.forgotten.update(idle)
         for topic in idle:
             del self._used_at[topic]
             self._places.pop(topic, None)

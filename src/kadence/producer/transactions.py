@@ -160,7 +160,8 @@ class Transactions:
         """Make a group's offsets part of the transaction."""
         self.check_open()
         sent = _Offsets(group, dict(offsets))
-        self._offsets.append(sent)
+        if offsets:
+            self._offsets.append(sent)
 
         def done() -> bool:
             if sent.pending and self.state in (State.ABORTABLE, State.FAILED):
@@ -203,6 +204,10 @@ class Transactions:
     def max_produce_version(self) -> int | None:
         """With a later version the leader would add partitions, which the old protocol leaves to the producer."""
         return None if self._is_v2 else requests.LAST_PRODUCE_OF_V1
+
+    def may_forget(self, producer_id: int, epoch: int) -> bool:
+        """Whether the numbering of a partition under this id and epoch may be forgotten: it will not go on."""
+        return (producer_id, epoch) != self._id
 
     @property
     def writes_nothing(self) -> bool:
