@@ -20,7 +20,7 @@ from kadence import Consumer, config
 from kadence.broker.settings import Settings
 from kadence.consumer.managers.group.classic import states
 from kadence.consumer.managers.group.kip848 import states as kip848_states
-from kadence.coordinator import group
+from kadence.coordinator.classic import group
 from kadence.producer import transactions
 from kadence.spark import client_settings
 from kadence.spark.decode import options as decode_options
