@@ -21,6 +21,8 @@ from kadence.broker.dispatch import Dispatcher
 from kadence.broker.faults import Faults
 from kadence.broker.handlers import HANDLERS
 from kadence.broker.server.loop import Loop
+from kadence.broker.server.security import Security
+from kadence.broker.server.session import Session
 from kadence.broker.service import Services
 from kadence.broker.sessions import SessionCache
 from kadence.broker.settings import Settings
@@ -43,12 +45,21 @@ class Nobody:
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
         self.is_closed = False
+        self.session = Session(Security(), 0)
+        self.principal = "User:ANONYMOUS"
+        self.on_gone: Any = None
         self.sent: list[bytes] = []
 
     def send(self, buffers: Any) -> None:
         self.sent.append(b"".join(bytes(each) for each in buffers))
 
     def finish(self) -> None:
+        return
+
+    def end(self, buffers: Any, _delay_ms: int) -> None:
+        self.send(buffers)
+
+    def allow_frames_of(self, _max_bytes: int) -> None:
         return
 
     def close(self, _reason: str | None = None) -> None:

@@ -27,8 +27,8 @@ def test_api_versions_in_every_version_offers_the_same(wire: Wire) -> None:
         offers.append([(each.api_key, each.min_version, each.max_version) for each in answer.api_keys])
     assert all(each == offers[0] for each in offers)
     offered = {key for key, _, _ in offers[0]}
-    logins, transactions, kip_848 = {17, 36}, {24, 25, 26, 28}, {68, 69}
-    assert offered == set(REQUESTS) - logins - transactions - kip_848
+    transactions, kip_848 = {24, 25, 26, 28}, {68, 69}
+    assert offered == set(REQUESTS) - transactions - kip_848
 
 
 def test_kip_511_an_api_versions_from_the_future_is_answered_in_v0(wire: Wire) -> None:
@@ -105,7 +105,7 @@ def test_a_client_that_sends_half_a_request_and_goes_is_forgotten(broker: Broker
         with Wire(broker) as client:
             client.sock.sendall(data)
     with Wire(broker) as wire:
-        while broker._on_loop(lambda: len(broker._connections)) > 1:
+        while broker._on_loop(lambda: len(broker._server.connections)) > 1:
             wire.call(MetadataRequest(topics=[]))
 
 
@@ -115,7 +115,7 @@ def test_memory_grows_with_what_came_not_with_what_was_announced(broker: Broker)
         wire.call(MetadataRequest(topics=[]))
 
         def held() -> int:
-            return max(len(each._big or b"") for each in broker._connections)
+            return max(each.held_bytes for each in broker._server.connections)
 
         while broker._on_loop(held) == 0:
             wire.call(MetadataRequest(topics=[]))
@@ -168,5 +168,5 @@ def test_a_bug_in_a_handler_costs_one_connection(
 
 def test_a_connection_says_who_it_is(broker: Broker, wire: Wire) -> None:
     wire.call(MetadataRequest(topics=[]))
-    (connection,) = broker._on_loop(lambda: list[Connection](broker._connections))
+    (connection,) = broker._on_loop(lambda: list[Connection](broker._server.connections))
     assert repr(connection).endswith("to node 1, idle>")

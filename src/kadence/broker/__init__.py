@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from kadence.broker.broker import Broker
 from kadence.broker.faults import Faults, Injected, Observed
+from kadence.broker.server.sasl import ValidToken
+from kadence.broker.server.security import TlsFiles
 from kadence.broker.service import Call
 
-__all__ = ["Broker", "Call", "Faults", "Injected", "Observed"]
+__all__ = ["Broker", "Call", "Faults", "Injected", "Observed", "TlsFiles", "ValidToken"]

@@ -4,20 +4,16 @@
         Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
 
 One thread serves everything: several logical nodes are several listeners of one cluster. It is no
-production broker: no replication, no disk, no security; listen on loopback.
+production broker: no replication, no access rules (ACLs); listen on loopback.
 """
 
 from __future__ import annotations
 
 import base64
-import contextlib
-import errno
-import ipaddress
 import logging
-import selectors
-import socket
+import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 from uuid import uuid4
 
@@ -26,15 +22,18 @@ from kadence.broker.coordination import Coordination
 from kadence.broker.dispatch import Dispatcher
 from kadence.broker.faults import Faults
 from kadence.broker.fetching import News
-from kadence.broker.server.connection import Connection
+from kadence.broker.server.listener import address_text, listen_all, reachable
 from kadence.broker.server.loop import Loop
+from kadence.broker.server.sasl import TokenValidator
+from kadence.broker.server.security import Security, TlsFiles
+from kadence.broker.server.server import Server
 from kadence.broker.service import Services
 from kadence.broker.sessions import SessionCache
 from kadence.broker.settings import Settings
 from kadence.broker.storage import Partition
 from kadence.broker.upkeep import Upkeep
 from kadence.clock import Clock, SystemClock
-from kadence.errors import ClosedError, ConfigError, ConnectError
+from kadence.errors import ClosedError, ConfigError
 
 __all__ = ["Broker"]
 
@@ -42,21 +41,24 @@ _log = logging.getLogger("kadence.broker")
 
 T = TypeVar("T")
 
-_BACKLOG = 256
-
 
 class Broker:
     """An embedded broker. It listens when constructed; use it with ``with``, or call `close`.
 
     Args:
         port: of the first node, 0 for any free one. Further nodes take the ports after it, or any free ones.
-        host: address to listen on. Nothing here is protected: leave it on loopback unless the network is yours.
+        host: address to listen on. Without ``tls`` and ``users`` nothing is protected: leave it on loopback.
         nodes: logical brokers; partition leaders and group coordinators are spread over them.
         topics: topics to begin with, name to number of partitions.
         config: Kafka's broker configuration keys, see `kadence.broker.settings`.
+        tls: the broker's certificate; every listener then speaks TLS only.
+        users: password by user; every listener then asks for a login.
+        mechanisms: SASL mechanisms offered; None: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 if there are ``users``,
+            OAUTHBEARER if there is a ``token_validator``.
+        token_validator: judges the tokens of OAUTHBEARER; None: unsecured JWTs are taken, which prove nothing.
 
     Raises:
-        ConfigError: a key, topic name or number that cannot be used.
+        ConfigError: a key, topic name, number, certificate or mechanism that cannot be used.
         ConnectError: the address cannot be listened on; the message names it and what to do.
     """
 
@@ -72,20 +74,24 @@ class Broker:
         topics: Mapping[str, int] | None = None,
         config: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
+        tls: TlsFiles | ssl.SSLContext | None = None,
+        users: Mapping[str, str] | None = None,
+        mechanisms: Sequence[str] | None = None,
+        token_validator: TokenValidator | None = None,
     ) -> None:
         if nodes < 1:
             raise ConfigError(f"nodes must be at least 1, not {nodes}")
         settings = Settings.parse(config or {})
+        security = Security(tls, users, mechanisms, token_validator)
         cluster_id = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
         self._cluster = Cluster(cluster_id, log_defaults=settings.log())
         self._coordination = Coordination(settings.coordinator(), self._cluster)
         self.faults = Faults()
-        self._connections: set[Connection] = set()
         self._is_closed = False
-        self._listeners = _listen_all(host, port, nodes)
-        advertised = settings.advertised_host or _reachable(host)
-        for node_id, listener in enumerate(self._listeners, 1):
-            self._cluster.nodes[node_id] = BrokerNode(node_id, advertised, listener.getsockname()[1])
+        sockets = listen_all(host, port, nodes)
+        advertised = settings.advertised_host or reachable(host)
+        for node_id, sock in enumerate(sockets, 1):
+            self._cluster.nodes[node_id] = BrokerNode(node_id, advertised, sock.getsockname()[1])
         self._loop = Loop(clock or SystemClock(), self._before_wait)
         self._cluster.on_news = News(self._loop).add
         self._services = Services(
@@ -95,17 +101,16 @@ class Broker:
             SessionCache(settings.fetch_session_slots),
             self._loop,
         )
-        self._dispatcher = Dispatcher(self._services, self.faults)
+        dispatcher = Dispatcher(self._services, self.faults)
+        self._server = Server(self._loop, security, settings.limits(), dispatcher.on_frame)
+        for node_id, sock in enumerate(sockets, 1):
+            self._server.add(node_id, sock)
         try:
             for name, partitions in (topics or {}).items():
                 self._create(name, partitions)
         except BaseException:
             self._free()
             raise
-        for node_id, listener in enumerate(self._listeners, 1):
-            self._loop.selector.register(
-                listener, selectors.EVENT_READ, lambda _events, n=node_id, s=listener: self._accept(n, s)
-            )
         Upkeep(self._loop, self._cluster, settings).start()
         self._thread = threading.Thread(target=self._loop.run, name="kadence-broker", daemon=True)
         self._thread.start()
@@ -124,7 +129,12 @@ class Broker:
     @property
     def bootstrap_servers(self) -> str:
         """Addresses of all nodes, as `bootstrap.servers` takes them."""
-        return ",".join(_address(node.host, node.port) for node in self._cluster.nodes.values())
+        return ",".join(address_text(node.host, node.port) for node in self._cluster.nodes.values())
+
+    @property
+    def security_protocol(self) -> str:
+        """As clients' `security.protocol` names it: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+        return self._server.security.protocol
 
     @property
     def node_ids(self) -> list[int]:
@@ -205,12 +215,7 @@ class Broker:
 
     def disconnect_clients(self) -> None:
         """Close every connection, as a restart would; the listeners stay."""
-
-        def disconnect() -> None:
-            for connection in list(self._connections):
-                connection.close()
-
-        self._on_loop(disconnect)
+        self._on_loop(self._server.disconnect)
 
     def _on_loop(self, action: Callable[[], T]) -> T:
         if self._is_closed:
@@ -242,86 +247,6 @@ class Broker:
             _log.exception("a bug in the group coordinator; the broker goes on serving")
         return self._coordination.next_deadline()
 
-    def _accept(self, node_id: int, listener: socket.socket) -> None:
-        try:
-            sock, address = listener.accept()
-        except OSError as error:
-            # The client is gone again, or we are out of descriptors: either way the others go on.
-            _log.warning("a connection could not be accepted: %s", error)
-            return
-        self._connections.add(
-            Connection(
-                self._loop,
-                sock,
-                _address(address[0], address[1]),
-                node_id,
-                self._services.settings.socket_request_max_bytes,
-                self._dispatcher.on_frame,
-                self._on_close,
-            )
-        )
-
-    def _on_close(self, connection: Connection) -> None:
-        self._connections.discard(connection)
-        self._dispatcher.on_close(connection)
-
     def _free(self) -> None:
-        for connection in list(self._connections):
-            connection.close()
-        for listener in self._listeners:
-            listener.close()
+        self._server.close()
         self._loop.close()
-
-
-def _address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _reachable(host: str) -> str:
-    """The host that clients on this machine can use, where ``host`` means every interface."""
-    if not host:
-        return "127.0.0.1"
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host
-    if not address.is_unspecified:
-        return host
-    return "127.0.0.1" if address.version == 4 else "::1"
-
-
-def _listen_all(host: str, port: int, nodes: int) -> list[socket.socket]:
-    with contextlib.ExitStack() as opened:
-        listeners = [
-            opened.enter_context(_listen(host, port + number if port else 0)) for number in range(nodes)
-        ]
-        opened.pop_all()
-    return listeners
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    if not 0 <= port <= 65_535:
-        # The system would take it modulo 65536 without a word.
-        raise ConfigError(f"a port is 0 to 65535 (0: any free one), not {port}")
-    try:
-        family, _, _, _, address = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
-    except (OSError, OverflowError) as error:
-        raise ConnectError(f"cannot listen on {_address(host, port)}: {error}") from error
-    try:
-        # Without it a restart within a minute finds the port held by connections that are over.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(_BACKLOG)
-        listener.setblocking(False)
-    except (OSError, OverflowError) as error:
-        listener.close()
-        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-            raise ConnectError(
-                f"cannot listen on {_address(host, port)}: the port is in use by another process; "
-                "choose another port, or 0 for any free one"
-            ) from error
-        raise ConnectError(f"cannot listen on {_address(host, port)}: {error}") from error
-    return listener

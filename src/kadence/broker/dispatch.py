@@ -12,11 +12,13 @@ from collections.abc import Callable
 from kadence.broker.faults import Faults
 from kadence.broker.handlers import HANDLERS, offer
 from kadence.broker.server.connection import Connection
+from kadence.broker.server.sasl import LoginError
 from kadence.broker.service import Call, Services
 from kadence.protocol import error_codes as codes
 from kadence.protocol.api_versions import ApiVersionsRequest
-from kadence.protocol.registry import UnsupportedRequestError, decode_request
+from kadence.protocol.registry import UnsupportedRequestError, decode_request_body, decode_request_header
 from kadence.wire import WireError
+from kadence.wire.bounded import BoundedReader
 from kadence.wire.reader import Buffer
 
 __all__ = ["Dispatcher"]
@@ -25,19 +27,29 @@ _log = logging.getLogger("kadence.broker")
 
 
 class Dispatcher:
-    """Knows the call that each connection is busy with."""
+    """Takes the frames of all connections."""
 
-    __slots__ = ("_calls", "_faults", "_services")
+    __slots__ = ("_faults", "_services")
 
     def __init__(self, services: Services, faults: Faults) -> None:
         self._services = services
         self._faults = faults
-        self._calls: dict[Connection, Call] = {}
 
     def on_frame(self, connection: Connection, frame: Buffer) -> None:
-        """Serve one request."""
+        """Serve one request, or one step of a login that comes without a request (SaslHandshake v0)."""
+        session = connection.session
+        if session.takes_tokens:
+            self._step_login(connection, frame)
+            return
+        now = self._services.loop.clock.now_ms()
         try:
-            header, message = decode_request(frame)
+            header, reader = decode_request_header(frame, BoundedReader)
+            # Before the body is read: strangers get nothing of the more complex schemas.
+            refusal = session.check(header.request_api_key, now)
+            if refusal is not None and refusal.code == codes.NONE:
+                connection.close(refusal.reason)
+                return
+            message = decode_request_body(header, reader)
         except UnsupportedRequestError as error:
             self._unsupported(connection, error)
             return
@@ -55,16 +67,28 @@ class Dispatcher:
             header.correlation_id,
             header.client_id or "",
             message,
-            self._services.loop.clock.now_ms(),
+            now,
         )
-        self._calls[connection] = call
+        if refusal is not None:
+            _log.warning("connection of %s refused: %s", connection.peer, refusal.reason)
+            call.end(handler.refuse(call, refusal.code), self._services.settings.failed_login_delay_ms)
+            return
+        if not session.is_open and message.API_KEY == ApiVersionsRequest.API_KEY:
+            session.offered()
+        connection.on_gone = call.abandon
         self._guarded(call, self._intercept)
 
-    def on_close(self, connection: Connection) -> None:
-        """The client is gone; what it waits for need not be answered."""
-        call = self._calls.pop(connection, None)
-        if call is not None:
-            call.abandon()
+    def _step_login(self, connection: Connection, token: Buffer) -> None:
+        session = connection.session
+        try:
+            answer = session.token(bytes(token), self._services.loop.clock.now_ms())
+        except LoginError as error:
+            connection.close(f"login refused: {error}")
+            return
+        if session.is_open:
+            connection.allow_frames_of(self._services.settings.socket_request_max_bytes)
+        connection.send([len(answer).to_bytes(4, "big"), answer])
+        connection.finish()
 
     def _intercept(self, call: Call) -> None:
         if not self._faults.intercept(
@@ -100,5 +124,4 @@ class Dispatcher:
             ApiVersionsRequest(),
             self._services.loop.clock.now_ms(),
         )
-        self._calls[connection] = call
         call.reply(offer(HANDLERS.values(), codes.UNSUPPORTED_VERSION))

@@ -68,7 +68,7 @@ class News:
 
     def add(self, partition: Partition) -> None:
         if not self._partitions:
-            self._loop.at(0, self._tell)
+            self._loop.soon(self._tell)
         self._partitions[partition] = None
 
     def _tell(self) -> None:

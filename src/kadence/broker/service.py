@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kadence.broker.scatter import encode_scattered
 from kadence.coordinator import Caller
 from kadence.wire import WireError
+from kadence.wire.reader import Buffer
 
 if TYPE_CHECKING:
     from kadence.broker.cluster import Cluster
@@ -71,6 +72,11 @@ class Call:
     def __repr__(self) -> str:
         return f"<call {type(self.message).__name__} v{self.version} of {self.connection.peer}>"
 
+    @property
+    def principal(self) -> str:
+        """Who asks: "User:" and the name of the login or the certificate's subject; "User:ANONYMOUS" without either."""
+        return self.connection.principal
+
     def caller(self) -> Caller:
         """This call as the coordinator knows it."""
         host = self.connection.peer.rpartition(":")[0]
@@ -83,14 +89,27 @@ class Call:
         self.is_done = True
         if self.connection.is_closed or self._is_muted:
             return
+        buffers = self._encode(response)
+        if buffers is not None:
+            self.connection.send(buffers)
+            self.connection.finish()
+
+    def end(self, response: Any, delay_ms: int) -> None:
+        """Send the answer after ``delay_ms``, and close the connection with it (a refused login)."""
+        if self.is_done:
+            return
+        self.is_done = True
+        buffers = self._encode(response)
+        if buffers is not None:
+            self.connection.end(buffers, delay_ms)
+
+    def _encode(self, response: Any) -> list[Buffer] | None:
         try:
-            buffers = encode_scattered(response, self.version, self.correlation_id)
+            return encode_scattered(response, self.version, self.correlation_id)
         except WireError:
             _log.exception("a bug: no answer can be made for %r", self)
             self.connection.close(f"a bug in answering {type(self.message).__name__} v{self.version}")
-            return
-        self.connection.send(buffers)
-        self.connection.finish()
+            return None
 
     def mute(self) -> None:
         """Let the call take effect without its answer ever being sent (a fault)."""

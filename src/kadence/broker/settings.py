@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from kadence.broker.server.server import Limits
 from kadence.broker.storage import LogConfig
 from kadence.coordinator import CoordinatorConfig
 from kadence.errors import ConfigError
@@ -47,6 +48,10 @@ class Settings:
     message_max_bytes: int = _key("message.max.bytes", 1_048_588)
     retention_bytes: int = _key("log.retention.bytes", -1)
     socket_request_max_bytes: int = _key("socket.request.max.bytes", 104_857_600)
+    sasl_max_receive_size: int = _key("sasl.server.max.receive.size", 524_288)
+    connections_max_idle_ms: int = _key("connections.max.idle.ms", 600_000)
+    connections_max_reauth_ms: int = _key("connections.max.reauth.ms", 0)
+    failed_login_delay_ms: int = _key("connection.failed.authentication.delay.ms", 100)
     fetch_max_bytes: int = _key("fetch.max.bytes", 57_671_680)
     fetch_session_slots: int = _key("max.incremental.fetch.session.cache.slots", 1_000)
     group_min_session_timeout_ms: int = _key("group.min.session.timeout.ms", 6_000)
@@ -84,6 +89,15 @@ class Settings:
     def log(self) -> LogConfig:
         """What a topic's log is told unless the topic says otherwise."""
         return LogConfig(max_message_bytes=self.message_max_bytes, retention_bytes=self.retention_bytes)
+
+    def limits(self) -> Limits:
+        """The part that belongs to connections."""
+        return Limits(
+            max_frame_bytes=self.socket_request_max_bytes,
+            max_login_frame_bytes=min(self.sasl_max_receive_size, self.socket_request_max_bytes),
+            max_idle_ms=self.connections_max_idle_ms,
+            max_reauth_ms=self.connections_max_reauth_ms,
+        )
 
     def coordinator(self) -> CoordinatorConfig:
         """The part that belongs to the group coordinator."""

@@ -28,6 +28,7 @@ __all__ = [
     "UnsupportedRequestError",
     "api_name",
     "decode_request",
+    "decode_request_body",
     "decode_request_header",
     "decode_response",
     "decode_versioned",
@@ -101,8 +102,8 @@ def encode_response(message: Response, version: int, correlation_id: int) -> byt
     return write_message(w, message, version)
 
 
-def decode_request_header(buf: Buffer) -> tuple[RequestHeader, Reader]:
-    """The header of a request, and a reader that stands at its body.
+def decode_request_header(buf: Buffer, reader: type[Reader] = Reader) -> tuple[RequestHeader, Reader]:
+    """The header of a request, and a ``reader`` that stands at its body.
 
     Works for every API and version that Kafka will ever have, because both header versions begin alike;
     the tagged fields of an unknown API's header are not read.
@@ -110,7 +111,7 @@ def decode_request_header(buf: Buffer) -> tuple[RequestHeader, Reader]:
     Raises:
         WireError: the bytes are no request header.
     """
-    r = Reader(buf)
+    r = reader(buf)
     try:
         header = RequestHeader.read(r, 1)
         if header.request_api_key in REQUESTS and (
@@ -133,6 +134,11 @@ def decode_request(buf: Buffer) -> tuple[RequestHeader, Any]:
         WireError: anything else that is not one whole request.
     """
     header, r = decode_request_header(buf)
+    return header, decode_request_body(header, r)
+
+
+def decode_request_body(header: RequestHeader, r: Reader) -> Any:
+    """The message behind a header; raises as `decode_request`."""
     api_key = header.request_api_key
     version = header.request_api_version
     request = REQUESTS.get(api_key)
@@ -143,7 +149,7 @@ def decode_request(buf: Buffer) -> tuple[RequestHeader, Any]:
             f"{request.__name__} version {version}: spoken here are {request.MIN_VERSION} to {request.MAX_VERSION}",
             header,
         )
-    return header, _read(r, request, version)
+    return _read(r, request, version)
 
 
 def decode_response(request_cls: type[Request], version: int, buf: Buffer) -> tuple[int, Any]:

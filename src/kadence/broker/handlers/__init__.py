@@ -1,6 +1,6 @@
 """One file per API key, named after it. Each has ``HANDLER``; `HANDLERS` is what the broker serves.
 
-ConsumerGroupHeartbeat (68), ConsumerGroupDescribe (69) and SASL (17, 36) are not offered.
+ConsumerGroupHeartbeat (68) and ConsumerGroupDescribe (69) are not offered.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from kadence.broker.handlers import (
     k14_sync_group,
     k15_describe_groups,
     k16_list_groups,
+    k17_sasl_handshake,
     k19_create_topics,
     k20_delete_topics,
     k22_init_producer_id,
     k23_offset_for_leader_epoch,
     k32_describe_configs,
+    k36_sasl_authenticate,
     k37_create_partitions,
     k42_delete_groups,
     k47_offset_delete,
@@ -53,11 +55,13 @@ _ALL = [
         k14_sync_group,
         k15_describe_groups,
         k16_list_groups,
+        k17_sasl_handshake,
         k19_create_topics,
         k20_delete_topics,
         k22_init_producer_id,
         k23_offset_for_leader_epoch,
         k32_describe_configs,
+        k36_sasl_authenticate,
         k37_create_partitions,
         k42_delete_groups,
         k47_offset_delete,

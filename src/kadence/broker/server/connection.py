@@ -1,7 +1,9 @@
 """One client's connection: frames in, one at a time; buffers out, without joining them.
 
-Kafka's broker serves one request of a connection at a time and reads the next when the answer is on its
-way; so does this one. What a client sends meanwhile waits here, up to a bound, then in its socket.
+Kafka's broker serves one request of a connection at a time and reads the next when the answer is on its way; so does
+this one. What a client sends meanwhile waits here, up to a bound, then in its socket. A client that reads no answers
+gets none made: its next request waits until the last answers are gone. So a connection holds at most the frame that is
+served, the frame that is coming, and `_UNSENT_BYTES` beside the answer to the present request.
 """
 
 from __future__ import annotations
@@ -9,26 +11,26 @@ from __future__ import annotations
 import logging
 import selectors
 import socket
-import struct
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from kadence.broker.server.frames import READ_BYTES, FrameError, Frames
 from kadence.broker.server.loop import Loop
+from kadence.broker.server.session import Session
+from kadence.broker.server.transport import Transport, TransportError
+from kadence.clock import add_ms
 from kadence.wire.reader import Buffer
 
 __all__ = ["Connection"]
 
 _log = logging.getLogger("kadence.broker")
 
-_READ_BYTES: Final = 64 * 1024
 _WAITING_FRAMES: Final = 32
-_SCATTER: Final = 256
-"""Buffers per `sendmsg`; the system's own limit is 1024."""
-_FIRST_ALLOCATION: Final = 1024 * 1024
-"""A frame's memory grows with the bytes that came, not with the length that was claimed."""
-_LENGTH = struct.Struct(">i")
-_SHORTEST_FRAME: Final = 8
+_WAITING_BYTES: Final = READ_BYTES
+"""Above either of these no more is read: what waits costs memory."""
+_UNSENT_BYTES: Final = 256 * 1024
+"""Above this no further request is served: its answer would only wait behind."""
 
 
 class Connection:
@@ -37,32 +39,43 @@ class Connection:
     Args:
         on_frame: takes one request; `finish` must be called once for each, after the last `send`.
         on_close: told when the connection is over, whoever ended it.
+
+    Attributes:
+        session: who the client is.
+        active_at: when it last sent a whole request or took bytes of an answer (ms).
+        on_gone: told if the connection ends before the present request is finished.
     """
 
     __slots__ = (
-        "_big",
         "_events",
-        "_filled",
         "_frames",
         "_is_busy",
+        "_is_ending",
+        "_is_frozen",
+        "_is_last",
         "_is_serving",
+        "_is_summoned",
         "_loop",
-        "_max_frame_bytes",
         "_on_close",
         "_on_frame",
         "_out",
-        "_small",
         "_sock",
-        "_wanted",
+        "_transport",
+        "_unsent",
+        "active_at",
         "is_closed",
         "node_id",
+        "on_gone",
         "peer",
+        "session",
     )
 
     def __init__(
         self,
         loop: Loop,
         sock: socket.socket,
+        transport: Transport,
+        session: Session,
         peer: str,
         node_id: int,
         max_frame_bytes: int,
@@ -71,28 +84,49 @@ class Connection:
     ) -> None:
         self._loop = loop
         self._sock = sock
+        self._transport = transport
+        self.session = session
         self.peer = peer
         self.node_id = node_id
-        self._max_frame_bytes = max_frame_bytes
         self._on_frame = on_frame
         self._on_close = on_close
-        self._small = bytearray()
-        self._big: bytearray | None = None
-        self._wanted = 0
-        self._filled = 0
-        self._frames: deque[Buffer] = deque()
+        self._frames = Frames(max_frame_bytes)
         self._out: deque[memoryview] = deque()
+        self._unsent = 0
         self._is_busy = False
         self._is_serving = False
+        self._is_summoned = False
+        self._is_ending = False
+        self._is_last = False
+        self._is_frozen = False
         self.is_closed = False
+        self.on_gone: Callable[[], None] | None = None
+        self.active_at = loop.clock.now_ms()
         self._events = selectors.EVENT_READ
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         loop.selector.register(sock, self._events, self._on_events)
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else "busy" if self._is_busy else "idle"
         return f"<connection of {self.peer} to node {self.node_id}, {state}>"
+
+    @property
+    def principal(self) -> str:
+        """Who the client is: by its login, else by its certificate."""
+        return self.session.principal or self._transport.principal or "User:ANONYMOUS"
+
+    @property
+    def is_waiting_for_us(self) -> bool:
+        """A request is being served and nothing of its answer is unsent: silence is not the client's fault."""
+        return self._is_busy and not self._unsent
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of requests that came, and answers that the client has not taken."""
+        return self._frames.held_bytes + self._frames.waiting_bytes + self._unsent
+
+    def allow_frames_of(self, max_bytes: int) -> None:
+        """From now on frames may be so long (a login has been accepted)."""
+        self._frames.max_bytes = max_bytes
 
     # Out
 
@@ -100,14 +134,32 @@ class Connection:
         """Queue buffers and send what the socket takes now. They must not change until they are sent."""
         if self.is_closed:
             return
-        self._out.extend(memoryview(each) for each in buffers if len(each))
-        self._flush()
+        for each in buffers:
+            if len(each):
+                self._out.append(memoryview(each))
+                self._unsent += len(each)
+        if not self._is_frozen:
+            self._flush()
 
     def finish(self) -> None:
-        """The present request is over; the next may be served."""
+        """The present request is over; the next may be served, but not inside the one that called."""
         self._is_busy = False
+        # The request may lie behind it, and an idle connection keeps nothing.
+        self.on_gone = None
         if not self._is_serving:
-            self._serve()
+            self._summon()
+
+    def end(self, buffers: Iterable[Buffer], delay_ms: int = 0) -> None:
+        """Send this after ``delay_ms`` and close; what the client sends meanwhile is not served (a refused login)."""
+        self._is_ending = True
+        self._frames.clear()
+        self._watch()
+
+        def last_words() -> None:
+            self._is_last = True
+            self.send(buffers)
+
+        self._loop.at(add_ms(self._loop.clock.now_ms(), delay_ms), last_words)
 
     def close(self, reason: str | None = None) -> None:
         """End the connection; a reason is logged in one line."""
@@ -118,26 +170,35 @@ class Connection:
             _log.warning("connection of %s closed: %s", self.peer, reason)
         if self._events:
             self._loop.selector.unregister(self._sock)
+            self._events = 0
         self._sock.close()
         self._out.clear()
+        self._unsent = 0
         self._frames.clear()
         self._on_close(self)
+        told, self.on_gone = self.on_gone, None
+        if told is not None:
+            told()
+
+    def freeze(self, *, frozen: bool) -> None:
+        """Stop reading and writing, with the socket open, or go on (a fault)."""
+        self._is_frozen = frozen
+        if self.is_closed:
+            return
+        self._watch()
+        if not frozen:
+            self._summon()
 
     def _flush(self) -> None:
-        out = self._out
         try:
-            while out:
-                sent = self._sock.sendmsg([out[at] for at in range(min(len(out), _SCATTER))])
-                while sent:
-                    first = out[0]
-                    if sent < len(first):
-                        out[0] = first[sent:]
-                        break
-                    sent -= len(first)
-                    out.popleft()
-        except BlockingIOError:
-            pass
+            sent = self._transport.write(self._out)
         except OSError:
+            self.close()
+            return
+        if sent:
+            self._unsent -= sent
+            self.active_at = self._loop.turn_at
+        if self._is_last and not self._unsent and not self._transport.has_output:
             self.close()
             return
         self._watch()
@@ -145,87 +206,76 @@ class Connection:
     # In
 
     def _on_events(self, events: int) -> None:
-        if events & selectors.EVENT_WRITE:
+        if events & selectors.EVENT_WRITE and not self.is_closed:  # else by one that was served before it
             self._flush()
+            self._summon()
         if events & selectors.EVENT_READ and not self.is_closed:
             self._receive()
 
     def _receive(self) -> None:
+        had = len(self._frames)
         try:
-            if self._big is not None:
-                count = self._sock.recv_into(memoryview(self._big)[self._filled :])
-                self._filled += count
-                self._extend_big()
-            else:
-                data = self._sock.recv(_READ_BYTES)
-                count = len(data)
-                self._small += data
+            is_open = self._transport.read(self._frames)
         except BlockingIOError:
             return
+        except (FrameError, TransportError) as error:
+            self.close(str(error))
+            return
         except OSError:
+            is_open = False
+        if not is_open:
             self.close()
             return
-        if count == 0:
-            self.close()
+        if self._is_ending:
+            self._frames.clear()
             return
-        if self._cut_frames():
+        if len(self._frames) != had:
+            self.active_at = self._loop.turn_at
+        self._serve()
+
+    def _summon(self) -> None:
+        """Serve what waits, once what runs now has returned."""
+        if not self._is_summoned and not self.is_closed:
+            self._is_summoned = True
+            self._loop.soon(self._answer_summons)
+
+    def _answer_summons(self) -> None:
+        self._is_summoned = False
+        if not self.is_closed and not self._is_serving:
             self._serve()
-
-    def _extend_big(self) -> None:
-        """Complete, or make room for as much again as has come."""
-        assert self._big is not None
-        if self._filled == self._wanted:
-            self._frames.append(self._big)
-            self._big = None
-        elif self._filled == len(self._big):
-            self._big += bytes(min(self._filled, self._wanted - self._filled))
-
-    def _cut_frames(self) -> bool:
-        """Take complete frames out of what has come; False when the connection had to be closed."""
-        small = self._small
-        at = 0
-        while self._big is None and len(small) - at >= 4:
-            (length,) = _LENGTH.unpack_from(small, at)
-            if not _SHORTEST_FRAME <= length <= self._max_frame_bytes:
-                self.close(
-                    f"a frame of {length} bytes was announced; allowed are {_SHORTEST_FRAME} to "
-                    f"{self._max_frame_bytes} (is this a Kafka client, without TLS?)"
-                )
-                return False
-            have = len(small) - at - 4
-            if have >= length:
-                self._frames.append(bytes(small[at + 4 : at + 4 + length]))
-                at += 4 + length
-            elif length > _READ_BYTES:
-                self._big = bytearray(max(min(length, _FIRST_ALLOCATION), have))
-                self._big[:have] = small[at + 4 :]
-                self._wanted, self._filled = length, have
-                at = len(small)
-            else:
-                break
-        del small[:at]
-        return True
 
     def _serve(self) -> None:
         # A request answered at once comes back through `finish` while we are here; the loop goes on with
         # the next instead of going deeper, or a pipeline of small requests would exhaust the stack.
         self._is_serving = True
         try:
-            while not self._is_busy and self._frames and not self.is_closed:
+            while self._may_serve():
                 self._is_busy = True
-                self._on_frame(self, self._frames.popleft())
+                self._on_frame(self, self._frames.take())
         finally:
             self._is_serving = False
         if not self.is_closed:
             self._watch()
 
+    def _may_serve(self) -> bool:
+        return (
+            len(self._frames) > 0
+            and not self._is_busy
+            and not self._is_frozen
+            and not self._is_ending
+            and not self.is_closed
+            and self._unsent <= _UNSENT_BYTES
+        )
+
     def _watch(self) -> None:
         """Register for what is useful now: reading unless too much waits, writing if something is left."""
         events = 0
-        if len(self._frames) < _WAITING_FRAMES:
-            events |= selectors.EVENT_READ
-        if self._out:
-            events |= selectors.EVENT_WRITE
+        if not self._is_frozen:
+            waiting = self._frames
+            if len(waiting) < _WAITING_FRAMES and waiting.waiting_bytes < _WAITING_BYTES:
+                events |= selectors.EVENT_READ
+            if self._out or self._transport.has_output:
+                events |= selectors.EVENT_WRITE
         if events == self._events:
             return
         if not self._events:

@@ -1,8 +1,8 @@
 """One thread, one selector: sockets, timers, and calls from other threads. It knows nothing of Kafka.
 
 A loop that was held up (a busy machine, a held interpreter) first serves what has arrived meanwhile, and judges by the
-clock only then: a timer fires when it was due before the sockets were last looked at. Else a member would lose its
-session although its heartbeats lie here unread.
+clock only then: a timer fires when it was due before the sockets were last looked at, and one that is late only once
+the sockets have been read to the end. Else a member would lose its session although its heartbeats lie here unread.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from kadence.clock import FOREVER, Clock, SystemClock, wait_seconds, wall_ms
 
@@ -24,6 +24,11 @@ __all__ = ["Loop", "Timer"]
 _log = logging.getLogger("kadence.broker")
 
 T = TypeVar("T")
+
+_LATE_MS: Final = 50
+"""A timer that is later than that was held up, not merely behind the other work of a turn."""
+_CATCH_UP_MS: Final = 1_000
+"""For so long a late loop reads on; then timers fire, however much still comes."""
 
 
 class Timer:
@@ -45,6 +50,9 @@ class Loop:
         clock: where time comes from.
         before_wait: asked before each wait; may do what is due at the time it is given, and returns its next
             deadline.
+
+    Attributes:
+        turn_at: when the present turn looked at its sockets (ms).
     """
 
     def __init__(self, clock: Clock, before_wait: Callable[[int], int]) -> None:
@@ -56,6 +64,8 @@ class Loop:
         self._timers: list[tuple[int, int, Timer]] = []
         self._serial = 0
         self._calls: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._soon: deque[Callable[[], None]] = deque()
+        self.turn_at = clock.now_ms()
         self._is_stopping = False
         self._has_ended = False
         self._wake_in, self._wake_out = socket.socketpair()
@@ -73,6 +83,10 @@ class Loop:
         self._serial += 1
         heapq.heappush(self._timers, (deadline, self._serial, timer))
         return timer
+
+    def soon(self, action: Callable[[], None]) -> None:
+        """Do ``action`` in this turn, when what runs now has returned (this thread only)."""
+        self._soon.append(action)
 
     def call(self, action: Callable[[], T]) -> Future[T]:
         """Run ``action`` on the loop's thread. Thread-safe. A stopped loop cancels the future."""
@@ -93,11 +107,12 @@ class Loop:
         try:
             deadline = self.clock.now_ms()
             while not self._is_stopping:
-                looked_at = self.clock.now_ms()
-                for key, events in self.selector.select(wait_seconds(deadline, looked_at)):
-                    self._guarded(key.data, events)
+                looked_at = self.turn_at = self.clock.now_ms()
+                self._serve(0 if self._soon else wait_seconds(deadline, looked_at))
                 for _ in range(len(self._calls)):
                     self._run_call(*self._calls.popleft())
+                if deadline < looked_at - _LATE_MS:
+                    self._catch_up(looked_at)
                 deadline = min(self._run_timers(looked_at), self._before_wait(looked_at))
         finally:
             self._has_ended = True
@@ -108,6 +123,21 @@ class Loop:
         self.selector.close()
         self._wake_in.close()
         self._wake_out.close()
+
+    def _serve(self, seconds: float | None) -> int:
+        """Wait, and serve what is ready; how many sockets were."""
+        ready = self.selector.select(seconds)
+        for key, events in ready:
+            self._guarded(key.data, events)
+        for _ in range(len(self._soon)):
+            self._guarded(self._soon.popleft())
+        return len(ready)
+
+    def _catch_up(self, since: int) -> None:
+        """Read until nothing is left of what came before timers that are late may judge."""
+        while self._serve(0) or self._soon:
+            if self._is_stopping or self.clock.now_ms() > since + _CATCH_UP_MS:
+                return
 
     def _guarded(self, action: Callable[..., None], *args: Any) -> None:
         try:

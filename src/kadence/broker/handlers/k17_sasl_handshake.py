@@ -1,0 +1,23 @@
+"""SaslHandshake (17): the client chooses a mechanism. v0 the mechanism's bytes follow bare  v1 in SaslAuthenticate."""
+
+from __future__ import annotations
+
+from kadence.broker.service import Call, Handler, Services
+from kadence.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+__all__ = ["HANDLER"]
+
+
+def handle(services: Services, call: Call) -> SaslHandshakeResponse | None:
+    response, is_refused = call.connection.session.handshake(call.message.mechanism, call.version, call.now)
+    if is_refused:
+        call.end(response, services.settings.failed_login_delay_ms)
+        return None
+    return response
+
+
+def refuse(call: Call, code: int) -> SaslHandshakeResponse:
+    return SaslHandshakeResponse(error_code=code)
+
+
+HANDLER = Handler(SaslHandshakeRequest, handle, refuse)

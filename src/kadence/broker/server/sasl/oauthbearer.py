@@ -1,0 +1,109 @@
+"""OAUTHBEARER: the client shows a token (RFC 7628). By default an unsecured JWT, which proves nothing: for tests only.
+
+That is also what Kafka's broker takes when no validator is configured (`OAuthBearerUnsecuredValidatorCallbackHandler`).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kadence.broker.server.sasl.exchange import Login, LoginError
+from kadence.clock import wall_ms
+
+__all__ = ["OAuthBearerServer", "TokenValidator", "ValidToken", "unsecured_token"]
+
+_FIRST: Final = re.compile(rb"n,(?:a=([^,]*))?,\x01((?:[A-Za-z]+=[\x21-\x7e \t\r\n]*\x01)*)\x01")
+_BEARER: Final = "bearer "
+
+
+@dataclass(frozen=True, slots=True)
+class ValidToken:
+    """What a token says. ``expires_at`` is in ms since 1970; None: it does not end."""
+
+    user: str
+    expires_at: int | None = None
+
+
+TokenValidator = Callable[[str], ValidToken]
+"""Takes a token; raises ValueError with a sentence, without the token, if it is none to trust. It runs on the broker's
+thread, so it must not block."""
+
+
+def unsecured_token(token: str) -> ValidToken:
+    """Read a JWT with ``alg`` none: claims ``sub`` (the user) and ``exp``, and ``iat`` if it has one.
+
+    Raises:
+        ValueError: it is no such token, or its time is over.
+    """
+    parts = token.split(".")
+    if len(parts) != 3 or parts[2]:
+        raise ValueError("an unsecured token has a header, claims and no signature")
+    header, claims = _json(parts[0]), _json(parts[1])
+    if header.get("alg") != "none":
+        raise ValueError("the token's algorithm is not none")
+    user, expires, issued = claims.get("sub"), _seconds(claims.get("exp")), _seconds(claims.get("iat", 0))
+    if not isinstance(user, str) or not user:
+        raise ValueError("the token has no claim sub")
+    if expires is None or issued is None:
+        raise ValueError("the token's claim exp or iat is no number")
+    now = wall_ms()
+    if expires * 1_000 <= now:
+        raise ValueError("the token has expired")
+    if issued * 1_000 > now:
+        raise ValueError("the token was issued in the future")
+    return ValidToken(user, int(expires * 1_000))
+
+
+class OAuthBearerServer:
+    """One exchange."""
+
+    __slots__ = ("_refusal", "_validate", "login")
+
+    def __init__(self, validate: TokenValidator) -> None:
+        self._validate = validate
+        self._refusal: str | None = None
+        self.login: Login | None = None
+
+    def step(self, data: bytes) -> bytes:
+        if self._refusal is not None:
+            # The client has said that it read why (one byte 01); now it is refused.
+            raise LoginError(self._refusal, told=self._refusal)
+        found = _FIRST.fullmatch(data)
+        if found is None:
+            sentence = "Invalid OAUTHBEARER client first message"
+            raise LoginError(sentence, told=sentence)
+        pairs = dict(pair.partition("=")[::2] for pair in found[2].decode().split("\x01") if pair)
+        authorization, token = pairs.get("auth", ""), ""
+        if authorization.lower().startswith(_BEARER):
+            token = authorization[len(_BEARER) :].strip()
+        try:
+            valid = self._validate(token)
+        except ValueError:
+            self._refusal = json.dumps({"status": "invalid_token"}, separators=(",", ":"))
+            return self._refusal.encode()
+        wanted = (found[1] or b"").decode(errors="replace")
+        if wanted not in ("", valid.user):
+            sentence = "Authentication failed: Client requested an authorization id that is different from the token's"
+            raise LoginError(sentence, told=sentence)
+        self.login = Login(valid.user, valid.expires_at)
+        return b""
+
+
+def _json(part: str) -> dict[str, Any]:
+    try:
+        value = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    except (binascii.Error, ValueError):
+        raise ValueError("a part of the token is no JSON in base64") from None
+    if not isinstance(value, dict):
+        raise ValueError("a part of the token is no JSON object")  # noqa: TRY004 - one kind of error for all tokens
+    return value
+
+
+def _seconds(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
