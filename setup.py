@@ -1,7 +1,7 @@
 """Builds the optional C extensions; everything else about the package stands in pyproject.toml.
 
-Every ``src/kadence/**/_*_c.py`` is Cython in pure-Python syntax, with a twin in Python. The environment
-variable KADENCE_EXTENSION decides:
+Every ``src/kadence/**/_*_c.py`` is Cython in pure-Python syntax, with a twin in Python or another way
+without it. The environment variable KADENCE_EXTENSION decides:
 
     auto     (default) compile; when that fails, say so and go on with Python alone
     require  compile, and fail when that fails: for release builds

@@ -1,5 +1,9 @@
 """format json: one JSON document in each value, by the rules of Spark's ``from_json``.
 
+Three readers stand behind each other, and each is asked only about what the one before it refused.
+
+*Records as most are* are read by a compiled reader of our own (`kadence.spark.decode.json_rows`), one after the other.
+
 *Whole batches* go through pyarrow's JSON reader, the values joined by newlines. What could shift rows is ruled out:
 every value that is joined begins with ``{`` and ends with ``}``. After a ``}`` and a newline a ``{`` is legal between
 documents only (inside an object or list there would be a comma, and inside a text no newline), so each value begins a
@@ -20,8 +24,10 @@ from kadence.spark.decode.isolation import (
     Decoded,
     WholeRefusedError,
     decode_isolating,
+    over_nulls,
     rows_of,
 )
+from kadence.spark.decode.json_rows import rows_reader
 from kadence.spark.decode.json_shapes import Number, Shape, shape_of
 from kadence.spark.decode.texts import texts_of
 
@@ -49,6 +55,7 @@ class JsonFormat:
         self._wrapped = not pa.types.is_struct(target)
         self._parsed_as = _parsed_as(target)
         self._shape = shape_of(target)
+        self._rows = rows_reader(target)
         parsed = self._parsed_as
         if parsed is not None:
             fields = [pa.field("v", parsed)] if self._wrapped else list(parsed)
@@ -57,7 +64,23 @@ class JsonFormat:
             )
 
     def decode(self, values: pa.Array) -> Decoded:
-        return decode_isolating(values, self._whole, self._careful)
+        return over_nulls(values, self._present)
+
+    def _present(self, values: pa.Array) -> Decoded:
+        import numpy as np
+        import pyarrow as pa
+
+        found = None if self._rows is None else self._rows.read(values)
+        if found is None:
+            return decode_isolating(values, self._whole, self._careful)
+        column, refused = found
+        if not refused:
+            return Decoded(column)
+        rest = decode_isolating(values.take(pa.array(refused)), self._whole, self._careful)
+        places = np.arange(len(column))
+        places[refused] = np.arange(len(column), len(column) + len(refused))
+        both = pa.concat_arrays([column, rest.column])
+        return Decoded(both.take(pa.array(places)), {refused[row]: why for row, why in rest.bad.items()})
 
     def _whole(self, values: pa.Array) -> pa.Array:
         import numpy as np

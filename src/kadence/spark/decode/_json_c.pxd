@@ -1,0 +1,47 @@
+# What _json_c.py takes from C; Cython merges this with the .py file.
+
+cimport cython
+from cpython.buffer cimport Py_buffer
+from libc.stdint cimport int32_t, int64_t
+
+cdef extern from "json_rows.h" nogil:
+    int KD_JSON_BOOL
+    int KD_JSON_STRING
+    int KD_JSON_LIST
+    int KD_JSON_STRUCT
+    ctypedef struct kd_pile:
+        unsigned char* data
+        size_t size
+    ctypedef struct kd_node:
+        int kind
+        int width
+        int scale
+        int precision
+        int is_zoned
+        int count
+        const char* name
+        size_t name_size
+        kd_node* children
+        kd_pile values
+        kd_pile ends
+        kd_pile nulls
+        int32_t length
+    ctypedef struct kd_reading:
+        int is_out_of_memory
+    void kd_cut(kd_node* node, int32_t length)
+
+cdef extern from "json_rows.h":
+    void kd_documents(
+        kd_reading* reading, kd_node* root, const int32_t* ends, const unsigned char* data, int64_t start, int64_t stop,
+        kd_pile* refused
+    )
+
+@cython.final
+cdef class Reader:
+    cdef kd_node root
+    cdef kd_reading reading
+    cdef kd_pile refused
+    cdef list names
+    cdef bint is_busy
+    cdef void build(self, kd_node* node, object column) except *
+    cdef object taken(self, kd_node* node)

@@ -1,0 +1,187 @@
+# mypy: ignore-errors
+"""The compiled JSON reader: documents to buffers in Arrow's layout, by json_rows.h.
+
+Cython in pure-Python syntax. There is no twin in Python: without it pyarrow's reader does the work (`json_values`).
+"""
+
+import cython
+from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cython.cimports.kadence.spark.decode._json_c import (
+    KD_JSON_BOOL,
+    KD_JSON_LIST,
+    KD_JSON_STRING,
+    KD_JSON_STRUCT,
+    kd_cut,
+    kd_documents,
+    kd_node,
+    kd_pile,
+)
+from cython.cimports.libc.stdint import int32_t, int64_t
+from cython.cimports.libc.stdlib import calloc, free
+from cython.cimports.libc.string import memcpy, memset
+
+if not cython.compiled:
+    raise ImportError("kadence.spark.decode._json_c is not compiled")
+
+
+@cython.cfunc
+def _free(node: cython.pointer(kd_node)) -> cython.void:
+    i: cython.int
+    for i in range(node.count if node.children != cython.NULL else 0):
+        _free(node.children + i)
+    free(node.children)
+    free(node.values.data)
+    free(node.ends.data)
+    free(node.nulls.data)
+
+
+@cython.cfunc
+def _bits(pile: cython.pointer(kd_pile)) -> object:
+    """Bytes that are 0 or 1 as bits."""
+    i: cython.Py_ssize_t
+    count: cython.Py_ssize_t = pile.size
+    made: object = PyBytes_FromStringAndSize(cython.NULL, (count + 7) // 8)
+    to: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(made))
+    memset(to, 0, (count + 7) // 8)
+    for i in range(count):
+        to[i >> 3] |= pile.data[i] << (i & 7)
+    return made
+
+
+@cython.cfunc
+def _validity(node: cython.pointer(kd_node)) -> object:
+    """One bit per row, 1 = not null; None when nothing is null."""
+    if node.nulls.size == 0:
+        return None
+    i: cython.Py_ssize_t
+    row: int32_t
+    size: cython.Py_ssize_t = (node.length + 7) // 8
+    made: object = PyBytes_FromStringAndSize(cython.NULL, size)
+    to: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(made))
+    memset(to, 0xFF, size)
+    for i in range(node.nulls.size // 4):
+        row = cython.cast(cython.pointer(int32_t), node.nulls.data)[i]
+        to[row >> 3] &= ~(1 << (row & 7))
+    return made
+
+
+@cython.cfunc
+def _ends(node: cython.pointer(kd_node)) -> object:
+    """Arrow's offsets: the ends after a zero."""
+    made: object = PyBytes_FromStringAndSize(cython.NULL, node.ends.size + 4)
+    to: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(made))
+    memset(to, 0, 4)
+    if node.ends.size:
+        memcpy(to + 4, node.ends.data, node.ends.size)
+    return made
+
+
+@cython.final
+@cython.cclass
+class Reader:
+    """Reads documents that are objects.
+
+    Args:
+        column: the struct's `kadence.spark.decode.json_rows.Column`.
+    """
+
+    def __cinit__(self, column):
+        self.names = []
+        self.build(cython.address(self.root), column)
+
+    def __dealloc__(self):
+        _free(cython.address(self.root))
+        free(self.refused.data)
+
+    @cython.cfunc
+    def build(self, node: cython.pointer(kd_node), column: object) -> cython.void:
+        name: bytes = column.name
+        self.names.append(name)
+        node.name = name
+        node.name_size = len(name)
+        node.kind = column.kind
+        node.width = column.width
+        node.scale = column.scale
+        node.precision = column.precision
+        node.is_zoned = column.is_zoned
+        if column.children:
+            node.children = cython.cast(
+                cython.pointer(kd_node), calloc(len(column.children), cython.sizeof(kd_node))
+            )
+            if node.children == cython.NULL:
+                raise MemoryError
+            node.count = len(column.children)
+            for i, child in enumerate(column.children):
+                self.build(node.children + cython.cast(cython.int, i), child)
+
+    def read(self, ends, data, start: int64_t, count: int64_t):
+        """Read the documents of a binary column.
+
+        Args:
+            ends, data: its buffers; ends are int32. start: the first row in them. count: how many rows.
+
+        Returns:
+            The column's buffers as `taken` has them, and the rows that were refused, which are null in it; None while
+            another thread uses this reader.
+        """
+        if self.is_busy:
+            return None
+        ends_view: Py_buffer
+        data_view: Py_buffer
+        if start < 0 or count < 0 or count > 0x7FFFFFFF:
+            raise ValueError(f"{count} rows from {start} on")
+        PyObject_GetBuffer(ends, cython.address(ends_view), PyBUF_SIMPLE)
+        try:
+            if ends_view.len < 4 * (start + count + 1):
+                raise ValueError("a column whose buffer of offsets is too short")
+            PyObject_GetBuffer(data, cython.address(data_view), PyBUF_SIMPLE)
+            try:
+                offsets: cython.pointer(int32_t) = cython.cast(cython.pointer(int32_t), ends_view.buf)
+                if offsets[start] < 0 or offsets[start + count] > data_view.len:
+                    raise ValueError("a column whose offsets lead outside of its data")
+                self.is_busy = True
+                try:
+                    kd_cut(cython.address(self.root), 0)
+                    self.refused.size = 0
+                    self.reading.is_out_of_memory = False
+                    kd_documents(
+                        cython.address(self.reading),
+                        cython.address(self.root),
+                        offsets,
+                        cython.cast(cython.p_uchar, data_view.buf),
+                        start,
+                        start + count,
+                        cython.address(self.refused),
+                    )
+                    if self.reading.is_out_of_memory:
+                        raise MemoryError
+                    refused: list = [
+                        cython.cast(cython.pointer(int32_t), self.refused.data)[i]
+                        for i in range(self.refused.size // 4)
+                    ]
+                    return self.taken(cython.address(self.root)), refused
+                finally:
+                    self.is_busy = False
+            finally:
+                PyBuffer_Release(cython.address(data_view))
+        finally:
+            PyBuffer_Release(cython.address(ends_view))
+
+    @cython.cfunc
+    def taken(self, node: cython.pointer(kd_node)) -> object:
+        """(rows, nulls, Arrow's buffers as bytes or None, children) of a column, which begins anew at the next read."""
+        child: cython.int
+        buffers: list = [_validity(node)]
+        if node.kind == KD_JSON_STRING or node.kind == KD_JSON_LIST:
+            buffers.append(_ends(node))
+        if node.kind == KD_JSON_BOOL:
+            buffers.append(_bits(cython.address(node.values)))
+        elif node.kind != KD_JSON_LIST and node.kind != KD_JSON_STRUCT:
+            buffers.append(
+                PyBytes_FromStringAndSize(cython.cast(cython.p_char, node.values.data), node.values.size)
+            )
+        children: list = []
+        for child in range(node.count):
+            children.append(self.taken(node.children + child))  # noqa: PERF401 - a C number
+        return node.length, node.nulls.size // 4, buffers, children
