@@ -28,11 +28,13 @@ class TimerKind(Enum):
     SYNC = "sync"
     """Members that joined have had a rebalance timeout to sync."""
     EXPIRY = "expiry"
-    """Time to look for offsets that may go."""
+    """Time to look for offsets, or transactional ids, that may go."""
+    TRANSACTION = "transaction"
+    """A transaction has been open for its timeout."""
 
 
 class TimerKey(NamedTuple):
-    """Which timer; ``member_id`` is empty for timers of the group."""
+    """Which timer; ``member_id`` is empty for timers of the group. A transaction's is named by its transactional id."""
 
     kind: TimerKind
     group_id: str = ""
