@@ -11,6 +11,10 @@ from kadence.coordinator.classic import joining, leaving, rebalance, syncing
 from kadence.coordinator.classic import storing as classic
 from kadence.coordinator.classic.group import ClassicGroup
 from kadence.coordinator.config import CoordinatorConfig
+from kadence.coordinator.consumer import classic_members, describing, heartbeat
+from kadence.coordinator.consumer import leaving as consumer_leaving
+from kadence.coordinator.consumer import settings as consumer_settings
+from kadence.coordinator.consumer.group import ConsumerGroup
 from kadence.coordinator.effects import Caller, Outcome
 from kadence.coordinator.groups import Group
 from kadence.coordinator.offsets import commit, delete, expiry, fetch
@@ -20,6 +24,8 @@ from kadence.coordinator.replay import replay
 from kadence.coordinator.shard import Shard
 from kadence.coordinator.timers import TimerKey, TimerKind
 from kadence.coordinator.topics import Topics, TopicTable
+from kadence.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
+from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kadence.protocol.delete_groups import DeleteGroupsRequest
 from kadence.protocol.describe_groups import DescribeGroupsRequest
 from kadence.protocol.heartbeat import HeartbeatRequest
@@ -44,8 +50,18 @@ _RULES: Final[dict[type[Any], Callable[[Shard, int, Caller, Any], None]]] = {
     DescribeGroupsRequest: admin.describe_groups,
     DeleteGroupsRequest: admin.delete_groups,
     OffsetDeleteRequest: delete.delete,
+    ConsumerGroupHeartbeatRequest: heartbeat.heartbeat,
+    ConsumerGroupDescribeRequest: describing.describe,
 }
 """What serves each request: called with the shard, the time, the caller and the request."""
+
+_RULES_OF_CONSUMER_GROUPS: Final[dict[type[Any], Callable[[Shard, int, Caller, Any], None]]] = {
+    HeartbeatRequest: classic_members.heartbeat,
+    JoinGroupRequest: classic_members.join,
+    SyncGroupRequest: classic_members.sync,
+    LeaveGroupRequest: classic_members.leave,
+}
+"""What serves a request in their place when its group is one of KIP-848's."""
 
 _TIMERS: Final[dict[TimerKind, Callable[[Shard, int, TimerKey], None]]] = {
     TimerKind.SESSION: rebalance.on_session_timer,
@@ -54,6 +70,14 @@ _TIMERS: Final[dict[TimerKind, Callable[[Shard, int, TimerKey], None]]] = {
     TimerKind.EXPIRY: expiry.on_expiry_timer,
 }
 """What a timer does when it is due."""
+
+_TIMERS_OF_CONSUMER_GROUPS: Final[dict[TimerKind, Callable[[Shard, int, TimerKey], None]]] = {
+    TimerKind.SESSION: consumer_leaving.on_session_timer,
+    TimerKind.REBALANCE: consumer_leaving.on_rebalance_timer,
+    TimerKind.JOIN: consumer_leaving.on_join_or_sync_timer,
+    TimerKind.SYNC: consumer_leaving.on_join_or_sync_timer,
+}
+"""The same, when the timer's group is one of KIP-848's."""
 
 
 def _random_id() -> str:
@@ -95,6 +119,14 @@ class GroupCoordinator:
         """The groups as they are, to look at."""
         return self._shard.groups
 
+    def set_group_config(self, group_id: str, name: str, value: int | None) -> None:
+        """Give one group a setting of its own (KIP-848's dynamic group configs); None: the broker's again.
+
+        Raises:
+            KeyError: no such setting. ValueError: beyond what the broker allows.
+        """
+        consumer_settings.set_group_config(self._shard, group_id, name, value)
+
     def handle(self, now: int, caller: Caller, request: Any) -> Outcome:
         """Take one request; answers may be to this caller, to parked ones, to both or to nobody yet.
 
@@ -106,6 +138,8 @@ class GroupCoordinator:
         if rule is None:
             raise TypeError(f"a group coordinator does not serve {type(request).__name__}")
         expiry.arm(shard, now)
+        if isinstance(shard.groups.get(getattr(request, "group_id", "")), ConsumerGroup):
+            rule = _RULES_OF_CONSUMER_GROUPS.get(type(request), rule)
         rule(shard, now, caller, request)
         return shard.take()
 
@@ -113,7 +147,10 @@ class GroupCoordinator:
         """Fire every timer that is due."""
         shard = self._shard
         while (key := shard.timers.pop_due(now)) is not None:
-            _TIMERS[key.kind](shard, now, key)
+            of_consumer_group = isinstance(shard.groups.get(key.group_id), ConsumerGroup)
+            fire = (_TIMERS_OF_CONSUMER_GROUPS if of_consumer_group else _TIMERS).get(key.kind)
+            if fire is not None:
+                fire(shard, now, key)
         return shard.take()
 
     def next_deadline(self) -> int:
@@ -141,6 +178,8 @@ class GroupCoordinator:
         for group in self._shard.groups.values():
             if isinstance(group, ClassicGroup):
                 classic.loaded(self._shard, now, group)
+            elif isinstance(group, ConsumerGroup):
+                consumer_leaving.loaded(self._shard, now, group)
 
     def unload(self, now: int, owns: Callable[[str], bool]) -> Outcome:
         """Give up the groups that ``owns`` names, and their offsets; whoever is parked there hears NOT_COORDINATOR."""
@@ -149,6 +188,8 @@ class GroupCoordinator:
             group = shard.groups.get(group_id)
             if isinstance(group, ClassicGroup):
                 classic.unload(shard, group)
+            elif isinstance(group, ConsumerGroup):
+                consumer_leaving.unload(shard, group)
             shard.offsets.remove_group(group_id)
         return shard.take()
 

@@ -10,9 +10,23 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kadence.coordinator.classic import storing as classic
+from kadence.coordinator.consumer import replay as consumer
 from kadence.coordinator.offsets import storing as offsets
 from kadence.coordinator.records import Record
 from kadence.coordinator.shard import Shard
+from kadence.protocol.consumer_group_current_member_assignment_record import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+)
+from kadence.protocol.consumer_group_member_metadata_record import ConsumerGroupMemberMetadataKey
+from kadence.protocol.consumer_group_metadata_record import ConsumerGroupMetadataKey
+from kadence.protocol.consumer_group_partition_metadata_record import ConsumerGroupPartitionMetadataKey
+from kadence.protocol.consumer_group_regular_expression_record import ConsumerGroupRegularExpressionKey
+from kadence.protocol.consumer_group_target_assignment_member_record import (
+    ConsumerGroupTargetAssignmentMemberKey,
+)
+from kadence.protocol.consumer_group_target_assignment_metadata_record import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
 from kadence.protocol.group_metadata_record import GroupMetadataKey
 from kadence.protocol.offset_commit_record import OffsetCommitKey
 
@@ -21,6 +35,13 @@ __all__ = ["replay"]
 _TABLE: Final[dict[type[Any], Callable[[Shard, Record], None]]] = {
     OffsetCommitKey: offsets.replay,
     GroupMetadataKey: classic.replay,
+    ConsumerGroupMetadataKey: consumer.replay_epoch,
+    ConsumerGroupPartitionMetadataKey: consumer.replay_partition_metadata,
+    ConsumerGroupMemberMetadataKey: consumer.replay_member,
+    ConsumerGroupTargetAssignmentMetadataKey: consumer.replay_target_epoch,
+    ConsumerGroupTargetAssignmentMemberKey: consumer.replay_target,
+    ConsumerGroupCurrentMemberAssignmentKey: consumer.replay_assignment,
+    ConsumerGroupRegularExpressionKey: consumer.replay_pattern,
 }
 """By the type of the record's key."""
 

@@ -30,6 +30,7 @@ class Shard:
         "_records",
         "_replay",
         "config",
+        "group_configs",
         "groups",
         "new_id",
         "offsets",
@@ -52,6 +53,8 @@ class Shard:
         self.wall = wall
         """Time of day in ms at a ``now``: for what is stored, since a monotonic clock begins anew with each boot."""
         self.groups: dict[str, Group] = {}
+        self.group_configs: dict[str, dict[str, int]] = {}
+        """What single groups set for themselves; see `kadence.coordinator.consumer.settings`."""
         self.offsets = OffsetStore()
         self.timers = Timers()
         self._replay = replay

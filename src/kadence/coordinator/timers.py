@@ -27,14 +27,14 @@ class TimerKind(Enum):
     """The join phase has lasted a rebalance timeout, or the initial delay is over."""
     SYNC = "sync"
     """Members that joined have had a rebalance timeout to sync."""
+    REBALANCE = "rebalance"
+    """A KIP-848 member has had a rebalance timeout to give partitions up."""
     EXPIRY = "expiry"
-    """Time to look for offsets, or transactional ids, that may go."""
-    TRANSACTION = "transaction"
-    """A transaction has been open for its timeout."""
+    """Time to look for offsets that may go."""
 
 
 class TimerKey(NamedTuple):
-    """Which timer; ``member_id`` is empty for timers of the group. A transaction's is named by its transactional id."""
+    """Which timer; ``member_id`` is empty for timers of the group."""
 
     kind: TimerKind
     group_id: str = ""

@@ -1,0 +1,69 @@
+"""ConsumerGroupDescribe: a KIP-848 group as an administrator sees it.
+
+v1  member type: whether a member speaks the classic protocol (KIP-1099)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kadence.coordinator.consumer.group import ConsumerGroup
+from kadence.coordinator.consumer.lookup import consumer_group
+from kadence.coordinator.consumer.member import Member
+from kadence.coordinator.consumer.refusal import RefusedError
+from kadence.coordinator.effects import Caller
+from kadence.coordinator.shard import Shard
+from kadence.protocol import consumer_group_describe as api
+from kadence.protocol import error_codes as codes
+
+__all__ = ["describe"]
+
+
+def describe(shard: Shard, now: int, caller: Caller, request: api.ConsumerGroupDescribeRequest) -> None:
+    """Each group named, or why it cannot be described."""
+    groups = [_describe(shard, group_id) for group_id in request.group_ids]
+    shard.answer(caller, api.ConsumerGroupDescribeResponse(groups=groups))
+
+
+def _describe(shard: Shard, group_id: str) -> api.DescribedGroup:
+    if not group_id:
+        return api.DescribedGroup(error_code=codes.INVALID_GROUP_ID, group_id=group_id)
+    try:
+        group = consumer_group(shard, group_id)
+    except RefusedError as problem:
+        return api.DescribedGroup(error_code=problem.code, error_message=problem.message, group_id=group_id)
+    return api.DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=group.preferred_assignor(shard.config.consumer_assignors[0]),
+        members=[_member(shard, group, member) for member in group.members.values()],
+    )
+
+
+def _member(shard: Shard, group: ConsumerGroup, member: Member) -> api.Member:
+    return api.Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.regex,
+        assignment=_assignment(shard, member.assigned),
+        target_assignment=_assignment(shard, group.target.get(member.member_id, {})),
+        member_type=1 if member.classic is None else 0,
+    )
+
+
+def _assignment(shard: Shard, partitions: Mapping[bytes, Iterable[int]]) -> api.Assignment:
+    """Topics that are gone have no name to show."""
+    return api.Assignment(
+        [
+            api.TopicPartitions(topic_id, image.name, sorted(numbers))
+            for topic_id, numbers in partitions.items()
+            if (image := shard.topics.by_id(topic_id)) is not None
+        ]
+    )

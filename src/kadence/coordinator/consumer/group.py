@@ -1,0 +1,295 @@
+"""A KIP-848 group as a value: epochs, members, target assignment, and the questions one can ask it. It decides nothing.
+
+Only `replay` changes it, by the methods under "Changes". Counts and owners are kept up with the members, because a
+group of a thousand is asked by each heartbeat.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Any, Final
+
+from kadence.coordinator.consumer.member import Member
+from kadence.coordinator.consumer.partitions import Epochs, Partitions
+from kadence.coordinator.consumer.patterns import Resolved
+from kadence.coordinator.consumer.recording import (
+    assignment_record,
+    epoch_record,
+    member_record,
+    pattern_record,
+    target_epoch_record,
+    target_record,
+)
+from kadence.coordinator.records import Record
+from kadence.protocol import error_codes as codes
+
+__all__ = ["ConsumerGroup", "GroupState"]
+
+
+_FIRST_COMMIT_VERSION: Final = 9
+"""Older OffsetCommits cannot be told KIP-848's errors."""
+
+
+class GroupState(Enum):
+    """The value is the name on the wire."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    """The group has changed since the target was made."""
+    RECONCILING = "Reconciling"
+    """Some member is not where the target wants it."""
+    STABLE = "Stable"
+
+
+class ConsumerGroup:
+    """One group. Member order is the order of joining.
+
+    Attributes:
+        epoch: grows when members, subscriptions or topics change; Kafka begins with 1.
+        metadata_hash: of the topics, when the epoch was written.
+        target_epoch, target_timestamp: the group epoch that the target was made for, and when (time of day, ms).
+        topics_version: soft; the `Topics.version` that `metadata_hash` was last compared with.
+    """
+
+    __slots__ = (
+        "_assignors",
+        "_names",
+        "_owners",
+        "_patterns",
+        "_protocols",
+        "classic_members",
+        "epoch",
+        "group_id",
+        "members",
+        "metadata_hash",
+        "resolved",
+        "static_members",
+        "target",
+        "target_epoch",
+        "target_timestamp",
+        "topics_version",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = 1
+        self.metadata_hash = 0
+        self.target_epoch = 0
+        self.target_timestamp = 0
+        self.target: dict[str, Partitions] = {}
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        self.resolved: dict[str, Resolved] = {}
+        self.classic_members = 0
+        self.topics_version: int | None = None
+        self._owners: dict[tuple[bytes, int], str] = {}
+        self._names: Counter[str] = Counter()
+        self._patterns: Counter[str] = Counter()
+        self._assignors: Counter[str] = Counter()
+        self._protocols: Counter[str] = Counter()
+
+    def __repr__(self) -> str:
+        return f"<consumer group {self.group_id!r} {self.state.value} epoch {self.epoch}, {len(self.members)} members>"
+
+    # ------------------------------------------------------------ questions
+
+    @property
+    def state(self) -> GroupState:
+        if not self.members:
+            return GroupState.EMPTY
+        if self.epoch > self.target_epoch:
+            return GroupState.ASSIGNING
+        if all(member.is_reconciled_to(self.target_epoch) for member in self.members.values()):
+            return GroupState.STABLE
+        return GroupState.RECONCILING
+
+    def static_member(self, instance_id: str | None) -> Member | None:
+        return None if instance_id is None else self.members.get(self.static_members.get(instance_id, ""))
+
+    def is_taken(self, topic: bytes, partition: int) -> bool:
+        """Whether a member has the partition, or is still to give it up."""
+        return (topic, partition) in self._owners
+
+    def patterns(self) -> list[str]:
+        """The regular expressions that members subscribe to."""
+        return list(self._patterns)
+
+    def readers_of_pattern(self, pattern: str) -> int:
+        return self._patterns[pattern]
+
+    def subscribed_topics(self) -> set[str]:
+        """Names that members subscribe to, those that expressions matched among them."""
+        names = set(self._names)
+        for pattern in self._patterns:
+            if pattern in self.resolved:
+                names |= self.resolved[pattern].topics
+        return names
+
+    def topics_of(self, member: Member) -> frozenset[str]:
+        """What one member subscribes to. An expression that has not been matched yet matches nothing."""
+        resolved = self.resolved.get(member.regex) if member.regex else None
+        return member.topics if resolved is None else member.topics | resolved.topics
+
+    def preferred_assignor(self, default: str) -> str:
+        """The one that most members name."""
+        return max(self._assignors, key=self._assignors.__getitem__, default=default)
+
+    def supports_protocols(self, names: Iterable[str]) -> bool:
+        """Whether all classic members know one of these protocols."""
+        return any(self._protocols[name] == self.classic_members for name in names)
+
+    def waits_for_others(self, member: Member) -> bool:
+        """Whether a partition of the member's target is in another's hands."""
+        return any(
+            partition not in member.assigned.get(topic, {}) and self.is_taken(topic, partition)
+            for topic, partitions in self.target.get(member.member_id, {}).items()
+            for partition in partitions
+        )
+
+    # ------------------------------------------------------------ as any group (`kadence.coordinator.groups.Group`)
+
+    @property
+    def kind(self) -> str:
+        return "consumer"
+
+    @property
+    def protocol_type_name(self) -> str:
+        return "consumer"
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    @property
+    def is_removable(self) -> bool:
+        return not self.members
+
+    def commit_code(
+        self, member_id: str, instance_id: str | None, generation: int, version: int, *, transactional: bool
+    ) -> int:
+        """An epoch behind the member's own is good for partitions that it had then; see `partition_code`."""
+        if generation < 0 and not self.members:
+            return codes.NONE
+        if transactional and generation == -1 and not member_id and instance_id is None:
+            return codes.NONE
+        member = self.members.get(member_id)
+        if member is None:
+            return codes.UNKNOWN_MEMBER_ID
+        if not transactional and member.classic is None and version < _FIRST_COMMIT_VERSION:
+            return codes.UNSUPPORTED_VERSION
+        return _stale(member, transactional) if generation > member.epoch else codes.NONE
+
+    def partition_code(self, member_id: str, generation: int, topic_id: bytes, partition: int) -> int:
+        """Whether a commit that `commit_code` lets through may name this partition (KIP-1251)."""
+        member = self.members.get(member_id)
+        if member is None or generation < 0 or generation == member.epoch:
+            return codes.NONE
+        since = member.assignment_epoch(topic_id, partition)
+        return _stale(member, False) if since is None or generation < since else codes.NONE
+
+    def fetch_code(self, member_id: str | None, member_epoch: int) -> int:
+        if member_id is None and member_epoch < 0:
+            return codes.NONE
+        member = self.members.get(member_id or "")
+        if member is None:
+            return codes.UNKNOWN_MEMBER_ID
+        return codes.NONE if member_epoch == member.epoch else _stale(member, False)
+
+    def offset_delete_code(self) -> int:
+        return codes.NONE
+
+    def is_subscribed(self, topic: str) -> bool:
+        return topic in self._names or any(
+            pattern in self.resolved and topic in self.resolved[pattern].topics for pattern in self._patterns
+        )
+
+    def offset_age_from(self, committed_at: int) -> int | None:
+        return committed_at
+
+    def records(self) -> Iterator[Record]:
+        """All of the group, as the fewest records that make it."""
+        for member in self.members.values():
+            yield Record(*member_record(self.group_id, member))
+        for pattern, resolved in self.resolved.items():
+            yield Record(*pattern_record(self.group_id, pattern, resolved))
+        yield Record(*epoch_record(self.group_id, self.epoch, self.metadata_hash))
+        for member_id, partitions in self.target.items():
+            yield Record(*target_record(self.group_id, member_id, partitions))
+        yield Record(*target_epoch_record(self.group_id, self.target_epoch, self.target_timestamp))
+        for member in self.members.values():
+            yield Record(*assignment_record(self.group_id, member))
+
+    def tombstones(self) -> Iterator[Any]:
+        """The keys of all that; the one that ends the group is the last."""
+        epoch, *others = sorted((record.key for record in self.records()), key=lambda key: key.RECORD_TYPE)
+        yield from reversed(others)
+        yield epoch
+
+    # ------------------------------------------------------------ changes
+
+    def put(self, member: Member) -> None:
+        """Add a member, or its next self."""
+        before = self.members.get(member.member_id)
+        if before is not None:
+            self._forget(before)
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        self._names.update(member.topics)
+        if member.regex:
+            self._patterns[member.regex] += 1
+        if member.assignor is not None:
+            self._assignors[member.assignor] += 1
+        if member.classic is not None:
+            self.classic_members += 1
+            self._protocols.update(name for name, _ in member.classic.protocols)
+        for partitions in (member.assigned, member.revoking):
+            self._own(partitions, member.member_id)
+
+    def remove(self, member_id: str) -> None:
+        """A member is gone, with what it had."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._forget(member)
+            if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
+                del self.static_members[member.instance_id]
+
+    def _forget(self, member: Member) -> None:
+        _take_away(self._names, member.topics)
+        if member.regex:
+            _take_away(self._patterns, [member.regex])
+        if member.assignor is not None:
+            _take_away(self._assignors, [member.assignor])
+        if member.classic is not None:
+            self.classic_members -= 1
+            _take_away(self._protocols, [name for name, _ in member.classic.protocols])
+        for partitions in (member.assigned, member.revoking):
+            for topic, epochs in partitions.items():
+                for partition in epochs:
+                    if self._owners.get((topic, partition)) == member.member_id:
+                        del self._owners[topic, partition]
+
+    def _own(self, partitions: Epochs, member_id: str) -> None:
+        for topic, epochs in partitions.items():
+            for partition in epochs:
+                self._owners[topic, partition] = member_id
+
+
+def _stale(member: Member, transactional: bool) -> int:
+    """What a member hears that is not at the epoch that it names."""
+    if member.classic is not None or transactional:
+        return codes.ILLEGAL_GENERATION
+    return codes.STALE_MEMBER_EPOCH
+
+
+def _take_away(counter: Counter[str], names: Iterable[str]) -> None:
+    for name in names:
+        counter[name] -= 1
+        if not counter[name]:
+            del counter[name]

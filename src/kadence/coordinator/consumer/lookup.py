@@ -1,0 +1,29 @@
+"""Which KIP-848 group has a name."""
+
+from __future__ import annotations
+
+from kadence.coordinator.consumer.group import ConsumerGroup
+from kadence.coordinator.consumer.refusal import RefusedError
+from kadence.coordinator.shard import Shard
+from kadence.protocol import error_codes as codes
+
+__all__ = ["consumer_group", "find_group"]
+
+
+def find_group(shard: Shard, group_id: str) -> ConsumerGroup | None:
+    """The group, if there is one and it is of this kind."""
+    group = shard.groups.get(group_id)
+    return group if isinstance(group, ConsumerGroup) else None
+
+
+def consumer_group(shard: Shard, group_id: str) -> ConsumerGroup:
+    """The group.
+
+    Raises:
+        RefusedError: GROUP_ID_NOT_FOUND.
+    """
+    group = find_group(shard, group_id)
+    if group is not None:
+        return group
+    what = "is not a consumer group" if group_id in shard.groups else "not found"
+    raise RefusedError(codes.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")

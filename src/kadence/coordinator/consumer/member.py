@@ -1,0 +1,76 @@
+"""One member of a KIP-848 group, as a value: what its records say of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Self
+
+from kadence.coordinator.consumer.partitions import Epochs
+
+__all__ = ["LEFT_FOR_A_WHILE", "ClassicMetadata", "Member", "MemberState"]
+
+LEFT_FOR_A_WHILE = -2
+"""The epoch of a static member that said that it comes back."""
+
+
+class MemberState(IntEnum):
+    """Where a member is on its way to the target; the numbers are those of Kafka's records."""
+
+    STABLE = 0
+    """It has all of its epoch's target."""
+    UNREVOKED_PARTITIONS = 1
+    """It must give something up first, and has not said that it did."""
+    UNRELEASED_PARTITIONS = 2
+    """It waits for partitions that others have not given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicMetadata:
+    """What a member said in JoinGroup: it speaks the classic protocol inside this group."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member; `evolved` makes its next self.
+
+    Attributes:
+        assigned: partitions it may use now, with the epoch at which each became its own.
+        revoking: partitions it must give up.
+        classic: of a member that speaks the classic protocol.
+    """
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+    regex: str = ""
+    rebalance_timeout_ms: int = -1
+    assignor: str | None = None
+    classic: ClassicMetadata | None = None
+    epoch: int = 0
+    previous_epoch: int = 0
+    state: MemberState = MemberState.STABLE
+    assigned: Epochs = field(default_factory=dict)
+    revoking: Epochs = field(default_factory=dict)
+
+    def evolved(self, **changes: object) -> Self:
+        """A copy with changes."""
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+    def at_epoch(self, epoch: int) -> Self:
+        """A copy at ``epoch`` that remembers where it came from: the answer that says so may be lost."""
+        return replace(self, epoch=epoch, previous_epoch=self.epoch)
+
+    def is_reconciled_to(self, epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.epoch == epoch
+
+    def assignment_epoch(self, topic: bytes, partition: int) -> int | None:
+        """Since which epoch the partition is this member's; None if it is not."""
+        epoch = self.assigned.get(topic, {}).get(partition)
+        return self.revoking.get(topic, {}).get(partition) if epoch is None else epoch

@@ -1,0 +1,188 @@
+"""A group from one protocol to the other, while its members live (KIP-848, "online migration").
+
+Up: the first heartbeat that joins turns a classic group over; its members stay as they are and rejoin in time. Down:
+when the last member that speaks KIP-848's protocol goes and classic ones remain. Empty groups just change. Offsets
+stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from kadence.coordinator.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, State
+from kadence.coordinator.classic.group import Member as OldMember
+from kadence.coordinator.classic.parking import end_parked, rearm_session
+from kadence.coordinator.classic.rebalance import prepare
+from kadence.coordinator.consumer import writing
+from kadence.coordinator.consumer.embedded import (
+    BadMetadataError,
+    assigned_partitions,
+    assignment_bytes,
+    subscription,
+)
+from kadence.coordinator.consumer.group import ConsumerGroup
+from kadence.coordinator.consumer.lookup import consumer_group, find_group
+from kadence.coordinator.consumer.member import ClassicMetadata, Member
+from kadence.coordinator.consumer.membership import arm_session, cancel, refuse_if_full, take_out
+from kadence.coordinator.consumer.partitions import Partitions
+from kadence.coordinator.consumer.refusal import RefusedError
+from kadence.coordinator.shard import Shard
+from kadence.protocol import error_codes as codes
+from kadence.protocol.group_metadata_record import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+
+__all__ = ["can_downgrade", "downgrade", "fence", "upgraded"]
+
+
+def upgraded(shard: Shard, now: int, group_id: str, limit: int) -> ConsumerGroup:
+    """A KIP-848 group of that name: what was a classic group until now, or a new one, which its first record makes.
+
+    Raises:
+        RefusedError: GROUP_ID_NOT_FOUND: the classic group cannot be one; GROUP_MAX_SIZE_REACHED.
+    """
+    classic = shard.classic(group_id)
+    group = ConsumerGroup(group_id)
+    if classic is None:
+        refuse_if_full(group, "", limit)
+    elif not classic.members and not classic.pending_joins:
+        refuse_if_full(group, "", limit)
+        _forget(shard, classic)
+    else:
+        members = _members(shard, classic)
+        if len(members) >= limit:
+            raise RefusedError(
+                codes.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {limit} members.",
+            )
+        _turn_over(shard, now, classic, members)
+    # The group is there from its first record on; here it is made for a caller that is about to write one.
+    return find_group(shard, group_id) or group
+
+
+def _members(shard: Shard, classic: ClassicGroup) -> list[Member]:
+    """The classic group's members, as members of a KIP-848 group at the epoch of their generation."""
+    if not shard.config.consumer_upgrades or not classic.is_consumer_group:
+        raise RefusedError(codes.GROUP_ID_NOT_FOUND, f"Group {classic.group_id} is not a consumer group.")
+    try:
+        return [_member(shard, classic, each) for each in classic.members.values()]
+    except BadMetadataError as problem:
+        raise RefusedError(
+            codes.GROUP_ID_NOT_FOUND,
+            f"Cannot upgrade classic group {classic.group_id} to consumer group: {problem}.",
+        ) from None
+
+
+def _member(shard: Shard, classic: ClassicGroup, old: OldMember) -> Member:
+    said = subscription(old.metadata(classic.protocol_name or old.protocols[0][0]))
+    had = assigned_partitions(old.assignment, shard.topics)
+    generation = classic.generation_id
+    return Member(
+        old.member_id,
+        instance_id=old.group_instance_id,
+        rack_id=said.rack_id or None,
+        client_id=old.client_id,
+        client_host=old.client_host,
+        topics=frozenset(said.topics),
+        rebalance_timeout_ms=old.rebalance_timeout_ms,
+        classic=ClassicMetadata(old.session_timeout_ms, tuple(old.protocols)),
+        epoch=generation,
+        previous_epoch=generation,
+        assigned={topic: dict.fromkeys(numbers, generation) for topic, numbers in had.items()},
+    )
+
+
+def _turn_over(shard: Shard, now: int, classic: ClassicGroup, members: list[Member]) -> None:
+    """Whoever waits for the classic group's rebalance is told of another one."""
+    for old in list(classic.members.values()):
+        end_parked(shard, old, codes.REBALANCE_IN_PROGRESS)
+    _forget(shard, classic)
+    group_id, epoch = classic.group_id, classic.generation_id
+    for member in members:
+        writing.write_member(shard, group_id, member)
+    writing.write_epoch(shard, group_id, epoch, 0)
+    for member in members:
+        target = {topic: frozenset(epochs) for topic, epochs in member.assigned.items()}
+        writing.write_target(shard, group_id, member.member_id, target)
+    writing.write_target_epoch(shard, group_id, epoch, 0)
+    for member in members:
+        writing.write_assignment(shard, group_id, member)
+        arm_session(shard, now, consumer_group(shard, group_id), member)
+
+
+def _forget(shard: Shard, classic: ClassicGroup) -> None:
+    """The classic group is no more; its offsets stay."""
+    shard.write(GroupMetadataKey(classic.group_id), None)
+
+
+def fence(shard: Shard, now: int, group: ConsumerGroup, member_ids: Collection[str]) -> None:
+    """Take members out; if that leaves classic members alone, the group becomes theirs."""
+    if can_downgrade(shard, group, member_ids):
+        take_out(shard, group, member_ids)
+        prepare(shard, now, downgrade(shard, now, group))
+    else:
+        take_out(shard, group, member_ids)
+
+
+def can_downgrade(shard: Shard, group: ConsumerGroup, without: Collection[str]) -> bool:
+    """Whether all members but those speak the classic protocol, and one of those does not."""
+    left = len(group.members) - len(without)
+    goes_modern = any(group.members[each].classic is None for each in without)
+    left_classic = group.classic_members - sum(group.members[each].classic is not None for each in without)
+    return (
+        shard.config.consumer_downgrades
+        and goes_modern
+        and 0 < left == left_classic
+        and left <= shard.config.max_size
+    )
+
+
+def downgrade(shard: Shard, now: int, group: ConsumerGroup) -> ClassicGroup:
+    """The classic group of the members, Stable at the group's epoch with what their target was."""
+    members = list(group.members.values())
+    targets = {member.member_id: group.target.get(member.member_id, {}) for member in members}
+    for member in members:
+        cancel(shard, group, member.member_id)
+    writing.remove_group(shard, group)
+    protocol = _common_protocol(members)
+    value = GroupMetadataValue(
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        generation=group.epoch,
+        protocol=protocol,
+        leader=members[0].member_id,
+        current_state_timestamp=shard.wall(now),
+        members=[_old_member(shard, member, protocol, targets[member.member_id]) for member in members],
+    )
+    shard.write(GroupMetadataKey(group.group_id), value)
+    classic = shard.classic(group.group_id)
+    assert classic is not None
+    assert classic.state is State.STABLE
+    for member in members:
+        old = classic.members[member.member_id]
+        assert member.classic is not None
+        # The record has the metadata of one protocol; what else the member knows is remembered beside it.
+        old.protocols = list(member.classic.protocols)
+        old.is_new = False
+        rearm_session(shard, now, classic, old)
+    return classic
+
+
+def _common_protocol(members: list[Member]) -> str:
+    """The first of a member's that all others know: their assignors decided nothing here, so any will do."""
+    known = [
+        [name for name, _ in member.classic.protocols] for member in members if member.classic is not None
+    ]
+    return next(name for name in known[0] if all(name in names for names in known))
+
+
+def _old_member(shard: Shard, member: Member, protocol: str, target: Partitions) -> MemberMetadata:
+    assert member.classic is not None
+    metadata = dict(member.classic.protocols)[protocol]
+    return MemberMetadata(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout=member.rebalance_timeout_ms,
+        session_timeout=member.classic.session_timeout_ms,
+        subscription=metadata,
+        assignment=assignment_bytes(target, metadata, shard.topics),
+    )

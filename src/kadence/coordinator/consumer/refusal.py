@@ -1,0 +1,18 @@
+"""How a rule of this room says no: an error code and Kafka's words for it."""
+
+from __future__ import annotations
+
+__all__ = ["RefusedError"]
+
+
+class RefusedError(Exception):
+    """The request changes nothing. Raised before anything is written.
+
+    Attributes:
+        code: of the answer. message: for people; None where the protocol has no place for it.
+    """
+
+    def __init__(self, code: int, message: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message

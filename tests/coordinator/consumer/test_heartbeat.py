@@ -1,0 +1,444 @@
+"""ConsumerGroupHeartbeat: joining, living, fencing, leaving; as measured on Apache Kafka 4.3.1 (KIP-848)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.worlds.consumer_group import REBALANCE, SESSION, ConsumerWorld, owned, topic
+
+from kadence.protocol import error_codes as codes
+from kadence.protocol.consumer_group_target_assignment_metadata_record import (
+    ConsumerGroupTargetAssignmentMetadataKey as TargetKey,
+)
+
+FULL: dict[str, Any] = {
+    "member_id": "a",
+    "member_epoch": 0,
+    "rebalance_timeout_ms": 1_000,
+    "subscribed_topic_names": ["t"],
+    "topic_partitions": [],
+}
+
+
+@pytest.fixture
+def world() -> Iterator[ConsumerWorld]:
+    world = ConsumerWorld()
+    yield world
+    world.check_replay()
+
+
+# ------------------------------------------------------------ joining
+
+
+def test_the_first_member_gets_everything_at_epoch_2(world: ConsumerWorld) -> None:
+    member = world.member("a")
+
+    assert (member.epoch, member.owned) == (2, {"t": frozenset(range(4))})
+    assert member.said.heartbeat_interval_ms == 1_000
+    assert (world.consumer_group.epoch, world.consumer_group.state_name) == (2, "Stable")
+
+
+def test_without_topics_the_first_epoch_is_1(world: ConsumerWorld) -> None:
+    member = world.member("a", [])
+
+    assert (member.epoch, member.owned, member.said.error_code) == (1, {}, 0)
+
+
+def test_topics_that_do_not_exist_are_waited_for(world: ConsumerWorld) -> None:
+    member = world.member("a", ["new"])
+    assert member.owned == {}
+
+    world.topics.put(topic("new", 2))
+    world.advance(1_000)
+    member.beat()
+
+    assert member.owned == {"new": frozenset({0, 1})}
+
+
+def test_before_v1_the_coordinator_makes_the_id(world: ConsumerWorld) -> None:
+    answer = world.raw(0, **{**FULL, "member_id": ""}).response
+
+    assert (answer.error_code, answer.member_id) == (0, "1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"member_id": ""}, "MemberId can't be empty."),
+        ({"instance_id": ""}, "InstanceId can't be empty."),
+        ({"rack_id": ""}, "RackId can't be empty."),
+        ({"rebalance_timeout_ms": -1}, "RebalanceTimeoutMs must be provided in first request."),
+        ({"topic_partitions": None}, "TopicPartitions must be empty when (re-)joining."),
+        ({"topic_partitions": owned({"t": {0}})}, "TopicPartitions must be empty when (re-)joining."),
+        (
+            {"subscribed_topic_names": None},
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+        ),
+        ({"member_epoch": -2}, "InstanceId can't be null."),
+        ({"member_epoch": -3}, "MemberEpoch is invalid."),
+    ],
+)
+def test_what_makes_no_sense_is_invalid(world: ConsumerWorld, changes: dict[str, Any], words: str) -> None:
+    answer = world.raw(**{**FULL, **changes}).response
+
+    assert (answer.error_code, answer.error_message) == (codes.INVALID_REQUEST, words)
+    assert not world.coordinator.groups
+
+
+def test_an_assignor_that_is_not_there_is_unsupported(world: ConsumerWorld) -> None:
+    answer = world.raw(**FULL, server_assignor="mine").response
+
+    assert answer.error_code == codes.UNSUPPORTED_ASSIGNOR
+    assert answer.error_message == (
+        "ServerAssignor mine is not supported. Supported assignors: uniform, range."
+    )
+
+
+def test_a_broker_without_the_protocol_says_so() -> None:
+    world = ConsumerWorld(rebalance_protocols=frozenset({"classic"}))
+
+    assert world.raw(**FULL).code == codes.UNSUPPORTED_VERSION
+
+
+def test_a_full_group_takes_nobody_new(world: ConsumerWorld) -> None:
+    world = ConsumerWorld(consumer_max_size=1)
+    member = world.member("a")
+
+    assert world.raw(**{**FULL, "member_id": "b"}).code == codes.GROUP_MAX_SIZE_REACHED
+    assert member.beat().error_code == 0
+
+
+def test_only_a_join_makes_a_group(world: ConsumerWorld) -> None:
+    answer = world.raw(member_id="a", member_epoch=3).response
+
+    assert (answer.error_code, answer.error_message) == (codes.GROUP_ID_NOT_FOUND, "Group g not found.")
+
+
+# ------------------------------------------------------------ sharing
+
+
+def test_a_second_member_waits_for_the_interval_and_for_what_the_first_gives_up(world: ConsumerWorld) -> None:
+    a = world.member("a")
+    b = world.member("b")
+    assert (b.epoch, b.owned, world.consumer_group.state_name) == (2, {}, "Assigning")
+
+    world.advance(999)
+    b.beat()
+    assert b.epoch == 2
+
+    world.advance(1)
+    a.beat()
+    assert (a.epoch, a.owned) == (2, {"t": frozenset({0, 1})})
+    b.beat()
+    assert (b.epoch, b.owned, world.consumer_group.state_name) == (3, {}, "Reconciling")
+
+    a.report()
+    assert a.epoch == 3
+    b.beat()
+    assert (b.owned, world.consumer_group.state_name) == ({"t": frozenset({2, 3})}, "Stable")
+
+
+def test_many_joins_within_the_interval_cost_one_assignment(world: ConsumerWorld) -> None:
+    members = [world.member(f"m{number}") for number in range(20)]
+    world.advance(1_000)
+    members[0].report()
+
+    assert world.consumer_group.target_epoch == world.consumer_group.epoch == 21
+    targets = [record.value for record in world.log if isinstance(record.key, TargetKey)]
+    assert [value.assignment_epoch for value in targets if value is not None] == [2, 21]
+
+
+def test_a_whole_report_is_answered_with_the_whole_assignment(world: ConsumerWorld) -> None:
+    member = world.member("a")
+    assert member.beat().assignment is None
+    assert member.report().assignment is None
+
+    answer = member.beat(
+        rebalance_timeout_ms=1_000, subscribed_topic_names=["t"], topic_partitions=owned(member.owned)
+    )
+    assert answer.assignment is not None
+
+
+def test_a_new_subscription_takes_away_at_once_and_gives_with_the_next_target(world: ConsumerWorld) -> None:
+    world.topics.put(topic("u", 2))
+    member = world.member("a")
+    member.beat(subscribed_topic_names=["u"])
+    assert (member.epoch, member.owned) == (2, {})
+
+    world.advance(1_000)
+    member.report()
+    assert (member.epoch, member.owned) == (3, {"u": frozenset({0, 1})})
+
+
+def test_topics_that_change_change_the_group(world: ConsumerWorld) -> None:
+    member = world.member("a")
+    world.topics.put(topic("t", 6))
+    world.topics.put(topic("unread", 1))
+    world.advance(1_000)
+    member.beat()
+    assert (member.epoch, member.owned) == (3, {"t": frozenset(range(6))})
+
+    world.topics.put(topic("unread", 2))
+    world.advance(1_000)
+    member.beat()
+    assert member.epoch == 3, "it does not read that one"
+
+    world.topics.remove("t")
+    world.advance(1_000)
+    member.beat()
+    assert (member.epoch, member.owned) == (3, {})
+    member.report()
+    assert member.epoch == 4
+
+
+def test_the_assignor_that_most_members_name_decides(world: ConsumerWorld) -> None:
+    world = ConsumerWorld({"t": 3, "u": 3})
+    members = [
+        world.member("a", ["t", "u"], server_assignor="range"),
+        world.member("b", ["t", "u"], server_assignor="range"),
+        world.member("c", ["t", "u"], server_assignor="uniform"),
+    ]
+    world.settle(*members)
+
+    assert [member.owned for member in members] == [
+        {"t": frozenset({number}), "u": frozenset({number})} for number in range(3)
+    ]
+
+
+# ------------------------------------------------------------ epochs
+
+
+def test_other_epochs_are_fenced(world: ConsumerWorld) -> None:
+    member = world.member("a")
+
+    for epoch, size in ((3, "greater"), (1, "smaller")):
+        answer = member.beat(member_epoch=epoch)
+        assert answer.error_code == codes.FENCED_MEMBER_EPOCH
+        assert answer.error_message is not None
+        assert size in answer.error_message
+
+
+def test_an_answer_may_be_lost(world: ConsumerWorld) -> None:
+    """The epoch before is good from a member that holds nothing but what it has."""
+    member = world.member("a")
+    world.topics.put(topic("t", 5))
+    world.advance(1_000)
+    member.beat()
+    assert member.epoch == 3
+
+    assert world.raw(member_id="a", member_epoch=2).code == codes.FENCED_MEMBER_EPOCH
+    too_much = owned({"t": {0, 7}})
+    assert (
+        world.raw(member_id="a", member_epoch=2, topic_partitions=too_much).code == codes.FENCED_MEMBER_EPOCH
+    )
+    assert world.raw(member_id="a", member_epoch=2, topic_partitions=owned({"t": {0}})).code == 0
+
+
+def test_a_member_may_join_again_with_epoch_0(world: ConsumerWorld) -> None:
+    """KAFKA-19233: no waiting for its own session to end."""
+    member = world.member("a")
+    member.epoch, member.owned = 0, {}
+    member.beat()
+
+    assert (member.epoch, member.owned) == (2, {"t": frozenset(range(4))})
+
+
+def test_an_unknown_member_is_unknown(world: ConsumerWorld) -> None:
+    world.member("a")
+
+    assert world.raw(member_id="x", member_epoch=2).code == codes.UNKNOWN_MEMBER_ID
+    assert world.raw(member_id="x", member_epoch=-1).code == codes.UNKNOWN_MEMBER_ID
+
+
+# ------------------------------------------------------------ leaving, and being silent
+
+
+def test_what_a_leaver_had_is_for_the_others(world: ConsumerWorld) -> None:
+    a, b = world.member("a"), world.member("b")
+    world.settle(a, b)
+
+    answer = b.beat(member_epoch=-1)
+    assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "b", -1)
+    world.settle(a)
+    assert a.owned == {"t": frozenset(range(4))}
+    assert list(world.consumer_group.members) == ["a"]
+
+
+def test_a_group_outlives_its_last_member(world: ConsumerWorld) -> None:
+    member = world.member("a")
+    member.beat(member_epoch=-1)
+
+    assert (world.consumer_group.state_name, world.consumer_group.epoch) == ("Empty", 3)
+    world.advance(1_000)
+    assert world.member("b").epoch == 4
+
+
+def test_a_silent_member_is_out_after_its_session(world: ConsumerWorld) -> None:
+    member = world.member("a")
+    world.advance(SESSION - 1)
+    member.beat()
+    world.advance(SESSION - 1)
+    assert world.consumer_group.members
+    world.advance(1)
+    assert not world.consumer_group.members
+    assert member.beat().error_code == codes.UNKNOWN_MEMBER_ID
+
+
+def test_who_does_not_give_up_in_time_is_out(world: ConsumerWorld) -> None:
+    a, b = world.member("a"), world.member("b")
+    world.advance(1_000)
+    a.beat()
+    for _ in range(REBALANCE // 1_000 - 1):
+        world.advance(1_000)
+        a.beat()
+        b.beat()
+    assert "a" in world.consumer_group.members
+    world.advance(1_000)
+    assert a.beat().error_code == codes.UNKNOWN_MEMBER_ID
+
+    world.settle(b)
+    assert b.owned == {"t": frozenset(range(4))}
+
+
+# ------------------------------------------------------------ static members
+
+
+def test_a_static_member_that_said_it_comes_back_has_its_place(world: ConsumerWorld) -> None:
+    a, b = world.member("a", instance_id="i"), world.member("b")
+    world.settle(a, b)
+    had, epoch = a.owned, world.consumer_group.epoch
+    answer = a.beat(member_epoch=-2)
+    assert (answer.error_code, answer.member_epoch) == (0, -2)
+
+    world.advance(1_000)
+    again = world.member("a2", instance_id="i")
+    assert again.owned == had
+    assert (world.consumer_group.epoch, world.consumer_group.state_name) == (epoch, "Stable")
+    assert a.beat(member_epoch=epoch).error_code == codes.FENCED_INSTANCE_ID
+
+
+def test_an_instance_id_in_use_is_not_released(world: ConsumerWorld) -> None:
+    world.member("a", instance_id="i")
+
+    answer = world.raw(**{**FULL, "member_id": "a2", "instance_id": "i"}).response
+    assert answer.error_code == codes.UNRELEASED_INSTANCE_ID
+    assert list(world.consumer_group.members) == ["a"]
+
+
+def test_a_static_member_that_stays_away_for_a_session_is_out(world: ConsumerWorld) -> None:
+    member = world.member("a", instance_id="i")
+    member.beat(member_epoch=-2)
+    world.advance(SESSION)
+
+    assert not world.consumer_group.members
+    assert world.raw(member_id="a", member_epoch=2, instance_id="i").code == codes.UNKNOWN_MEMBER_ID
+
+
+def test_a_static_member_may_leave_for_good(world: ConsumerWorld) -> None:
+    member = world.member("a", instance_id="i")
+    member.beat(member_epoch=-1)
+
+    assert not world.consumer_group.members
+
+
+def test_who_was_to_give_up_and_left_for_a_while_is_not_fenced_for_it(world: ConsumerWorld) -> None:
+    a, b = world.member("a", instance_id="i", rebalance_timeout_ms=2_000), world.member("b")
+    world.advance(1_000)
+    a.beat()
+    a.beat(member_epoch=-2)
+    world.advance(5_000)
+    b.report()
+    assert b.owned == {"t": frozenset({2, 3})}
+
+    assert world.member("a2", instance_id="i").owned == {"t": frozenset({0, 1})}
+
+
+# ------------------------------------------------------------ regular expressions
+
+
+def test_an_expression_is_matched_after_the_answer(world: ConsumerWorld) -> None:
+    world = ConsumerWorld({"eu-1": 1, "eu-2": 2, "us": 4})
+    member = world.member("a", None, subscribed_topic_regex="eu-.*")
+    assert (member.epoch, member.owned) == (1, {})
+
+    world.advance(1_000)
+    member.beat()
+    assert (member.epoch, member.owned) == (2, {"eu-1": frozenset({0}), "eu-2": frozenset({0, 1})})
+    world.check_replay()
+
+
+def test_new_topics_are_found_ten_seconds_after_the_last_look(world: ConsumerWorld) -> None:
+    member = world.member("a", None, subscribed_topic_regex="eu-.*")
+    world.topics.put(topic("eu-1", 1))
+    world.advance(10_000)
+    member.beat()
+    assert member.owned == {}
+
+    world.advance(1)
+    member.beat()
+    world.advance(1_000)
+    member.beat()
+    assert member.owned == {"eu-1": frozenset({0})}
+
+
+def test_names_and_an_expression_go_together(world: ConsumerWorld) -> None:
+    world.topics.put(topic("eu-1", 1))
+    member = world.member("a", subscribed_topic_regex="eu-.*")
+    world.advance(1_000)
+    member.beat()
+    assert member.owned.keys() == {"t", "eu-1"}
+
+    member.beat(subscribed_topic_regex="")
+    assert not world.consumer_group.resolved
+    assert member.owned.keys() == {"t"}
+
+
+def test_an_expression_that_re2_does_not_know_changes_nothing(world: ConsumerWorld) -> None:
+    answer = world.raw(**{**FULL, "subscribed_topic_regex": "(?=t)"}).response
+    assert answer.error_code == codes.INVALID_REGULAR_EXPRESSION
+    assert not world.coordinator.groups
+
+    member = world.member("a")
+    assert member.beat(subscribed_topic_regex="[").error_code == codes.INVALID_REGULAR_EXPRESSION
+    assert member.beat().error_code == 0
+
+
+def test_an_expression_goes_with_its_last_reader(world: ConsumerWorld) -> None:
+    a = world.member("a", None, subscribed_topic_regex="t")
+    b = world.member("b", None, subscribed_topic_regex="t")
+    a.beat(member_epoch=-1)
+    assert "t" in world.consumer_group.resolved
+    b.beat(member_epoch=-1)
+    assert not world.consumer_group.resolved
+
+
+# ------------------------------------------------------------ a group's own settings
+
+
+def test_a_group_may_have_settings_of_its_own(world: ConsumerWorld) -> None:
+    world.coordinator.set_group_config("g", "consumer.heartbeat.interval.ms", 7_000)
+    world.coordinator.set_group_config("g", "consumer.session.timeout.ms", 50_000)
+    world.coordinator.set_group_config("g", "consumer.assignment.interval.ms", 0)
+    member = world.member("a")
+    assert member.said.heartbeat_interval_ms == 7_000
+    assert world.member("b").epoch == 3, "no interval between assignments"
+    world.advance(49_999)
+    assert world.consumer_group.members
+
+    world.coordinator.set_group_config("g", "consumer.heartbeat.interval.ms", None)
+    assert member.beat().heartbeat_interval_ms == 1_000
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("consumer.session.timeout.ms", 44_999, "group.consumer.min.session.timeout.ms"),
+        ("consumer.session.timeout.ms", 60_001, "group.consumer.max.session.timeout.ms"),
+        ("consumer.heartbeat.interval.ms", 15_001, "group.consumer.max.heartbeat.interval.ms"),
+    ],
+)
+def test_the_broker_bounds_them(world: ConsumerWorld, name: str, value: int, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        world.coordinator.set_group_config("g", name, value)
