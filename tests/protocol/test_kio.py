@@ -35,6 +35,7 @@ LIMITS = Limits(
         ("error_code", st.sampled_from(sorted(error_codes.NAMES))),
         # kio has whole seconds only, and turns -1 into None.
         ("log_append_time_ms", st.just(-1) | st.integers(0, 253_402_300_799).map(lambda s: s * 1000)),
+        ("transaction_start_time_ms", st.integers(0, 253_402_300_799).map(lambda s: s * 1000)),
         # kio goes through a float of seconds.
         ("session_lifetime_ms", DURATIONS),
         ("retention_time_ms", DURATIONS),

@@ -30,11 +30,13 @@ class TimerKind(Enum):
     REBALANCE = "rebalance"
     """A KIP-848 member has had a rebalance timeout to give partitions up."""
     EXPIRY = "expiry"
-    """Time to look for offsets that may go."""
+    """Time to look for offsets, or transactional ids, that may go."""
+    TRANSACTION = "transaction"
+    """A transaction has been open for its timeout."""
 
 
 class TimerKey(NamedTuple):
-    """Which timer; ``member_id`` is empty for timers of the group."""
+    """Which timer; ``member_id`` is empty for timers of the group. A transaction's is named by its transactional id."""
 
     kind: TimerKind
     group_id: str = ""

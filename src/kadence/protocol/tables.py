@@ -27,6 +27,7 @@ from kadence.protocol.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from kadence.protocol.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from kadence.protocol.end_txn import EndTxnRequest, EndTxnResponse
 from kadence.protocol.fetch import FetchRequest, FetchResponse
 from kadence.protocol.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -36,6 +37,7 @@ from kadence.protocol.join_group import JoinGroupRequest, JoinGroupResponse
 from kadence.protocol.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from kadence.protocol.list_groups import ListGroupsRequest, ListGroupsResponse
 from kadence.protocol.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from kadence.protocol.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from kadence.protocol.message import Request, Response
 from kadence.protocol.metadata import MetadataRequest, MetadataResponse
 from kadence.protocol.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -47,6 +49,7 @@ from kadence.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuth
 from kadence.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
 from kadence.protocol.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from kadence.protocol.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 API_NAMES: Final[dict[int, str]] = {
     0: "Produce",
@@ -71,6 +74,7 @@ API_NAMES: Final[dict[int, str]] = {
     24: "AddPartitionsToTxn",
     25: "AddOffsetsToTxn",
     26: "EndTxn",
+    27: "WriteTxnMarkers",
     28: "TxnOffsetCommit",
     32: "DescribeConfigs",
     36: "SaslAuthenticate",
@@ -78,6 +82,8 @@ API_NAMES: Final[dict[int, str]] = {
     42: "DeleteGroups",
     47: "OffsetDelete",
     60: "DescribeCluster",
+    65: "DescribeTransactions",
+    66: "ListTransactions",
     68: "ConsumerGroupHeartbeat",
     69: "ConsumerGroupDescribe",
     75: "DescribeTopicPartitions",
@@ -106,6 +112,7 @@ REQUESTS: Final[dict[int, type[Request]]] = {
     24: AddPartitionsToTxnRequest,
     25: AddOffsetsToTxnRequest,
     26: EndTxnRequest,
+    27: WriteTxnMarkersRequest,
     28: TxnOffsetCommitRequest,
     32: DescribeConfigsRequest,
     36: SaslAuthenticateRequest,
@@ -113,6 +120,8 @@ REQUESTS: Final[dict[int, type[Request]]] = {
     42: DeleteGroupsRequest,
     47: OffsetDeleteRequest,
     60: DescribeClusterRequest,
+    65: DescribeTransactionsRequest,
+    66: ListTransactionsRequest,
     68: ConsumerGroupHeartbeatRequest,
     69: ConsumerGroupDescribeRequest,
     75: DescribeTopicPartitionsRequest,
@@ -141,6 +150,7 @@ RESPONSES: Final[dict[int, type[Response]]] = {
     24: AddPartitionsToTxnResponse,
     25: AddOffsetsToTxnResponse,
     26: EndTxnResponse,
+    27: WriteTxnMarkersResponse,
     28: TxnOffsetCommitResponse,
     32: DescribeConfigsResponse,
     36: SaslAuthenticateResponse,
@@ -148,6 +158,8 @@ RESPONSES: Final[dict[int, type[Response]]] = {
     42: DeleteGroupsResponse,
     47: OffsetDeleteResponse,
     60: DescribeClusterResponse,
+    65: DescribeTransactionsResponse,
+    66: ListTransactionsResponse,
     68: ConsumerGroupHeartbeatResponse,
     69: ConsumerGroupDescribeResponse,
     75: DescribeTopicPartitionsResponse,

@@ -1,0 +1,199 @@
+"""The transaction coordinator's front door: requests in, records, answers and endings out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from kadence.clock import add_ms
+from kadence.coordinator.effects import Caller
+from kadence.coordinator.records import Record
+from kadence.coordinator.timers import TimerKey, TimerKind
+from kadence.coordinator.topics import Topics
+from kadence.coordinator.transactions import adding, admin, ending, initialising
+from kadence.coordinator.transactions.ledger import Ledger, Step, TransactionConfig, timeout_key
+from kadence.coordinator.transactions.transaction import State, Transaction
+from kadence.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest
+from kadence.protocol.add_partitions_to_txn import AddPartitionsToTxnRequest
+from kadence.protocol.describe_transactions import DescribeTransactionsRequest
+from kadence.protocol.end_txn import EndTxnRequest
+from kadence.protocol.init_producer_id import InitProducerIdRequest
+from kadence.protocol.list_transactions import ListTransactionsRequest
+from kadence.types import TopicPartition
+
+__all__ = ["TransactionCoordinator"]
+
+_EXPIRY = TimerKey(TimerKind.EXPIRY)
+
+
+class TransactionCoordinator:
+    """Owner of transactional ids. One caller at a time; ``now`` never goes back.
+
+    A shell stores the records of a `Step`, then delivers its answers, then writes the markers of its endings and says
+    so with `marked`. When it cannot store them, it takes the ids out with `unload` and loads them again: `replay` each
+    record, then `loaded`.
+
+    Args:
+        topics: of the cluster.
+        offsets_partition: the partition of `__consumer_offsets` that keeps a group.
+        new_producer_id: a producer id that nobody has.
+        wall: turns ``now`` into the time of day in ms, which is what records carry. Without it both are the same.
+    """
+
+    __slots__ = ("_ledger", "_offsets_partition", "_topics")
+
+    def __init__(
+        self,
+        config: TransactionConfig,
+        *,
+        topics: Topics,
+        offsets_partition: Callable[[str], int],
+        new_producer_id: Callable[[], int],
+        wall: Callable[[int], int] = lambda now: now,
+    ) -> None:
+        self._ledger = Ledger(config, new_producer_id, wall)
+        self._topics = topics
+        self._offsets_partition = offsets_partition
+
+    def __repr__(self) -> str:
+        ledger = self._ledger
+        return f"<TransactionCoordinator {len(ledger.transactions)} ids, {len(ledger.timers)} timers>"
+
+    def get(self, transactional_id: str) -> Transaction | None:
+        """What is known of an id, to look at."""
+        return self._ledger.get(transactional_id)
+
+    def handle(self, now: int, caller: Caller, request: Any) -> Step:
+        """Take one request.
+
+        Raises:
+            TypeError: a request that is not this coordinator's.
+        """
+        ledger = self._ledger
+        self._arm_expiry(now)
+        match request:
+            case InitProducerIdRequest():
+                initialising.initialise(ledger, now, caller, request)
+            case AddPartitionsToTxnRequest():
+                adding.add_partitions(ledger, self._topics, now, caller, request)
+            case AddOffsetsToTxnRequest():
+                adding.add_offsets(ledger, self._keeper(request.group_id), now, caller, request)
+            case EndTxnRequest():
+                ending.end(ledger, now, caller, request)
+            case ListTransactionsRequest():
+                admin.list_transactions(ledger, now, caller, request)
+            case DescribeTransactionsRequest():
+                admin.describe_transactions(ledger, now, caller, request)
+            case _:
+                raise TypeError(f"a transaction coordinator does not serve {type(request).__name__}")
+        return ledger.take()
+
+    # What leaders of partitions, and group coordinators, ask (KIP-890)
+
+    def add(
+        self,
+        now: int,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[TopicPartition],
+    ) -> tuple[int, Step]:
+        """A producer of transactions v2 writes to ``partitions``: make them part of its transaction.
+
+        Returns:
+            An error code, and what it leads to. The write is made once the records are stored.
+        """
+        code = adding.add(
+            self._ledger, now, transactional_id, producer_id, producer_epoch, partitions, client_version=2
+        )
+        return code, self._ledger.take()
+
+    def add_group(
+        self, now: int, transactional_id: str, producer_id: int, producer_epoch: int, group_id: str
+    ) -> tuple[int, Step]:
+        """As `add`, for offsets of a group."""
+        return self.add(now, transactional_id, producer_id, producer_epoch, [self._keeper(group_id)])
+
+    def verify(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partition: TopicPartition
+    ) -> int:
+        """Whether an older producer may write to ``partition`` now: an error code."""
+        return adding.verify(self._ledger, transactional_id, producer_id, producer_epoch, partition)
+
+    def verify_group(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, group_id: str
+    ) -> int:
+        """As `verify`, for offsets of a group."""
+        return self.verify(transactional_id, producer_id, producer_epoch, self._keeper(group_id))
+
+    # Time, and the other half of an end
+
+    def marked(self, now: int, transactional_id: str) -> Step:
+        """Every marker of the ending is written."""
+        ending.complete(self._ledger, now, transactional_id)
+        return self._ledger.take()
+
+    def poll(self, now: int) -> Step:
+        """Fire every timer that is due."""
+        ledger = self._ledger
+        while (key := ledger.timers.pop_due(now)) is not None:
+            if key.kind is TimerKind.EXPIRY:
+                self._expire(now)
+                self._arm_expiry(now)
+                continue
+            transaction = ledger.get(key.group_id)
+            if transaction is not None and transaction.state is State.ONGOING:
+                ending.fence(ledger, now, transaction)
+        return ledger.take()
+
+    def next_deadline(self) -> int:
+        """When `poll` must be called next, at the latest; FOREVER if nothing is under way."""
+        return self._ledger.timers.next_deadline()
+
+    # Loading, and giving up ids: a coordinator that starts, moves, or could not store what it did
+
+    def replay(self, record: Record) -> None:
+        """Let a stored record take effect. Nobody is answered."""
+        self._ledger.replay(record)
+
+    def loaded(self, now: int) -> Step:
+        """Everything stored has been replayed: open transactions get the rest of their time, decided ones end."""
+        ledger = self._ledger
+        self._arm_expiry(now)
+        for transaction in ledger.transactions.values():
+            if transaction.state.is_ending:
+                ledger.end(transaction)
+            elif transaction.state is State.ONGOING:
+                left = transaction.started_at + transaction.timeout_ms - ledger.wall(now)
+                ledger.timers.schedule(timeout_key(transaction.transactional_id), add_ms(now, max(left, 0)))
+        return ledger.take()
+
+    def unload(self, owns: Callable[[str], bool]) -> None:
+        """Give up the ids that ``owns`` names. Nobody is parked here, so nobody is told."""
+        ledger = self._ledger
+        for transactional_id in [each for each in ledger.transactions if owns(each)]:
+            ledger.timers.cancel(timeout_key(transactional_id))
+            del ledger.transactions[transactional_id]
+            ledger.last_epochs.pop(transactional_id, None)
+
+    def snapshot(self, owns: Callable[[str], bool]) -> Iterator[Record]:
+        """The state of the ids that ``owns`` names, as the fewest records that make it."""
+        for transactional_id, each in sorted(self._ledger.transactions.items()):
+            if owns(transactional_id):
+                yield Record(each.key(), each.value())
+
+    def _keeper(self, group_id: str) -> TopicPartition:
+        return TopicPartition("__consumer_offsets", self._offsets_partition(group_id))
+
+    def _arm_expiry(self, now: int) -> None:
+        timers, interval = self._ledger.timers, self._ledger.config.expiration_interval_ms
+        if _EXPIRY not in timers:
+            timers.schedule(_EXPIRY, add_ms(now, interval))
+
+    def _expire(self, now: int) -> None:
+        """Forget ids that nobody has used for the expiration time."""
+        ledger = self._ledger
+        oldest = ledger.wall(now) - ledger.config.expiration_ms
+        for transactional_id, each in list(ledger.transactions.items()):
+            if each.state.is_at_rest and each.updated_at <= oldest:
+                ledger.forget(transactional_id)

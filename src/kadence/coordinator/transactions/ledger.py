@@ -1,0 +1,132 @@
+"""The state that the rules of transactions work on, and what a step leads to, on its way out.
+
+What must outlive the process changes only by `Ledger.put` and `Ledger.forget`, which write a record and replay it at
+once. A retry of InitProducerId is recognised by the epoch before the present one. Kafka's records do not have that
+epoch: after a restart such a retry is fenced, as on Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kadence.coordinator.effects import Answer, Caller
+from kadence.coordinator.records import Record
+from kadence.coordinator.timers import TimerKey, TimerKind, Timers
+from kadence.coordinator.transactions.transaction import State, Transaction
+from kadence.protocol.transaction_log_record import TransactionLogKey, TransactionLogValue
+from kadence.types import TopicPartition
+
+__all__ = ["Ending", "Ledger", "Step", "TransactionConfig", "timeout_key"]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionConfig:
+    """Kafka's broker configuration of transactions; durations in ms.
+
+    Attributes:
+        max_timeout_ms: ``transaction.max.timeout.ms``, the longest timeout that a producer may ask for.
+        expiration_ms: ``transactional.id.expiration.ms``, how long an unused id is remembered.
+        expiration_interval_ms: ``transaction.remove.expired.transaction.cleanup.interval.ms``.
+    """
+
+    max_timeout_ms: int = 900_000
+    expiration_ms: int = 604_800_000
+    expiration_interval_ms: int = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A transaction whose end is decided: a marker goes to each of its partitions."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step leads to, in the order in which the shell does it.
+
+    Attributes:
+        records: to store in `__transaction_state`.
+        answers: to deliver once the records are stored.
+        endings: whose markers to write once the records are stored.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    endings: list[Ending] = field(default_factory=list)
+
+
+class Ledger:
+    """Transactional ids with their timers. The rules add to the `Step`; the coordinator takes it out.
+
+    Args:
+        new_producer_id: a producer id that nobody has.
+        wall: turns ``now`` into the time of day (ms).
+    """
+
+    def __init__(
+        self, config: TransactionConfig, new_producer_id: Callable[[], int], wall: Callable[[int], int]
+    ) -> None:
+        self.config = config
+        self.new_producer_id = new_producer_id
+        self.wall = wall
+        self.transactions: dict[str, Transaction] = {}
+        self.last_epochs: dict[str, int] = {}
+        """Of ids whose epoch was raised on the producer's own request: the epoch before."""
+        self.timers = Timers()
+        self._step = Step()
+
+    def get(self, transactional_id: str) -> Transaction | None:
+        return self.transactions.get(transactional_id)
+
+    def put(self, transaction: Transaction) -> None:
+        """Change an id by a record."""
+        self._write(Record(transaction.key(), transaction.value()))
+
+    def forget(self, transactional_id: str) -> None:
+        """Remove an id by a tombstone."""
+        self._write(Record(TransactionLogKey(transactional_id=transactional_id), None))
+
+    def replay(self, record: Record) -> None:
+        """The one place where an id's state changes."""
+        key: TransactionLogKey = record.key
+        value: TransactionLogValue | None = record.value
+        if value is None:
+            self.transactions.pop(key.transactional_id, None)
+            self.last_epochs.pop(key.transactional_id, None)
+        else:
+            self.transactions[key.transactional_id] = Transaction.of(key, value)
+
+    def answer(self, caller: Caller, response: Any) -> None:
+        self._step.answers.append(Answer(caller, response))
+
+    def end(self, transaction: Transaction) -> None:
+        """Let the markers of ``transaction`` be written."""
+        self._step.endings.append(
+            Ending(
+                transaction.transactional_id,
+                transaction.producer_id,
+                transaction.producer_epoch,
+                transaction.state is State.PREPARE_COMMIT,
+                tuple(sorted(transaction.partitions)),
+            )
+        )
+
+    def take(self) -> Step:
+        step, self._step = self._step, Step()
+        return step
+
+    def _write(self, record: Record) -> None:
+        self.replay(record)
+        self._step.records.append(record)
+
+
+def timeout_key(transactional_id: str) -> TimerKey:
+    """The transaction has been open for its timeout."""
+    return TimerKey(TimerKind.TRANSACTION, transactional_id)
