@@ -24,6 +24,7 @@ from kadence.protocol.describe_cluster import DescribeClusterRequest
 from kadence.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kadence.protocol.describe_groups import DescribeGroupsRequest
 from kadence.protocol.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
+from kadence.protocol.describe_transactions import DescribeTransactionsRequest
 from kadence.protocol.end_txn import EndTxnRequest
 from kadence.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from kadence.protocol.find_coordinator import FindCoordinatorRequest
@@ -33,6 +34,7 @@ from kadence.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtoc
 from kadence.protocol.leave_group import LeaveGroupRequest, MemberIdentity
 from kadence.protocol.list_groups import ListGroupsRequest
 from kadence.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kadence.protocol.list_transactions import ListTransactionsRequest
 from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from kadence.protocol.offset_commit import (
     OffsetCommitRequest,
@@ -63,6 +65,11 @@ from kadence.protocol.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
+)
+from kadence.protocol.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
 )
 
 
@@ -202,6 +209,11 @@ REQUEST_FOR: dict[type, Callable[[int, Ground], Any]] = {
         0,
         topics=[TxnOffsetCommitRequestTopic(ground.topic, [TxnOffsetCommitRequestPartition(0, 1)])],
     ),
+    WriteTxnMarkersRequest: lambda *_: WriteTxnMarkersRequest(
+        [WritableTxnMarker(1, 0, topics=[WritableTxnMarkerTopic("no-such-topic", [0])])]
+    ),
+    DescribeTransactionsRequest: lambda *_: DescribeTransactionsRequest(["nobody", ""]),
+    ListTransactionsRequest: lambda *_: ListTransactionsRequest(["Ongoing", "Sleepy"]),
     DescribeConfigsRequest: lambda _, ground: DescribeConfigsRequest(
         [DescribeConfigsResource(2, ground.topic, None)], include_synonyms=True
     ),
