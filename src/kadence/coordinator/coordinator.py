@@ -17,7 +17,7 @@ from kadence.coordinator.consumer import settings as consumer_settings
 from kadence.coordinator.consumer.group import ConsumerGroup
 from kadence.coordinator.effects import Caller, Outcome
 from kadence.coordinator.groups import Group
-from kadence.coordinator.offsets import commit, delete, expiry, fetch
+from kadence.coordinator.offsets import commit, delete, expiry, fetch, transactional
 from kadence.coordinator.offsets import storing as offsets
 from kadence.coordinator.records import Record
 from kadence.coordinator.replay import replay
@@ -36,6 +36,7 @@ from kadence.protocol.offset_commit import OffsetCommitRequest
 from kadence.protocol.offset_delete import OffsetDeleteRequest
 from kadence.protocol.offset_fetch import OffsetFetchRequest
 from kadence.protocol.sync_group import SyncGroupRequest
+from kadence.protocol.txn_offset_commit import TxnOffsetCommitRequest
 
 __all__ = ["GroupCoordinator"]
 
@@ -50,6 +51,7 @@ _RULES: Final[dict[type[Any], Callable[[Shard, int, Caller, Any], None]]] = {
     DescribeGroupsRequest: admin.describe_groups,
     DeleteGroupsRequest: admin.delete_groups,
     OffsetDeleteRequest: delete.delete,
+    TxnOffsetCommitRequest: transactional.commit,
     ConsumerGroupHeartbeatRequest: heartbeat.heartbeat,
     ConsumerGroupDescribeRequest: describing.describe,
 }
