@@ -1,7 +1,8 @@
-"""A stream on a standalone cluster: ``python cluster.py MASTER SERVERS TOPIC DIRECTORY``.
+"""Two streams on a standalone cluster: ``python cluster.py MASTER SERVERS TOPIC DIRECTORY``.
 
-Each task leaves a file ``task-PARTITION-ATTEMPT`` at its first row and stops there until the file ``go`` is there, so
-that the test can end a worker in the middle of the query.
+Tasks leave files ``NAME-TASK-ATTEMPT`` at their first row. In the first stream, ``uneven``, the first attempt of task 0
+stops there for good, and the first attempt of task 1 fails. In the second one, ``held``, each task stops there until
+the file ``go`` is there, so that the test can end a worker in the middle.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from pyspark import TaskContext
@@ -20,16 +22,16 @@ from kadence.spark import session
 master, servers, topic, directory = sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4])
 
 
-@udf(StringType())
-def held(value: bytes) -> str:
-    task = TaskContext.get()
-    assert task is not None
-    mark = directory / f"task-{task.partitionId()}-{task.attemptNumber()}"
-    if not mark.exists():
-        mark.touch()
-        while not (directory / "go").exists():
-            time.sleep(0.05)
-    return value.decode()
+def uneven(task: int, attempt: int) -> None:
+    if (task, attempt) == (1, 0):
+        raise RuntimeError("not at the first attempt")
+    while (task, attempt) == (0, 0):
+        time.sleep(0.05)
+
+
+def held(task: int, attempt: int) -> None:
+    while not (directory / "go").exists():
+        time.sleep(0.05)
 
 
 spark = session(
@@ -44,23 +46,49 @@ spark = session(
         "spark.executor.cores": "1",
         "spark.ui.enabled": "false",
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        # A second attempt for what takes longer than half of the tasks took.
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.minTaskRuntime": "100ms",
+        "spark.speculation.multiplier": "1.1",
+        "spark.speculation.quantile": "0.5",
     },
 )
-query = (
-    spark.readStream.format("kadence")
-    .option("kafka.bootstrap.servers", servers)
-    .option("subscribe", topic)
-    .option("startingOffsets", "earliest")
-    .option("minPartitions", "6")
-    .load()
-    .select(held("value").alias("value"))
-    .writeStream.format("parquet")
-    .option("path", str(directory / "table"))
-    .option("checkpointLocation", str(directory / "checkpoint"))
-    .trigger(availableNow=True)
-    .start()
-)
-query.awaitTermination()
-rows = spark.read.parquet(str(directory / "table")).collect()
-print(json.dumps(sorted(int(row.value) for row in rows)))
+
+
+def rows(at_first_row: Callable[[int, int], None]) -> list[int]:
+    """What a stream of the whole topic puts into a table."""
+    name = at_first_row.__name__
+
+    @udf(StringType())
+    def passed(value: bytes) -> str:
+        task = TaskContext.get()
+        assert task is not None
+        number, attempt = task.partitionId(), task.attemptNumber()
+        mark = directory / f"{name}-{number}-{attempt}"
+        if not mark.exists():
+            mark.touch()
+            at_first_row(number, attempt)
+        return value.decode()
+
+    query = (
+        spark.readStream.format("kadence")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("minPartitions", "6")
+        .load()
+        .select(passed("value").alias("value"))
+        .writeStream.format("parquet")
+        .option("path", str(directory / name / "table"))
+        .option("checkpointLocation", str(directory / name / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    table = spark.read.parquet(str(directory / name / "table")).collect()
+    return sorted(int(row.value) for row in table)
+
+
+print(json.dumps({each.__name__: rows(each) for each in (uneven, held)}))
 spark.stop()

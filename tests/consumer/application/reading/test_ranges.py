@@ -134,3 +134,13 @@ def test_c11_what_lies_beyond_an_end_gives_its_memory_to_those_that_wait_for_it(
     subject.border.press()
     assert subject.take() == []
     assert subject.arena.holds == 0
+
+
+def test_c11_a_range_that_ends_while_others_wait_for_its_memory_gives_it_up() -> None:
+    """It was still being read when the network thread asked, and reading to its end is no event: a task stood still."""
+    subject = Subject(7, range(10))
+    subject.border.press()
+    assert subject.take(3) == [0, 1, 2]
+    assert subject.take() == [3, 4, 5, 6]
+    assert subject.take() == []
+    assert subject.arena.holds == 0

@@ -183,6 +183,10 @@ class Collector:
                 ring.move_to_end(partition)
             if limit <= 0:
                 break
+        if border.pressing and not taken:
+            # All that is left is of partitions that give nothing now. Of those that were read to the ends of their
+            # ranges nobody has told, and whoever polls waits for a fetch that waits for their memory.
+            self._relieve()
         return taken
 
     def arm(self, now: int, limit: int) -> None:
