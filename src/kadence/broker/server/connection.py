@@ -201,7 +201,8 @@ class Connection:
         if self._is_last and not self._unsent and not self._transport.has_output:
             self.close()
             return
-        self._watch()
+        if self._out or self._events != selectors.EVENT_READ or self._transport.has_output:
+            self._watch()
 
     # In
 
