@@ -295,16 +295,18 @@ def test_v1_adds_each_partition_before_it_is_written_to() -> None:
     world.begin()
     world.append()
     world.append(tp=OTHER)
-    world.codes[AddPartitionsToTxnRequest] = [ec.CONCURRENT_TRANSACTIONS]
+    world.codes[AddPartitionsToTxnRequest] = [ec.CONCURRENT_TRANSACTIONS] * 3
+    began = world.now
     seen: list[Request] = []
     while not seen:
         for request in world.turn():
             seen.append(request) if isinstance(request.message, ProduceRequest) else world.say(request)
-        world.advance(50)
+        world.advance(20)  # the end of the transaction before is soon written; no backoff is waited for
     (produce,) = seen
+    assert world.now - began <= 200
     assert set(batches_of(produce)) == {TP, OTHER}
     assert produce.max_version == 11
-    assert world.asked_for() == ["AddPartitionsToTxn"] * 2
+    assert world.asked_for() == ["AddPartitionsToTxn"] * 4
     world.acknowledge(produce)
     world.run(world.now_in.begin_commit())
     world.begin()
@@ -624,3 +626,17 @@ def test_no_offsets_ask_nobody() -> None:
     assert world.now_in.begin_offsets({}, GROUP)()
     world.run(world.now_in.begin_commit())
     assert world.asked_for() == []
+
+
+def test_v2_a_transaction_that_brokers_aborted_is_aborted_here_and_the_producer_goes_on() -> None:
+    world = TransactionWorld()
+    world.begin()
+    world.append()
+    world.run()
+    world.codes[EndTxnRequest] = [ec.INVALID_TXN_STATE]
+    done = world.now_in.begin_commit()
+    world.run()
+    with pytest.raises(BrokerError, match=r"longer than transaction\.timeout\.ms=60000"):
+        done()
+    world.run(world.now_in.begin_abort())
+    world.begin()

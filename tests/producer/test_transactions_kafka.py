@@ -158,8 +158,12 @@ def test_a_transaction_that_takes_too_long_is_aborted_by_the_brokers(kafka: Kafk
         reader.assign([TopicPartition(topic, 0)])
         # Readers get past it once it is aborted.
         assert [record.value for record in reader.poll(PATIENCE)] == [b"behind it"]
-        with pytest.raises(BrokerError):
+        with pytest.raises(BrokerError, match=r"longer than transaction\.timeout\.ms=300"):
             slow.commit_transaction()
+        slow.abort_transaction()
+        slow.begin_transaction()
+        slow.send(topic, b"in time", partition=0)
+        slow.abort_transaction()
 
 
 def test_what_was_read_and_what_was_written_count_together(kafka: Kafka, topic: str) -> None:

@@ -261,9 +261,10 @@ class Producer:
         Raises:
             IllegalStateError: no transaction is open.
             KafkaTimeoutError: not done within ``max.block.ms``; call it again to wait on.
-            ProducerFencedError: another producer took over, or the brokers aborted a transaction that was open for
-                longer than ``transaction.timeout.ms``. Close this producer.
-            KafkaError: a record was not written; `abort_transaction`, then begin anew.
+            ProducerFencedError: another producer took over, or brokers before transactions v2 aborted a transaction
+                that was open for longer than ``transaction.timeout.ms``. Close this producer.
+            KafkaError: a record was not written, or the transaction was open for too long; `abort_transaction`, then
+                begin anew.
         """
         settle(self._entrance, Transactions.begin_commit, "commit_transaction()")
 

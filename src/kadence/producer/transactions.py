@@ -69,6 +69,9 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
 _SENDING: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING})
 _ENDING: Final = frozenset({State.COMMITTING, State.ABORTING})
 
+_ADD_AGAIN_MS: Final = 20
+"""How soon partitions are added again that came before the end of the transaction before was written; as Java's."""
+
 Done = Callable[[], bool]
 """Whether what was begun has ended; raises why it failed. Under the lock."""
 
@@ -375,7 +378,10 @@ class Transactions:
         self._to_add -= added
         if added:
             self._is_started, self._is_unsure = True, False
-        self._is_well(now, requests.worst(codes.values()))
+        code = requests.worst(codes.values())
+        if not self._is_well(now, code) and code == ec.CONCURRENT_TRANSACTIONS:
+            # The end of the transaction before is being written, which is a matter of milliseconds.
+            self._backoff.until = min(self._backoff.until, now + _ADD_AGAIN_MS)
 
     def _on_group_added(self, now: int, response: Any) -> None:
         if self._is_well(now, response.error_code) and self._offsets:
@@ -423,6 +429,17 @@ class Transactions:
         elif is_abort and code == ec.INVALID_TXN_STATE and not self._is_started:
             # The request whose answer was lost did not reach it.
             _log.info("%s: the coordinator has nothing to abort", self.transactional_id)
+        elif code == ec.INVALID_TXN_STATE and not is_abort and self._is_v2:
+            # It takes the abort for a repetition of its own, and answers with the epoch that goes on.
+            self._move(
+                State.ABORTABLE,
+                for_code(
+                    code,
+                    "the brokers have aborted the transaction, as when it is open for longer than "
+                    f"transaction.timeout.ms={self._config.transaction_timeout_ms}",
+                ),
+            )
+            return
         elif not self._is_well(now, response.error_code):
             return
         self._is_ended = True
