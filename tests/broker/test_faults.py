@@ -9,9 +9,10 @@ from tests.broker.wire import Wire, at, fetch
 
 from kadence.broker import Broker
 from kadence.broker.handlers import HANDLERS
+from kadence.errors import ConfigError
 from kadence.protocol import error_codes as codes
 from kadence.protocol.api_versions import ApiVersionsRequest
-from kadence.protocol.fetch import FetchRequest
+from kadence.protocol.fetch import FetchRequest, FetchTopic
 from kadence.protocol.find_coordinator import FindCoordinatorRequest
 from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kadence.protocol.metadata import MetadataRequest
@@ -155,3 +156,129 @@ def test_versions_are_limited_while_the_block_runs(broker: Broker, wire: Wire) -
             assert offered() == {**before, HeartbeatRequest.API_KEY: 1, MetadataRequest.API_KEY: 0}
         assert offered() == {**before, HeartbeatRequest.API_KEY: 1}
     assert offered() == before
+
+
+def test_an_answer_may_be_cut_and_the_request_has_taken_effect(broker: Broker) -> None:
+    with Wire(broker) as wire, broker.faults.truncate(ProduceRequest, 6) as cut:
+        wire.send_produce("t", [b"v"])
+        assert len(wire._exactly(6)) == 6
+        assert wire.is_closed()
+    assert cut.hits == 1
+    assert broker.offsets("t")[0] == (0, 1)
+    with Wire(broker) as wire, broker.faults.truncate(MetadataRequest):
+        wire.send(MetadataRequest(topics=[]))
+        assert len(wire._exactly(4)) == 4
+        with pytest.raises(ConnectionError):
+            wire._exactly(10_000)
+
+
+def test_a_frozen_node_neither_reads_nor_writes_nor_accepts_and_then_goes_on() -> None:
+    with Broker(nodes=2, topics={"t": 1}) as broker, Wire(broker, 1) as one, Wire(broker, 2) as two:
+        for each in (one, two):
+            each.call(MetadataRequest(topics=[]))
+        with broker.faults.freeze(2), broker.faults.observe(HeartbeatRequest) as seen:
+            two.send(HeartbeatRequest(group_id="g"))
+            late = Wire(broker, 2)  # the system connects it; nobody accepts
+            late.send(HeartbeatRequest(group_id="h"))
+            for _ in range(3):
+                assert one.call(MetadataRequest(topics=[])).brokers
+            assert len(seen) == 0
+        assert two.receive().error_code
+        assert late.receive().error_code
+        late.sock.close()
+        with broker.faults.freeze() as frozen, Wire(broker, 1) as stuck:
+            stuck.send(MetadataRequest(topics=[]))
+            stuck.sock.settimeout(0.1)
+            with pytest.raises(TimeoutError):
+                stuck.receive_frame()
+            frozen.thaw()
+            stuck.sock.settimeout(10)
+            assert stuck.receive_frame()
+        with pytest.raises(ConfigError, match="no node 9"):
+            broker.faults.freeze(9)
+
+
+def test_a_broker_closes_while_it_is_frozen() -> None:
+    with Broker() as broker, Wire(broker):
+        broker.faults.freeze()
+
+
+@pytest.mark.parametrize(
+    ("only", "wanted"),
+    [
+        ({"group": "a"}, [True, False, False]),
+        ({"client_id": "wire"}, [True, True, True]),
+        ({"client_id": "other"}, [False, False, False]),
+        ({"node_id": 2}, [False, False, False]),
+        ({"topic": "t"}, [False, False, True]),
+        ({"probability": 0.0}, [False, False, False]),
+        ({"times": 1}, [True, False, False]),
+    ],
+)
+def test_a_fault_takes_the_requests_that_it_is_for(
+    broker: Broker, wire: Wire, only: Any, wanted: list[bool]
+) -> None:
+    with broker.faults.observe(**only) as seen:
+        hits = []
+        topic = FetchTopic(topic_id=wire.topic_id("t"), partitions=[at(0)]) if "topic" in only else None
+        seen.calls.clear()
+        seen.hits = 0
+        for message in (
+            HeartbeatRequest(group_id="a"),
+            HeartbeatRequest(group_id="b"),
+            FetchRequest(topics=[topic] if topic else [], session_epoch=-1),
+        ):
+            before = seen.hits
+            wire.call(message)
+            hits.append(seen.hits > before)
+    assert hits == wanted
+
+
+def test_a_fetch_session_keeps_its_topics(broker: Broker, wire: Wire) -> None:
+    topic = FetchTopic(topic_id=wire.topic_id("t"), partitions=[at(0)])
+    opened = wire.call(FetchRequest(topics=[topic], session_epoch=0, max_wait_ms=0))
+    with broker.faults.error(FetchRequest, codes.KAFKA_STORAGE_ERROR, topic="t"):
+        answer = wire.call(FetchRequest(session_id=opened.session_id, session_epoch=1, max_wait_ms=0))
+        assert answer.error_code == codes.KAFKA_STORAGE_ERROR
+
+
+def test_chance_is_repeatable(broker: Broker, wire: Wire) -> None:
+    def run() -> list[bool]:
+        with broker.faults.error(HeartbeatRequest, codes.NOT_COORDINATOR, probability=0.5, seed=7):
+            return [wire.call(HeartbeatRequest()).error_code == codes.NOT_COORDINATOR for _ in range(50)]
+
+    first = run()
+    assert first == run()
+    assert 10 < sum(first) < 40
+
+
+def test_faults_as_text(broker: Broker, wire: Wire) -> None:
+    broker.faults.parse("find_coordinator error=COORDINATOR_NOT_AVAILABLE times=1 client=wire")
+    assert wire.call(FindCoordinatorRequest(coordinator_keys=["g"])).coordinators[0].error_code == (
+        codes.COORDINATOR_NOT_AVAILABLE
+    )
+    assert wire.call(FindCoordinatorRequest(coordinator_keys=["g"])).coordinators[0].error_code == codes.NONE
+    broker.faults.parse("any delay=50ms topic=t")
+    broker.faults.parse("Heartbeat disconnect group=g probability=1 seed=3")
+    wire.send(HeartbeatRequest(group_id="g"))
+    assert wire.is_closed()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        ("fetch", "after the API comes one of"),
+        ("fetsch drop", "no API 'fetsch'; did you mean fetch"),
+        ("fetch explode", "'explode' is none of"),
+        ("fetch delay=fast", "'fast' is no time"),
+        ("fetch error=NOT_LEADER", "did you mean NOT_LEADER_OR_FOLLOWER"),
+        ("fetch drop times=few", "'few' is no number"),
+        ("fetch drop topics=t", "'topics=t' is none of"),
+        ("fetch drop probability=7", "0 to 1"),
+        ("freeze topic=t", "freeze takes node= only"),
+    ],
+)
+def test_a_fault_that_cannot_be_read_says_which_part(broker: Broker, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        broker.faults.parse(text)

@@ -11,6 +11,7 @@ import pytest
 from tests.broker.wire import Wire
 
 from kadence.broker import Broker
+from kadence.broker.handlers import HANDLERS
 from kadence.broker.server.connection import Connection
 from kadence.protocol import error_codes as codes
 from kadence.protocol.api_versions import ApiVersionsRequest
@@ -27,8 +28,7 @@ def test_api_versions_in_every_version_offers_the_same(wire: Wire) -> None:
         offers.append([(each.api_key, each.min_version, each.max_version) for each in answer.api_keys])
     assert all(each == offers[0] for each in offers)
     offered = {key for key, _, _ in offers[0]}
-    transactions, kip_848 = {24, 25, 26, 28}, {68, 69}
-    assert offered == set(REQUESTS) - transactions - kip_848
+    assert offered == set(HANDLERS)
 
 
 def test_kip_511_an_api_versions_from_the_future_is_answered_in_v0(wire: Wire) -> None:

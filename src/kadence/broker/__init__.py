@@ -6,9 +6,9 @@ It never imports the consumer, and the consumer never imports it: they meet on a
 from __future__ import annotations
 
 from kadence.broker.broker import Broker
-from kadence.broker.faults import Faults, Injected, Observed
+from kadence.broker.faults import Faults, Frozen, Injected, Observed, Only
 from kadence.broker.server.sasl import ValidToken
 from kadence.broker.server.security import TlsFiles
 from kadence.broker.service import Call
 
-__all__ = ["Broker", "Call", "Faults", "Injected", "Observed", "TlsFiles", "ValidToken"]
+__all__ = ["Broker", "Call", "Faults", "Frozen", "Injected", "Observed", "Only", "TlsFiles", "ValidToken"]

@@ -21,6 +21,7 @@ from kadence.broker.cluster import BrokerNode, Cluster, is_valid_topic_name
 from kadence.broker.coordination import Coordination
 from kadence.broker.dispatch import Dispatcher
 from kadence.broker.faults import Faults
+from kadence.broker.faults.topics import topics_of
 from kadence.broker.fetching import News
 from kadence.broker.server.listener import address_text, listen_all, reachable
 from kadence.broker.server.loop import Loop
@@ -103,6 +104,7 @@ class Broker:
         )
         dispatcher = Dispatcher(self._services, self.faults)
         self._server = Server(self._loop, security, settings.limits(), dispatcher.on_frame)
+        self.faults.attach(self._freeze, lambda call: topics_of(self._services, call))
         for node_id, sock in enumerate(sockets, 1):
             self._server.add(node_id, sock)
         try:
@@ -216,6 +218,16 @@ class Broker:
     def disconnect_clients(self) -> None:
         """Close every connection, as a restart would; the listeners stay."""
         self._on_loop(self._server.disconnect)
+
+    def _freeze(self, node_ids: tuple[int, ...], frozen: bool) -> None:
+        for node_id in node_ids:
+            self._known_node(node_id)
+        self._on_loop(lambda: self._server.freeze(node_ids or self.node_ids, frozen=frozen))
+
+    def _known_node(self, node_id: int) -> int:
+        if node_id not in self._cluster.nodes:
+            raise ConfigError(f"no node {node_id}; there are {self.node_ids}")
+        return node_id
 
     def _on_loop(self, action: Callable[[], T]) -> T:
         if self._is_closed:

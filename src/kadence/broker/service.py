@@ -34,6 +34,7 @@ class Call:
     """
 
     __slots__ = (
+        "_cut_to",
         "_is_muted",
         "client_id",
         "connection",
@@ -67,6 +68,7 @@ class Call:
         self.now = now
         self.is_done = False
         self._is_muted = False
+        self._cut_to: int | None = None
         self.on_abandoned: Callable[[], None] | None = None
 
     def __repr__(self) -> str:
@@ -90,9 +92,14 @@ class Call:
         if self.connection.is_closed or self._is_muted:
             return
         buffers = self._encode(response)
-        if buffers is not None:
-            self.connection.send(buffers)
-            self.connection.finish()
+        if buffers is None:
+            return
+        if self._cut_to is not None:
+            whole = b"".join(buffers)
+            self.connection.end([whole[: self._cut_to or len(whole) // 2]])
+            return
+        self.connection.send(buffers)
+        self.connection.finish()
 
     def end(self, response: Any, delay_ms: int) -> None:
         """Send the answer after ``delay_ms``, and close the connection with it (a refused login)."""
@@ -110,6 +117,10 @@ class Call:
             _log.exception("a bug: no answer can be made for %r", self)
             self.connection.close(f"a bug in answering {type(self.message).__name__} v{self.version}")
             return None
+
+    def cut_answer(self, size: int | None) -> None:
+        """Let the connection end after ``size`` bytes of the answer; None: after half of it (a fault)."""
+        self._cut_to = size or 0
 
     def mute(self) -> None:
         """Let the call take effect without its answer ever being sent (a fault)."""

@@ -92,6 +92,11 @@ class SessionCache:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def topics(self, session_id: int) -> set[tuple[str, bytes]]:
+        """Name and id (one of them empty) of what a session holds; nothing for one that is not known."""
+        session = self._sessions.get(session_id)
+        return set() if session is None else {(name, topic_id) for name, topic_id, _ in session.partitions}
+
     def resolve(self, now: int, request: FetchRequest, version: int) -> FetchContext:
         """Find out which partitions ``request`` means."""
         uses_ids = version >= _FIRST_TOPIC_ID_VERSION

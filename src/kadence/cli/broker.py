@@ -5,21 +5,29 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from kadence.cli.common import CommandError, add_command, add_settings_option, print_json, read_settings, say
+
+if TYPE_CHECKING:
+    from kadence.broker import TlsFiles
 
 __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
 Serve Kafka's protocol from memory, for a laptop, a test or a quick start. Any Kafka client can use it.
 Prints one JSON line with its address when it is ready, and runs until Ctrl-C. Everything is gone afterwards.
-Nothing is protected: it listens on loopback unless told otherwise."""
+Nothing is protected without TLS and users: it listens on loopback unless told otherwise."""
 
 _EXAMPLES = """\
   kadence broker                                       on localhost:9092
   kadence broker --topic flights:6 --topic orders:3    with topics to begin with
   kadence broker --port 0 --nodes 3                    three brokers on free ports; see the printed line
+  kadence broker --fault 'any delay=50ms' --fault 'fetch disconnect probability=0.01'
+                                                       a slow broker that loses connections
+  kadence broker --tls-certificate broker.pem --users users.txt
+                                                       TLS, and a login with PLAIN or SCRAM
   kadence broker -X auto.create.topics.enable=false    Kafka's broker settings, as far as they are known here"""
 
 
@@ -38,6 +46,14 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--topic", metavar="NAME[:PARTITIONS]", action="append", default=[], help="create a topic; repeatable"
     )
+    parser.add_argument(
+        "--fault",
+        metavar="TEXT",
+        action="append",
+        default=[],
+        help="misbehave on purpose, e.g. 'fetch delay=200ms times=5'; repeatable (docs/testing.md)",
+    )
+    _add_security_options(parser)
     add_settings_option(parser, "a broker setting by Kafka's name; repeatable")
     parser.set_defaults(run=run)
 
@@ -49,8 +65,16 @@ def run(arguments: argparse.Namespace) -> int:
     topics = dict(_topic(text) for text in arguments.topic)
     config = read_settings(arguments.settings)
     with Broker(
-        arguments.port, arguments.host, nodes=arguments.nodes, topics=topics, config=config
+        arguments.port,
+        arguments.host,
+        nodes=arguments.nodes,
+        topics=topics,
+        config=config,
+        tls=_tls(arguments),
+        users=_users(arguments.users),
     ) as broker:
+        for fault in arguments.fault:
+            broker.faults.parse(fault)
         print_json({"bootstrap_servers": broker.bootstrap_servers})
         sys.stdout.flush()
         say(f"broker ready on {broker.bootstrap_servers}; Ctrl-C ends it")
@@ -60,6 +84,54 @@ def run(arguments: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             say("broker closed")
     return 0
+
+
+def _add_security_options(parser: argparse.ArgumentParser) -> None:
+    """What makes the listeners secure."""
+    parser.add_argument(
+        "--tls-certificate", metavar="FILE", help="speak TLS with this certificate (PEM, with its key)"
+    )
+    parser.add_argument(
+        "--tls-key", metavar="FILE", help="the certificate's private key, if it is in another file"
+    )
+    parser.add_argument(
+        "--tls-client-ca", metavar="FILE", help="ask clients for a certificate of these authorities (PEM)"
+    )
+    parser.add_argument(
+        "--users",
+        metavar="FILE",
+        help="ask for a login; a line NAME:PASSWORD for each user, for PLAIN and SCRAM",
+    )
+
+
+def _tls(arguments: argparse.Namespace) -> TlsFiles | None:
+    from kadence.broker import TlsFiles
+
+    if arguments.tls_certificate is None:
+        if arguments.tls_key or arguments.tls_client_ca:
+            raise CommandError("--tls-key and --tls-client-ca need --tls-certificate")
+        return None
+    return TlsFiles(arguments.tls_certificate, arguments.tls_key, client_ca=arguments.tls_client_ca)
+
+
+def _users(path: str | None) -> dict[str, str] | None:
+    if path is None:
+        return None
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise CommandError(f"--users {path}: {error.strerror or error}") from None
+    users: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, colon, password = line.partition(":")
+        if not name or not colon or not password:
+            raise CommandError(f"--users {path}, line {number}: a line is NAME:PASSWORD")
+        users[name] = password
+    if not users:
+        raise CommandError(f"--users {path}: it names nobody; a line is NAME:PASSWORD")
+    return users
 
 
 def _topic(text: str) -> tuple[str, int]:

@@ -1,0 +1,190 @@
+"""The faults of one broker: what is in force, and what becomes of a request that one of them wants."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from typing import Any, Self, Unpack
+
+from kadence.broker.faults.choice import Only
+from kadence.broker.faults.injected import Injected, Limited, Observed
+from kadence.broker.faults.text import put_in_force
+from kadence.broker.server.loop import Loop
+from kadence.broker.service import Call
+from kadence.clock import Seconds, add_ms, to_ms
+from kadence.protocol import error_codes
+
+__all__ = ["Faults", "Frozen"]
+
+
+class Frozen:
+    """Nodes that neither read nor write. Use it with ``with``, or call `thaw`."""
+
+    def __init__(self, freeze: Callable[[tuple[int, ...], bool], None], node_ids: tuple[int, ...]) -> None:
+        self._freeze = freeze
+        self._node_ids = node_ids
+        freeze(node_ids, True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.thaw()
+
+    def thaw(self) -> None:
+        """Let them go on, with what has arrived meanwhile first."""
+        self._freeze(self._node_ids, False)
+
+
+class Faults:
+    """The faults of one broker. Thread-safe: tests add and remove, the broker's thread asks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._injected: tuple[Injected, ...] = ()
+        self._freeze: Callable[[tuple[int, ...], bool], None] = lambda _node_ids, _frozen: None
+        self.topics_of: Callable[[Call], Collection[str]] = lambda _call: ()
+
+    def attach(
+        self,
+        freeze: Callable[[tuple[int, ...], bool], None],
+        topics_of: Callable[[Call], Collection[str]],
+    ) -> None:
+        """Tell it of its broker: what freezes nodes (none named: all), and which topics a request is about."""
+        self._freeze = freeze
+        self.topics_of = topics_of
+
+    def delay(
+        self,
+        request: type[Any] | None,
+        seconds: Seconds,
+        **only: Unpack[Only],
+    ) -> Injected:
+        """Serve the request, but later. Its connection waits, as behind a slow broker."""
+        delay_ms = to_ms(seconds) or 0
+
+        def action(loop: Loop, call: Call, handle: Callable[[Call], None]) -> None:
+            loop.at(add_ms(call.now, delay_ms), lambda: handle(call))
+
+        return self._add(Injected(self, request, action, only))
+
+    def error(self, request: type[Any] | None, code: int, **only: Unpack[Only]) -> Injected:
+        """Answer with ``code`` wherever the API's answer can carry one; the request is not served."""
+
+        def action(_loop: Loop, call: Call, _handle: Callable[[Call], None]) -> None:
+            call.reply(call.handler.refuse(call, code))
+
+        return self._add(Injected(self, request, action, only))
+
+    def drop(self, request: type[Any] | None, **only: Unpack[Only]) -> Injected:
+        """Never answer; the connection stays, and stays busy. Only the client's own timeout ends its wait."""
+
+        def action(_loop: Loop, _call: Call, _handle: Callable[[Call], None]) -> None:
+            return None
+
+        return self._add(Injected(self, request, action, only))
+
+    def disconnect(
+        self,
+        request: type[Any] | None,
+        *,
+        served: bool = False,
+        **only: Unpack[Only],
+    ) -> Injected:
+        """Close the connection in place of an answer; with ``served`` only after the request took effect."""
+
+        def action(_loop: Loop, call: Call, handle: Callable[[Call], None]) -> None:
+            if served:
+                call.mute()
+                handle(call)
+            call.connection.close()
+
+        return self._add(Injected(self, request, action, only))
+
+    def truncate(self, request: type[Any] | None, size: int | None = None, **only: Unpack[Only]) -> Injected:
+        """Serve the request, send the first ``size`` bytes of its answer (None: half of them), and disconnect."""
+
+        def action(_loop: Loop, call: Call, handle: Callable[[Call], None]) -> None:
+            call.cut_answer(size)
+            handle(call)
+
+        return self._add(Injected(self, request, action, only))
+
+    def freeze(self, *node_ids: int) -> Frozen:
+        """Let these nodes (none named: all) stop reading, writing and accepting, with their sockets open.
+
+        So a hung process, or a network that swallows everything, looks to a client. Timers run on, so members whose
+        heartbeats lie unread lose their sessions. It holds until `Frozen.thaw`, or the end of its ``with``.
+        """
+        return Frozen(self._freeze, node_ids)
+
+    def parse(self, text: str) -> None:
+        """Put a fault in force that is written as text, see `kadence.broker.faults.text`.
+
+        Raises:
+            ConfigError: it cannot be read; says which part.
+        """
+        put_in_force(self, text)
+
+    def respond(
+        self,
+        request: type[Any],
+        make: Callable[[Call], Any],
+        **only: Unpack[Only],
+    ) -> Injected:
+        """Answer with what ``make(call)`` returns (on the broker's thread); the request is not served."""
+
+        def action(_loop: Loop, call: Call, _handle: Callable[[Call], None]) -> None:
+            call.reply(make(call))
+
+        return self._add(Injected(self, request, action, only))
+
+    def limit(self, request: type[Any], version: int) -> Injected:
+        """Offer the API up to ``version`` only, as an older broker does, to connections made from now on.
+
+        Several limits hold together. A client that asks for more all the same is served.
+        """
+
+        def action(_loop: Loop, call: Call, _handle: Callable[[Call], None]) -> None:
+            response = call.handler.refuse(call, error_codes.NONE)  # the plain offer
+            limits = {each.api_key: each.version for each in self._injected if isinstance(each, Limited)}
+            for offered in response.api_keys:
+                offered.max_version = min(
+                    offered.max_version, limits.get(offered.api_key, offered.max_version)
+                )
+            call.reply(response)
+
+        return self._add(Limited(self, request, version, action))
+
+    def observe(self, request: type[Any] | None = None, **only: Unpack[Only]) -> Observed:
+        """Remember the requests, and let them pass."""
+        observed = Observed(self, request, only)
+        self._add(observed)
+        return observed
+
+    def clear(self) -> None:
+        """Remove all of them."""
+        with self._lock:
+            self._injected = ()
+
+    def intercept(self, loop: Loop, call: Call, handle: Callable[[Call], None]) -> bool:
+        """Show the call to observers and let the newest fault that wants it have it; False if none does."""
+        taken: Injected | None = None
+        for each in reversed(self._injected):
+            if (each._action is None or taken is None) and each._wants(call):
+                each._hit(call)
+                if each._action is not None:
+                    taken = each
+        if taken is None or taken._action is None:
+            return False
+        taken._action(loop, call, handle)
+        return True
+
+    def _add(self, injected: Injected) -> Injected:
+        with self._lock:
+            self._injected = (*self._injected, injected)
+        return injected
+
+    def _remove(self, injected: Injected) -> None:
+        with self._lock:
+            self._injected = tuple(each for each in self._injected if each is not injected)
