@@ -543,11 +543,11 @@ def test_a_partition_that_was_forgotten_begins_with_a_higher_epoch() -> None:
     assert [send(TP), send(TP), send(other)] == [(9, 0, 0), (9, 0, 1), (9, 0, 0)]
     world.advance(60_000)
     assert send(other) == (9, 0, 1)
-    assert TP not in world.sender._partitions
+    assert TP not in world.sender._outcomes.partitions
     assert send(TP) == (9, 1, 0)
     assert send(other) == (9, 0, 2), "what was in use goes on"
     assert isinstance(world.sender._identity, Identity)
-    world.sender._partitions[TP].identify(9, 32767)
+    world.sender._outcomes.partitions[TP].identify(9, 32767)
     world.advance(60_000)
     assert send(other) == (9, 0, 3)
     assert send(TP) == (9, 0, 0), "the next id; this one is of the world"

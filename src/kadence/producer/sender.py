@@ -1,9 +1,8 @@
 """What the producer sends and what it makes of the answers. Sans-IO: ``now`` comes in, requests go out.
 
 `Sender.poll` moves batches from the accumulator into one ProduceRequest per broker, at most one batch of each
-partition in each; `on_response` gives each batch its verdict (`verdicts`) and keeps order and sequence numbers
-right (`sequences`, `identity`). A batch ends in exactly one of three ways: written, refused, or out of time
-(``delivery.timeout.ms``, KIP-91).
+partition in each; `on_response` gives each batch its verdict (`verdicts`), and `outcomes` does what follows from that.
+A batch ends in exactly one of three ways: written, refused, or out of time (``delivery.timeout.ms``, KIP-91).
 """
 
 from __future__ import annotations
@@ -14,21 +13,20 @@ from typing import Final, NamedTuple
 
 from kadence.clock import FOREVER, add_ms
 from kadence.config import ProducerConfig
-from kadence.connection.backoff import Backoff
 from kadence.connection.request import Completed, Lane, Request
 from kadence.errors import (
     KafkaError,
     LocalError,
     MalformedMessageError,
-    TransactionAbortedError,
     for_code,
 )
 from kadence.producer.accumulator import Accumulator, Batch
 from kadence.producer.identity import Identity
-from kadence.producer.sequences import MAX_UNDECIDED, PartitionDelivery
+from kadence.producer.outcomes import Outcomes
+from kadence.producer.sequences import MAX_UNDECIDED
 from kadence.producer.topics import Topics
 from kadence.producer.transactions import Transactions
-from kadence.producer.verdicts import Verdict, blamed, out_of_time, too_large, verdict_of
+from kadence.producer.verdicts import Verdict, blamed, verdict_of
 from kadence.protocol import error_codes as ec
 from kadence.protocol.metadata import MetadataRequest
 from kadence.protocol.produce import (
@@ -86,12 +84,10 @@ class Sender:
         self._accumulator = accumulator
         self._topics = topics
         self._can_send = can_send
-        self._partitions: dict[TopicPartition, PartitionDelivery] = {}
-        self._undecided: set[TopicPartition] = set()
         self._requests_in_flight: dict[int, int] = {}
-        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._identity: Identity | Transactions = transactions or Identity(config)
         self._transactions = transactions
+        self._outcomes = Outcomes(config, accumulator, topics, self._identity)
         # Without sequence numbers the broker cannot refuse what overtakes, so only one may be undecided; without
         # acknowledgements nothing is ever repeated.
         self._most_undecided = MAX_UNDECIDED if config.enable_idempotence else 1 if self._acks else 2**31
@@ -114,10 +110,10 @@ class Sender:
 
     def poll(self, now: int) -> Step:
         """The requests to send at ``now``."""
-        wake_at = self._expire(now)
+        wake_at = self._outcomes.expire(now)
         requests: list[Request] = []
         if self._transactions is not None and self._transactions.writes_nothing:
-            self._drop_for_abort(self._transactions.error)
+            self._outcomes.drop_for_abort(self._transactions.error)
         # Once: an abort that begins from here on waits for what is sent now.
         known = self._identity.known
         if not self._config.enable_idempotence or known is not None:
@@ -138,7 +134,7 @@ class Sender:
         if metadata is not None:
             requests.append(metadata)
         if self._topics.forgotten:
-            self._forget(self._topics.forgotten)
+            self._outcomes.forget(self._topics.forgotten)
             self._topics.forgotten.clear()
         return Step(requests, min(wake_at, metadata_at))
 
@@ -150,7 +146,7 @@ class Sender:
         accumulator = self._accumulator
         with accumulator.gate:
             # What must be repeated, then the others in turn: a request may not have room for all.
-            repeated = [tp for tp in self._undecided if self._partitions[tp].must_repeat]
+            repeated = [tp for tp in self._outcomes.undecided if self._outcomes.partitions[tp].must_repeat]
             for tp in dict.fromkeys([*repeated, *accumulator.waiting]):
                 candidate = self._candidate(tp)
                 if candidate is None:
@@ -186,7 +182,7 @@ class Sender:
 
     def _candidate(self, tp: TopicPartition) -> tuple[Batch, int, bool] | None:
         """The batch of a partition that goes next, when it may, and whether it was never sent."""
-        partition = self._partitions.get(tp)
+        partition = self._outcomes.partitions.get(tp)
         if partition is not None and partition.must_repeat:
             batch = partition.retry()
             return None if batch is None else (batch, batch.not_before, False)
@@ -202,12 +198,9 @@ class Sender:
         sent = _Sent(node_id, {}, {})
         topics: dict[str, TopicProduceData] = {}
         for batch in batches:
-            partition = self._partitions.setdefault(batch.tp, PartitionDelivery())
-            if not self._encode(batch, partition, identity):
+            if not self._encode(batch, identity):
                 continue
-            batch.attempts += 1
-            partition.sent(batch)
-            self._undecided.add(batch.tp)
+            self._outcomes.sent(batch)
             sent.batches[batch.tp] = batch
             topic = topics.get(batch.tp.topic)
             if topic is None:
@@ -237,8 +230,9 @@ class Sender:
             max_version=max_version,
         )
 
-    def _encode(self, batch: Batch, partition: PartitionDelivery, identity: tuple[int, int] | None) -> bool:
+    def _encode(self, batch: Batch, identity: tuple[int, int] | None) -> bool:
         """Make the batch's bytes; False when that failed, which fails the batch."""
+        partition = self._outcomes.of(batch.tp)
         if batch.encoded is not None:
             return True
         if self._config.enable_idempotence and batch.base_sequence < 0:
@@ -260,7 +254,7 @@ class Sender:
                 error if isinstance(error, KafkaError) else LocalError(f"cannot encode records: {error!r}")
             )
             cause.__cause__ = error if cause is not error else None
-            self._fail(batch, cause, never_sent=True)
+            self._outcomes.fail(batch, cause, never_sent=True)
             return False
         return True
 
@@ -276,7 +270,7 @@ class Sender:
         else:
             refusal = self._identity.on_response(now, completed)
             if refusal is not None:
-                self.fail_all(refusal)
+                self._outcomes.fail_all(refusal)
 
     def _on_produced(self, now: int, completed: Completed) -> None:
         sent: _Sent = completed.request.tag
@@ -294,35 +288,33 @@ class Sender:
             self._topics.refresh()
         for batch in missing.values():
             if error is None and self._acks == 0:
-                self._written(batch, -1, -1)
+                self._outcomes.written(batch, -1, -1)
             elif error is not None and error.retriable:
-                self._repeat(now, batch, error)
+                self._outcomes.repeat(now, batch, error)
             else:
-                self._fail(
+                self._outcomes.fail(
                     batch, error or MalformedMessageError(f"the answer to a produce request lacks {batch.tp}")
                 )
 
     def _judge(self, now: int, batch: Batch, answer: PartitionProduceResponse) -> None:
         verdict = verdict_of(answer.error_code)
         if verdict is Verdict.WRITTEN:
-            self._written(
+            self._outcomes.written(
                 batch, answer.base_offset if not answer.error_code else -1, answer.log_append_time_ms
             )
             return
         error = for_code(answer.error_code, answer.error_message and f"{batch.tp}: {answer.error_message}")
-        partition = self._partitions[batch.tp]
+        partition = self._outcomes.partitions[batch.tp]
         if self._accumulator.is_decided(batch):
-            # It ran out of time while in flight.
-            partition.failed(batch)
-            self._settle(batch.tp)
+            self._outcomes.answered_late(batch)
         elif verdict is Verdict.SPLIT:
-            self._split(batch, error)
+            self._outcomes.split(batch, error)
         elif verdict is Verdict.FAIL or (verdict is Verdict.OUT_OF_SEQUENCE and not self._may_renumber):
             record_errors = blamed(batch, answer)
             if record_errors:
                 others = f"{batch.tp}: not written since other records of its batch were refused"
                 error = for_code(answer.error_code, others)
-            self._fail(batch, error, record_errors)
+            self._outcomes.fail(batch, error, record_errors)
         else:
             if error.code == ec.OUT_OF_ORDER_SEQUENCE_NUMBER and partition.has_lost_past(batch):
                 _log.warning(
@@ -332,146 +324,14 @@ class Sender:
                 )
             if verdict is Verdict.RETRY_ELSEWHERE:
                 self._topics.want(batch.tp.topic, now)
-            self._repeat(now, batch, error, out_of_sequence=verdict is Verdict.OUT_OF_SEQUENCE)
-
-    def _written(self, batch: Batch, base_offset: int, log_append_time: int) -> None:
-        self._partitions[batch.tp].written(batch)
-        self._settle(batch.tp)
-        if not self._accumulator.is_decided(batch):
-            with self._accumulator.gate:
-                self._accumulator.release(batch)
-            batch.delivery.complete(base_offset, log_append_time, first=batch.first)
-
-    def _repeat(self, now: int, batch: Batch, error: KafkaError, *, out_of_sequence: bool = False) -> None:
-        partition = self._partitions[batch.tp]
-        if self._accumulator.is_decided(batch):
-            partition.failed(batch)
-            self._settle(batch.tp)
-            return
-        batch.last_error = error
-        batch.not_before = now + self._backoff.delay_ms(batch.attempts - 1)
-        if out_of_sequence:
-            partition.out_of_sequence(batch)
-        else:
-            partition.failed_for_now(batch)
-        self._settle(batch.tp)
-        _log.info("repeating %r: %s", batch, error)
-
-    def _split(self, batch: Batch, error: KafkaError) -> None:
-        if batch.count == 1:
-            self._fail(batch, too_large(batch, error))
-            return
-        batch.last_error = error
-        try:
-            with self._accumulator.gate:
-                pieces = self._accumulator.split(batch)
-        except KafkaError as fault:
-            fault.__cause__ = error
-            self._fail(batch, fault)
-            return
-        self._partitions[batch.tp].replaced(batch, pieces)
-        self._settle(batch.tp)
-        _log.info("splitting %r: %s", batch, error)
-
-    def _fail(
-        self,
-        batch: Batch,
-        error: KafkaError,
-        record_errors: dict[int, KafkaError] | None = None,
-        *,
-        never_sent: bool = False,
-    ) -> None:
-        self._partitions[batch.tp].failed(batch, never_sent=never_sent)
-        self._settle(batch.tp)
-        self._tell(batch, error, record_errors)
-
-    def _tell(
-        self, batch: Batch, error: KafkaError, record_errors: dict[int, KafkaError] | None = None
-    ) -> None:
-        """Tell those who wait that the batch failed, once."""
-        if self._accumulator.is_decided(batch):
-            return
-        with self._accumulator.gate:
-            self._accumulator.release(batch)
-            if self._transactions is not None:
-                self._transactions.not_written(error, was_sent=batch.attempts > 0)
-        # Nothing of a transaction is lost silently: its end raises, and readers see none of it.
-        log = _log.warning if self._transactions is None else _log.info
-        log("records lost: %r: %s", batch, error)
-        batch.delivery.fail(error, record_errors, first=batch.first)
-
-    def _settle(self, tp: TopicPartition) -> None:
-        """After each change of a partition's undecided batches."""
-        partition = self._partitions[tp]
-        if not partition.undecided:
-            self._undecided.discard(tp)
-        if isinstance(self._identity, Identity) and partition.needs_identity:
-            # It used up the epochs of its producer id.
-            self._identity.known = None
-
-    # ------------------------------------------------------------ time
-
-    def _expire(self, now: int) -> int:
-        """Fail what is out of time; say when the next one is."""
-        with self._accumulator.gate:
-            late = self._accumulator.expired(now)
-            next_at = self._accumulator.next_deadline()
-        for batch in late:
-            self._tell(batch, self._late(batch))
-        for tp in list(self._undecided):
-            partition = self._partitions[tp]
-            for batch in list(partition.undecided):
-                if self._accumulator.is_decided(batch):
-                    continue
-                if batch.deadline > now:
-                    next_at = min(next_at, batch.deadline)
-                elif batch in partition.in_flight:
-                    # Its place is kept until the answer comes: the order of the others depends on it.
-                    self._tell(batch, self._late(batch))
-                else:
-                    self._fail(batch, self._late(batch))
-        return next_at
-
-    def _forget(self, topics: set[str]) -> None:
-        """Drop what is known of the partitions of topics that nobody uses."""
-        with self._accumulator.gate:
-            self._accumulator.forget(topics)
-        idle = [tp for tp in self._partitions if tp.topic in topics and tp not in self._undecided]
-        for tp in idle:
-            partition = self._partitions[tp]
-            if self._identity.may_forget(partition.producer_id, partition.epoch):
-                del self._partitions[tp]
-
-    def _late(self, batch: Batch) -> KafkaError:
-        has_leader = self._topics.cluster.leader(batch.tp) is not None
-        return out_of_time(batch, self._config.delivery_timeout_ms, has_leader=has_leader)
-
-    def _drop_for_abort(self, cause: KafkaError | None) -> None:
-        """What was not sent, or must be repeated, would be undone at once; what is on its way is waited for."""
-        why = "was aborted" if cause is None else f"has failed ({cause})"
-        error = TransactionAbortedError(f"the transaction {why} before this record was written")
-        with self._accumulator.gate:
-            waiting = self._accumulator.expired(FOREVER)
-        for batch in waiting:
-            self._tell(batch, error)
-        for tp in list(self._undecided):
-            partition = self._partitions[tp]
-            for batch in [each for each in partition.undecided if each not in partition.in_flight]:
-                self._fail(batch, error)
+            self._outcomes.repeat(now, batch, error, out_of_sequence=verdict is Verdict.OUT_OF_SEQUENCE)
 
     def fail_all(self, error: KafkaError) -> None:
-        """Fail everything undecided: no identity, a forced close, a bug of ours."""
-        with self._accumulator.gate:
-            dropped = self._accumulator.drop_all()
-        for batch in dropped:
-            partition = self._partitions.get(batch.tp)
-            if partition is not None and batch not in partition.in_flight:
-                partition.failed(batch)
-                self._settle(batch.tp)
-            batch.delivery.fail(error, first=batch.first)
+        """See `Outcomes.fail_all`."""
+        self._outcomes.fail_all(error)
 
     def __repr__(self) -> str:
         return (
             f"<Sender {sum(self._requests_in_flight.values())} requests in flight, "
-            f"{len(self._undecided)} partitions undecided, {self._accumulator!r}>"
+            f"{len(self._outcomes.undecided)} partitions undecided, {self._accumulator!r}>"
         )

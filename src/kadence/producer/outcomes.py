@@ -1,0 +1,206 @@
+"""What becomes of batches once they were taken to be sent: written, repeated, split, failed, out of time. Sans-IO.
+
+Each step keeps three things in agreement: the order of the partition (`sequences`), the memory of the batch
+(`accumulator`), and what those who wait for it are told (`futures`).
+"""
+
+from __future__ import annotations
+
+import logging
+
+from kadence.clock import FOREVER
+from kadence.config import ProducerConfig
+from kadence.connection.backoff import Backoff
+from kadence.errors import KafkaError, TransactionAbortedError
+from kadence.producer.accumulator import Accumulator, Batch
+from kadence.producer.identity import Identity
+from kadence.producer.sequences import PartitionDelivery
+from kadence.producer.topics import Topics
+from kadence.producer.transactions import Transactions
+from kadence.producer.verdicts import out_of_time, too_large
+from kadence.types import TopicPartition
+
+__all__ = ["Outcomes"]
+
+_log = logging.getLogger("kadence.producer")
+
+
+class Outcomes:
+    """See the head of this file. Network thread only.
+
+    Args:
+        identity: what numbers batches; the transactions of a producer that has them.
+
+    Attributes:
+        partitions: everything that batches were sent to. undecided: those with sent batches without a verdict.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        accumulator: Accumulator,
+        topics: Topics,
+        identity: Identity | Transactions,
+    ) -> None:
+        self._config = config
+        self._accumulator = accumulator
+        self._topics = topics
+        self._identity = identity
+        self._transactions = identity if isinstance(identity, Transactions) else None
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self.partitions: dict[TopicPartition, PartitionDelivery] = {}
+        self.undecided: set[TopicPartition] = set()
+
+    def of(self, tp: TopicPartition) -> PartitionDelivery:
+        """A partition's batches, begun where there were none."""
+        return self.partitions.setdefault(tp, PartitionDelivery())
+
+    def sent(self, batch: Batch) -> None:
+        """It goes out."""
+        batch.attempts += 1
+        self.of(batch.tp).sent(batch)
+        self.undecided.add(batch.tp)
+
+    def written(self, batch: Batch, base_offset: int, log_append_time: int) -> None:
+        """It is in the log; -1: the broker did not say where."""
+        self.partitions[batch.tp].written(batch)
+        self._settle(batch.tp)
+        if not self._accumulator.is_decided(batch):
+            with self._accumulator.gate:
+                self._accumulator.release(batch)
+            batch.delivery.complete(base_offset, log_append_time, first=batch.first)
+
+    def answered_late(self, batch: Batch) -> None:
+        """It was not written, and ran out of time while that was unknown: those who waited for it are gone."""
+        self.partitions[batch.tp].failed(batch)
+        self._settle(batch.tp)
+
+    def repeat(self, now: int, batch: Batch, error: KafkaError, *, out_of_sequence: bool = False) -> None:
+        """It is sent again, after a while."""
+        partition = self.partitions[batch.tp]
+        if self._accumulator.is_decided(batch):
+            self.answered_late(batch)
+            return
+        batch.last_error = error
+        batch.not_before = now + self._backoff.delay_ms(batch.attempts - 1)
+        if out_of_sequence:
+            partition.out_of_sequence(batch)
+        else:
+            partition.failed_for_now(batch)
+        self._settle(batch.tp)
+        _log.info("repeating %r: %s", batch, error)
+
+    def split(self, batch: Batch, error: KafkaError) -> None:
+        """It is sent in two pieces; one record that is too large alone fails."""
+        if batch.count == 1:
+            self.fail(batch, too_large(batch, error))
+            return
+        batch.last_error = error
+        try:
+            with self._accumulator.gate:
+                pieces = self._accumulator.split(batch)
+        except KafkaError as fault:
+            fault.__cause__ = error
+            self.fail(batch, fault)
+            return
+        self.partitions[batch.tp].replaced(batch, pieces)
+        self._settle(batch.tp)
+        _log.info("splitting %r: %s", batch, error)
+
+    def fail(
+        self,
+        batch: Batch,
+        error: KafkaError,
+        record_errors: dict[int, KafkaError] | None = None,
+        *,
+        never_sent: bool = False,
+    ) -> None:
+        """It is given up. ``record_errors``: of records that the broker blames, by their place."""
+        self.partitions[batch.tp].failed(batch, never_sent=never_sent)
+        self._settle(batch.tp)
+        self._tell(batch, error, record_errors)
+
+    def _tell(
+        self, batch: Batch, error: KafkaError, record_errors: dict[int, KafkaError] | None = None
+    ) -> None:
+        """Tell those who wait that the batch failed, once."""
+        if self._accumulator.is_decided(batch):
+            return
+        with self._accumulator.gate:
+            self._accumulator.release(batch)
+            if self._transactions is not None:
+                self._transactions.not_written(error, was_sent=batch.attempts > 0)
+        # Nothing of a transaction is lost silently: its end raises, and readers see none of it.
+        log = _log.warning if self._transactions is None else _log.info
+        log("records lost: %r: %s", batch, error)
+        batch.delivery.fail(error, record_errors, first=batch.first)
+
+    def _settle(self, tp: TopicPartition) -> None:
+        """After each change of a partition's undecided batches."""
+        partition = self.partitions[tp]
+        if not partition.undecided:
+            self.undecided.discard(tp)
+        if isinstance(self._identity, Identity) and partition.needs_identity:
+            # It used up the epochs of its producer id.
+            self._identity.known = None
+
+    # ------------------------------------------------------------ time
+
+    def expire(self, now: int) -> int:
+        """Fail what is out of time; say when the next one is."""
+        with self._accumulator.gate:
+            late = self._accumulator.expired(now)
+            next_at = self._accumulator.next_deadline()
+        for batch in late:
+            self._tell(batch, self._late(batch))
+        for tp in list(self.undecided):
+            partition = self.partitions[tp]
+            for batch in list(partition.undecided):
+                if self._accumulator.is_decided(batch):
+                    continue
+                if batch.deadline > now:
+                    next_at = min(next_at, batch.deadline)
+                elif batch in partition.in_flight:
+                    # Its place is kept until the answer comes: the order of the others depends on it.
+                    self._tell(batch, self._late(batch))
+                else:
+                    self.fail(batch, self._late(batch))
+        return next_at
+
+    def forget(self, topics: set[str]) -> None:
+        """Drop what is known of the partitions of topics that nobody uses."""
+        with self._accumulator.gate:
+            self._accumulator.forget(topics)
+        idle = [tp for tp in self.partitions if tp.topic in topics and tp not in self.undecided]
+        for tp in idle:
+            partition = self.partitions[tp]
+            if self._identity.may_forget(partition.producer_id, partition.epoch):
+                del self.partitions[tp]
+
+    def _late(self, batch: Batch) -> KafkaError:
+        has_leader = self._topics.cluster.leader(batch.tp) is not None
+        return out_of_time(batch, self._config.delivery_timeout_ms, has_leader=has_leader)
+
+    def drop_for_abort(self, cause: KafkaError | None) -> None:
+        """What was not sent, or must be repeated, would be undone at once; what is on its way is waited for."""
+        why = "was aborted" if cause is None else f"has failed ({cause})"
+        error = TransactionAbortedError(f"the transaction {why} before this record was written")
+        with self._accumulator.gate:
+            waiting = self._accumulator.expired(FOREVER)
+        for batch in waiting:
+            self._tell(batch, error)
+        for tp in list(self.undecided):
+            partition = self.partitions[tp]
+            for batch in [each for each in partition.undecided if each not in partition.in_flight]:
+                self.fail(batch, error)
+
+    def fail_all(self, error: KafkaError) -> None:
+        """Fail everything undecided: no identity, a forced close, a bug of ours."""
+        with self._accumulator.gate:
+            dropped = self._accumulator.drop_all()
+        for batch in dropped:
+            partition = self.partitions.get(batch.tp)
+            if partition is not None and batch not in partition.in_flight:
+                partition.failed(batch)
+                self._settle(batch.tp)
+            batch.delivery.fail(error, first=batch.first)
