@@ -21,7 +21,7 @@ from kadence.broker.settings import Settings
 from kadence.consumer.managers.group.classic import states
 from kadence.consumer.managers.group.kip848 import states as kip848_states
 from kadence.coordinator.classic import group
-from kadence.producer import transactions
+from kadence.producer import transaction_states
 from kadence.spark import client_settings
 from kadence.spark.decode import options as decode_options
 from kadence.spark.pipeline import model as pipeline_model
@@ -114,11 +114,11 @@ def state_machines() -> str:
         diagram(group.NEXT),
         "## A transactional producer",
         (
-            "`kadence.producer.transactions`. What raises in ABORTABLE is cured by `abort_transaction()`; a FAILED "
-            "producer must be closed."
+            "`kadence.producer.transaction_states`. What raises in ABORTABLE is cured by `abort_transaction()`; a "
+            "FAILED producer must be closed."
         ),
-        diagram(transactions.TRANSITIONS),
-        "\n".join(f"- `{state.name}`: {state.value}" for state in transactions.State),
+        diagram(transaction_states.TRANSITIONS),
+        "\n".join(f"- `{state.name}`: {state.value}" for state in transaction_states.State),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -25,7 +25,7 @@ from kadence.errors import (
     UnknownTopicOrPartitionError,
 )
 from kadence.producer import ArrowDelivery, Producer, WrittenRows
-from kadence.producer.transactions import State
+from kadence.producer.transaction_states import State
 from kadence.protocol import error_codes as ec
 from kadence.protocol.produce import ProduceRequest
 from kadence.types import PartitionInfo, TopicPartition

@@ -21,7 +21,8 @@ from kadence.errors import (
     UnsupportedVersionError,
 )
 from kadence.producer import Producer
-from kadence.producer.transactions import TRANSITIONS, State, Transactions
+from kadence.producer.transaction_states import TRANSITIONS, State
+from kadence.producer.transactions import Transactions
 from kadence.protocol import error_codes as ec
 from kadence.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kadence.protocol.add_partitions_to_txn import (
@@ -640,3 +641,16 @@ def test_v2_a_transaction_that_brokers_aborted_is_aborted_here_and_the_producer_
         done()
     world.run(world.now_in.begin_abort())
     world.begin()
+
+
+def test_an_error_is_told_with_the_same_note_each_time() -> None:
+    world = TransactionWorld()
+    world.begin()
+    error = DisconnectedError("gone")
+    error.add_note("before")
+    with world.gate:
+        world.now_in.not_written(error, was_sent=True)
+    for _ in range(2):
+        with pytest.raises(DisconnectedError) as caught:
+            world.now_in.begin_commit()
+        assert len(caught.value.__notes__) == 2

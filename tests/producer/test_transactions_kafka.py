@@ -23,7 +23,8 @@ from kadence.errors import (
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.thread import NetworkThread
 from kadence.producer.topics import Topics
-from kadence.producer.transactions import State, Transactions
+from kadence.producer.transaction_states import State
+from kadence.producer.transactions import Transactions
 from kadence.testing.kafka import Kafka
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from kadence.errors import IllegalStateError
 from kadence.producer.entrance import Entrance
-from kadence.producer.transactions import Done, Transactions
+from kadence.producer.transaction_states import Done
+from kadence.producer.transactions import Transactions
 
 __all__ = ["begin", "settle"]
 

@@ -1,22 +1,20 @@
-"""Transactions of one producer: their states, and what the coordinator is asked. Sans-IO (KIP-98, KIP-360, KIP-890).
+"""Transactions of one producer: what the coordinator is asked in which state. Sans-IO (KIP-98, KIP-360, KIP-890).
 
 Two versions of the protocol. In the old one the producer tells the coordinator of each partition before it writes
 there, and asks for a higher epoch after an abort that left something undecided. In transactions v2 (Kafka 4.0, feature
 transaction.version) leaders add partitions by themselves, and the end of each transaction raises the epoch, so that
 what arrives late cannot slip into the next one.
 
-The application's thread begins and ends under the producer's lock and waits for the state to change; the network thread
-polls, and takes the lock to change it. One request to a coordinator is on its way at a time.
+The application's thread begins and ends under the producer's lock (`transaction_states`) and waits for the state to
+change; the network thread polls, and takes the lock to change it. One request to a coordinator is on its way at a time.
 """
 
 from __future__ import annotations
 
-import copy
 import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any, Final
 
 from kadence.clock import FOREVER, add_ms
@@ -25,7 +23,6 @@ from kadence.connection.backoff import Backoff
 from kadence.connection.request import ANY_NODE, Completed, Request
 from kadence.errors import (
     BrokerError,
-    IllegalStateError,
     KafkaError,
     ProducerFencedError,
     UnsupportedVersionError,
@@ -33,47 +30,16 @@ from kadence.errors import (
 )
 from kadence.producer import transaction_requests as requests
 from kadence.producer.transaction_requests import Outcome
+from kadence.producer.transaction_states import ENDING, SENDING, Done, Lifecycle, State
 from kadence.protocol import error_codes as ec
 from kadence.types import GroupMetadata, Node, OffsetAndMetadata, TopicPartition
 
-__all__ = ["TRANSITIONS", "State", "Transactions"]
+__all__ = ["Transactions"]
 
 _log = logging.getLogger("kadence.producer")
 
-
-class State(Enum):
-    """What may be done next."""
-
-    UNINITIALIZED = "init_transactions() was not called"
-    INITIALIZING = "init_transactions() has not ended"
-    READY = "no transaction is open"
-    IN_TRANSACTION = "a transaction is open"
-    COMMITTING = "commit_transaction() has not ended"
-    ABORTING = "abort_transaction() has not ended"
-    ABORTABLE = "the transaction has failed and must be aborted"
-    FAILED = "the producer has failed and must be closed"
-
-
-TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
-    State.UNINITIALIZED: frozenset({State.INITIALIZING, State.FAILED}),
-    State.INITIALIZING: frozenset({State.READY, State.FAILED}),
-    State.READY: frozenset({State.IN_TRANSACTION, State.FAILED}),
-    State.IN_TRANSACTION: frozenset({State.COMMITTING, State.ABORTING, State.ABORTABLE, State.FAILED}),
-    State.COMMITTING: frozenset({State.READY, State.ABORTABLE, State.FAILED}),
-    State.ABORTING: frozenset({State.READY, State.ABORTABLE, State.FAILED}),
-    State.ABORTABLE: frozenset({State.ABORTING, State.FAILED}),
-    State.FAILED: frozenset(),
-}
-"""From each state, those that may follow."""
-
-_SENDING: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING})
-_ENDING: Final = frozenset({State.COMMITTING, State.ABORTING})
-
 _ADD_AGAIN_MS: Final = 20
 """How soon partitions are added again that came before the end of the transaction before was written; as Java's."""
-
-Done = Callable[[], bool]
-"""Whether what was begun has ended; raises why it failed. Under the lock."""
 
 
 @dataclass(eq=False)
@@ -85,7 +51,7 @@ class _Offsets:
     is_added: bool = False
 
 
-class Transactions:
+class Transactions(Lifecycle):
     """See the head of this file.
 
     It takes the place of `kadence.producer.identity.Identity` in the sender.
@@ -94,20 +60,17 @@ class Transactions:
         gate: the producer's lock. admit: told whether records may come in, under the lock.
 
     Attributes:
-        state: see `State`. error: why it is ABORTABLE or FAILED. coordinators: brokers that the client must know.
+        coordinators: brokers that the client must know.
     """
 
     def __init__(
         self, config: ProducerConfig, gate: threading.Condition, admit: Callable[[bool], None]
     ) -> None:
         assert config.transactional_id is not None
-        self.transactional_id: Final = config.transactional_id
-        self.state = State.UNINITIALIZED
-        self.error: KafkaError | None = None
+        super().__init__(config.transactional_id, admit)
         self.coordinators: dict[int, Node] = {}
         self._config = config
         self._gate = gate
-        self._admit = admit
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._in_flight: Request | None = None
         self._on_answer: Callable[[int, Any], None] = lambda now, response: None
@@ -123,39 +86,8 @@ class Transactions:
         self._is_started = False
         self._is_unsure = False
         self._is_ended = False
-        self._is_closing = False
 
     # ------------------------------------------------------------ the application's side, under the lock
-
-    def begin_init(self) -> Done:
-        """Ask for a producer id, and so end what an earlier producer of this name has left open."""
-        if self.state is State.UNINITIALIZED:
-            self._move(State.INITIALIZING)
-        elif self.state is not State.INITIALIZING:
-            self._refuse("init_transactions()")
-        return lambda: self._has_left(State.INITIALIZING)
-
-    def begin(self) -> None:
-        """Open a transaction."""
-        if self.state is not State.READY:
-            self._refuse("begin_transaction()")
-        self._move(State.IN_TRANSACTION)
-
-    def begin_commit(self) -> Done:
-        """Commit once all is written; a call that ran out of time may be repeated."""
-        if self.state is State.IN_TRANSACTION:
-            self._move(State.COMMITTING)
-        elif self.state is not State.COMMITTING:
-            self._refuse("commit_transaction()")
-        return lambda: self._has_left(State.COMMITTING)
-
-    def begin_abort(self) -> Done:
-        """Drop what was not sent, and have readers pass over the rest."""
-        if self.state in (State.IN_TRANSACTION, State.ABORTABLE):
-            self._move(State.ABORTING)
-        elif self.state is not State.ABORTING:
-            self._refuse("abort_transaction()")
-        return lambda: self._has_left(State.ABORTING)
 
     def begin_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
@@ -173,35 +105,12 @@ class Transactions:
 
         return done
 
-    def check_open(self) -> None:
-        """Raise unless records may be sent now."""
-        if self.state is not State.IN_TRANSACTION:
-            self._refuse("sending")
-
-    def _has_left(self, state: State) -> bool:
-        if self.state in (State.ABORTABLE, State.FAILED):
-            self._refuse("waiting")
-        return self.state is not state
-
-    def _refuse(self, call: str) -> None:
-        """Raise why ``call`` cannot be: the error that stands in the way, or the state."""
-        if self.error is None:
-            raise IllegalStateError(f"{call} cannot be now: {self.state.value}")
-        # A fresh instance for each caller, as a raised exception collects the traceback of whoever raised it.
-        error = copy.copy(self.error)
-        error.__cause__ = self.error.__cause__
-        if self.state is State.ABORTABLE:
-            error.add_note("the transaction must be aborted: call abort_transaction(), then begin anew")
-        else:
-            error.add_note("this producer is of no more use: close it, and make another one")
-        raise error
-
     # ------------------------------------------------------------ the sender's side, network thread
 
     @property
     def known(self) -> tuple[int, int] | None:
         """Producer id and epoch of what is sent now; None while nothing may be sent."""
-        return self._id if self.state in _SENDING else None
+        return self._id if self.state in SENDING else None
 
     @property
     def max_produce_version(self) -> int | None:
@@ -211,11 +120,6 @@ class Transactions:
     def may_forget(self, producer_id: int, epoch: int) -> bool:
         """Whether the numbering of a partition under this id and epoch may be forgotten: it will not go on."""
         return (producer_id, epoch) != self._id
-
-    @property
-    def writes_nothing(self) -> bool:
-        """Whether what was not sent will never be sent."""
-        return self.state in (State.ABORTABLE, State.ABORTING, State.FAILED)
 
     def admits(self, tp: TopicPartition) -> bool:
         """Whether ``tp`` is part of the transaction, so that it can be written to; if not, it is on its way there."""
@@ -234,26 +138,8 @@ class Transactions:
         self._raise_epoch = self._raise_epoch or was_sent
         if isinstance(error, BrokerError) and error.code in requests.FATAL_TO_RECORDS:
             self._fail(self._fenced() if error.code == ec.PRODUCER_FENCED else error)
-        elif self.state in _SENDING:
+        elif self.state in SENDING:
             self._move(State.ABORTABLE, error)
-
-    def end_for_close(self) -> bool:
-        """Whether a closing producer must wait for the end of a transaction. Under the lock.
-
-        Nobody will commit any more, so what is open is aborted. That is tried once: if the abort is refused, too, the
-        brokers abort after ``transaction.timeout.ms``.
-        """
-        if self.state in (State.IN_TRANSACTION, State.ABORTABLE):
-            if self._is_closing:
-                _log.warning(
-                    "%s: close() cannot abort the transaction, which the brokers will do: %s",
-                    self.transactional_id,
-                    self.error,
-                )
-                return False
-            self._is_closing = True
-            self._move(State.ABORTING)
-        return self.state in _ENDING
 
     def poll(self, now: int, *, wanted: Callable[[], bool]) -> tuple[list[Request], int]:
         """The request to send now, if any, and when to look again.
@@ -269,9 +155,9 @@ class Transactions:
         with self._gate:
             if self.state is State.INITIALIZING:
                 self._ask_for_id(now)
-            elif self.state in _SENDING and (self._to_add or self._offsets):
+            elif self.state in SENDING and (self._to_add or self._offsets):
                 self._ask_for_more(now)
-            elif self.state in _ENDING and not wanted():
+            elif self.state in ENDING and not wanted():
                 self._ask_for_end(now)
         return list(filter(None, [self._in_flight])), FOREVER
 
@@ -468,7 +354,7 @@ class Transactions:
         _log.info("%s: %s in state %s", self.transactional_id, ec.name(code), self.state.name)
         if outcome is Outcome.FENCED:
             self._fail(self._fenced())
-        elif outcome is Outcome.ABORT and self.state in (*_SENDING, State.ABORTING, State.ABORTABLE):
+        elif outcome is Outcome.ABORT and self.state in (*SENDING, State.ABORTING, State.ABORTABLE):
             self._raise_epoch = True
             if self.state is not State.ABORTABLE:
                 self._move(State.ABORTABLE, for_code(code))
@@ -493,17 +379,6 @@ class Transactions:
             _log.info("%s: no answer, asking again: %s", self.transactional_id, error)
         else:
             self._fail(error)
-
-    def _fail(self, error: KafkaError) -> None:
-        if self.state is not State.FAILED:
-            self._move(State.FAILED, error)
-
-    def _move(self, state: State, error: KafkaError | None = None) -> None:
-        if state not in TRANSITIONS[self.state]:
-            raise AssertionError(f"{self.state.name} cannot become {state.name}")
-        self.state = state
-        self.error = error
-        self._admit(state is State.IN_TRANSACTION)
 
     def __repr__(self) -> str:
         return (

@@ -1,0 +1,160 @@
+"""The states of a transactional producer, and what the application may do in each (KIP-98). Under the producer's lock.
+
+What the coordinator is asked in them stands in `transactions`.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Final, NoReturn
+
+from kadence.errors import IllegalStateError, KafkaError
+
+__all__ = ["ENDING", "SENDING", "TRANSITIONS", "Done", "Lifecycle", "State"]
+
+_log = logging.getLogger("kadence.producer")
+
+
+class State(Enum):
+    """What may be done next."""
+
+    UNINITIALIZED = "init_transactions() was not called"
+    INITIALIZING = "init_transactions() has not ended"
+    READY = "no transaction is open"
+    IN_TRANSACTION = "a transaction is open"
+    COMMITTING = "commit_transaction() has not ended"
+    ABORTING = "abort_transaction() has not ended"
+    ABORTABLE = "the transaction has failed and must be aborted"
+    FAILED = "the producer has failed and must be closed"
+
+
+TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
+    State.UNINITIALIZED: frozenset({State.INITIALIZING, State.FAILED}),
+    State.INITIALIZING: frozenset({State.READY, State.FAILED}),
+    State.READY: frozenset({State.IN_TRANSACTION, State.FAILED}),
+    State.IN_TRANSACTION: frozenset({State.COMMITTING, State.ABORTING, State.ABORTABLE, State.FAILED}),
+    State.COMMITTING: frozenset({State.READY, State.ABORTABLE, State.FAILED}),
+    State.ABORTING: frozenset({State.READY, State.ABORTABLE, State.FAILED}),
+    State.ABORTABLE: frozenset({State.ABORTING, State.FAILED}),
+    State.FAILED: frozenset(),
+}
+"""From each state, those that may follow."""
+
+SENDING: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING})
+ENDING: Final = frozenset({State.COMMITTING, State.ABORTING})
+
+Done = Callable[[], bool]
+"""Whether what was begun has ended; raises why it failed. Under the lock."""
+
+
+class Lifecycle:
+    """See the head of this file.
+
+    Args:
+        admit: told whether records may come in.
+
+    Attributes:
+        state: see `State`. error: why it is ABORTABLE or FAILED.
+    """
+
+    def __init__(self, transactional_id: str, admit: Callable[[bool], None]) -> None:
+        self.transactional_id: Final = transactional_id
+        self.state = State.UNINITIALIZED
+        self.error: KafkaError | None = None
+        self._admit = admit
+        self._is_closing = False
+
+    # ------------------------------------------------------------ the application begins and ends
+
+    def begin_init(self) -> Done:
+        """Ask for a producer id, and so end what an earlier producer of this name has left open."""
+        if self.state is State.UNINITIALIZED:
+            self._move(State.INITIALIZING)
+        elif self.state is not State.INITIALIZING:
+            self._refuse("init_transactions()")
+        return lambda: self._has_left(State.INITIALIZING)
+
+    def begin(self) -> None:
+        """Open a transaction."""
+        if self.state is not State.READY:
+            self._refuse("begin_transaction()")
+        self._move(State.IN_TRANSACTION)
+
+    def begin_commit(self) -> Done:
+        """Commit once all is written; a call that ran out of time may be repeated."""
+        if self.state is State.IN_TRANSACTION:
+            self._move(State.COMMITTING)
+        elif self.state is not State.COMMITTING:
+            self._refuse("commit_transaction()")
+        return lambda: self._has_left(State.COMMITTING)
+
+    def begin_abort(self) -> Done:
+        """Drop what was not sent, and have readers pass over the rest."""
+        if self.state in (State.IN_TRANSACTION, State.ABORTABLE):
+            self._move(State.ABORTING)
+        elif self.state is not State.ABORTING:
+            self._refuse("abort_transaction()")
+        return lambda: self._has_left(State.ABORTING)
+
+    def check_open(self) -> None:
+        """Raise unless records may be sent now."""
+        if self.state is not State.IN_TRANSACTION:
+            self._refuse("sending")
+
+    def _has_left(self, state: State) -> bool:
+        if self.state in (State.ABORTABLE, State.FAILED):
+            self._refuse("waiting")
+        return self.state is not state
+
+    def _refuse(self, call: str) -> NoReturn:
+        """Raise why ``call`` cannot be: the error that stands in the way, or the state."""
+        if self.error is None:
+            raise IllegalStateError(f"{call} cannot be now: {self.state.value}")
+        # A fresh instance for each caller, as a raised exception collects the traceback of whoever raised it.
+        error = copy.copy(self.error)
+        error.__cause__ = self.error.__cause__
+        error.__notes__ = [*getattr(error, "__notes__", ())]
+        if self.state is State.ABORTABLE:
+            error.add_note("the transaction must be aborted: call abort_transaction(), then begin anew")
+        else:
+            error.add_note("this producer is of no more use: close it, and make another one")
+        raise error
+
+    def end_for_close(self) -> bool:
+        """Whether a closing producer must wait for the end of a transaction. Under the lock.
+
+        Nobody will commit any more, so what is open is aborted. That is tried once: if the abort is refused, too, the
+        brokers abort after ``transaction.timeout.ms``.
+        """
+        if self.state in (State.IN_TRANSACTION, State.ABORTABLE):
+            if self._is_closing:
+                _log.warning(
+                    "%s: close() cannot abort the transaction, which the brokers will do: %s",
+                    self.transactional_id,
+                    self.error,
+                )
+                return False
+            self._is_closing = True
+            self._move(State.ABORTING)
+        return self.state in ENDING
+
+    # ------------------------------------------------------------ what follows from it
+
+    @property
+    def writes_nothing(self) -> bool:
+        """Whether what was not sent will never be sent."""
+        return self.state in (State.ABORTABLE, State.ABORTING, State.FAILED)
+
+    def _fail(self, error: KafkaError) -> None:
+        if self.state is not State.FAILED:
+            self._move(State.FAILED, error)
+
+    def _move(self, state: State, error: KafkaError | None = None) -> None:
+        if state not in TRANSITIONS[self.state]:
+            raise AssertionError(f"{self.state.name} cannot become {state.name}")
+        self.state = state
+        self.error = error
+        self._admit(state is State.IN_TRANSACTION)
