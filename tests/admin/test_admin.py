@@ -73,9 +73,7 @@ def fill(servers: str, topic: str, count: int, partition: int = 0) -> None:
 
 
 def test_topics_come_and_go(admin: Admin, name: str) -> None:
-    made = admin.create_topics(
-        [NewTopic(name, 3, 1, {"cleanup.policy": "compact"}), NewTopic(name + "-2", 1)]
-    )
+    made = admin.create_topics([NewTopic(name, 3, 1, {"retention.ms": "1234567"}), NewTopic(name + "-2", 1)])
     assert made[name].partitions == 3
     assert made[name].replication_factor == 1
     described = admin.describe_topics([name])[name]
@@ -112,15 +110,15 @@ def test_each_topic_has_its_own_error(admin: Admin, name: str) -> None:
 
 
 def test_configs_and_cluster(admin: Admin, name: str) -> None:
-    admin.create_topics([NewTopic(name, 1, configs={"cleanup.policy": "compact"})])
+    admin.create_topics([NewTopic(name, 1, configs={"retention.ms": "1234567"})])
     cluster = admin.describe_cluster()
     assert cluster.cluster_id
     assert cluster.controller in cluster.nodes
     topic = ConfigResource("topic", name)
     broker = ConfigResource("broker", str(cluster.nodes[0].node_id))
     configs = admin.describe_configs([topic, broker])
-    assert configs[topic]["cleanup.policy"].value == "compact"
-    assert not configs[topic]["cleanup.policy"].is_default
+    assert configs[topic]["retention.ms"].value == "1234567"
+    assert not configs[topic]["retention.ms"].is_default
     assert len(configs[broker]) > 3
     with pytest.raises(UnknownTopicOrPartitionError):
         admin.describe_configs([ConfigResource("topic", "nowhere")])

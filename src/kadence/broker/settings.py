@@ -9,29 +9,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from typing import Any
 
 from kadence.broker.server.server import Limits
 from kadence.broker.storage import LogConfig
 from kadence.coordinator import CoordinatorConfig
 from kadence.errors import ConfigError
 
-__all__ = ["TOPIC_DEFAULTS", "Settings", "check_topic_config"]
-
-TOPIC_DEFAULTS: Final = {
-    "cleanup.policy": "delete",
-    "compression.type": "producer",
-    "max.message.bytes": "1048588",
-    "message.timestamp.after.max.ms": "3600000",
-    "message.timestamp.before.max.ms": "9223372036854775807",
-    "message.timestamp.type": "CreateTime",
-    "min.insync.replicas": "1",
-    "retention.bytes": "-1",
-    "retention.ms": "604800000",
-    "segment.bytes": "1073741824",
-}
-"""Configuration a topic may be created with. What has an effect here: `max.message.bytes`, `message.timestamp.type`
-and `retention.bytes`. Nothing expires by age and nothing is compacted in memory."""
+__all__ = ["Settings"]
 
 
 def _key(name: str, default: int | bool | str) -> Any:
@@ -47,6 +32,10 @@ class Settings:
     num_partitions: int = _key("num.partitions", 1)
     message_max_bytes: int = _key("message.max.bytes", 1_048_588)
     retention_bytes: int = _key("log.retention.bytes", -1)
+    retention_ms: int = _key("log.retention.ms", 604_800_000)
+    retention_check_interval_ms: int = _key("log.retention.check.interval.ms", 300_000)
+    segment_bytes: int = _key("log.segment.bytes", 1_073_741_824)
+    roll_ms: int = _key("log.roll.ms", 604_800_000)
     socket_request_max_bytes: int = _key("socket.request.max.bytes", 104_857_600)
     sasl_max_receive_size: int = _key("sasl.server.max.receive.size", 524_288)
     connections_max_idle_ms: int = _key("connections.max.idle.ms", 600_000)
@@ -88,7 +77,13 @@ class Settings:
 
     def log(self) -> LogConfig:
         """What a topic's log is told unless the topic says otherwise."""
-        return LogConfig(max_message_bytes=self.message_max_bytes, retention_bytes=self.retention_bytes)
+        return LogConfig(
+            max_message_bytes=self.message_max_bytes,
+            retention_bytes=self.retention_bytes,
+            retention_ms=self.retention_ms,
+            segment_bytes=self.segment_bytes,
+            segment_ms=self.roll_ms,
+        )
 
     def limits(self) -> Limits:
         """The part that belongs to connections."""
@@ -131,16 +126,3 @@ def _convert(name: str, value: Any, default: Any) -> Any:
 
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def check_topic_config(config: Mapping[str, str]) -> str | None:
-    """What is wrong with a new topic's configuration; None if nothing is."""
-    for name, value in config.items():
-        default = TOPIC_DEFAULTS.get(name)
-        if default is None:
-            near = difflib.get_close_matches(name, TOPIC_DEFAULTS, n=1)
-            hint = f" Did you mean {near[0]}?" if near else ""
-            return f"Unknown topic config name: {name}.{hint}"
-        if default.lstrip("-").isdigit() and not value.lstrip("-").isdigit():
-            return f"Invalid value {value} for configuration {name}: it is a number."
-    return None

@@ -1,4 +1,4 @@
-"""What a broker does from time to time, without being asked: producers that went away are forgotten."""
+"""What a broker does from time to time, without being asked: producers that went away are forgotten, old records go."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ class Upkeep:
         self._settings = settings
 
     def start(self) -> None:
+        self._every(self._settings.retention_check_interval_ms, self._retain)
         self._every(self._settings.producer_id_expiration_check_interval_ms, self._expire_producers)
 
     def _every(self, interval_ms: int, action: Callable[[], None]) -> None:
@@ -32,6 +33,11 @@ class Upkeep:
             action()
 
         self._loop.at(add_ms(self._loop.clock.now_ms(), max(interval_ms, 1)), again)
+
+    def _retain(self) -> None:
+        now = self._loop.wall_ms()
+        for partition in self._partitions():
+            partition.retain(now)
 
     def _expire_producers(self) -> None:
         older_than = self._loop.wall_ms() - self._settings.producer_id_expiration_ms

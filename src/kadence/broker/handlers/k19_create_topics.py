@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kadence.broker.cluster import MOST_PARTITIONS, is_valid_topic_name
 from kadence.broker.service import Call, Handler, Services
-from kadence.broker.settings import TOPIC_DEFAULTS, check_topic_config
+from kadence.broker.topic_configs import TOPIC_DEFAULTS, check_topic_config
 from kadence.protocol import error_codes as codes
 from kadence.protocol.create_topics import (
     CreatableTopic,
@@ -68,7 +68,7 @@ def _create(services: Services, asked: CreatableTopic, *, validate_only: bool) -
             codes.INVALID_REPLICATION_FACTOR,
             f"Replication factor {asked.replication_factor} is more than the {len(cluster.nodes)} brokers there are.",
         )
-    wrong = check_topic_config(config)
+    wrong = check_topic_config({each.name: each.value for each in asked.configs})
     if wrong is not None:
         return _failed(asked, codes.INVALID_CONFIG, wrong)
     result = CreatableTopicResult(

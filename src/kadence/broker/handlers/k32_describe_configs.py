@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kadence.broker.service import Call, Handler, Services
-from kadence.broker.settings import TOPIC_DEFAULTS
+from kadence.broker.topic_configs import TOPIC_DEFAULTS
 from kadence.protocol import error_codes as codes
 from kadence.protocol.describe_configs import (
     DescribeConfigsRequest,

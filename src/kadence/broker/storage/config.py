@@ -12,6 +12,10 @@ _NUMBERS: Final = {
     "max.message.bytes": "max_message_bytes",
     "message.timestamp.before.max.ms": "timestamp_before_max_ms",
     "message.timestamp.after.max.ms": "timestamp_after_max_ms",
+    "retention.bytes": "retention_bytes",
+    "retention.ms": "retention_ms",
+    "segment.bytes": "segment_bytes",
+    "segment.ms": "segment_ms",
 }
 
 
@@ -23,8 +27,9 @@ class LogConfig:
         compression: ``producer`` keeps batches as they come; a codec's name (or ``none``) packs them anew.
         append_time: whether records are dated by the broker (``LogAppendTime``).
         timestamp_before_max_ms: how far a record's date may lie in the past; timestamp_after_max_ms: in the future.
-        is_compacted: every record needs a key.
-        retention_bytes: what a partition keeps at most, -1 for no bound.
+        is_compacted: every record needs a key. is_retained: neither age nor size lets records go.
+        retention_bytes: what a partition keeps at most, -1 for no bound; retention_ms: how long, by the records' dates.
+        segment_bytes: how large a segment grows; segment_ms: how long it is written to.
     """
 
     max_message_bytes: int = 1_048_588
@@ -33,19 +38,22 @@ class LogConfig:
     timestamp_before_max_ms: int = 2**63 - 1
     timestamp_after_max_ms: int = 3_600_000
     is_compacted: bool = False
+    is_retained: bool = False
     retention_bytes: int = -1
+    retention_ms: int = 604_800_000
+    segment_bytes: int = 1_073_741_824
+    segment_ms: int = 604_800_000
 
     def changed_by(self, config: Mapping[str, str]) -> LogConfig:
         """These values, with what a topic's own configuration says in their place."""
         changes: dict[str, int | str | bool] = {
             field: int(config[name]) for name, field in _NUMBERS.items() if name in config
         }
-        if "retention.bytes" in config:
-            changes["retention_bytes"] = int(config["retention.bytes"])
         if (codec := config.get("compression.type")) is not None:
             changes["compression"] = "none" if codec == "uncompressed" else codec
         if (kind := config.get("message.timestamp.type")) is not None:
             changes["append_time"] = kind == "LogAppendTime"
         if (policy := config.get("cleanup.policy")) is not None:
             changes["is_compacted"] = "compact" in policy
+            changes["is_retained"] = "delete" not in policy
         return replace(self, **changes) if changes else self  # type: ignore[arg-type]

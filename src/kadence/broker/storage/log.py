@@ -7,9 +7,10 @@ neighbours: a fetch reads on from one into the next, so an answer of many small 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
+from kadence.broker.storage.config import LogConfig
 from kadence.broker.storage.epochs import LeaderEpochs
 from kadence.broker.storage.segment import Found, MemorySegment, Segment
 from kadence.records import BatchHeader
@@ -22,6 +23,11 @@ _LARGEST_SEGMENT: Final = 8 * 1024 * 1024
 
 class Store(Protocol):
     """Where segments come from, and where they go."""
+
+    @property
+    def segment_ms(self) -> int:
+        """How long a segment is written to."""
+        ...
 
     def new_segment(self, base_offset: int, position: int, size: int) -> Segment:
         """The segment for a batch of ``size`` bytes at ``base_offset``; the one before it is complete.
@@ -39,13 +45,19 @@ class Store(Protocol):
 class MemoryStore:
     """Segments as byte arrays, each twice as large as the one before, up to a bound."""
 
-    __slots__ = ("_capacity",)
+    __slots__ = ("_capacity", "_config")
 
-    def __init__(self) -> None:
+    def __init__(self, config: Callable[[], LogConfig] = LogConfig) -> None:
+        self._config = config
         self._capacity = _FIRST_SEGMENT // 2
 
+    @property
+    def segment_ms(self) -> int:
+        return self._config().segment_ms
+
     def new_segment(self, base_offset: int, position: int, size: int) -> Segment:
-        self._capacity = max(size, min(2 * self._capacity, _LARGEST_SEGMENT))
+        largest = min(_LARGEST_SEGMENT, self._config().segment_bytes)
+        self._capacity = max(size, min(2 * self._capacity, largest))
         return MemorySegment(base_offset, position, self._capacity)
 
     def drop(self, segments: Sequence[Segment]) -> None:
@@ -84,8 +96,8 @@ class Log:
         last = self.segments[-1]
         return last.position + last.size - self.segments[0].position
 
-    def append(self, batch: memoryview, header: BatchHeader, leader_epoch: int) -> int:
-        """Copy one batch in and give it the next offsets.
+    def append(self, batch: memoryview, header: BatchHeader, leader_epoch: int, now: int = 0) -> int:
+        """Copy one batch in and give it the next offsets; ``now`` is milliseconds since 1970.
 
         Returns:
             The offset of its first record.
@@ -95,9 +107,14 @@ class Log:
         """
         base = self.end_offset
         segment = self.segments[-1] if self.segments else None
-        if segment is None or not segment.has_room(len(batch), base + header.last_offset_delta):
+        if (
+            segment is None
+            or not segment.has_room(len(batch), base + header.last_offset_delta)
+            or (segment.size and now - segment.began_at >= self._store.segment_ms)
+        ):
             segment = self.roll(len(batch))
         segment.append(batch, header, base, leader_epoch)
+        segment.began_at, segment.touched_at = segment.began_at or now, now
         self.end_offset = base + header.last_offset_delta + 1
         self.epochs.appended(leader_epoch, base)
         return base

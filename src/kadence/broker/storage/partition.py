@@ -14,9 +14,10 @@ from kadence.broker.storage.aborted import Aborted
 from kadence.broker.storage.batches import check_client_batch, frame, prepare
 from kadence.broker.storage.config import LogConfig
 from kadence.broker.storage.errors import BatchError
-from kadence.broker.storage.log import Log
+from kadence.broker.storage.log import Log, MemoryStore
 from kadence.broker.storage.lookup import TimedOffset, newest_record, record_since
 from kadence.broker.storage.producers import Marker, Producers, marker_batch
+from kadence.broker.storage.retention import retained_by_size, retained_from
 from kadence.protocol import error_codes as codes
 from kadence.records import BatchHeader
 
@@ -91,7 +92,7 @@ class Partition:
         self.leader_id = leader_id
         self.replica_id = leader_id
         self.leader_epoch = leader_epoch
-        self.log = Log()
+        self.log = Log(MemoryStore(lambda: self.config))
         self.producers = Producers()
         self.high_watermark = 0
         self.waiting: set[Waiter] = set()
@@ -152,7 +153,7 @@ class Partition:
             if known is not None:
                 # A retry of what is there already: the same answer again.
                 return Appended(known.base_offset, -1, self.start_offset, duplicate=True)
-        base_offset = self._store(batch, header, leader_epoch)
+        base_offset = self._store(now, batch, header, leader_epoch)
         self.producers.appended(header, base_offset, now)
         self._grown()
         is_stamped = origin is Origin.CLIENT and self.config.append_time
@@ -169,18 +170,19 @@ class Partition:
         self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch)
         marker = Marker(committed, coordinator_epoch)
         batch, header = marker_batch(producer_id, producer_epoch, marker, now)
-        base_offset = self._store(batch, header, None)
+        base_offset = self._store(now, batch, header, None)
         self.producers.ended(header, marker, base_offset, now)
         self._grown()
         return Appended(base_offset, -1, self.start_offset, duplicate=False)
 
-    def _store(self, batch: memoryview, header: BatchHeader, leader_epoch: int | None) -> int:
-        return self.log.append(batch, header, self.leader_epoch if leader_epoch is None else leader_epoch)
+    def _store(self, now: int, batch: memoryview, header: BatchHeader, leader_epoch: int | None) -> int:
+        epoch = self.leader_epoch if leader_epoch is None else leader_epoch
+        return self.log.append(batch, header, epoch, now)
 
     def _grown(self) -> None:
-        if self.config.retention_bytes >= 0:
-            self._retain(self.config.retention_bytes)
         self.high_watermark = self.end_offset
+        if (offset := retained_by_size(self.log, self.config)) > self.start_offset:
+            self.delete_before(offset)
         self._tell()
 
     def on_durable(self, callback: Callable[[int], None]) -> None:
@@ -268,16 +270,14 @@ class Partition:
         self.high_watermark = min(self.high_watermark, self.end_offset)
         self._tell()
 
-    def _retain(self, max_bytes: int) -> None:
-        segments, size = self.log.segments, self.log.size_bytes
-        offset = None
-        for segment in segments[:-1]:
-            if size - segment.size < max_bytes:
-                break
-            size -= segment.size
-            offset = segment.next_offset
-        if offset is not None:
-            self.log.delete_before(offset)
+    def retain(self, now: int) -> None:
+        """Let go what is too old or too much."""
+        offset = retained_from(self.log, self.config, now, self.high_watermark)
+        if offset <= self.start_offset:
+            return
+        if offset == self.end_offset:
+            self.log.roll()
+        self.delete_before(offset)
 
     # News
 

@@ -48,6 +48,7 @@ class Segment:
         size: bytes in it. next_offset: the offset after its last record.
         max_timestamp: the largest of its batches, -1 without one; max_timestamp_offset: last offset of the first batch
             that has it.
+        began_at: when its first batch was appended (ms since 1970), 0 without one; touched_at: its last one.
     """
 
     __slots__ = (
@@ -55,6 +56,7 @@ class Segment:
         "_starts",
         "_views",
         "base_offset",
+        "began_at",
         "index_offsets",
         "index_positions",
         "max_timestamp",
@@ -64,6 +66,7 @@ class Segment:
         "size",
         "time_offsets",
         "timestamps",
+        "touched_at",
     )
 
     def __init__(self, base_offset: int, position: int) -> None:
@@ -71,6 +74,7 @@ class Segment:
         self.next_offset = base_offset
         self.position = position
         self.size = 0
+        self.began_at = self.touched_at = 0
         self.max_timestamp = -1
         self.max_timestamp_offset = -1
         self.index_offsets = array("q")

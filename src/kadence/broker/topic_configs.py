@@ -1,0 +1,129 @@
+"""Configuration that a topic may be created with: all of Kafka 4.3's names, defaults and bounds (TopicConfig there).
+
+What has an effect here is in `kadence.broker.storage.config.LogConfig`; the others are kept and told, since tools set
+them. Compaction is refused: a topic that should keep the last record of each key would grow for ever instead.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["TOPIC_DEFAULTS", "TOPIC_KEYS", "TopicKey", "check_topic_config"]
+
+_MOST: Final = {"INT": 2**31 - 1, "LONG": 2**63 - 1}
+_LEAST_SEGMENT: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TopicKey:
+    """One name.
+
+    Attributes:
+        kind: BOOLEAN, STRING, INT, LONG, DOUBLE or LIST.
+        low, high: bounds of a number, None without. choices: of a STRING or of a LIST's parts, empty for any.
+    """
+
+    default: str
+    kind: str
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+
+    def fault(self, value: str) -> str | None:
+        """Why ``value`` cannot be, in Kafka's words; None if it can."""
+        if self.kind == "BOOLEAN":
+            known = value.strip().lower() in ("true", "false")
+            return None if known else "Expected value to be either true or false"
+        if self.kind in ("STRING", "LIST"):
+            return self._choice_fault(value)
+        try:
+            number = float(value) if self.kind == "DOUBLE" else int(value)
+        except ValueError:
+            return f"Not a number of type {self.kind}"
+        most = _MOST.get(self.kind)
+        if most is not None and not -most - 1 <= number <= most:
+            return f"Not a number of type {self.kind}"
+        if self.low is not None and number < self.low:
+            return f"Value must be at least {self.low:g}"
+        if self.high is not None and number > self.high:
+            return f"Value must be no more than {self.high:g}"
+        return None
+
+    def _choice_fault(self, value: str) -> str | None:
+        if not self.choices:
+            return None
+        parts = (
+            [each.strip() for each in value.split(",") if each.strip()] if self.kind == "LIST" else [value]
+        )
+        if all(each in self.choices for each in parts):
+            return None
+        return f"String must be one of: {', '.join(self.choices)}"
+
+
+def _number(kind: str, default: float, low: float | None = None, high: float | None = None) -> TopicKey:
+    return TopicKey(str(default), kind, low, high)
+
+
+TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
+    "cleanup.policy": TopicKey("delete", "LIST", choices=("compact", "delete")),
+    "compression.gzip.level": _number("INT", -1, -1, 9),
+    "compression.lz4.level": _number("INT", 9, 1, 17),
+    "compression.type": TopicKey(
+        "producer", "STRING", choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+    ),
+    "compression.zstd.level": _number("INT", 3, -131_072, 22),
+    "delete.retention.ms": _number("LONG", 86_400_000, 0),
+    "file.delete.delay.ms": _number("LONG", 60_000, 0),
+    "flush.messages": _number("LONG", 2**63 - 1, 1),
+    "flush.ms": _number("LONG", 2**63 - 1, 0),
+    "follower.replication.throttled.replicas": TopicKey("", "LIST"),
+    "index.interval.bytes": _number("INT", 4_096, 0),
+    "leader.replication.throttled.replicas": TopicKey("", "LIST"),
+    "local.retention.bytes": _number("LONG", -2, -2),
+    "local.retention.ms": _number("LONG", -2, -2),
+    "max.compaction.lag.ms": _number("LONG", 2**63 - 1, 1),
+    "max.message.bytes": _number("INT", 1_048_588, 0),
+    "message.timestamp.after.max.ms": _number("LONG", 3_600_000, 0),
+    "message.timestamp.before.max.ms": _number("LONG", 2**63 - 1, 0),
+    "message.timestamp.type": TopicKey("CreateTime", "STRING", choices=("CreateTime", "LogAppendTime")),
+    "min.cleanable.dirty.ratio": _number("DOUBLE", 0.5, 0, 1),
+    "min.compaction.lag.ms": _number("LONG", 0, 0),
+    "min.insync.replicas": _number("INT", 1, 1),
+    "preallocate": TopicKey("false", "BOOLEAN"),
+    "remote.log.copy.disable": TopicKey("false", "BOOLEAN"),
+    "remote.log.delete.on.disable": TopicKey("false", "BOOLEAN"),
+    "remote.storage.enable": TopicKey("false", "BOOLEAN"),
+    "retention.bytes": _number("LONG", -1),
+    "retention.ms": _number("LONG", 604_800_000, -1),
+    "segment.bytes": _number("INT", 1_073_741_824, _LEAST_SEGMENT),
+    "segment.index.bytes": _number("INT", 10_485_760, 4),
+    "segment.jitter.ms": _number("LONG", 0, 0),
+    "segment.ms": _number("LONG", 604_800_000, 1),
+    "unclean.leader.election.enable": TopicKey("false", "BOOLEAN"),
+}
+
+TOPIC_DEFAULTS: Final = {name: key.default for name, key in TOPIC_KEYS.items()}
+
+
+def check_topic_config(config: Mapping[str, str | None]) -> str | None:
+    """What is wrong with a topic's configuration, as a sentence; None if nothing is."""
+    for name, value in config.items():
+        key = TOPIC_KEYS.get(name)
+        if key is None:
+            near = difflib.get_close_matches(name, TOPIC_KEYS, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            return f"Unknown topic config name: {name}.{hint}"
+        if value is None:
+            return f"Null value not supported for topic configs: {name}"
+        fault = key.fault(value)
+        if fault is not None:
+            return f"Invalid value {value} for configuration {name}: {fault}"
+        if name == "cleanup.policy" and "compact" in value:
+            return (
+                "cleanup.policy=compact is not served: this broker keeps records by age and size, and never by key. "
+                "Leave cleanup.policy at delete."
+            )
+    return None
