@@ -1,4 +1,4 @@
-"""The embedded broker: Kafka's protocol on TCP, in memory. `Broker` is the front door.
+"""The embedded broker: Kafka's protocol on TCP, in memory or with a data directory. `Broker` is the front door.
 
 It never imports the consumer, and the consumer never imports it: they meet on a socket.
 """

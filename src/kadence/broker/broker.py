@@ -1,4 +1,6 @@
-"""`Broker`: Kafka's protocol on TCP in this process, for a laptop, a test or a quick start. In memory.
+"""`Broker`: Kafka's protocol on TCP in this process, for a laptop, a test or a quick start.
+
+In memory, or with a data directory.
 
     with Broker(topics={"flights": 6}) as broker:
         Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import os
 import ssl
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +34,7 @@ from kadence.broker.server.server import Server
 from kadence.broker.service import Services
 from kadence.broker.sessions import SessionCache
 from kadence.broker.settings import Settings
-from kadence.broker.storage import Partition
+from kadence.broker.storage import FSYNC, DataDirectory, Flusher, FsyncPolicy, Partition
 from kadence.broker.upkeep import Upkeep
 from kadence.clock import Clock, SystemClock
 from kadence.errors import ClosedError, ConfigError
@@ -52,6 +55,10 @@ class Broker:
         nodes: logical brokers; partition leaders and group coordinators are spread over them.
         topics: topics to begin with, name to number of partitions.
         config: Kafka's broker configuration keys, see `kadence.broker.settings`.
+        data_dir: where records, topics and producer ids are kept; made if it is not there. None: in memory. Topics of
+            it are there again, also those that ``topics`` names.
+        fsync: ``flush``: a record is acknowledged, and seen by readers, once it is durable; ``interval``: made durable
+            about every second; ``never``: the system decides. The end of the process alone loses nothing in any case.
         tls: the broker's certificate; every listener then speaks TLS only.
         users: password by user; every listener then asks for a login.
         mechanisms: SASL mechanisms offered; None: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 if there are ``users``,
@@ -75,6 +82,8 @@ class Broker:
         topics: Mapping[str, int] | None = None,
         config: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
+        fsync: FsyncPolicy = "flush",
         tls: TlsFiles | ssl.SSLContext | None = None,
         users: Mapping[str, str] | None = None,
         mechanisms: Sequence[str] | None = None,
@@ -83,13 +92,23 @@ class Broker:
         if nodes < 1:
             raise ConfigError(f"nodes must be at least 1, not {nodes}")
         settings = Settings.parse(config or {})
+        if fsync not in FSYNC:
+            raise ConfigError(f"fsync must be one of {', '.join(FSYNC)}, not {fsync!r}")
         security = Security(tls, users, mechanisms, token_validator)
         cluster_id = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
+        self._disk = None if data_dir is None else DataDirectory(data_dir, cluster_id, fsync)
+        if self._disk is not None:
+            cluster_id = self._disk.cluster_id
         self._cluster = Cluster(cluster_id, log_defaults=settings.log())
         self._coordination = Coordination(settings.coordinator(), self._cluster)
         self.faults = Faults()
         self._is_closed = False
-        sockets = listen_all(host, port, nodes)
+        try:
+            sockets = listen_all(host, port, nodes)
+        except BaseException:
+            if self._disk is not None:
+                self._disk.close()
+            raise
         advertised = settings.advertised_host or reachable(host)
         for node_id, sock in enumerate(sockets, 1):
             self._cluster.nodes[node_id] = BrokerNode(node_id, advertised, sock.getsockname()[1])
@@ -108,18 +127,24 @@ class Broker:
         for node_id, sock in enumerate(sockets, 1):
             self._server.add(node_id, sock)
         try:
+            self._load()
             for name, partitions in (topics or {}).items():
-                self._create(name, partitions)
+                if self._disk is None or name not in self._cluster.topics:
+                    self._create(name, partitions)
         except BaseException:
             self._free()
             raise
-        Upkeep(self._loop, self._cluster, settings).start()
+        Upkeep(self._loop, self._cluster, settings, self._disk).start()
         self._thread = threading.Thread(target=self._loop.run, name="kadence-broker", daemon=True)
         self._thread.start()
         _log.info("broker of %d nodes listens on %s", nodes, self.bootstrap_servers)
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "serving"
+        if self._disk is not None:
+            state += f", data in {self._disk.path}"
+        if (trouble := self._cluster.trouble) is not None:
+            state += f", records refused: {trouble}"
         return f"<Broker {self.bootstrap_servers}, {len(self._cluster.topics)} topics, {state}>"
 
     def __enter__(self) -> Self:
@@ -143,7 +168,7 @@ class Broker:
         return list(self._cluster.nodes)
 
     def close(self) -> None:
-        """Stop serving and drop every connection; nothing is kept. A second call does nothing."""
+        """Stop serving and drop every connection; only a data directory keeps anything. A second call does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -168,7 +193,9 @@ class Broker:
             raise ConfigError(f"no node {node_id}; there are {self.node_ids}")
 
         def move() -> None:
-            self._partition(topic, partition).lead(node_id)
+            found = self._partition(topic, partition)
+            found.lead(node_id)
+            self._cluster.keep(found.topic)
 
         self._on_loop(move)
 
@@ -188,6 +215,7 @@ class Broker:
             found = self._partition(topic, partition)
             found.truncate(end_offset, self._loop.wall_ms())
             found.lead(found.leader_id if node_id is None else node_id)
+            self._cluster.keep(found.topic)
 
         self._on_loop(elect)
 
@@ -234,6 +262,17 @@ class Broker:
             raise ClosedError("the broker is closed")
         return self._loop.call(action).result()
 
+    def _load(self) -> None:
+        """Take in what the data directory holds."""
+        if self._disk is None:
+            return
+        self._disk.attach(Flusher(lambda call: self._loop.at(0, call), self._loop.call))
+        try:
+            cut_bytes = self._cluster.load(self._disk, self._loop.wall_ms)
+        except OSError as error:
+            raise ConfigError(f"the data directory {self._disk.path} cannot be used: {error}") from error
+        _log.info("%r loaded; %d bytes of torn ends were cut", self._disk, cut_bytes)
+
     def _create(self, name: str, partitions: int) -> None:
         if name in self._cluster.topics:
             raise ConfigError(f"topic {name!r} exists")
@@ -261,4 +300,6 @@ class Broker:
 
     def _free(self) -> None:
         self._server.close()
+        if self._disk is not None:
+            self._disk.close()
         self._loop.close()

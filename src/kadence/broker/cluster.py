@@ -6,13 +6,15 @@ only a number that the handlers compare with the node a request came to.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import uuid4
 
-from kadence.broker.storage import LogConfig, Partition
+from kadence.broker.storage import DataDirectory, LogConfig, Partition
+from kadence.clock import wall_ms
 
 __all__ = [
     "INTERNAL_TOPICS",
@@ -69,9 +71,12 @@ class Cluster:
 
     __slots__ = (
         "_by_id",
+        "_disk",
+        "_last_producer_id",
         "_log_defaults",
         "_new_topic_id",
         "_next_leader",
+        "_wall_ms",
         "cluster_id",
         "nodes",
         "on_news",
@@ -93,6 +98,9 @@ class Cluster:
         self._by_id: dict[bytes, Topic] = {}
         self._new_topic_id = new_topic_id
         self._next_leader = 0
+        self._last_producer_id = 1_000
+        self._disk: DataDirectory | None = None
+        self._wall_ms: Callable[[], int] = wall_ms
         self.topics_version = 0
         """Rises when a topic is made, gets partitions or is deleted."""
 
@@ -107,35 +115,141 @@ class Cluster:
         found = self.topics.get(topic)
         return None if found is None else found.partition(index)
 
-    def create_topic(self, name: str, partitions: int, config: Mapping[str, str] | None = None) -> Topic:
-        """Add a topic. Leaders go round the nodes, each topic starting where the last one ended."""
+    def load(self, disk: DataDirectory, wall_ms: Callable[[], int]) -> int:
+        """Take in the topics of a data directory, and keep what changes there from now on.
+
+        Returns:
+            bytes that a crash left behind the last whole batches.
+
+        Raises:
+            OSError: the disk does not give or take what is needed.
+        """
+        self._disk, self._wall_ms = disk, wall_ms
+        cut_bytes = 0
+        for stored in disk.topics.values():
+            topic = Topic(stored.name, stored.topic_id)
+            self.configure(topic, stored.config)
+            for index, (leader, epoch) in enumerate(stored.leaders):
+                partition = self._new_partition(topic, index, leader if leader in self.nodes else None)
+                partition.leader_epoch = epoch
+                topic.partitions.append(partition)
+                cut_bytes += self._open(partition)
+            self._register(topic)
+            self.keep(topic)
+        return cut_bytes
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        config: Mapping[str, str] | None = None,
+        leaders: Sequence[int] | None = None,
+    ) -> Topic:
+        """Add a topic. Leaders go round the nodes, each topic starting where the last one ended.
+
+        Args:
+            leaders: of each partition, instead.
+
+        Raises:
+            OSError: the disk takes no more.
+        """
         topic = Topic(name, self._new_topic_id())
         self.configure(topic, config or {})
-        self.topics[name] = topic
-        self._by_id[topic.topic_id] = topic
-        self.add_partitions(topic, partitions)
+        self._grow(topic, partitions, leaders)
+        self._register(topic)
         return topic
 
     def add_partitions(self, topic: Topic, count: int) -> None:
-        """Make ``topic`` have ``count`` partitions."""
-        node_ids = sorted(self.nodes)
-        for index in range(len(topic.partitions), count):
+        """Make ``topic`` have ``count`` partitions. Raises `OSError`: the disk takes no more."""
+        self._grow(topic, count, None)
+        self.topics_version += 1
+
+    def _grow(self, topic: Topic, count: int, leaders: Sequence[int] | None) -> None:
+        had = len(topic.partitions)
+        try:
+            for index in range(had, count):
+                topic.partitions.append(
+                    self._new_partition(topic, index, leaders[index] if leaders else None)
+                )
+            self.keep(topic)
+            for partition in topic.partitions[had:]:
+                self._open(partition)
+        except OSError:
+            for partition in topic.partitions[had:]:
+                self._delete(partition)
+            del topic.partitions[had:]
+            with contextlib.suppress(OSError):
+                if had:
+                    self.keep(topic)
+                elif self._disk is not None:
+                    self._disk.drop_topic(topic.name)
+            raise
+
+    def _new_partition(self, topic: Topic, index: int, leader: int | None) -> Partition:
+        if leader is None:
+            node_ids = sorted(self.nodes)
             leader = node_ids[self._next_leader % len(node_ids)]
             self._next_leader += 1
-            partition = Partition(topic, index, leader)
-            partition.on_news = self.on_news
-            topic.partitions.append(partition)
+        partition = Partition(topic, index, leader)
+        partition.on_news = self.on_news
+        return partition
+
+    def _open(self, partition: Partition) -> int:
+        if self._disk is None:
+            return 0
+        folder = self._disk.open(partition, self._wall_ms())
+        partition.keep_in(folder)
+        return folder.cut_bytes
+
+    def _register(self, topic: Topic) -> None:
+        self.topics[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
         self.topics_version += 1
 
     def configure(self, topic: Topic, config: Mapping[str, str]) -> None:
-        """Let ``config`` be what is set for the topic."""
+        """Let ``config`` be what is set for the topic; `keep` it then."""
         topic.config = dict(config)
         topic.log_config = self._log_defaults.changed_by(topic.config)
 
+    def keep(self, topic: Topic) -> None:
+        """Something about the topic has changed that a restart must not undo. Raises `OSError`."""
+        if self._disk is not None:
+            leaders = [(each.replica_id, each.leader_epoch) for each in topic.partitions]
+            self._disk.keep_topic(topic.name, topic.topic_id, topic.config, leaders)
+
     def delete_topic(self, topic: Topic) -> None:
+        """The topic goes, and its records. Raises `OSError`: the disk takes no more."""
+        if self._disk is not None:
+            self._disk.drop_topic(topic.name)
         del self.topics[topic.name]
         del self._by_id[topic.topic_id]
         self.topics_version += 1
+        for partition in topic.partitions:
+            self._delete(partition)
+
+    def _delete(self, partition: Partition) -> None:
+        if self._disk is not None:
+            self._disk.delete(partition)
+
+    def new_producer_id(self) -> int:
+        """One that was never given out. Raises `OSError`: the disk takes no more."""
+        if self._disk is not None:
+            return self._disk.next_producer_id()
+        self._last_producer_id += 1
+        return self._last_producer_id
+
+    @property
+    def trouble(self) -> str | None:
+        """Why some partition takes no records; None if all do."""
+        return next(
+            (
+                f"{each.topic.name}-{each.index}: {each.trouble}"
+                for topic in list(self.topics.values())
+                for each in list(topic.partitions)
+                if each.trouble is not None
+            ),
+            None,
+        )
 
     def coordinator_of(self, key: str) -> BrokerNode:
         """The node that coordinates group ``key``."""

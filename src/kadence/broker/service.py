@@ -150,7 +150,6 @@ class Services:
     coordination: Coordination
     sessions: SessionCache
     loop: Loop
-    next_producer_id: int = 1_000
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970 by the loop's clock: what records are dated and kept by."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from kadence.broker.cluster import Cluster
 from kadence.broker.server.loop import Loop
 from kadence.broker.settings import Settings
-from kadence.broker.storage import Partition
+from kadence.broker.storage import DataDirectory, Partition
 from kadence.clock import add_ms
+
+_FLUSH_INTERVAL_MS: Final = 1_000
 
 __all__ = ["Upkeep"]
 
@@ -16,15 +19,20 @@ __all__ = ["Upkeep"]
 class Upkeep:
     """Timers on the loop; call `start` on its thread, or before it runs."""
 
-    __slots__ = ("_cluster", "_loop", "_settings")
+    __slots__ = ("_cluster", "_disk", "_loop", "_settings")
 
-    def __init__(self, loop: Loop, cluster: Cluster, settings: Settings) -> None:
+    def __init__(
+        self, loop: Loop, cluster: Cluster, settings: Settings, disk: DataDirectory | None = None
+    ) -> None:
+        self._disk = disk
         self._loop = loop
         self._cluster = cluster
         self._settings = settings
 
     def start(self) -> None:
         self._every(self._settings.retention_check_interval_ms, self._retain)
+        if self._disk is not None and self._disk.fsync == "interval":
+            self._every(_FLUSH_INTERVAL_MS, self._disk.flush_soon)
         self._every(self._settings.producer_id_expiration_check_interval_ms, self._expire_producers)
 
     def _every(self, interval_ms: int, action: Callable[[], None]) -> None:

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
-Serve Kafka's protocol from memory, for a laptop, a test or a quick start. Any Kafka client can use it.
-Prints one JSON line with its address when it is ready, and runs until Ctrl-C. Everything is gone afterwards.
+Serve Kafka's protocol, for a laptop, a test or a quick start. Any Kafka client can use it.
+Prints one JSON line with its address when it is ready, and runs until Ctrl-C. Everything is gone afterwards, unless a
+data directory keeps it.
 Nothing is protected without TLS and users: it listens on loopback unless told otherwise."""
 
 _EXAMPLES = """\
@@ -28,13 +29,14 @@ _EXAMPLES = """\
                                                        a slow broker that loses connections
   kadence broker --tls-certificate broker.pem --users users.txt
                                                        TLS, and a login with PLAIN or SCRAM
+  kadence broker --data-dir ./data                     records, topics and their settings are kept there
   kadence broker -X auto.create.topics.enable=false    Kafka's broker settings, as far as they are known here"""
 
 
 def add(commands: Any) -> None:
     """The command line of ``kadence broker``."""
     parser = add_command(
-        commands, "broker", "run a broker in memory", description=_DESCRIPTION, examples=_EXAMPLES
+        commands, "broker", "run a broker in this process", description=_DESCRIPTION, examples=_EXAMPLES
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument(
@@ -54,6 +56,18 @@ def add(commands: Any) -> None:
         help="misbehave on purpose, e.g. 'fetch delay=200ms times=5'; repeatable (docs/testing.md)",
     )
     _add_security_options(parser)
+    parser.add_argument(
+        "--data-dir",
+        metavar="DIR",
+        help="keep records and topics there (default: in memory, gone at the end)",
+    )
+    parser.add_argument(
+        "--fsync",
+        choices=("flush", "interval", "never"),
+        default="flush",
+        help="flush: acknowledge what is durable; interval: make it durable every second; never: leave it to the "
+        "system (default: %(default)s; only with --data-dir)",
+    )
     add_settings_option(parser, "a broker setting by Kafka's name; repeatable")
     parser.set_defaults(run=run)
 
@@ -64,6 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     topics = dict(_topic(text) for text in arguments.topic)
     config = read_settings(arguments.settings)
+    # An end in order, so that the next start need not read the ends of the logs again.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with Broker(
         arguments.port,
         arguments.host,
@@ -72,6 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
         config=config,
         tls=_tls(arguments),
         users=_users(arguments.users),
+        data_dir=arguments.data_dir,
+        fsync=arguments.fsync,
     ) as broker:
         for fault in arguments.fault:
             broker.faults.parse(fault)

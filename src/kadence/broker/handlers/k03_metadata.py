@@ -56,7 +56,10 @@ def _find(services: Services, call: Call, asked: MetadataRequestTopic) -> Metada
         return MetadataResponseTopic(error_code=codes.INVALID_TOPIC_EXCEPTION, name=name)
     may_create = call.version < 4 or call.message.allow_auto_topic_creation
     if services.settings.auto_create_topics and may_create:
-        return _describe(cluster.create_topic(name, services.settings.num_partitions))
+        try:
+            return _describe(cluster.create_topic(name, services.settings.num_partitions))
+        except OSError:
+            return MetadataResponseTopic(error_code=codes.KAFKA_STORAGE_ERROR, name=name)
     return MetadataResponseTopic(error_code=codes.UNKNOWN_TOPIC_OR_PARTITION, name=name)
 
 

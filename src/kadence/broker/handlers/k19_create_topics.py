@@ -87,10 +87,14 @@ def _create(services: Services, asked: CreatableTopic, *, validate_only: bool) -
         ],
     )
     if not validate_only:
-        topic = cluster.create_topic(asked.name, count, config)
+        leaders = {each.partition_index: each.broker_ids[0] for each in asked.assignments}
+        try:
+            topic = cluster.create_topic(
+                asked.name, count, config, [leaders[index] for index in range(count)] if leaders else None
+            )
+        except OSError as error:
+            return _failed(asked, codes.KAFKA_STORAGE_ERROR, f"The disk takes no more: {error}")
         result.topic_id = topic.topic_id
-        for assignment in asked.assignments:
-            topic.partitions[assignment.partition_index].assign(assignment.broker_ids[0])
     return result
 
 

@@ -35,7 +35,12 @@ def _delete(services: Services, now: int, asked: DeleteTopicState) -> DeletableT
         missing = codes.UNKNOWN_TOPIC_OR_PARTITION
     if topic is None:
         return DeletableTopicResult(name=asked.name, topic_id=asked.topic_id, error_code=missing)
-    cluster.delete_topic(topic)
+    try:
+        cluster.delete_topic(topic)
+    except OSError:
+        return DeletableTopicResult(
+            name=topic.name, topic_id=topic.topic_id, error_code=codes.KAFKA_STORAGE_ERROR
+        )
     services.coordination.topic_deleted(now, topic.name)
     for partition in topic.partitions:
         partition.wake()

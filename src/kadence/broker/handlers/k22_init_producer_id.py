@@ -12,10 +12,11 @@ __all__ = ["HANDLER"]
 def handle(services: Services, call: Call) -> InitProducerIdResponse:
     if call.message.transactional_id is not None:
         return refuse(call, codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    services.next_producer_id += 1
-    return InitProducerIdResponse(
-        error_code=codes.NONE, producer_id=services.next_producer_id, producer_epoch=0
-    )
+    try:
+        producer_id = services.cluster.new_producer_id()
+    except OSError:
+        return refuse(call, codes.KAFKA_STORAGE_ERROR)
+    return InitProducerIdResponse(error_code=codes.NONE, producer_id=producer_id, producer_epoch=0)
 
 
 def refuse(_call: Call, code: int) -> InitProducerIdResponse:

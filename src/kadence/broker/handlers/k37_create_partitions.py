@@ -42,7 +42,10 @@ def _grow(
             f"Assign the {asked.count - have} new partitions, or none.",
         )
     if not validate_only:
-        services.cluster.add_partitions(topic, asked.count)
+        try:
+            services.cluster.add_partitions(topic, asked.count)
+        except OSError as error:
+            return _result(asked, codes.KAFKA_STORAGE_ERROR, f"The disk takes no more: {error}")
     return _result(asked, codes.NONE, None)
 
 

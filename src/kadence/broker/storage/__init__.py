@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from kadence.broker.storage.aborted import Aborted
 from kadence.broker.storage.config import LogConfig
+from kadence.broker.storage.directory import FSYNC, DataDirectory, FsyncPolicy
 from kadence.broker.storage.errors import BatchError
+from kadence.broker.storage.flusher import Flusher
 from kadence.broker.storage.lookup import TimedOffset
 from kadence.broker.storage.partition import Appended, Isolation, Origin, Partition
 
 __all__ = [
+    "FSYNC",
     "Aborted",
     "Appended",
     "BatchError",
+    "DataDirectory",
+    "Flusher",
+    "FsyncPolicy",
     "Isolation",
     "LogConfig",
     "Origin",

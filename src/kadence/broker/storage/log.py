@@ -37,6 +37,10 @@ class Store(Protocol):
         """
         ...
 
+    def seal(self, segment: Segment) -> None:
+        """Nothing more will come into this segment."""
+        ...
+
     def drop(self, segments: Sequence[Segment]) -> None:
         """Nobody will read these segments again, but for what is on its way to a reader."""
         ...
@@ -59,6 +63,9 @@ class MemoryStore:
         largest = min(_LARGEST_SEGMENT, self._config().segment_bytes)
         self._capacity = max(size, min(2 * self._capacity, largest))
         return MemorySegment(base_offset, position, self._capacity)
+
+    def seal(self, segment: Segment) -> None:
+        """There is nothing to do."""
 
     def drop(self, segments: Sequence[Segment]) -> None:
         """The memory goes with the last view of it."""
@@ -126,6 +133,8 @@ class Log:
         segment = self._store.new_segment(self.end_offset, position, size)
         if last is not None and last.size == 0:
             self._store.drop([self.segments.pop()])
+        elif last is not None:
+            self._store.seal(last)
         self.segments.append(segment)
         return segment
 

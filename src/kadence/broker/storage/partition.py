@@ -6,6 +6,8 @@ leads) is here too; what must survive a restart follows from the log.
 
 from __future__ import annotations
 
+import logging
+from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -23,8 +25,12 @@ from kadence.records import BatchHeader
 
 if TYPE_CHECKING:
     from kadence.broker.cluster import Topic
+    from kadence.broker.storage.folder import PartitionFolder
 
 __all__ = ["Appended", "Isolation", "Origin", "Partition", "Waiter"]
+
+
+_log = logging.getLogger("kadence.broker")
 
 
 class Origin(Enum):
@@ -70,10 +76,14 @@ class Partition:
         leader_id: the node that serves it, -1 without one. replica_id: the node that has its log.
         high_watermark: readers see what lies below it.
         waiting: who is told by `wake`.
+        trouble: why the disk takes no records at present; None if it does.
         on_news: called when readers may see more than before; it may wake them later, once for many batches.
     """
 
     __slots__ = (
+        "_folder",
+        "_is_lost",
+        "_waiting_for_disk",
         "high_watermark",
         "index",
         "leader_epoch",
@@ -83,6 +93,7 @@ class Partition:
         "producers",
         "replica_id",
         "topic",
+        "trouble",
         "waiting",
     )
 
@@ -97,6 +108,10 @@ class Partition:
         self.high_watermark = 0
         self.waiting: set[Waiter] = set()
         self.on_news: Callable[[Partition], None] | None = None
+        self.trouble: str | None = None
+        self._folder: PartitionFolder | None = None
+        self._is_lost = False
+        self._waiting_for_disk: deque[tuple[int, Callable[[int], None]]] = deque()
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic.name}-{self.index} {self.start_offset}..{self.end_offset}>"
@@ -176,18 +191,62 @@ class Partition:
         return Appended(base_offset, -1, self.start_offset, duplicate=False)
 
     def _store(self, now: int, batch: memoryview, header: BatchHeader, leader_epoch: int | None) -> int:
+        if self._is_lost:
+            raise BatchError(codes.KAFKA_STORAGE_ERROR, f"{self.topic.name}-{self.index}: {self.trouble}")
         epoch = self.leader_epoch if leader_epoch is None else leader_epoch
-        return self.log.append(batch, header, epoch, now)
+        try:
+            base_offset = self.log.append(batch, header, epoch, now)
+        except OSError as error:
+            if self.trouble is None:
+                _log.error("%s-%d takes no records: %s", self.topic.name, self.index, error)
+            self.trouble = str(error)
+            raise BatchError(
+                codes.KAFKA_STORAGE_ERROR, f"{self.topic.name}-{self.index} could not be written to: {error}"
+            ) from error
+        if self.trouble is not None:
+            _log.warning("%s-%d takes records again", self.topic.name, self.index)
+            self.trouble = None
+        return base_offset
 
     def _grown(self) -> None:
-        self.high_watermark = self.end_offset
+        if self._folder is not None:
+            self._folder.appended()
+        if self._folder is None or not self._folder.flushes:
+            self.high_watermark = self.end_offset
+            self._tell()
         if (offset := retained_by_size(self.log, self.config)) > self.start_offset:
-            self.delete_before(offset)
-        self._tell()
+            self.delete_before(min(offset, self.high_watermark))
 
     def on_durable(self, callback: Callable[[int], None]) -> None:
         """Call ``callback`` with an error code once all that has been appended so far is stored for good."""
-        callback(codes.NONE)
+        if self._is_lost:
+            callback(codes.KAFKA_STORAGE_ERROR)
+        elif self._folder is None or not self._folder.flushes or self.high_watermark >= self.end_offset:
+            callback(codes.NONE)
+        else:
+            self._waiting_for_disk.append((self.end_offset, callback))
+
+    def durable(self, end_offset: int, error: OSError | None) -> None:
+        """All below ``end_offset`` is durable; or it may be lost, and the log takes no more until a restart."""
+        if error is not None:
+            self._is_lost = True
+            self.trouble = f"records could not be made durable ({error}); start the broker again"
+        elif self.high_watermark < end_offset:
+            self.high_watermark = min(end_offset, self.end_offset)
+            self._tell()
+        while self._waiting_for_disk and (error is not None or self._waiting_for_disk[0][0] <= end_offset):
+            callback = self._waiting_for_disk.popleft()[1]
+            callback(codes.NONE if error is None else codes.KAFKA_STORAGE_ERROR)
+
+    def load(self, log: Log, producers: Producers) -> None:
+        """Begin with what a folder holds."""
+        self.log, self.producers = log, producers
+        self.high_watermark = log.end_offset
+        self.leader_epoch = max(self.leader_epoch, log.epochs.at_end())
+
+    def keep_in(self, folder: PartitionFolder) -> None:
+        """From now on ``folder`` hears of what changes."""
+        self._folder = folder
 
     # Out
 
@@ -233,10 +292,6 @@ class Partition:
 
     # Changes from outside
 
-    def assign(self, node_id: int) -> None:
-        """Let ``node_id`` lead from the beginning."""
-        self.leader_id = self.replica_id = node_id
-
     def lead(self, node_id: int) -> None:
         """Give the partition to another node, or to none (-1); its leader epoch rises."""
         self.leader_id = node_id
@@ -256,6 +311,8 @@ class Partition:
                 f"cannot delete up to {offset}: the partition's readers see up to {self.high_watermark}"
             )
         self.log.delete_before(offset)
+        if self._folder is not None:
+            self._folder.started_at(self.start_offset)
         self.producers.aborted.delete_before(self.start_offset)
         self._tell()
 
@@ -268,6 +325,12 @@ class Partition:
         )
         self.producers = self.producers.rebuilt(batches, self.end_offset, now)
         self.high_watermark = min(self.high_watermark, self.end_offset)
+        if self._folder is not None:
+            self._folder.truncated()
+            lost = [each for each in self._waiting_for_disk if each[0] > self.end_offset]
+            for each in lost:
+                self._waiting_for_disk.remove(each)
+                each[1](codes.NOT_LEADER_OR_FOLLOWER)
         self._tell()
 
     def retain(self, now: int) -> None:

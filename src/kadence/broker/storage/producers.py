@@ -201,6 +201,14 @@ class Producers:
                 if aborted is not None:
                     yield aborted
 
+    def restore(self, producers: Iterable[Producer]) -> None:
+        """Take in what a snapshot says."""
+        for each in producers:
+            self.known[each.producer_id] = each
+        opened = [each for each in self.known.values() if each.transaction_from is not None]
+        opened.sort(key=lambda each: each.transaction_from or 0)
+        self._open = {each.producer_id: each.transaction_from or 0 for each in opened}
+
     # What goes
 
     def expire(self, older_than: int) -> int:

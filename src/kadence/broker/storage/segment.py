@@ -213,11 +213,12 @@ class Segment:
     def cut(self, position: int) -> None:
         """Forget what lies at ``position`` and behind it; the bytes may still be on their way to a reader."""
         kept = [found for found in self.batches(0) if found.position < position]
-        self._forget()
+        self.forget()
         for found in kept:
             self.note(found.size, found.last_offset, found.max_timestamp)
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Be empty, without touching the bytes."""
         self.size, self.next_offset, self._since_entry = 0, self.base_offset, 0
         self.max_timestamp = self.max_timestamp_offset = -1
         for column in (self.index_offsets, self.index_positions, self.timestamps, self.time_offsets):

@@ -1,0 +1,252 @@
+"""The data directory of a broker: who owns it, which topics there are, and a folder for each partition.
+
+    .lock                         held while a broker uses the directory
+    .kafka_cleanshutdown          the last broker ended in order
+    meta.properties               cluster id
+    topics.journal                topics, their ids, configuration and leaders; blocks of producer ids
+    NAME-PARTITION/               the log, laid out as Kafka's (`kadence.broker.storage.files`)
+
+Leader epochs rise at each start, as they do when a Kafka broker comes back: what it may have lost is told by them.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import logging
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final, Literal
+
+from kadence.broker.storage.files import write_durably
+from kadence.broker.storage.flusher import Flusher
+from kadence.broker.storage.folder import PartitionFolder
+from kadence.broker.storage.journal import Journal
+from kadence.errors import ConfigError
+
+if TYPE_CHECKING:
+    from kadence.broker.storage.partition import Partition
+
+__all__ = ["FSYNC", "DataDirectory", "FsyncPolicy", "StoredTopic"]
+
+FsyncPolicy = Literal["flush", "interval", "never"]
+FSYNC: Final = ("flush", "interval", "never")
+_CLEAN: Final = ".kafka_cleanshutdown"
+_LOCK: Final = ".lock"
+_META: Final = "meta.properties"
+_JOURNAL: Final = "topics.journal"
+_PRODUCER_IDS: Final = 1_000
+
+_log = logging.getLogger("kadence.broker")
+
+
+@dataclass(slots=True)
+class StoredTopic:
+    """A topic as the journal knows it; a pair of leader and leader epoch for each partition."""
+
+    name: str
+    topic_id: bytes
+    config: dict[str, str] = field(default_factory=dict)
+    leaders: list[tuple[int, int]] = field(default_factory=list)
+
+    def entry(self) -> dict[str, Any]:
+        return {
+            "topic": self.name,
+            "id": self.topic_id.hex(),
+            "config": self.config,
+            "leaders": [list(each) for each in self.leaders],
+        }
+
+
+class DataDirectory:
+    """One directory, held by one broker. The loop's thread owns it once `attach` was called.
+
+    Args:
+        path: made if it is not there.
+        fsync: ``flush`` (before anything is acknowledged), ``interval`` (about every second) or ``never`` (the system
+            decides).
+
+    Raises:
+        ConfigError: another broker uses it, or it is not a directory that we can write to.
+
+    Attributes:
+        topics: what there is, by name; kept up to date.
+        cluster_id: the one it was made with.
+        was_clean: whether the last broker ended in order.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], cluster_id: str, fsync: FsyncPolicy) -> None:
+        self.path = Path(path)
+        self.fsync = fsync
+        self._lock = self._take()
+        try:
+            self.cluster_id = self._identify(cluster_id)
+            self.was_clean = self._begin()
+            self._journal = Journal(self.path / _JOURNAL)
+            self.topics: dict[str, StoredTopic] = {}
+            self._deleted: set[str] = set()
+            self._last_producer_id = 0
+            self._used_producer_ids = 0
+            for entry in self._journal.read():
+                self._apply(entry)
+            for topic in self.topics.values():
+                topic.leaders = [(leader, epoch + 1) for leader, epoch in topic.leaders]
+            self._used_producer_ids = self._last_producer_id
+            self._journal.rewrite(
+                [{"producer_ids": self._last_producer_id}, *(each.entry() for each in self.topics.values())]
+            )
+            self._sweep()
+        except BaseException:
+            self._lock.close()
+            raise
+        self._folders: dict[Partition, PartitionFolder] = {}
+        self._flusher: Flusher | None = None
+
+    def __repr__(self) -> str:
+        return f"<DataDirectory {self.path}, {len(self.topics)} topics, fsync {self.fsync}>"
+
+    def _take(self) -> IO[bytes]:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / _LOCK).open("ab")
+        except OSError as error:
+            raise ConfigError(f"the data directory {self.path} cannot be used: {error}") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            lock.close()
+            raise ConfigError(
+                f"another broker uses the data directory {self.path}; end it, or take another directory"
+            ) from error
+        return lock
+
+    def _identify(self, cluster_id: str) -> str:
+        path = self.path / _META
+        with contextlib.suppress(FileNotFoundError):
+            for line in path.read_text().splitlines():
+                name, _, value = line.partition("=")
+                if name == "cluster.id":
+                    return value
+        write_durably(path, f"version=1\ncluster.id={cluster_id}\nnode.id=1\n".encode())
+        return cluster_id
+
+    def _begin(self) -> bool:
+        clean = self.path / _CLEAN
+        was_clean = clean.exists() or not (self.path / _JOURNAL).exists()
+        clean.unlink(missing_ok=True)
+        if not was_clean:
+            _log.warning(
+                "%s: the broker did not end in order; the ends of the logs are read again", self.path
+            )
+        return was_clean
+
+    def _sweep(self) -> None:
+        """Remove what deleted topics left, and put aside what no topic owns."""
+        known = {
+            f"{each.name}-{index}": each
+            for each in self.topics.values()
+            for index in range(len(each.leaders))
+        }
+        for folder in self.path.iterdir():
+            if not folder.is_dir():
+                continue
+            topic = known.get(folder.name)
+            owner = _owner(folder)
+            if folder.name.endswith("-delete") or owner in self._deleted:
+                shutil.rmtree(folder)
+            elif (topic is None and owner is not None) or (
+                topic is not None and owner not in (None, topic.topic_id.hex())
+            ):
+                aside = folder.with_name(f"{folder.name}.{os.urandom(8).hex()}-stray")
+                _log.warning("%s belongs to no topic, and is put aside as %s", folder, aside.name)
+                folder.rename(aside)
+
+    # The journal
+
+    def _apply(self, entry: dict[str, Any]) -> None:
+        if "producer_ids" in entry:
+            self._last_producer_id = entry["producer_ids"]
+        elif "deleted" in entry:
+            gone = self.topics.pop(entry["deleted"], None)
+            if gone is not None:
+                self._deleted.add(gone.topic_id.hex())
+        else:
+            leaders = [(leader, epoch) for leader, epoch in entry["leaders"]]
+            topic = StoredTopic(entry["topic"], bytes.fromhex(entry["id"]), entry["config"], leaders)
+            self.topics[topic.name] = topic
+
+    def _write(self, entry: dict[str, Any]) -> None:
+        self._journal.append(entry)
+        self._apply(entry)
+        if self._flusher is not None and self.fsync == "flush":
+            self._flusher.want(self._journal)
+
+    def keep_topic(
+        self, name: str, topic_id: bytes, config: Mapping[str, str], leaders: list[tuple[int, int]]
+    ) -> None:
+        """A topic is new, or something about it has changed. Raises `OSError`: the disk takes no more."""
+        topic = StoredTopic(name, topic_id, dict(config), leaders)
+        stored = self.topics.get(name)
+        if stored != topic:
+            self._write(topic.entry())
+
+    def drop_topic(self, name: str) -> None:
+        """A topic is deleted. Raises `OSError`: the disk takes no more."""
+        self._write({"deleted": name})
+
+    def next_producer_id(self) -> int:
+        """An id that was never given out, not even before a crash."""
+        if self._used_producer_ids >= self._last_producer_id:
+            self._write({"producer_ids": self._last_producer_id + _PRODUCER_IDS})
+        self._used_producer_ids += 1
+        return self._used_producer_ids
+
+    # Partitions
+
+    def attach(self, flusher: Flusher) -> None:
+        """Serve from now on; ``flusher`` waits for the disk."""
+        self._flusher = flusher
+        flusher.first = self._journal
+
+    def open(self, partition: Partition, now: int) -> PartitionFolder:
+        """Load a partition, or make its folder. Raises `OSError`."""
+        assert self._flusher is not None
+        path = self.path / f"{partition.topic.name}-{partition.index}"
+        folder = PartitionFolder(path, partition, self._flusher, now, flushes=self.fsync == "flush")
+        self._folders[partition] = folder
+        return folder
+
+    def delete(self, partition: Partition) -> None:
+        """Its files go."""
+        folder = self._folders.pop(partition, None)
+        if folder is not None:
+            folder.delete()
+
+    def flush_soon(self) -> None:
+        """Make durable what is not (``interval``)."""
+        for folder in self._folders.values():
+            folder.flush_soon()
+
+    def close(self) -> None:
+        """Leave the directory in order; the loop has ended."""
+        if self._flusher is not None:
+            for folder in self._folders.values():
+                folder.close()
+            self._flusher.close()
+            with contextlib.suppress(OSError):
+                write_durably(self.path / _CLEAN, b'{"version":0}\n')
+        self._journal.close()
+        self._lock.close()
+
+
+def _owner(folder: Path) -> str | None:
+    """The topic id that a partition's folder was made for, in hexadecimal; None if it is no such folder."""
+    try:
+        lines = (folder / "partition.metadata").read_text().splitlines()
+        return base64.urlsafe_b64decode(lines[1].partition(": ")[2] + "==").hex()
+    except (OSError, IndexError, ValueError):
+        return None

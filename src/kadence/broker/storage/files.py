@@ -1,0 +1,218 @@
+"""A log's segments as files, laid out as Kafka lays them out: ``.log``, ``.index``, ``.timeindex`` and ``.txnindex``.
+
+Batches are written to the end of the newest file, and kept in memory too until about a megabyte has come together;
+from then on readers get views of the mapped file. Nothing is written through the mapping, so a full disk is an error of
+a write and not a signal. A segment is *sealed* when the next one begins: its file is made durable first, and its index
+is written after that, so a segment with an index is known to be whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from kadence.broker.storage.config import LogConfig
+from kadence.broker.storage.indexes import encode_offsets, encode_times
+from kadence.broker.storage.segment import Segment
+
+__all__ = ["DELETED", "FileSegment", "FileStore", "fsync_path", "log_name", "write_durably"]
+
+DELETED: Final = ".deleted"
+_FIRST_TAIL: Final = 16 * 1024
+_LARGEST_TAIL: Final = 1024 * 1024
+_LARGEST_DELTA: Final = 2**31 - 1
+"""Indexes hold offsets relative to the segment's first, in 32 bits."""
+
+
+def log_name(base_offset: int, suffix: str = ".log") -> str:
+    """Kafka's name of a segment's file."""
+    return f"{base_offset:020d}{suffix}"
+
+
+class FileSegment(Segment):
+    """Batches in one file. `open` for reading; `open_for_append` for the newest segment of a log."""
+
+    __slots__ = ("_bytes", "_descriptor", "_tail_capacity", "path")
+
+    def __init__(self, path: Path, base_offset: int, position: int, most_bytes: int) -> None:
+        super().__init__(base_offset, position)
+        self.path = path
+        self._bytes = most_bytes
+        self._descriptor = -1
+        self._tail_capacity = _FIRST_TAIL // 2
+
+    @property
+    def is_open(self) -> bool:
+        """Whether batches may be appended."""
+        return self._descriptor >= 0
+
+    def open_for_append(self) -> None:
+        """Take further batches. Raises `OSError`."""
+        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self.map()
+
+    def map(self) -> None:
+        """Let readers have what is in the file as views of it, and no copy in memory."""
+        self._starts, self._views = [], []
+        if self.size:
+            if self.is_open:
+                mapped = mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ)
+            else:
+                with self.path.open("rb") as file:
+                    mapped = mmap.mmap(file.fileno(), self.size, access=mmap.ACCESS_READ)
+            self._starts, self._views = [0], [memoryview(mapped)]
+
+    def duplicate(self) -> int:
+        """A descriptor of the file that belongs to the caller."""
+        return os.dup(self._descriptor)
+
+    def close(self) -> None:
+        """No further batches; what was appended stays readable."""
+        if self.is_open:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def has_room(self, size: int, last_offset: int) -> bool:
+        fits = self.size + size <= self._bytes and last_offset - self.base_offset <= _LARGEST_DELTA
+        return self.is_open and (fits or not self.size)
+
+    def _room(self, size: int) -> memoryview:
+        if self._starts and not self._views[-1].readonly:
+            used = self.size - self._starts[-1]
+            tail = self._views[-1]
+            if used + size <= len(tail):
+                return tail[used : used + size]
+        self.map()
+        self._tail_capacity = min(2 * self._tail_capacity, _LARGEST_TAIL)
+        self._starts.append(self.size)
+        self._views.append(memoryview(bytearray(max(self._tail_capacity, size))))
+        return self._views[-1][:size]
+
+    def _store(self, batch: memoryview) -> None:
+        at = self.size
+        try:
+            while batch:
+                written = os.pwrite(self._descriptor, batch, at)
+                batch = batch[written:]
+                at += written
+        except OSError:
+            # A part of it may be there. Readers of the file would take it for damage.
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self.size)
+            raise
+
+    def cut(self, position: int) -> None:
+        # Into a new file: readers may still have views of the old one, and a page beyond a file's end is a signal.
+        kept = b"".join(self.views(0, position))
+        super().cut(position)
+        shorter = self.path.with_suffix(".cut")
+        write_durably(shorter, kept)
+        shorter.replace(self.path)
+        was_open = self.is_open
+        self.close()
+        if was_open:
+            self.open_for_append()
+        else:
+            self.map()
+
+
+class FileStore:
+    """The segments of one partition's folder.
+
+    Args:
+        in_background: runs a call on the thread that may wait for the disk, in order.
+        on_roll: told the base offset of each new segment, before anything is in it.
+    """
+
+    __slots__ = ("_config", "_folder", "_in_background", "_on_roll", "error", "has_new_files")
+
+    def __init__(
+        self,
+        folder: Path,
+        config: Callable[[], LogConfig],
+        in_background: Callable[[Callable[[], None]], None],
+        on_roll: Callable[[int], None],
+    ) -> None:
+        self._folder = folder
+        self._config = config
+        self._in_background = in_background
+        self._on_roll = on_roll
+        self.has_new_files = False
+        self.error: OSError | None = None
+        """Why a sealed segment is not durable."""
+
+    @property
+    def segment_ms(self) -> int:
+        return self._config().segment_ms
+
+    @property
+    def segment_bytes(self) -> int:
+        return self._config().segment_bytes
+
+    def new_segment(self, base_offset: int, position: int, size: int) -> FileSegment:
+        del size
+        segment = FileSegment(
+            self._folder / log_name(base_offset), base_offset, position, self._config().segment_bytes
+        )
+        segment.open_for_append()
+        self.has_new_files = True
+        self._on_roll(base_offset)
+        return segment
+
+    def seal(self, segment: Segment) -> None:
+        """Nothing more comes into the segment: make it durable, then write its indexes. In the background."""
+        assert isinstance(segment, FileSegment)
+        if not segment.is_open:
+            return
+        segment.note_time()
+        segment.map()
+        descriptor = segment.duplicate()
+        segment.close()
+        offsets, times, path = encode_offsets(segment), encode_times(segment), segment.path
+
+        def finish() -> None:
+            try:
+                os.fsync(descriptor)
+            except OSError as error:
+                self.error = error
+                raise
+            finally:
+                os.close(descriptor)
+            if path.exists():
+                write_durably(path.with_suffix(".timeindex"), times)
+                write_durably(path.with_suffix(".index"), offsets)
+
+        self._in_background(finish)
+
+    def drop(self, segments: Sequence[Segment]) -> None:
+        for segment in segments:
+            assert isinstance(segment, FileSegment)
+            segment.close()
+            for suffix in (".index", ".timeindex", ".txnindex", ".snapshot", ".log"):
+                path = segment.path.with_suffix(suffix)
+                with contextlib.suppress(FileNotFoundError):
+                    gone = path.rename(path.with_name(path.name + DELETED))
+                    self._in_background(lambda path=gone: path.unlink(missing_ok=True))  # type: ignore[misc]
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Write a whole file such that after a crash either the old or the new one is there."""
+    part = path.with_name(path.name + ".tmp")
+    with part.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def fsync_path(path: Path) -> None:
+    """Make a folder's entries durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,112 @@
+"""The thread that may wait for the disk. Whatever was appended while it was busy shares the next fsync.
+
+On the loop's thread: `want` and `run`. Results come back there. Calls are run in the order in which they came.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+__all__ = ["Durable", "Flusher", "fsync_and_close"]
+
+_log = logging.getLogger("kadence.broker")
+
+
+class Durable(Protocol):
+    """Something with files to be made durable."""
+
+    def begin_flush(self) -> list[Callable[[], None]]:
+        """Calls that make durable what is there now; they are run on the other thread."""
+        ...
+
+    def end_flush(self, error: OSError | None) -> None:
+        """They have been run."""
+        ...
+
+
+class Flusher:
+    """One thread for all partitions of a broker.
+
+    Args:
+        soon: runs a call on the loop's thread, after what it is busy with.
+        to_loop: runs a call on the loop's thread, from another thread.
+        first: made durable before the others each time: what says which topics there are.
+    """
+
+    def __init__(
+        self, soon: Callable[[Callable[[], None]], object], to_loop: Callable[[Callable[[], None]], object]
+    ) -> None:
+        self._soon = soon
+        self._to_loop = to_loop
+        self.first: Durable | None = None
+        self._wanted: dict[Durable, None] = {}
+        self._is_busy = False
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="kadence-broker-flusher", daemon=True)
+        self._thread.start()
+
+    def want(self, durable: Durable) -> None:
+        """Let what ``durable`` holds now, and what comes until the flush begins, be made durable."""
+        if not self._wanted and not self._is_busy:
+            self._is_busy = True
+            self._soon(self._begin)
+        self._wanted[durable] = None
+
+    def run(self, call: Callable[[], None]) -> None:
+        """Run a call on the thread; an `OSError` of it is logged."""
+        self._work.put(call)
+
+    def close(self) -> None:
+        """Finish what was asked for; the loop has ended."""
+        self._work.put(None)
+        self._thread.join()
+
+    def _begin(self) -> None:
+        wanted, self._wanted = self._wanted, {}
+        if self.first is not None:
+            wanted = {self.first: None, **wanted}
+        calls = [(each, each.begin_flush()) for each in wanted]
+        self._work.put(lambda: self._flush(calls))
+
+    def _flush(self, calls: list[tuple[Durable, list[Callable[[], None]]]]) -> None:
+        results: list[tuple[Durable, OSError | None]] = []
+        failed: OSError | None = None
+        for durable, each in calls:
+            error = failed
+            for call in each:
+                try:
+                    call()
+                except OSError as caught:
+                    error = error or caught
+            if durable is self.first:
+                # Records of a topic that may not be known tomorrow are not safe.
+                failed = error
+            results.append((durable, error))
+        self._to_loop(lambda: self._end(results))
+
+    def _end(self, results: list[tuple[Durable, OSError | None]]) -> None:
+        for durable, error in results:
+            durable.end_flush(error)
+        self._is_busy = bool(self._wanted)
+        if self._is_busy:
+            self._begin()
+
+    def _run(self) -> None:
+        while (call := self._work.get()) is not None:
+            try:
+                call()
+            except OSError as error:
+                _log.warning("the disk refused what was to be done in the background: %s", error)
+
+
+def fsync_and_close(descriptor: int) -> None:
+    """Make a file durable through a descriptor of one's own."""
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

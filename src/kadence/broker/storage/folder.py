@@ -1,0 +1,157 @@
+"""One partition on disk: its folder, what makes it durable, and what is written beside the log to load it fast."""
+
+from __future__ import annotations
+
+import base64
+import errno
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kadence.broker.storage.files import FileSegment, FileStore, fsync_path, log_name, write_durably
+from kadence.broker.storage.flusher import Flusher, fsync_and_close
+from kadence.broker.storage.indexes import encode_aborted, encode_epochs, encode_producers
+from kadence.broker.storage.recovery import EPOCHS_FILE, START_FILE, recover
+
+if TYPE_CHECKING:
+    from kadence.broker.storage.partition import Partition
+
+__all__ = ["PartitionFolder"]
+
+_METADATA: Final = "partition.metadata"
+_log = logging.getLogger("kadence.broker")
+
+
+class PartitionFolder:
+    """The loop's thread owns it; what waits for the disk is run by the flusher.
+
+    Attributes:
+        flushes: whether what is appended is made durable before it is acknowledged.
+        cut_bytes: how much of a torn end was cut when it was loaded.
+    """
+
+    def __init__(
+        self, path: Path, partition: Partition, flusher: Flusher, now: int, *, flushes: bool
+    ) -> None:
+        self.path = path
+        self.flushes = flushes
+        self._flusher = flusher
+        self._partition = partition
+        self._flushing_upto = 0
+        self._is_dirty = False
+        path.mkdir(exist_ok=True)
+        metadata = path / _METADATA
+        if not metadata.exists():
+            topic_id = base64.urlsafe_b64encode(partition.topic.topic_id).decode().rstrip("=")
+            metadata.write_text(f"version: 0\ntopic_id: {topic_id}\n")
+        self._store = FileStore(path, lambda: partition.config, flusher.run, self._rolled)
+        self._store.has_new_files = True
+        log, producers, self.cut_bytes = recover(path, self._store, now)
+        partition.load(log, producers)
+
+    # What the partition tells
+
+    def appended(self) -> None:
+        """There is something new in the log."""
+        self._is_dirty = True
+        if self.flushes:
+            self._flusher.want(self)
+
+    def flush_soon(self) -> None:
+        """Make durable what is not, without anybody waiting for it."""
+        if self._is_dirty:
+            self._flusher.want(self)
+
+    def started_at(self, offset: int) -> None:
+        """Nothing below ``offset`` is there any more."""
+        path = self.path / START_FILE
+        self._flusher.run(lambda: write_durably(path, str(offset).encode()))
+
+    def truncated(self) -> None:
+        """What was said beside the log about its end no longer holds."""
+        end = self._partition.end_offset
+        self._flushing_upto = min(self._flushing_upto, end)
+        for path in self.path.glob("*.snapshot"):
+            if int(path.stem) > end:
+                path.unlink()
+        self._checkpoint()
+
+    # Flushing
+
+    def begin_flush(self) -> list[Callable[[], None]]:
+        self._flushing_upto = self._partition.end_offset
+        self._is_dirty = False
+        calls: list[Callable[[], None]] = []
+        segments = self._partition.log.segments
+        newest = segments[-1] if segments else None
+        if isinstance(newest, FileSegment) and newest.is_open:
+            descriptor = newest.duplicate()
+            calls.append(lambda: fsync_and_close(descriptor))
+        if self._store.has_new_files:
+            self._store.has_new_files = False
+            folder = self.path
+            calls += [lambda: fsync_path(folder), lambda: fsync_path(folder.parent)]
+        return calls
+
+    def end_flush(self, error: OSError | None) -> None:
+        error = error or self._store.error
+        if error is not None:
+            _log.error("%s could not be made durable, and takes no more records: %s", self.path, error)
+        self._partition.durable(self._flushing_upto, error)
+
+    # Beside the log
+
+    def _rolled(self, base_offset: int) -> None:
+        """A new segment begins: what follows from the log so far is kept, so that a restart need not read it all."""
+        log = self._partition.log
+        if log.end_offset == base_offset and log.segments:
+            self._checkpoint()
+            newest = log.segments[-1]
+            entries = self._partition.producers.aborted.entries
+            aborted = [
+                each for each in entries if newest.base_offset <= each.last_offset < newest.next_offset
+            ]
+            if aborted:
+                path, data = self.path / log_name(newest.base_offset, ".txnindex"), encode_aborted(aborted)
+                self._flusher.run(lambda: write_durably(path, data))
+
+    def _checkpoint(self) -> None:
+        partition, path = self._partition, self.path
+        epochs = encode_epochs(partition.log.epochs.entries)
+        producers = encode_producers(list(partition.producers.known.values()))
+        snapshot = path / log_name(partition.end_offset, ".snapshot")
+
+        def write() -> None:
+            if path.exists():
+                # In this order: a snapshot says that the epochs below it are known.
+                write_durably(path / EPOCHS_FILE, epochs)
+                write_durably(snapshot, producers)
+
+        self._flusher.run(write)
+
+    def close(self) -> None:
+        """Leave everything such that nothing needs to be read again; the flusher still runs."""
+        segments = self._partition.log.segments
+        self._rolled(self._partition.end_offset)
+        if segments:
+            self._store.seal(segments[-1])
+
+    def delete(self) -> None:
+        """The partition is gone; so are its files, soon."""
+        for segment in self._partition.log.segments:
+            if isinstance(segment, FileSegment):
+                segment.close()
+        try:
+            gone = self.path.rename(self.path.with_name(f"{self.path.name}.{id(self):x}-delete"))
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                _log.warning("%s could not be deleted: %s", self.path, error)
+            return
+        self._flusher.run(lambda: _remove(gone))
+
+
+def _remove(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()

@@ -1,0 +1,92 @@
+"""A small file of changes: one line each, a checksum and JSON. A torn last line is left out when it is read again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from kadence.broker.storage.files import write_durably
+from kadence.broker.storage.flusher import fsync_and_close
+
+__all__ = ["Journal"]
+
+
+class Journal:
+    """Entries are JSON objects. `rewrite` before `append`."""
+
+    __slots__ = ("_descriptor", "_is_dirty", "_path", "_size")
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = -1
+        self._size = 0
+        self._is_dirty = False
+
+    def read(self) -> list[dict[str, Any]]:
+        """All whole entries, oldest first; what follows a damaged line is not trusted."""
+        try:
+            lines = self._path.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return []
+        entries: list[dict[str, Any]] = []
+        for line in lines[:-1]:
+            crc, _, body = line.partition(b" ")
+            if crc != b"%08x" % crc32(body):
+                break
+            entries.append(json.loads(body))
+        return entries
+
+    def rewrite(self, entries: Iterable[dict[str, Any]]) -> None:
+        """Let the file hold just these, durably."""
+        data = b"".join(_line(each) for each in entries)
+        write_durably(self._path, data)
+        self.close()
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
+        self._size = len(data)
+
+    def append(self, entry: dict[str, Any]) -> None:
+        """Add one entry; `begin_flush` makes it durable.
+
+        Raises:
+            OSError: there is no room for it; the file is as before.
+        """
+        line = _line(entry)
+        at = self._size
+        try:
+            while line:
+                written = os.pwrite(self._descriptor, line, at)
+                line = line[written:]
+                at += written
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self._size)
+            raise
+        self._size = at
+        self._is_dirty = True
+
+    def begin_flush(self) -> list[Callable[[], None]]:
+        """See `kadence.broker.storage.flusher.Durable`."""
+        if not self._is_dirty:
+            return []
+        self._is_dirty = False
+        descriptor = os.dup(self._descriptor)
+        return [lambda: fsync_and_close(descriptor)]
+
+    def end_flush(self, error: OSError | None) -> None:
+        """Partitions flushed with it hear of an error; it is tried again with the next."""
+        self._is_dirty = self._is_dirty or error is not None
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _line(entry: dict[str, Any]) -> bytes:
+    body = json.dumps(entry, separators=(",", ":"), sort_keys=True).encode()
+    return b"%08x %s\n" % (crc32(body), body)

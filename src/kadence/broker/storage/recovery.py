@@ -1,0 +1,197 @@
+"""From a partition's folder to its log, after a clean end or a crash.
+
+A segment with an index was durable when the index was written, so only what lies behind the last entry is read and its
+checksums are verified; without an index that is the whole segment. At the first batch that is not whole and true the
+log is cut: nothing behind it was ever acknowledged as durable. Producers, epochs and aborted transactions come from the
+newest snapshot, and from the batches behind it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kadence.broker.storage.epochs import LeaderEpochs
+from kadence.broker.storage.files import DELETED, FileSegment, FileStore
+from kadence.broker.storage.indexes import decode_aborted, decode_epochs, decode_producers, load_indexes
+from kadence.broker.storage.log import Log
+from kadence.broker.storage.producers import Producers
+from kadence.records import BatchHeader, crc32c
+from kadence.records.batch import CRC_FROM, HEADER_SIZE, LOG_OVERHEAD, MAGIC
+
+__all__ = ["EPOCHS_FILE", "START_FILE", "Recovered", "recover"]
+
+EPOCHS_FILE: Final = "leader-epoch-checkpoint"
+START_FILE: Final = "log-start-offset"
+_STAMP: Final = struct.Struct(">q4xi")
+"""Base offset and leader epoch of a batch."""
+_LEFTOVERS: Final = (DELETED, ".tmp", ".cut")
+
+_log = logging.getLogger("kadence.broker")
+
+
+class Recovered(NamedTuple):
+    """What a folder holds. ``cut_bytes`` lay behind the last whole batch, and are gone."""
+
+    log: Log
+    producers: Producers
+    cut_bytes: int
+
+
+def recover(folder: Path, store: FileStore, now: int) -> Recovered:
+    """Read a partition's folder; an empty one is an empty log.
+
+    Args:
+        now: milliseconds since 1970.
+
+    Raises:
+        OSError: the disk does not give or take what is needed.
+    """
+    for path in folder.iterdir():
+        if path.name.endswith(_LEFTOVERS):
+            path.unlink()
+    segments, cut_bytes = _segments(folder, store)
+    start = _start_offset(folder)
+    log = Log(store, segments, start_offset=start)
+    if not segments:
+        log.end_offset = log.start_offset = start
+    producers = _state(folder, log, now)
+    if segments:
+        segments[-1].open_for_append()
+        for suffix in (".index", ".timeindex"):
+            segments[-1].path.with_suffix(suffix).unlink(missing_ok=True)
+    return Recovered(log, producers, cut_bytes)
+
+
+def _segments(folder: Path, store: FileStore) -> tuple[list[FileSegment], int]:
+    segments: list[FileSegment] = []
+    position = cut_bytes = 0
+    paths = sorted(folder.glob("*.log"))
+    for number, path in enumerate(paths):
+        size = path.stat().st_size
+        segment = FileSegment(path, int(path.stem), position, store.segment_bytes)
+        _read(segment, size)
+        if segment.size < size:
+            cut_bytes += size - segment.size
+            _log.warning("%s: cut %d bytes behind the last whole batch", path, size - segment.size)
+            os.truncate(path, segment.size)
+        segment.map()
+        first = next(segment.batches(0), None)
+        segment.began_at = first.max_timestamp if first is not None else 0
+        segment.touched_at = int(path.stat().st_mtime * 1000)
+        segments.append(segment)
+        position += segment.size
+        if segment.size < size and number + 1 < len(paths):
+            for later in paths[number + 1 :]:
+                cut_bytes += later.stat().st_size
+                _log.warning("%s: dropped, for the segment before it was cut", later)
+                for each in folder.glob(f"{later.stem}.*"):
+                    each.unlink()
+            break
+    return segments, cut_bytes
+
+
+def _read(segment: FileSegment, size: int) -> None:
+    """Fill indexes, size and offsets from the file, up to its last whole batch."""
+    last_offset = -1
+    offsets, times = (_bytes(segment.path.with_suffix(suffix)) for suffix in (".index", ".timeindex"))
+    if offsets is not None and times is not None and load_indexes(segment, offsets, times, size):
+        if segment.index_offsets:
+            # The batch of the last entry is read again, so that what follows it is known to follow.
+            last_offset = segment.index_offsets.pop()
+            segment.size = segment.index_positions.pop()
+    else:
+        segment.forget()
+    if not size:
+        return
+    with segment.path.open("rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as mapped:
+        view = memoryview(mapped)
+        try:
+            _scan(segment, view, last_offset)
+            if segment.size < size and segment.timestamps:
+                # The index knew of more than is there: what it says of dates does not hold.
+                segment.forget()
+                _scan(segment, view, -1)
+        finally:
+            view.release()
+
+
+def _scan(segment: FileSegment, view: memoryview, last_offset: int) -> None:
+    """Note whole, true batches that follow each other; the first is the segment's, or ends at ``last_offset``."""
+    at, size = segment.size, len(view)
+    expected = segment.base_offset
+    while size - at >= HEADER_SIZE:
+        header = BatchHeader.parse(view, at)
+        end = at + header.batch_length + LOG_OVERHEAD
+        if header.magic != MAGIC or end - at < HEADER_SIZE or end > size:
+            return
+        if last_offset >= 0 and header.last_offset == last_offset:
+            expected, last_offset = header.base_offset, -1
+        if header.base_offset != expected:
+            return
+        with view[at + CRC_FROM : end] as covered:
+            if crc32c(covered) != header.crc:
+                return
+        segment.note(end - at, header.last_offset, header.max_timestamp)
+        at, expected = end, header.next_offset
+
+
+def _state(folder: Path, log: Log, now: int) -> Producers:
+    """Producers and aborted transactions; the log's epochs on the way."""
+    producers = Producers()
+    replay_from = log.start_offset
+    entries = decode_epochs(_bytes(folder / EPOCHS_FILE) or b"")
+    if entries is not None:
+        log.epochs = LeaderEpochs(entries)
+        log.epochs.truncate(log.end_offset)
+        replay_from = _snapshot(folder, log, producers)
+    elif log.segments:
+        replay_from = log.segments[0].base_offset
+    for path in sorted(folder.glob("*.txnindex")):
+        for aborted in decode_aborted(_bytes(path) or b"") or ():
+            if log.start_offset <= aborted.last_offset < replay_from:
+                producers.aborted.add(aborted)
+    for _ in producers.replay(_batches(log, replay_from), now):
+        pass
+    producers.aborted.delete_before(log.start_offset)
+    return producers
+
+
+def _snapshot(folder: Path, log: Log, producers: Producers) -> int:
+    """Take the newest snapshot that the log reaches; the offset from which batches are to be replayed."""
+    for path in sorted(folder.glob("*.snapshot"), reverse=True):
+        offset = int(path.stem)
+        known = decode_producers(_bytes(path) or b"") if offset <= log.end_offset else None
+        if known is None:
+            path.unlink()
+            continue
+        producers.restore(known)
+        return offset
+    return log.segments[0].base_offset if log.segments else log.start_offset
+
+
+def _batches(log: Log, offset: int) -> Iterator[memoryview]:
+    for segment, found in log.batches(offset):
+        (batch,) = segment.views(found.position, found.position + found.size)
+        base_offset, epoch = _STAMP.unpack_from(batch)
+        log.epochs.appended(epoch, base_offset)
+        yield batch
+
+
+def _start_offset(folder: Path) -> int:
+    with contextlib.suppress(ValueError):
+        return int((_bytes(folder / START_FILE) or b"0").decode())
+    return 0
+
+
+def _bytes(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None

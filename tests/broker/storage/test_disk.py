@@ -1,0 +1,462 @@
+"""A broker with a data directory: what a restart finds again, what a crash leaves, and what a full disk does."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.broker.storage.test_partition import NOW, batch, end, idempotent, stored, transactional
+from tests.broker.wire import Wire, at, fetch
+from tests.patience import PATIENCE
+
+from kadence.broker import Broker
+from kadence.broker.cluster import BrokerNode, Cluster
+from kadence.broker.storage import DataDirectory, Flusher, LogConfig, Partition
+from kadence.errors import ConfigError
+from kadence.protocol import error_codes as codes
+from kadence.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kadence.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kadence.protocol.init_producer_id import InitProducerIdRequest
+from kadence.protocol.metadata import MetadataRequest
+from kadence.records import FetchedRecords
+
+
+class Disk:
+    """A data directory without a broker: one topic "t" of one partition, whose flushes end when `flush` is called."""
+
+    def __init__(self, path: Path, **config: Any) -> None:
+        self.path = path
+        self._soon: list[Callable[[], None]] = []
+        self._done: list[Callable[[], None]] = []
+        self.directory = DataDirectory(path, "cluster", "flush")
+        self._flusher = Flusher(self._soon.append, self._done.append)
+        self.directory.attach(self._flusher)
+        self.cluster = Cluster("cluster", log_defaults=LogConfig(**config))
+        self.cluster.nodes[1] = BrokerNode(1, "localhost", 9092)
+        self.cut_bytes = self.cluster.load(self.directory, lambda: NOW)
+        if "t" not in self.cluster.topics:
+            self.cluster.create_topic("t", 1)
+        self.flush()
+
+    @property
+    def partition(self) -> Partition:
+        return self.cluster.topics["t"].partitions[0]
+
+    def flush(self) -> None:
+        """Let everything that waits for the disk happen."""
+        for _ in range(3):
+            for call in self._take(self._soon):
+                call()
+            idle = threading.Event()
+            self._flusher.run(idle.set)
+            assert idle.wait(PATIENCE)
+            for call in self._take(self._done):
+                call()
+
+    @staticmethod
+    def _take(calls: list[Callable[[], None]]) -> list[Callable[[], None]]:
+        taken, calls[:] = list(calls), []
+        return taken
+
+    def close(self) -> None:
+        self.flush()
+        self.directory.close()
+
+    def crash(self, to: Path) -> Path:
+        """What a kill at this moment leaves: a copy."""
+        shutil.copytree(self.path, to)
+        return to
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    made = Disk(tmp_path / "data", segment_bytes=30_000)
+    yield made
+    made.close()
+
+
+def contents(of: Partition) -> list[tuple[int, bytes | None]]:
+    return [(each.offset, each.value) for each in stored(of, of.start_offset)]
+
+
+def fill(log: Partition, count: int = 12) -> None:
+    for number in range(count):
+        log.append(NOW + number, batch(2, key=bytes(3_000), timestamp=NOW + number * 10))
+
+
+def state(of: Partition) -> Any:
+    producers = of.producers
+    return (
+        of.start_offset,
+        of.end_offset,
+        contents(of),
+        {
+            each.producer_id: (each.epoch, each.last_sequence, each.transaction_from, each.coordinator_epoch)
+            for each in producers.known.values()
+        },
+        producers.first_open,
+        producers.aborted.entries,
+        of.log.epochs.entries,
+        [of.offset_since(NOW + n * 10) for n in range(0, 12, 3)],
+        of.offset_of_newest(),
+    )
+
+
+@pytest.mark.parametrize("how", ["in order", "crash", "crash without snapshots", "crash with a torn end"])
+def test_a_log_is_found_again_with_all_that_follows_from_it(tmp_path: Path, how: str) -> None:
+    disk = Disk(tmp_path / "data", segment_bytes=30_000)
+    log = disk.partition
+    log.append(NOW, idempotent(0, 2, producer=1))
+    transactional(log, 0, producer=2)
+    fill(log)
+    end(log, 2, committed=False, coordinator=3)
+    transactional(log, 0, producer=3)
+    log.append(NOW, idempotent(2, producer=1), leader_epoch=5)
+    disk.flush()
+    log.delete_before(1)
+    disk.flush()
+    before = state(log)
+    assert len(log.log.segments) > 2
+    if how == "in order":
+        disk.close()
+        again = Disk(tmp_path / "data", segment_bytes=30_000)
+    else:
+        left = disk.crash(tmp_path / "left")
+        if how == "crash without snapshots":
+            for path in [*left.glob("*/*.snapshot"), *left.glob("*/leader*"), *left.glob("*/*index")]:
+                path.unlink()
+        if how == "crash with a torn end":
+            newest = max((left / "t-0").glob("*.log"))
+            with newest.open("ab") as file:
+                file.write(bytes(batch(2, key=bytes(500)))[:-1])
+        again = Disk(left, segment_bytes=30_000)
+        disk.close()
+    assert again.directory.was_clean is (how == "in order")
+    assert again.cut_bytes == (0 if "torn" not in how else len(batch(2, key=bytes(500))) - 1)
+    assert state(again.partition) == before
+    assert again.partition.leader_epoch > log.leader_epoch
+    assert again.partition.append(NOW, idempotent(2, producer=1)).duplicate
+    assert again.partition.append(NOW, idempotent(3, producer=1)).base_offset == log.end_offset
+    again.close()
+
+
+def test_a_log_that_is_cut_anywhere_near_its_end_keeps_all_whole_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
+    disk = Disk(tmp_path / "data")
+    log = disk.partition
+    ends = []
+    for number in range(5):
+        log.append(NOW, idempotent(number, 1, producer=1))
+        ends.append(log.log.size_bytes)
+    disk.flush()
+    name = "t-0/00000000000000000000.log"
+    whole = (disk.path / name).read_bytes()
+    left = disk.crash(tmp_path / "left")
+    disk.close()
+    for cut in range(ends[2], len(whole) + 1):
+        (left / name).write_bytes(whole[:cut])
+        again = Disk(left)
+        kept = sum(each <= cut for each in ends)
+        assert again.partition.end_offset == kept
+        assert [offset for offset, _ in contents(again.partition)] == list(range(kept))
+        assert again.partition.append(NOW, idempotent(kept, producer=1)).base_offset == kept
+        again.close()
+        for path in [*left.glob("t-0/*index"), *left.glob("t-0/*.snapshot")]:
+            path.unlink()
+
+
+def test_a_log_with_a_damaged_byte_near_its_end_ends_before_it(tmp_path: Path) -> None:
+    disk = Disk(tmp_path / "data")
+    for _ in range(3):
+        disk.partition.append(NOW, batch())
+    disk.flush()
+    size = disk.partition.log.size_bytes // 3
+    name = "t-0/00000000000000000000.log"
+    whole = (disk.path / name).read_bytes()
+    left = disk.crash(tmp_path / "left")
+    disk.close()
+    for place in [*range(2 * size, 3 * size, 7), 3 * size - 1]:
+        if 12 <= place - 2 * size < 16:
+            continue  # The leader epoch is under no checksum.
+        damaged = bytearray(whole)
+        damaged[place] ^= 0x55
+        (left / name).write_bytes(damaged)
+        again = Disk(left)
+        assert again.partition.end_offset == 2
+        again.close()
+        for path in [*left.glob("t-0/*index"), *left.glob("t-0/*.snapshot")]:
+            path.unlink()
+
+
+def test_an_index_that_lies_is_made_anew(disk: Disk, tmp_path: Path) -> None:
+    fill(disk.partition)
+    disk.flush()
+    before = state(disk.partition)
+    left = disk.crash(tmp_path / "left")
+    for number, path in enumerate([*left.glob("t-0/*.index"), *left.glob("t-0/*.timeindex")]):
+        path.write_bytes([b"\xff" * 16, b"odd", b"", os.urandom(24)][number % 4])
+    again = Disk(left, segment_bytes=30_000)
+    assert state(again.partition) == before
+    again.close()
+
+
+def test_segments_that_are_let_go_leave_no_file(disk: Disk) -> None:
+    fill(disk.partition)
+    disk.flush()
+    views = disk.partition.read(0, 1 << 20)
+    copy = b"".join(views)
+    disk.partition.delete_before(20)
+    disk.flush()
+    first = min(disk.path.glob("t-0/*.log"))
+    assert int(first.stem) > 10
+    assert {int(path.stem) for path in disk.path.glob("t-0/*.index")} <= set(range(int(first.stem), 24))
+    assert b"".join(views) == copy, "what is on its way to a reader stays"
+
+
+def test_readers_see_the_same_bytes_from_memory_and_from_the_file(disk: Disk) -> None:
+    log = disk.partition
+    taken: list[tuple[list[memoryview], bytes]] = []
+    for number in range(60):
+        log.append(NOW, batch(1, key=bytes([number]) * 2_000))
+        disk.flush()
+        views = log.read(max(number - 5, 0), 1 << 20)
+        taken.append((views, b"".join(views)))
+    assert all(b"".join(views) == copy for views, copy in taken)
+    assert [each.key for each in stored(log)] == [bytes([number]) * 2_000 for number in range(60)]
+
+
+def test_truncation_leaves_views_alone_and_is_found_again(disk: Disk, tmp_path: Path) -> None:
+    fill(disk.partition)
+    disk.flush()
+    views = disk.partition.read(0, 1 << 20)
+    copy = b"".join(views)
+    disk.partition.truncate(15, NOW)
+    disk.flush()
+    assert disk.partition.end_offset == 14
+    disk.partition.append(NOW, batch(1), leader_epoch=3)
+    disk.flush()
+    assert b"".join(views) == copy
+    before = state(disk.partition)
+    again = Disk(disk.crash(tmp_path / "left"), segment_bytes=30_000)
+    assert state(again.partition) == before
+    again.close()
+
+
+# Durability
+
+
+def test_nothing_is_acknowledged_or_seen_before_it_is_durable(disk: Disk) -> None:
+    log = disk.partition
+    told: list[int] = []
+    log.append(NOW, batch())
+    log.on_durable(told.append)
+    assert (told, log.high_watermark, log.end_offset) == ([], 0, 1)
+    assert log.read(0, 1 << 20) == []
+    disk.flush()
+    assert (told, log.high_watermark) == ([codes.NONE], 1)
+    log.on_durable(told.append)
+    assert told == [codes.NONE] * 2
+
+
+def test_many_appends_share_one_fsync(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    for _ in range(50):
+        disk.partition.append(NOW, batch())
+    disk.flush()
+    assert disk.partition.high_watermark == 50
+    assert len(synced) <= 3, "the log, and at first the folder and the one above it"
+
+
+def test_after_a_failed_fsync_nothing_is_acknowledged_until_a_restart(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    log = disk.partition
+    told: list[int] = []
+
+    def fail(_descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fail)
+        log.append(NOW, batch())
+        log.on_durable(told.append)
+        disk.flush()
+    log.on_durable(told.append)
+    assert told == [codes.KAFKA_STORAGE_ERROR] * 2
+    assert log.high_watermark == 0
+    with pytest.raises(Exception, match="start the broker again"):
+        log.append(NOW, batch())
+    again = Disk(disk.crash(tmp_path / "left"))
+    assert again.partition.append(NOW, batch()).base_offset == 1
+    again.close()
+
+
+def test_the_broker_serves_others_while_the_disk_is_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, may_go = os.fsync, threading.Event()
+    with Broker(topics={"t": 1}, data_dir=tmp_path) as broker, Wire(broker) as wire, Wire(broker) as other:
+        wire.produce("t", [b"first"])
+
+        def slow(descriptor: int) -> None:
+            assert may_go.wait(PATIENCE)
+            real(descriptor)
+
+        monkeypatch.setattr(os, "fsync", slow)
+        wire.send_produce("t", [b"second"])
+        answer = other.call(fetch("t", at(0), max_wait_ms=50, min_bytes=1 << 20), 12)
+        data = answer.responses[0].partitions[0]
+        assert (data.high_watermark, len(FetchedRecords(bytes(data.records), "t", 0, 0).take())) == (1, 1)
+        other.send(fetch("t", at(1), max_wait_ms=20_000), 12)
+        may_go.set()
+        assert wire.receive().responses[0].partition_responses[0].base_offset == 1
+        assert other.receive().responses[0].partitions[0].high_watermark == 2
+
+
+# A full disk
+
+
+def test_a_full_disk_refuses_records_says_so_and_serves_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real, room = os.pwrite, 1 << 30
+
+    def pwrite(descriptor: int, data: Any, offset: int) -> int:
+        if room <= 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(descriptor, memoryview(data)[: min(room, len(data))], offset)
+
+    with Broker(topics={"t": 2}, data_dir=tmp_path) as broker, Wire(broker) as wire:
+        wire.produce("t", [b"first"])
+        monkeypatch.setattr(os, "pwrite", pwrite)
+        room = 30
+        real_pwrite = pwrite
+
+        def torn(descriptor: int, data: Any, offset: int) -> int:
+            nonlocal room
+            written = real_pwrite(descriptor, data, offset)
+            room -= written
+            return written
+
+        monkeypatch.setattr(os, "pwrite", torn)
+        for _ in range(2):
+            answer = wire.produce("t", [b"second"])
+            assert answer.error_code == codes.KAFKA_STORAGE_ERROR
+            assert "No space left" in answer.error_message
+        assert "records refused: t-0: " in repr(broker)
+        assert [each.levelname for each in caplog.records if "takes no records" in each.message] == ["ERROR"]
+        topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1)
+        made = wire.call(CreateTopicsRequest(topics=[topic])).topics[0]
+        assert made.error_code == codes.KAFKA_STORAGE_ERROR
+        data = wire.call(fetch("t", at(0)), 12).responses[0].partitions[0]
+        assert data.high_watermark == 1, "what is there can be read"
+        room = 1 << 30
+        assert wire.produce("t", [b"third"]).base_offset == 1
+        assert "refused" not in repr(broker)
+        assert wire.call(CreateTopicsRequest(topics=[topic])).topics[0].error_code == codes.NONE
+    with Broker(data_dir=tmp_path) as broker, Wire(broker) as wire:
+        data = wire.call(fetch("t", at(0)), 12).responses[0].partitions[0]
+        assert [each.value for each in FetchedRecords(bytes(data.records), "t", 0, 0).take()] == [
+            b"first",
+            b"third",
+        ]
+
+
+# The directory
+
+
+def test_topics_ids_settings_and_producer_ids_are_found_again(tmp_path: Path) -> None:
+    config = [CreatableTopicConfig(name="retention.ms", value="1234567")]
+    topic = CreatableTopic(name="made", num_partitions=3, replication_factor=1, configs=config)
+    with Broker(nodes=2, topics={"t": 1, "gone": 2}, data_dir=tmp_path) as broker, Wire(broker) as wire:
+        assert wire.call(CreateTopicsRequest(topics=[topic])).topics[0].error_code == codes.NONE
+        wire.produce("gone", [b"v"])
+        assert (
+            wire.call(DeleteTopicsRequest(topics=[DeleteTopicState(name="gone")])).responses[0].error_code
+            == 0
+        )
+        broker.move_leader("made", 0, 2)
+        producer = wire.call(InitProducerIdRequest(transactional_id=None)).producer_id
+        before = wire.call(MetadataRequest(topics=None))
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == [
+        "made-0",
+        "made-1",
+        "made-2",
+        "t-0",
+    ]
+    with Broker(nodes=2, topics={"t": 1}, data_dir=tmp_path) as broker, Wire(broker) as wire:
+        after = wire.call(MetadataRequest(topics=None))
+        assert after.cluster_id == before.cluster_id
+        assert {each.name: each.topic_id for each in after.topics} == {
+            each.name: each.topic_id for each in before.topics
+        }
+        leaders = [
+            [
+                [each.leader_id for each in topic.partitions]
+                for topic in sorted(answer.topics, key=lambda t: t.name)
+            ]
+            for answer in (before, after)
+        ]
+        assert leaders[0] == leaders[1]
+        assert wire.call(InitProducerIdRequest(transactional_id=None)).producer_id > producer
+        assert broker._on_loop(lambda: broker._cluster.topics["made"].config) == {"retention.ms": "1234567"}
+    with Broker(nodes=1, data_dir=tmp_path) as broker, Wire(broker) as wire:
+        topics = wire.call(MetadataRequest(topics=None)).topics
+        assert {each.leader_id for topic in topics for each in topic.partitions} == {1}, "a node less"
+
+
+def test_two_brokers_never_share_a_directory(tmp_path: Path) -> None:
+    with (
+        Broker(data_dir=tmp_path),
+        pytest.raises(ConfigError, match="another broker uses the data directory"),
+    ):
+        Broker(data_dir=tmp_path)
+    Broker(data_dir=tmp_path).close()
+
+
+def test_a_topic_made_anew_begins_empty_even_where_its_folder_was_left(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with Broker(topics={"t": 1}, data_dir=data) as broker, Wire(broker) as wire:
+        wire.produce("t", [b"old"])
+    shutil.copytree(data / "t-0", tmp_path / "left")
+    with Broker(data_dir=data) as broker:
+        broker._on_loop(lambda: broker._cluster.delete_topic(broker._cluster.topics["t"]))
+    (tmp_path / "left").rename(data / "t-0")
+    with Broker(topics={"t": 1}, data_dir=data) as broker:
+        assert broker.offsets("t") == [(0, 0)]
+
+
+def test_a_torn_journal_keeps_what_was_whole(tmp_path: Path) -> None:
+    Broker(topics={"t": 1}, data_dir=tmp_path).close()
+    Broker(topics={"u": 1}, data_dir=tmp_path).close()
+    journal = tmp_path / "topics.journal"
+    journal.write_bytes(journal.read_bytes()[:-3])
+    with Broker(data_dir=tmp_path) as broker:
+        assert list(broker._cluster.topics) == ["t"]
+    assert [path.name.partition(".")[0] for path in tmp_path.glob("*-stray")] == ["u-0"]
+
+
+@pytest.mark.parametrize("fsync", ["interval", "never"])
+def test_other_policies_acknowledge_at_once_and_lose_nothing_in_order(tmp_path: Path, fsync: Any) -> None:
+    with Broker(topics={"t": 1}, data_dir=tmp_path, fsync=fsync) as broker, Wire(broker) as wire:
+        for number in range(20):
+            assert wire.produce("t", [b"v"]).base_offset == number
+    with Broker(data_dir=tmp_path) as broker:
+        assert broker.offsets("t") == [(0, 20)]
+
+
+def test_an_unknown_policy_or_a_file_for_a_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="flush, interval, never"):
+        Broker(data_dir=tmp_path, fsync="often")  # type: ignore[arg-type]
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="cannot be used"):
+        Broker(data_dir=tmp_path / "file")
