@@ -141,9 +141,9 @@ def test_what_a_new_topic_may_not_be(wire: Wire) -> None:
     )  # fmt: skip
     assert [codes.name(each.error_code) for each in answers] == [
         "TOPIC_ALREADY_EXISTS", "INVALID_TOPIC_EXCEPTION", "INVALID_PARTITIONS", "INVALID_REPLICATION_FACTOR", "NONE",
-        "INVALID_REQUEST", "INVALID_REQUEST", "INVALID_CONFIG", "INVALID_CONFIG", "POLICY_VIOLATION",
+        "INVALID_REQUEST", "INVALID_CONFIG", "INVALID_CONFIG", "POLICY_VIOLATION",
     ]  # fmt: skip
-    assert "Did you mean max.message.bytes?" in answers[7].error_message
+    assert "Did you mean max.message.bytes?" in answers[6].error_message
 
 
 def test_validation_creates_nothing(wire: Wire) -> None:
@@ -234,7 +234,7 @@ def test_pages_of_topics(wire: Wire) -> None:
 
 
 def test_only_broker_endpoints_are_described(wire: Wire) -> None:
-    answer = wire.call(DescribeClusterRequest(endpoint_type=2), 1)
+    answer = wire.call(DescribeClusterRequest(endpoint_type=3), 1)
     assert answer.error_code == codes.UNSUPPORTED_ENDPOINT_TYPE
 
 

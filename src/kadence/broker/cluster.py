@@ -159,9 +159,15 @@ class Cluster:
         self._register(topic)
         return topic
 
-    def add_partitions(self, topic: Topic, count: int) -> None:
-        """Make ``topic`` have ``count`` partitions. Raises `OSError`: the disk takes no more."""
-        self._grow(topic, count, None)
+    def add_partitions(self, topic: Topic, count: int, leaders: Sequence[int] = ()) -> None:
+        """Make ``topic`` have ``count`` partitions. Raises `OSError`: the disk takes no more.
+
+        Args:
+            leaders: of each new partition; empty: they go round the nodes.
+        """
+        self._grow(
+            topic, count, [*(each.leader_id for each in topic.partitions), *leaders] if leaders else None
+        )
         self.topics_version += 1
 
     def _grow(self, topic: Topic, count: int, leaders: Sequence[int] | None) -> None:

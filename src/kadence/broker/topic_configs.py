@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["TOPIC_DEFAULTS", "TOPIC_KEYS", "TopicKey", "check_topic_config"]
+from kadence.broker.settings import Settings
+
+__all__ = ["SYNONYMS", "TOPIC_KEYS", "TopicKey", "check_topic_config", "default_of"]
 
 _MOST: Final = {"INT": 2**31 - 1, "LONG": 2**63 - 1}
 _LEAST_SEGMENT: Final = 1024 * 1024
@@ -105,7 +107,20 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
     "unclean.leader.election.enable": TopicKey("false", "BOOLEAN"),
 }
 
-TOPIC_DEFAULTS: Final = {name: key.default for name, key in TOPIC_KEYS.items()}
+SYNONYMS: Final = {
+    "max.message.bytes": "message.max.bytes",
+    "retention.bytes": "log.retention.bytes",
+    "retention.ms": "log.retention.ms",
+    "segment.bytes": "log.segment.bytes",
+}
+"""The broker's key that gives a topic's default, where the broker has such a key here."""
+
+
+def default_of(name: str, settings: Settings) -> tuple[str, bool]:
+    """A topic's value when it has none of its own, and whether the broker's configuration says so."""
+    broker = settings.describe().get(SYNONYMS.get(name, ""))
+    default = TOPIC_KEYS[name].default
+    return (broker, broker != default) if broker is not None else (default, False)
 
 
 def check_topic_config(config: Mapping[str, str | None]) -> str | None:

@@ -7,6 +7,7 @@ from typing import Final
 
 from kadence.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kadence.protocol.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from kadence.protocol.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from kadence.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kadence.protocol.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -16,25 +17,37 @@ from kadence.protocol.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from kadence.protocol.create_acls import CreateAclsRequest, CreateAclsResponse
 from kadence.protocol.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from kadence.protocol.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from kadence.protocol.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from kadence.protocol.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from kadence.protocol.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from kadence.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from kadence.protocol.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from kadence.protocol.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kadence.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from kadence.protocol.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from kadence.protocol.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from kadence.protocol.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from kadence.protocol.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
 from kadence.protocol.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from kadence.protocol.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from kadence.protocol.end_txn import EndTxnRequest, EndTxnResponse
 from kadence.protocol.fetch import FetchRequest, FetchResponse
 from kadence.protocol.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kadence.protocol.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from kadence.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kadence.protocol.join_group import JoinGroupRequest, JoinGroupResponse
 from kadence.protocol.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from kadence.protocol.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 from kadence.protocol.list_groups import ListGroupsRequest, ListGroupsResponse
 from kadence.protocol.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kadence.protocol.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -69,6 +82,7 @@ API_NAMES: Final[dict[int, str]] = {
     18: "ApiVersions",
     19: "CreateTopics",
     20: "DeleteTopics",
+    21: "DeleteRecords",
     22: "InitProducerId",
     23: "OffsetForLeaderEpoch",
     24: "AddPartitionsToTxn",
@@ -76,16 +90,25 @@ API_NAMES: Final[dict[int, str]] = {
     26: "EndTxn",
     27: "WriteTxnMarkers",
     28: "TxnOffsetCommit",
+    29: "DescribeAcls",
+    30: "CreateAcls",
+    31: "DeleteAcls",
     32: "DescribeConfigs",
+    33: "AlterConfigs",
+    35: "DescribeLogDirs",
     36: "SaslAuthenticate",
     37: "CreatePartitions",
     42: "DeleteGroups",
+    43: "ElectLeaders",
+    44: "IncrementalAlterConfigs",
     47: "OffsetDelete",
     60: "DescribeCluster",
+    61: "DescribeProducers",
     65: "DescribeTransactions",
     66: "ListTransactions",
     68: "ConsumerGroupHeartbeat",
     69: "ConsumerGroupDescribe",
+    74: "ListConfigResources",
     75: "DescribeTopicPartitions",
 }
 
@@ -107,6 +130,7 @@ REQUESTS: Final[dict[int, type[Request]]] = {
     18: ApiVersionsRequest,
     19: CreateTopicsRequest,
     20: DeleteTopicsRequest,
+    21: DeleteRecordsRequest,
     22: InitProducerIdRequest,
     23: OffsetForLeaderEpochRequest,
     24: AddPartitionsToTxnRequest,
@@ -114,16 +138,25 @@ REQUESTS: Final[dict[int, type[Request]]] = {
     26: EndTxnRequest,
     27: WriteTxnMarkersRequest,
     28: TxnOffsetCommitRequest,
+    29: DescribeAclsRequest,
+    30: CreateAclsRequest,
+    31: DeleteAclsRequest,
     32: DescribeConfigsRequest,
+    33: AlterConfigsRequest,
+    35: DescribeLogDirsRequest,
     36: SaslAuthenticateRequest,
     37: CreatePartitionsRequest,
     42: DeleteGroupsRequest,
+    43: ElectLeadersRequest,
+    44: IncrementalAlterConfigsRequest,
     47: OffsetDeleteRequest,
     60: DescribeClusterRequest,
+    61: DescribeProducersRequest,
     65: DescribeTransactionsRequest,
     66: ListTransactionsRequest,
     68: ConsumerGroupHeartbeatRequest,
     69: ConsumerGroupDescribeRequest,
+    74: ListConfigResourcesRequest,
     75: DescribeTopicPartitionsRequest,
 }
 
@@ -145,6 +178,7 @@ RESPONSES: Final[dict[int, type[Response]]] = {
     18: ApiVersionsResponse,
     19: CreateTopicsResponse,
     20: DeleteTopicsResponse,
+    21: DeleteRecordsResponse,
     22: InitProducerIdResponse,
     23: OffsetForLeaderEpochResponse,
     24: AddPartitionsToTxnResponse,
@@ -152,15 +186,24 @@ RESPONSES: Final[dict[int, type[Response]]] = {
     26: EndTxnResponse,
     27: WriteTxnMarkersResponse,
     28: TxnOffsetCommitResponse,
+    29: DescribeAclsResponse,
+    30: CreateAclsResponse,
+    31: DeleteAclsResponse,
     32: DescribeConfigsResponse,
+    33: AlterConfigsResponse,
+    35: DescribeLogDirsResponse,
     36: SaslAuthenticateResponse,
     37: CreatePartitionsResponse,
     42: DeleteGroupsResponse,
+    43: ElectLeadersResponse,
+    44: IncrementalAlterConfigsResponse,
     47: OffsetDeleteResponse,
     60: DescribeClusterResponse,
+    61: DescribeProducersResponse,
     65: DescribeTransactionsResponse,
     66: ListTransactionsResponse,
     68: ConsumerGroupHeartbeatResponse,
     69: ConsumerGroupDescribeResponse,
+    74: ListConfigResourcesResponse,
     75: DescribeTopicPartitionsResponse,
 }

@@ -28,7 +28,10 @@ def handle(services: Services, call: Call) -> MetadataResponse:
     if asked is None or (call.version == 0 and not asked):
         topics = [_describe(each) for each in cluster.topics.values()]
     else:
-        topics = [_find(services, call, each) for each in asked]
+        by_id = [each for each in asked if each.topic_id != ZERO_UUID]
+        # Names beside ids are left out, and a name that comes twice is told once, as in Kafka.
+        wanted = {(each.name, each.topic_id): each for each in by_id or asked}
+        topics = [_find(services, call, each) for each in wanted.values()]
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=each.node_id, host=each.host, port=each.port)

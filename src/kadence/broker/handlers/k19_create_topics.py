@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from kadence.broker.cluster import MOST_PARTITIONS, is_valid_topic_name
 from kadence.broker.service import Call, Handler, Services
-from kadence.broker.topic_configs import TOPIC_DEFAULTS, check_topic_config
+from kadence.broker.topic_configs import TOPIC_KEYS, check_topic_config, default_of
 from kadence.protocol import error_codes as codes
 from kadence.protocol.create_topics import (
     CreatableTopic,
@@ -16,17 +18,18 @@ from kadence.protocol.create_topics import (
 
 __all__ = ["HANDLER"]
 
+_BROKER_SOURCE = 4
 _DEFAULT_SOURCE = 5
 _TOPIC_SOURCE = 1
 
 
 def handle(services: Services, call: Call) -> CreateTopicsResponse:
     request: CreateTopicsRequest = call.message
-    names = [each.name for each in request.topics]
+    counts = Counter(each.name for each in request.topics)
     results: list[CreatableTopicResult] = []
-    for asked in request.topics:
-        if names.count(asked.name) > 1:
-            results.append(_failed(asked, codes.INVALID_REQUEST, "The topic is named twice in the request."))
+    for name, asked in {each.name: each for each in request.topics}.items():
+        if counts[name] > 1:  # told once, as in Kafka
+            results.append(_failed(asked, codes.INVALID_REQUEST, "Duplicate topic name."))
         else:
             results.append(_create(services, asked, validate_only=request.validate_only))
     return CreateTopicsResponse(topics=results)
@@ -35,19 +38,28 @@ def handle(services: Services, call: Call) -> CreateTopicsResponse:
 def _create(services: Services, asked: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
     cluster, count = services.cluster, asked.num_partitions
     if asked.assignments:
+        if count != -1 or asked.replication_factor != -1:
+            return _failed(
+                asked,
+                codes.INVALID_REQUEST,
+                "With a manual assignment numPartitions and replicationFactor must be -1.",
+            )
         count = len(asked.assignments)
         indexes = sorted(each.partition_index for each in asked.assignments)
         named = {node_id for each in asked.assignments for node_id in each.broker_ids}
-        nobody = any(not each.broker_ids for each in asked.assignments)
-        if nobody or indexes != list(range(count)) or not named <= cluster.nodes.keys():
+        is_odd = any(
+            not each.broker_ids or len(set(each.broker_ids)) != len(each.broker_ids)
+            for each in asked.assignments
+        )
+        if is_odd or indexes != list(range(count)) or not named <= cluster.nodes.keys():
             return _failed(
                 asked,
                 codes.INVALID_REPLICA_ASSIGNMENT,
-                "Assign each partition from 0 on to brokers that exist.",
+                "Assign each partition from 0 on to brokers that exist, each once.",
             )
     elif count == -1:
         count = services.settings.num_partitions
-    config = {each.name: each.value for each in asked.configs if each.value is not None}
+    config = {each.name: each.value for each in asked.configs}
     if asked.name in cluster.topics:
         return _failed(asked, codes.TOPIC_ALREADY_EXISTS, f"Topic '{asked.name}' already exists.")
     if not is_valid_topic_name(asked.name):
@@ -62,13 +74,18 @@ def _create(services: Services, asked: CreatableTopic, *, validate_only: bool) -
         return _failed(
             asked, codes.POLICY_VIOLATION, f"One request makes {MOST_PARTITIONS} partitions at most."
         )
-    if asked.replication_factor not in (-1, 1) and asked.replication_factor > len(cluster.nodes):
+    factor = asked.replication_factor
+    if factor == 0 or factor < -1:
+        return _failed(
+            asked, codes.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0, or -1."
+        )
+    if factor > len(cluster.nodes):
         return _failed(
             asked,
             codes.INVALID_REPLICATION_FACTOR,
-            f"Replication factor {asked.replication_factor} is more than the {len(cluster.nodes)} brokers there are.",
+            f"Replication factor {factor} is more than the {len(cluster.nodes)} brokers there are.",
         )
-    wrong = check_topic_config({each.name: each.value for each in asked.configs})
+    wrong = check_topic_config(config)
     if wrong is not None:
         return _failed(asked, codes.INVALID_CONFIG, wrong)
     result = CreatableTopicResult(
@@ -77,25 +94,28 @@ def _create(services: Services, asked: CreatableTopic, *, validate_only: bool) -
         error_message=None,
         num_partitions=count,
         replication_factor=1,
-        configs=[
-            CreatableTopicConfigs(
-                name=name,
-                value=config.get(name, default),
-                config_source=_TOPIC_SOURCE if name in config else _DEFAULT_SOURCE,
-            )
-            for name, default in TOPIC_DEFAULTS.items()
-        ],
+        configs=[_config(services, name, config) for name in TOPIC_KEYS],
     )
     if not validate_only:
+        values = {name: str(value) for name, value in config.items()}
         leaders = {each.partition_index: each.broker_ids[0] for each in asked.assignments}
         try:
             topic = cluster.create_topic(
-                asked.name, count, config, [leaders[index] for index in range(count)] if leaders else None
+                asked.name, count, values, [leaders[index] for index in range(count)] if leaders else None
             )
         except OSError as error:
             return _failed(asked, codes.KAFKA_STORAGE_ERROR, f"The disk takes no more: {error}")
         result.topic_id = topic.topic_id
     return result
+
+
+def _config(services: Services, name: str, config: dict[str, str | None]) -> CreatableTopicConfigs:
+    if name in config:
+        return CreatableTopicConfigs(name=name, value=config[name], config_source=_TOPIC_SOURCE)
+    value, is_brokers = default_of(name, services.settings)
+    return CreatableTopicConfigs(
+        name=name, value=value, config_source=_BROKER_SOURCE if is_brokers else _DEFAULT_SOURCE
+    )
 
 
 def _failed(asked: CreatableTopic, code: int, message: str | None) -> CreatableTopicResult:

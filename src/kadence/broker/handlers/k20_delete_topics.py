@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from kadence.broker.service import Call, Handler, Services
 from kadence.protocol import error_codes as codes
 from kadence.protocol.delete_topics import (
@@ -15,7 +17,20 @@ __all__ = ["HANDLER"]
 
 
 def handle(services: Services, call: Call) -> DeleteTopicsResponse:
-    return DeleteTopicsResponse(responses=[_delete(services, call.now, each) for each in _asked(call)])
+    asked = _asked(call)
+    counts = Counter((each.name, each.topic_id) for each in asked)
+    results = []
+    for key, each in {(each.name, each.topic_id): each for each in asked}.items():
+        if counts[key] > 1:  # told once, as in Kafka
+            code, message = codes.INVALID_REQUEST, "Duplicate topic name or id."
+            results.append(
+                DeletableTopicResult(
+                    name=each.name, topic_id=each.topic_id, error_code=code, error_message=message
+                )
+            )
+        else:
+            results.append(_delete(services, call.now, each))
+    return DeleteTopicsResponse(responses=results)
 
 
 def _asked(call: Call) -> list[DeleteTopicState]:

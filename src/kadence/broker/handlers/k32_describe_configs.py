@@ -1,9 +1,13 @@
-"""DescribeConfigs (32) of topics and brokers. v1 synonyms  v3 types and documentation  v4 flexible."""
+"""DescribeConfigs (32) of topics, brokers and groups. v1 synonyms  v3 types and documentation  v4 flexible."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from kadence.broker.cluster import Topic
 from kadence.broker.service import Call, Handler, Services
-from kadence.broker.topic_configs import TOPIC_DEFAULTS
+from kadence.broker.settings import Settings
+from kadence.broker.topic_configs import SYNONYMS, TOPIC_KEYS, default_of
 from kadence.protocol import error_codes as codes
 from kadence.protocol.describe_configs import (
     DescribeConfigsRequest,
@@ -11,10 +15,12 @@ from kadence.protocol.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
+    DescribeConfigsSynonym,
 )
 
 __all__ = ["HANDLER"]
 
+_KINDS = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "LONG": 5, "DOUBLE": 6, "LIST": 7}
 _TOPIC = 2
 _BROKER = 4
 _SOURCE_TOPIC = 1
@@ -23,51 +29,85 @@ _SOURCE_DEFAULT = 5
 
 
 def handle(services: Services, call: Call) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_describe(services, each) for each in call.message.resources])
+    return DescribeConfigsResponse(
+        results=[
+            _describe(services, each, synonyms=call.message.include_synonyms)
+            for each in call.message.resources
+        ]
+    )
 
 
-def _describe(services: Services, asked: DescribeConfigsResource) -> DescribeConfigsResult:
+def _describe(services: Services, asked: DescribeConfigsResource, *, synonyms: bool) -> DescribeConfigsResult:
     if asked.resource_type == _TOPIC:
         topic = services.cluster.topics.get(asked.resource_name)
         if topic is None:
             return _failed(asked, codes.UNKNOWN_TOPIC_OR_PARTITION, "This topic does not exist.")
-        values = [
-            (
-                name,
-                topic.config.get(name, default),
-                _SOURCE_TOPIC if name in topic.config else _SOURCE_DEFAULT,
-            )
-            for name, default in TOPIC_DEFAULTS.items()
-        ]
+        entries = _of_topic(services.settings, topic)
     elif asked.resource_type == _BROKER:
         known = {str(node_id) for node_id in services.cluster.nodes}
         if asked.resource_name not in known:
             return _failed(asked, codes.INVALID_REQUEST, f"Brokers here are {', '.join(sorted(known))}.")
-        values = [
-            (name, value, _SOURCE_STATIC_BROKER) for name, value in services.settings.describe().items()
-        ]
+        entries = _of_broker(services.settings)
     else:
         return _failed(
             asked, codes.INVALID_REQUEST, "Only topics (2) and brokers (4) have configuration here."
         )
     wanted = asked.configuration_keys
+    configs = [each for each in entries if not wanted or each.name in wanted]
+    if not synonyms:
+        for each in configs:
+            each.synonyms = []
     return DescribeConfigsResult(
         error_code=codes.NONE,
         error_message=None,
         resource_type=asked.resource_type,
         resource_name=asked.resource_name,
-        configs=[
-            DescribeConfigsResourceResult(
-                name=name,
-                value=value,
-                read_only=asked.resource_type == _BROKER,
-                config_source=source,
-                documentation=None,
-            )
-            for name, value, source in values
-            if not wanted or name in wanted
-        ],
+        configs=configs,
     )
+
+
+def _of_topic(settings: Settings, topic: Topic) -> Iterable[DescribeConfigsResourceResult]:
+    for name, known in TOPIC_KEYS.items():
+        value, is_brokers = default_of(name, settings)
+        default = DescribeConfigsSynonym(
+            name=SYNONYMS.get(name, name) if is_brokers else name,
+            value=value,
+            source=_SOURCE_STATIC_BROKER if is_brokers else _SOURCE_DEFAULT,
+        )
+        chosen = [default]
+        if name in topic.config:
+            chosen.insert(
+                0, DescribeConfigsSynonym(name=name, value=topic.config[name], source=_SOURCE_TOPIC)
+            )
+        yield DescribeConfigsResourceResult(
+            name=name,
+            value=chosen[0].value,
+            config_source=chosen[0].source,
+            synonyms=chosen,
+            config_type=_KINDS[known.kind],
+            documentation=None,
+        )
+
+
+def _of_broker(settings: Settings) -> Iterable[DescribeConfigsResourceResult]:
+    for name, value in settings.describe().items():
+        yield DescribeConfigsResourceResult(
+            name=name,
+            value=value,
+            read_only=True,
+            config_source=_SOURCE_STATIC_BROKER,
+            synonyms=[DescribeConfigsSynonym(name=name, value=value, source=_SOURCE_STATIC_BROKER)],
+            config_type=_KINDS[_kind(value)],
+            documentation=None,
+        )
+
+
+def _kind(value: str) -> str:
+    if value in ("true", "false"):
+        return "BOOLEAN"
+    if not value.lstrip("-").isdigit():
+        return "STRING"
+    return "INT" if abs(int(value)) < 2**31 else "LONG"
 
 
 def _failed(asked: DescribeConfigsResource, code: int, message: str | None) -> DescribeConfigsResult:

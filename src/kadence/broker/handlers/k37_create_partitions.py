@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from kadence.broker.cluster import MOST_PARTITIONS
 from kadence.broker.service import Call, Handler, Services
 from kadence.protocol import error_codes as codes
@@ -17,8 +19,14 @@ __all__ = ["HANDLER"]
 
 def handle(services: Services, call: Call) -> CreatePartitionsResponse:
     request: CreatePartitionsRequest = call.message
+    counts = Counter(each.name for each in request.topics)
     return CreatePartitionsResponse(
-        results=[_grow(services, each, validate_only=request.validate_only) for each in request.topics]
+        results=[
+            _result(each, codes.INVALID_REQUEST, "Duplicate topic name.")
+            if counts[name] > 1  # told once, as in Kafka
+            else _grow(services, each, validate_only=request.validate_only)
+            for name, each in {each.name: each for each in request.topics}.items()
+        ]
     )
 
 
@@ -41,9 +49,20 @@ def _grow(
             codes.INVALID_REPLICA_ASSIGNMENT,
             f"Assign the {asked.count - have} new partitions, or none.",
         )
+    unknown = {
+        node_id for each in asked.assignments or () for node_id in each.broker_ids
+    } - services.cluster.nodes.keys()
+    if unknown or any(not each.broker_ids for each in asked.assignments or ()):
+        return _result(
+            asked,
+            codes.INVALID_REPLICA_ASSIGNMENT,
+            f"Assign each partition to brokers that exist; {sorted(unknown)} do not.",
+        )
     if not validate_only:
         try:
-            services.cluster.add_partitions(topic, asked.count)
+            services.cluster.add_partitions(
+                topic, asked.count, [each.broker_ids[0] for each in asked.assignments or ()]
+            )
         except OSError as error:
             return _result(asked, codes.KAFKA_STORAGE_ERROR, f"The disk takes no more: {error}")
     return _result(asked, codes.NONE, None)

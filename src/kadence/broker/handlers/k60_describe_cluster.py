@@ -13,11 +13,15 @@ from kadence.protocol.describe_cluster import (
 __all__ = ["HANDLER"]
 
 _BROKERS = 1
+_CONTROLLERS = 2
 
 
 def handle(services: Services, call: Call) -> DescribeClusterResponse:
     if call.message.endpoint_type != _BROKERS:
-        answer = refuse(call, codes.UNSUPPORTED_ENDPOINT_TYPE)
+        is_controllers = call.message.endpoint_type == _CONTROLLERS
+        answer = refuse(
+            call, codes.MISMATCHED_ENDPOINT_TYPE if is_controllers else codes.UNSUPPORTED_ENDPOINT_TYPE
+        )
         answer.error_message = "The embedded broker has broker endpoints (1) only."
         return answer
     cluster = services.cluster

@@ -26,10 +26,12 @@ def handle(services: Services, call: Call) -> DescribeTopicPartitionsResponse:
     topics = services.cluster.topics
     names = sorted({each.name for each in request.topics} or topics)
     first = 0
+    if request.cursor is not None and request.cursor.partition_index < 0:
+        return refuse(call, codes.INVALID_REQUEST)
     if request.cursor is not None:
         names = [name for name in names if name >= request.cursor.topic_name]
         if names and names[0] == request.cursor.topic_name:
-            first = max(request.cursor.partition_index, 0)
+            first = request.cursor.partition_index
     left = min(request.response_partition_limit, _PAGE)
     answer = DescribeTopicPartitionsResponse(next_cursor=None)
     for name in names:

@@ -1,0 +1,49 @@
+"""DescribeLogDirs (35): how large the partitions of this node are. v2 flexible  v3 error  v4 size of the disk."""
+
+from __future__ import annotations
+
+from kadence.broker.service import Call, Handler, Services
+from kadence.broker.storage import Partition
+from kadence.protocol import error_codes as codes
+from kadence.protocol.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+__all__ = ["HANDLER"]
+
+_DIRECTORY = "/embedded"
+"""One directory is told, whatever partitions are kept in."""
+
+
+def handle(services: Services, call: Call) -> DescribeLogDirsResponse:
+    asked: list[DescribableLogDirTopic] | None = call.message.topics
+    wanted = None if asked is None else {each.topic: set(each.partitions) for each in asked}
+    topics = []
+    for topic in services.cluster.topics.values():
+        if wanted is not None and topic.name not in wanted:
+            continue
+        partitions = [
+            _describe(each)
+            for each in topic.partitions
+            if each.replica_id == call.node_id and (wanted is None or each.index in wanted[topic.name])
+        ]
+        if partitions:
+            topics.append(DescribeLogDirsTopic(name=topic.name, partitions=partitions))
+    result = DescribeLogDirsResult(error_code=codes.NONE, log_dir=_DIRECTORY, topics=topics)
+    return DescribeLogDirsResponse(error_code=codes.NONE, results=[result])
+
+
+def _describe(partition: Partition) -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(partition_index=partition.index, partition_size=partition.log.size_bytes)
+
+
+def refuse(_call: Call, code: int) -> DescribeLogDirsResponse:
+    return DescribeLogDirsResponse(error_code=code)
+
+
+HANDLER = Handler(DescribeLogDirsRequest, handle, refuse)

@@ -1,0 +1,62 @@
+"""DescribeProducers (61): the producers that a partition remembers, and their open transactions (KIP-664)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kadence.broker.fetching import check_leader
+from kadence.broker.service import Call, Handler, Services
+from kadence.protocol import error_codes as codes
+from kadence.protocol.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+__all__ = ["HANDLER"]
+
+
+def handle(services: Services, call: Call) -> DescribeProducersResponse:
+    return _for_each(call, lambda topic, index: _describe(services, call, topic, index))
+
+
+def _describe(services: Services, call: Call, topic: str, index: int) -> PartitionResponse:
+    partition = services.cluster.partition(topic, index)
+    code = check_leader(partition, call.node_id, -1)
+    if partition is None or code != codes.NONE:
+        return PartitionResponse(partition_index=index, error_code=code)
+    return PartitionResponse(
+        partition_index=index,
+        error_code=codes.NONE,
+        active_producers=[
+            ProducerState(
+                producer_id=each.producer_id,
+                producer_epoch=each.epoch,
+                last_sequence=each.last_sequence,
+                last_timestamp=each.used_at,
+                coordinator_epoch=each.coordinator_epoch,
+                current_txn_start_offset=-1 if each.transaction_from is None else each.transaction_from,
+            )
+            for each in partition.producers.known.values()
+        ],
+    )
+
+
+def _for_each(call: Call, describe: Callable[[str, int], PartitionResponse]) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name, partitions=[describe(topic.name, index) for index in topic.partition_indexes]
+            )
+            for topic in call.message.topics
+        ]
+    )
+
+
+def refuse(call: Call, code: int) -> DescribeProducersResponse:
+    return _for_each(call, lambda _topic, index: PartitionResponse(partition_index=index, error_code=code))
+
+
+HANDLER = Handler(DescribeProducersRequest, handle, refuse)
