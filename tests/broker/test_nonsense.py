@@ -75,12 +75,13 @@ class Stage:
         self.cluster = Cluster("c", lambda: self.random.randbytes(16))
         self.cluster.nodes = {each: BrokerNode(each, "h", each) for each in (1, 2)}
         self.cluster.create_topic("t", 2)
+        self.loop = Loop(self.clock, lambda _now: 0)
         self.coordination = Coordination(
             Settings.parse({"group.min.session.timeout.ms": 1}).coordinator(),
             self.cluster,
+            self.loop,
             new_id=lambda: "id",
         )
-        self.loop = Loop(self.clock, lambda _now: 0)
         self.services = Services(Settings(), self.cluster, self.coordination, SessionCache(4), self.loop)
         self.dispatcher = Dispatcher(self.services, Faults())
 

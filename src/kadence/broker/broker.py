@@ -100,7 +100,6 @@ class Broker:
         if self._disk is not None:
             cluster_id = self._disk.cluster_id
         self._cluster = Cluster(cluster_id, log_defaults=settings.log())
-        self._coordination = Coordination(settings.coordinator(), self._cluster)
         self.faults = Faults()
         self._is_closed = False
         try:
@@ -113,6 +112,7 @@ class Broker:
         for node_id, sock in enumerate(sockets, 1):
             self._cluster.nodes[node_id] = BrokerNode(node_id, advertised, sock.getsockname()[1])
         self._loop = Loop(clock or SystemClock(), self._before_wait)
+        self._coordination = Coordination(settings.coordinator(), self._cluster, self._loop)
         self._cluster.on_news = News(self._loop).add
         self._services = Services(
             settings,
@@ -134,6 +134,7 @@ class Broker:
         except BaseException:
             self._free()
             raise
+        self._coordination.start()
         Upkeep(self._loop, self._cluster, settings, self._disk).start()
         self._thread = threading.Thread(target=self._loop.run, name="kadence-broker", daemon=True)
         self._thread.start()
@@ -189,15 +190,29 @@ class Broker:
 
     def move_leader(self, topic: str, partition: int, node_id: int) -> None:
         """Give a partition to another node, or to none (-1); its leader epoch rises, and waiting fetches are told."""
-        if node_id != -1 and node_id not in self._cluster.nodes:
-            raise ConfigError(f"no node {node_id}; there are {self.node_ids}")
+        self._may_lead(node_id)
 
         def move() -> None:
-            found = self._partition(topic, partition)
-            found.lead(node_id)
-            self._cluster.keep(found.topic)
+            self._lead(self._partition(topic, partition), node_id)
 
         self._on_loop(move)
+
+    def move_coordinator(self, group_id: str, node_id: int) -> None:
+        """Let another node coordinate the group, or none (-1), and the groups that are kept beside it.
+
+        The new coordinator knows what was stored. Members that wait for an answer hear NOT_COORDINATOR.
+        """
+        self._may_lead(node_id)
+        self._on_loop(lambda: self._lead(self._coordination.offsets_topic.of_group(group_id), node_id))
+
+    def coordinator_of(self, group_id: str) -> int:
+        """The id of the node that coordinates the group, -1 if there is none."""
+
+        def look() -> int:
+            node = self._coordination.node_of(group_id)
+            return -1 if node is None else node.node_id
+
+        return self._on_loop(look)
 
     def elect_uncleanly(
         self, topic: str, partition: int, end_offset: int, node_id: int | None = None
@@ -214,8 +229,7 @@ class Broker:
         def elect() -> None:
             found = self._partition(topic, partition)
             found.truncate(end_offset, self._loop.wall_ms())
-            found.lead(found.leader_id if node_id is None else node_id)
-            self._cluster.keep(found.topic)
+            self._lead(found, found.leader_id if node_id is None else node_id)
 
         self._on_loop(elect)
 
@@ -256,6 +270,16 @@ class Broker:
         if node_id not in self._cluster.nodes:
             raise ConfigError(f"no node {node_id}; there are {self.node_ids}")
         return node_id
+
+    def _may_lead(self, node_id: int) -> None:
+        """A node that is there, or -1 for none."""
+        if node_id != -1:
+            self._known_node(node_id)
+
+    def _lead(self, partition: Partition, node_id: int) -> None:
+        partition.lead(node_id)
+        self._cluster.keep(partition.topic)
+        self._coordination.on_new_leader(partition)
 
     def _on_loop(self, action: Callable[[], T]) -> T:
         if self._is_closed:

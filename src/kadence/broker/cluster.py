@@ -19,6 +19,8 @@ from kadence.clock import wall_ms
 __all__ = [
     "INTERNAL_TOPICS",
     "MOST_PARTITIONS",
+    "OFFSETS_PARTITIONS",
+    "OFFSETS_TOPIC",
     "BrokerNode",
     "Cluster",
     "Partition",
@@ -27,10 +29,11 @@ __all__ = [
     "is_valid_topic_name",
 ]
 
+OFFSETS_TOPIC: Final = "__consumer_offsets"
 OFFSETS_PARTITIONS: Final = 50
-"""Kafka's default for `__consumer_offsets`; it decides which node coordinates which group."""
+"""Kafka's default; it decides which node coordinates which group."""
 
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, "__transaction_state"})
 
 MOST_PARTITIONS: Final = 10_000
 """That one request may make, as in Kafka; without a bound four bytes of a request could fill the memory."""
@@ -256,11 +259,6 @@ class Cluster:
             ),
             None,
         )
-
-    def coordinator_of(self, key: str) -> BrokerNode:
-        """The node that coordinates group ``key``."""
-        node_ids = sorted(self.nodes)
-        return self.nodes[node_ids[coordinator_partition(key) % len(node_ids)]]
 
 
 def coordinator_partition(key: str) -> int:

@@ -13,6 +13,6 @@ def coordinator_error(services: Services, call: Call, group_id: str) -> int:
 
     No node coordinates an empty group id; the node that is asked lets the coordinator refuse it.
     """
-    if not group_id or services.cluster.coordinator_of(group_id).node_id == call.node_id:
+    if not group_id or services.coordination.is_coordinated_by(call.node_id, group_id):
         return codes.NONE
     return codes.NOT_COORDINATOR

@@ -31,7 +31,9 @@ def _find(services: Services, key: str, key_type: int) -> Coordinator:
         return _refused(
             key, codes.INVALID_REQUEST, f"The embedded broker has no coordinator of type {key_type}."
         )
-    node = services.cluster.coordinator_of(key)
+    node = services.coordination.node_of(key)
+    if node is None:
+        return _refused(key, codes.COORDINATOR_NOT_AVAILABLE)
     return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port, error_message=None)
 
 

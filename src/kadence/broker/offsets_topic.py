@@ -1,0 +1,176 @@
+"""`__consumer_offsets`: where the group coordinator keeps its records, a partition for the groups that hash to it.
+
+Kafka's own layout (record keys and values, the hash, batches of one producer when they belong to a transaction), so
+that Kafka's tools can read it. It is made at first use. Nothing is compacted: a partition that has grown much is
+written anew from a snapshot, and what lies before the snapshot goes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from kadence.broker.cluster import (
+    OFFSETS_PARTITIONS,
+    OFFSETS_TOPIC,
+    BrokerNode,
+    Cluster,
+    coordinator_partition,
+)
+from kadence.broker.storage import Isolation, Origin, Partition
+from kadence.broker.storage.producers import read_marker
+from kadence.coordinator import Record
+from kadence.coordinator.records import decode, encode
+from kadence.records import BatchHeader, FetchedRecords, encode_batch, iter_batches
+from kadence.wire import WireError
+
+__all__ = ["Ended", "OffsetsTopic"]
+
+_log = logging.getLogger("kadence.broker")
+
+REWRITE_BYTES: Final = 1024 * 1024
+"""How much a partition grows before it is written anew; or by twice its last snapshot, if that is more."""
+
+_CONFIG: Final = {
+    "cleanup.policy": "compact",
+    "compression.type": "producer",
+    "retention.bytes": "-1",
+    "retention.ms": "-1",
+    "segment.bytes": "104857600",
+}
+_READ_BYTES: Final = 1024 * 1024
+_BATCH_RECORDS: Final = 500
+"""Of a snapshot."""
+
+
+class Ended(NamedTuple):
+    """The marker of a transaction, found among the records."""
+
+    producer_id: int
+    epoch: int
+    committed: bool
+
+
+class OffsetsTopic:
+    """The partitions of the topic, and how much each has grown since it was written anew.
+
+    Args:
+        wall_ms: tells the time of day in ms.
+    """
+
+    __slots__ = ("_cluster", "_rewrite_at", "_rewrite_bytes", "_wall_ms")
+
+    def __init__(
+        self, cluster: Cluster, wall_ms: Callable[[], int], *, rewrite_bytes: int = REWRITE_BYTES
+    ) -> None:
+        self._cluster = cluster
+        self._wall_ms = wall_ms
+        self._rewrite_bytes = rewrite_bytes
+        self._rewrite_at: dict[int, int] = {}
+        """By partition: the size at which it is written anew."""
+
+    def partitions(self) -> list[Partition]:
+        """All of them. The topic is made if it is not there; its leaders go round the nodes.
+
+        Raises:
+            OSError: the disk does not take it.
+        """
+        topic = self._cluster.topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            nodes = sorted(self._cluster.nodes)
+            leaders = [nodes[index % len(nodes)] for index in range(OFFSETS_PARTITIONS)]
+            topic = self._cluster.create_topic(OFFSETS_TOPIC, OFFSETS_PARTITIONS, _CONFIG, leaders)
+        return topic.partitions
+
+    def partition(self, index: int) -> Partition:
+        return self.partitions()[index]
+
+    def of_group(self, group_id: str) -> Partition:
+        """The partition that keeps the group."""
+        return self.partition(coordinator_partition(group_id))
+
+    @property
+    def exists(self) -> bool:
+        return OFFSETS_TOPIC in self._cluster.topics
+
+    def node_of(self, group_id: str) -> BrokerNode | None:
+        """The node that coordinates the group: whoever leads its partition. None: nobody does, or there is no disk."""
+        try:
+            return self._cluster.nodes.get(self.of_group(group_id).leader_id)
+        except OSError as error:
+            _log.error("%s could not be made: %s", OFFSETS_TOPIC, error)
+            return None
+
+    def append(self, index: int, records: Iterable[Record]) -> Partition:
+        """Store records of groups of one partition, in their order.
+
+        Raises:
+            BatchError, OSError: they could not all be stored.
+        """
+        partition, now = self.partition(index), self._wall_ms()
+        for producer, some in itertools.groupby(records, attrgetter("producer")):
+            producer_id, epoch = producer or (-1, -1)
+            batch = encode_batch(
+                [(now, *encode(each), ()) for each in some],
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                transactional=producer is not None,
+            )
+            partition.append(now, memoryview(batch), origin=Origin.COORDINATOR)
+        return partition
+
+    def read(self, index: int) -> Iterator[Record | Ended]:
+        """Everything that is stored in one partition, oldest first. What cannot be read is logged and left out."""
+        partition = self.partition(index)
+        offset = partition.start_offset
+        while views := partition.read(offset, _READ_BYTES, Isolation.LOG_END):
+            for header, batch in itertools.chain.from_iterable(map(iter_batches, views)):
+                # The first batch may begin before the offset, when a snapshot was begun within it.
+                if header.is_control:
+                    marker = read_marker(batch, header)
+                    if marker is not None:
+                        yield Ended(header.producer_id, header.producer_epoch, marker.committed)
+                else:
+                    yield from _records(partition, header, batch, offset)
+                offset = header.next_offset
+
+    def is_grown(self, index: int) -> bool:
+        """Whether the partition should be written anew."""
+        return self.partition(index).log.size_bytes >= self._rewrite_at.get(index, self._rewrite_bytes)
+
+    def rewrite(self, index: int, snapshot: Iterable[Record]) -> None:
+        """Append what stands for all that is stored so far, and let that go once the snapshot is stored for good.
+
+        Raises:
+            BatchError, OSError: it could not be stored; everything before it is still there.
+        """
+        partition = self.partition(index)
+        begin, size = partition.end_offset, partition.log.size_bytes
+        records = iter(snapshot)
+        while some := list(itertools.islice(records, _BATCH_RECORDS)):
+            self.append(index, some)
+        written = partition.log.size_bytes - size
+        self._rewrite_at[index] = partition.log.size_bytes + max(self._rewrite_bytes, 2 * written)
+
+        def stored(code: int) -> None:
+            if code == 0:
+                partition.delete_before(begin)
+                self._rewrite_at[index] = partition.log.size_bytes + max(self._rewrite_bytes, 2 * written)
+
+        partition.on_durable(stored)
+
+
+def _records(partition: Partition, header: BatchHeader, batch: memoryview, offset: int) -> Iterator[Record]:
+    producer = (header.producer_id, header.producer_epoch) if header.is_transactional else None
+    for each in FetchedRecords(batch, partition.topic.name, partition.index, offset).take():
+        try:
+            record = decode(each.key or b"", each.value)
+        except WireError:
+            _log.exception("a record of %s cannot be read: offset %d", partition, each.offset)
+            continue
+        if record is not None:
+            yield replace(record, producer=producer)
