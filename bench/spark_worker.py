@@ -1,8 +1,8 @@
 """One Spark source in one session: ``python bench/spark_worker.py PLAN``, told on stdin what to do next.
 
 Each line of stdin is ``TOPIC CASE``; each answer is a JSON list of seconds. So two workers can take turns, and
-a slow minute of the machine hits both alike. Runs in the benchmark's own environment (see spark.py), so it
-imports nothing of its neighbours.
+a slow minute of the machine hits both alike. Runs in the benchmark's own environment (see spark.py), so of its
+neighbours it imports spark_memory.py alone, whose source is the floor of what one in Python can reach.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ BATCH_ROWS = 8000
 
 def reader(spark: Any, plan: dict[str, Any], topic: str, *, stream: bool = False) -> Any:
     source = (spark.readStream if stream else spark.read).format(plan["format"])
+    if plan["format"] == "memory":
+        return source.option("topic", topic).option("rows", plan["topics"][topic])
     for key, value in {
         "kafka.bootstrap.servers": plan["bootstrap"],
         "subscribe": topic,
@@ -119,6 +121,10 @@ def main() -> None:
     if plan["jars"]:
         settings["spark.jars"] = ",".join(plan["jars"])
     spark = session("bench", master="local[2]", conf=settings)
+    if plan["format"] == "memory":
+        from spark_memory import register
+
+        register(spark)
     print("[]", flush=True)
     for line in sys.stdin:
         topic, case = line.split()

@@ -29,6 +29,7 @@ cdef extern from "json_rows.h" nogil:
     ctypedef struct kd_reading:
         int is_out_of_memory
     void kd_cut(kd_node* node, int32_t length)
+    void kd_prepare_name(kd_node* node)
 
 cdef extern from "json_rows.h":
     void kd_documents(

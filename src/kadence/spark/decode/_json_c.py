@@ -16,6 +16,7 @@ from cython.cimports.kadence.spark.decode._json_c import (
     kd_documents,
     kd_node,
     kd_pile,
+    kd_prepare_name,
 )
 from cython.cimports.libc.stdint import int32_t, int64_t
 from cython.cimports.libc.stdlib import calloc, free
@@ -100,6 +101,7 @@ class Reader:
         self.names.append(name)
         node.name = name
         node.name_size = len(name)
+        kd_prepare_name(node)
         node.kind = column.kind
         node.width = column.width
         node.scale = column.scale
