@@ -14,7 +14,7 @@ from kadence.spark.home import home_without_zip
 
 QUICK = {
     "SPARK_DAEMON_MEMORY": "256m",
-    "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dspark.master.rest.enabled=false",
     # Executors' Python need not compile PySpark out of its zip.
     "SPARK_HOME": str(home_without_zip() or SPARK),
 }

@@ -11,7 +11,8 @@ from tests.spark.conftest import Cluster
 from tests.spark.source.memory import stream_options
 
 from kadence import Broker, Consumer, TopicPartition
-from kadence.errors import BrokerError, KafkaError, OffsetOutOfRangeError
+from kadence.errors import BrokerError, KafkaError, KafkaTimeoutError, OffsetOutOfRangeError
+from kadence.protocol.list_offsets import ListOffsetsRequest
 from kadence.spark.source.clients import AdminOffsets, driver_client, executor_client
 from kadence.spark.source.options import SourceOptions
 from kadence.spark.source.start import Partitions, Pattern, Subscription
@@ -181,6 +182,26 @@ def test_client_settings_reach_the_clients(cluster: Cluster) -> None:
     client = executor_client(options.client, "other", ("offset",))
     assert "mine" in repr(client._consumer)
     client.close()
+
+
+def test_how_long_an_answer_is_waited_for_once_brokers_have_answered(
+    embedded: Broker, cluster: Cluster
+) -> None:
+    """A running stream is to notice silence; who plans a batch has only this one try."""
+    cluster.create(1)
+    partition = TopicPartition(cluster.topic, 0)
+    stream = driver_client(options_for(cluster), answer_seconds=0.2)
+    batch = driver_client(options_for(cluster), answer_seconds=None)
+    try:
+        for each in (stream, batch):
+            each.partitions(Partitions((partition,)))
+        with embedded.faults.delay(ListOffsetsRequest, 1.0):
+            with pytest.raises(KafkaTimeoutError):
+                stream.log_ranges([partition])
+            assert batch.log_ranges([partition]) == {partition: (0, 0)}
+    finally:
+        stream.close()
+        batch.close()
 
 
 def test_a_dead_cluster_is_an_error_with_its_address() -> None:

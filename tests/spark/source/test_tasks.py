@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.patience import PATIENCE
 
 from kadence import Broker, Producer
 from kadence.records import arrow
@@ -24,8 +25,13 @@ Row = tuple[int, int]
 def fill(broker: Broker, topic: str, partitions: int, records: int, **settings: Any) -> None:
     broker.create_topic(topic, partitions)
     with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=1_000, **settings) as producer:
-        for number in range(records * partitions):
+        sent = [
             producer.send(topic, b"%0100d" % number, partition=number % partitions)
+            for number in range(records * partitions)
+        ]
+    # What could not be written is told here, and not by a reader that waits for it.
+    for future in sent:
+        future.result(PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +54,9 @@ def task(topic: str, start: int, end: int, partitions: int = PARTITIONS) -> tupl
 
 
 def batches(client: ConsumerRecords, ranges: tuple[OffsetRange, ...]) -> Iterator[pa.RecordBatch]:
-    return read_ranges(ranges, client, Reading(NAMES, poll_timeout_ms=30_000), arrow.schema(NAMES))
+    return read_ranges(
+        ranges, client, Reading(NAMES, poll_timeout_ms=int(PATIENCE * 1_000)), arrow.schema(NAMES)
+    )
 
 
 def rows(batch: pa.RecordBatch) -> list[Row]:
