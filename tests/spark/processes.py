@@ -28,14 +28,18 @@ def environment(**more: str) -> dict[str, str]:
     return {**plain, "PATH": "/usr/local/bin:/usr/bin:/bin", "SPARK_LOCAL_IP": "127.0.0.1", **more}
 
 
-def run_job(name: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A job of ``jobs/`` from beginning to end; its output, and what it said beside it."""
+def run_job(name: str, *arguments: str, steps: int = 3, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A job of ``jobs/`` from beginning to end; its output, and what it said beside it.
+
+    Args:
+        steps: how many things it does of which each may take a while. variables: of its environment.
+    """
     return subprocess.run(
         [sys.executable, str(JOBS / name), *arguments],
         env=environment(**variables),
         capture_output=True,
         text=True,
-        timeout=3 * PATIENCE,
+        timeout=steps * PATIENCE,
         check=False,
     )
 

@@ -144,3 +144,19 @@ def test_c11_a_range_that_ends_while_others_wait_for_its_memory_gives_it_up() ->
     assert subject.take() == [3, 4, 5, 6]
     assert subject.take() == []
     assert subject.arena.holds == 0
+
+
+def test_c11_memory_of_a_paused_partition_is_not_given_up_twice_for_one_request() -> None:
+    """Beside a range that has ended: what is copied out once is not dropped before the network thread asks again."""
+    subject = Subject(7, range(10))
+    paused = Cell(TopicPartition("t", 1), 1)
+    paused.origin, paused.paused = Origin(1, 0, None), True
+    arena = Arena(size=10_000)
+    raw = encode_batch([(0, None, b"v", ())], base_offset=0)
+    subject.border.put(Fetched(paused, 1, 0, memoryview(raw), arena, None))
+    subject.border.press()
+    assert subject.take() == [0, 1, 2, 3, 4, 5, 6]
+    for _ in range(3):
+        assert subject.take() == []
+    assert arena.holds == 0
+    assert subject.border.copied_bytes == len(raw), "it is still here"

@@ -183,9 +183,8 @@ class Collector:
                 ring.move_to_end(partition)
             if limit <= 0:
                 break
-        if border.pressing and not taken:
-            # All that is left is of partitions that give nothing now. Of those that were read to the ends of their
-            # ranges nobody has told, and whoever polls waits for a fetch that waits for their memory.
+        if border.pressing and not taken and any(_has_ended(each) for each in ring.values()):
+            # Whoever polls waits for a fetch, and that for their memory: nobody tells when a range is read to its end.
             self._relieve()
         return taken
 
@@ -348,6 +347,7 @@ class Collector:
         places: dict[int, list[Fetched]] = {}
         freed = False
         for reader in idle:
+            reader.relieved_at = reader.cell.end if reader.cell.is_finished else None
             freed = freed or reader.retained > 0
             reader.fold()
             for fetched in reader.fetches:
@@ -446,6 +446,11 @@ class _Columns:
 
 def _rows(columns: list[Columns]) -> int:
     return sum(len(part) for part in columns)
+
+
+def _has_ended(reader: Reader) -> bool:
+    """Whether its range was read to the end since its memory was looked at."""
+    return reader.cell.is_finished and reader.relieved_at != reader.cell.end
 
 
 def _gives_nothing(cell: Cell) -> bool:

@@ -65,15 +65,17 @@ class Reader(Place):
     Attributes:
         cell: the partition's. fetches: what was fetched of it, the one that is being read first.
         retained: bytes that the batch being read was decompressed to.
+        relieved_at: the end of its range when its memory was looked at last, if the range was read to it by then.
     """
 
-    __slots__ = ("_given", "_open", "_shelf", "fetches", "intake", "retained")
+    __slots__ = ("_given", "_open", "_shelf", "fetches", "intake", "relieved_at", "retained")
 
     def __init__(self, cell: Cell, intake: TopicIntake, shelf: Shelf) -> None:
         super().__init__(cell, cell.partition, intake.records)
         self.intake = intake
         self.fetches: deque[Fetched] = deque()
         self.retained = 0
+        self.relieved_at: int | None = None
         self._shelf = shelf
         self._open: FetchedRecords | None = None
         self._given = 0
