@@ -96,7 +96,7 @@ def test_the_whole_demo(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
     report = json.loads((tmp_path / "report.json").read_text())
     assert all(report["checks"].values())
-    assert len(report["checks"]) == 8
+    assert len(report["checks"]) == 9
     assert (report["records"], report["lost"]) == (20_000, 0)
     assert (tmp_path / "delay-by-carrier.png").exists()
-    assert list((tmp_path / "flights").glob("carrier=UA/*.parquet"))
+    assert list((tmp_path / "flights").glob("batch=*/carrier=UA/*.parquet"))

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Run
+
+from kadence.cli.pipeline_status import facts
+from kadence.spark.pipeline.progress import Batch, Progress
+from kadence.spark.pipeline.status import Status
 
 FILE = """\
 checkpoint = "out/checkpoint"
@@ -70,6 +75,30 @@ def test_status(kadence: Run, here: Path) -> None:
     away = kadence("pipeline", "status", "s3://bucket/checkpoint")
     assert away.status == 1
     assert "is not on this machine; name the pipeline's file" in away.err
+
+
+def test_status_in_words() -> None:
+    hour = 3_600_000
+    told = Progress(
+        "orders", "abc", "starting", "host", 7, started_ms=10 * hour, updated_ms=10 * hour, sink="parquet out"
+    )
+    told = told.after_batch(Batch(0, 1_200, 1_190, 4, 6, {}, 2.0), 10 * hour + 45_000)
+    told = replace(told, lag={"orders-0": 600})
+    shown = dict(facts(Status(told, "running", None).document(), 12 * hour))
+    assert shown["state"] == "running"
+    assert shown["pipeline"] == "orders, into parquet out"
+    assert shown["run"] == "abc, process 7 on host"
+    assert shown["last heard of"] == "2.0 h ago, 45 s after it began"
+    assert (shown["batches of this run"], shown["records read"]) == ("1", "1,200")
+    assert (shown["rows written"], shown["records not decoded"], shown["rows dropped"]) == ("1,190", "4", "6")
+    assert (shown["speed"], shown["lag"]) == ("600 records/s", "600 behind, caught up in 1 s")
+    failed = dict(
+        facts(Status(told.ended("failed", 11 * hour, "no disk"), "failed", None).document(), 12 * hour)
+    )
+    assert failed["state"].startswith("failed; a run does the batch again")
+    assert (failed["ended"], failed["error"]) == ("60 min ago, 60 min after it began", "no disk")
+    assert (failed["lag at its end"], "last batch in the outputs" in failed) == ("600 behind", False)
+    assert facts({"state": "unknown", "committed_batch": 3}, 0)[1] == ("last batch in the outputs", "3")
 
 
 def test_a_bound_that_is_none(kadence: Run) -> None:

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -147,6 +148,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     from kadence.spark.pipeline.run import close_session, open_session
 
     pipeline, environment = _open(arguments.file)
+    say(f"{pipeline.name}: starting Spark")
     spark = open_session(pipeline, environment)
     try:
         found = preview(pipeline, environment, spark, arguments.rows)
@@ -221,6 +223,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _status(arguments: argparse.Namespace) -> int:
+    from kadence.cli.pipeline_status import facts
     from kadence.spark.pipeline.files import LocalFiles, is_local
     from kadence.spark.pipeline.status import status
 
@@ -250,11 +253,11 @@ def _status(arguments: argparse.Namespace) -> int:
     if arguments.json or not sys.stdout.isatty():
         print_json(document)
         return 0
-    offsets = document.pop("committed_offsets", {})
-    behind = document.pop("lag_by_partition", {})
-    expectations = document.pop("expectations", {})
-    facts = [{"fact": name.replace("_", " "), "value": value} for name, value in document.items()]
-    print_table(facts, ("fact", "value"), sys.stdout)
+    offsets = document.get("committed_offsets", {})
+    behind = document.get("lag_by_partition", {})
+    expectations = document.get("expectations", {})
+    shown = [{"fact": name, "value": value} for name, value in facts(document, time.time_ns() // 1_000_000)]
+    print_table(shown, ("fact", "value"), sys.stdout)
     failed = [{"expectation": name, "not true of rows": count} for name, count in expectations.items()]
     if failed:
         print_rows(failed, as_json=False)
@@ -275,12 +278,14 @@ def _replay(arguments: argparse.Namespace) -> int:
 
     pipeline, environment = _open(arguments.file)
     wanted = Wanted.read(arguments.topic, arguments.partition, arguments.begin, arguments.end)
+    say(f"{pipeline.name}: starting Spark")
     spark = open_session(pipeline, environment)
     try:
         done = replay(pipeline, environment, spark, wanted)
     finally:
         close_session(spark)
     for each in done.ranges:
-        say(f"{each.partition}: offsets {each.start:,} to {each.end:,}")
-    say(f"{done.before:,} rows were replaced by {done.after:,}")
+        say(f"{each.partition}: offsets {each.start:,} to {each.end - 1:,} were read again")
+    place = environment.hide(environment.fill(pipeline.sink.place))
+    say(f"{place}: {done.after:,} rows came in place of {done.before:,}")
     return 0

@@ -183,6 +183,14 @@ def test_files_of_this_machine(tmp_path: Path) -> None:
             ),
             "org.apache.spark.rpc.RpcEnvStoppedException: RpcEnv already stopped.",
         ),
+        (
+            (
+                "An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):\n"
+                "py4j.protocol.Py4JJavaError: An error occurred while calling o477.saveAsTable.\n"
+                ": java.lang.IncompatibleClassChangeError: class A can not implement B\n\tat a.b(c.java:1)\n"
+            ),
+            "java.lang.IncompatibleClassChangeError: class A can not implement B",
+        ),
         ("An error occurred while calling o2.stop", "An error occurred while calling o2.stop"),
         ("", "no reason given"),
     ],

@@ -233,6 +233,14 @@ def test_what_is_no_toml(text: str, line: int) -> None:
     assert found.text.startswith("this is no TOML")
 
 
+def test_a_setting_that_is_a_value_and_a_table() -> None:
+    two = 'sql.catalog.x = "C"\nsql.catalog.x.type = "hadoop"\n'
+    (found,) = parse(GOOD + two, "p.toml", {}).mistakes
+    assert (found.line, "stands in quotes as a value" in found.text) == (36, True)
+    settings = pipeline(GOOD + two.replace("sql.catalog.x =", '"sql.catalog.x" =')).spark
+    assert (settings["sql.catalog.x"], settings["sql.catalog.x.type"]) == ("C", "hadoop")
+
+
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.toml' cannot be read: No such file"):
         read(tmp_path / "none.toml")

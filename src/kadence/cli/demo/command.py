@@ -17,6 +17,7 @@ from kadence.cli.common import CommandError, add_command, print_table, say
 from kadence.cli.demo.flights import Summary, data_file, departures, to_json
 from kadence.cli.demo.group import Outcome, Plan, run_group, total_lag
 from kadence.cli.demo.table import Landed, land, plot
+from kadence.cli.pipeline_screen import line
 
 __all__ = ["add", "run"]
 
@@ -25,8 +26,8 @@ The main job on real data: all departures from New York in 2013 (336,776 records
   1. They are produced as JSON to a topic of 6 partitions, keyed by carrier.
   2. A group of three processes works through them. One stops polling for longer than its session timeout; one is
      killed with SIGKILL half way. Nothing may be lost, and the slow one must stay a member.
-  3. Spark Structured Streaming lands the topic in a partitioned Parquet table; a query and a plot come from that,
-     and its row count and mean delay must be those of the CSV.
+  3. A pipeline (examples/flights.toml, as for kadence pipeline run) lands the topic with Spark in a partitioned Parquet
+     table; a query and a plot come from that, and its row count and mean delay must be those of the CSV.
 Status 0 only when all of that is so. About two minutes."""
 
 _EXAMPLES = """\
@@ -38,7 +39,6 @@ _EXAMPLES = """\
 _TOPIC: Final = "flights"
 _PARTITIONS: Final = 6
 _GROUP: Final = "flights-report"
-_SPARK_GROUP: Final = "flights-table"
 
 
 class _Screen:
@@ -114,10 +114,11 @@ def run(arguments: argparse.Namespace) -> int:
         checks |= _show_group(outcome, lag)
         landed = None
         if arguments.only != "group":
-            screen.title("3. Spark Structured Streaming lands the topic in a table")
-            landed = land(servers, _TOPIC, _SPARK_GROUP, output)
+            screen.title("3. The pipeline examples/flights.toml lands the topic in a table on Spark")
+            landed = land(servers, output, lambda told: screen(line(told)))
+            screen.close()
             plot(landed.by_carrier, output / "delay-by-carrier.png")
-            spark_lag = total_lag(admin, _SPARK_GROUP, _TOPIC, sizes)
+            spark_lag = total_lag(admin, landed.group, _TOPIC, sizes)
             checks |= _show_table(landed, expected, spark_lag, output)
     _write_report(output / "report.json", expected, outcome, lag, landed, checks)
     print()
@@ -133,7 +134,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _clean(output: Path) -> Path:
     """The directory, without what an earlier run put there; nothing else in it is touched."""
     output.mkdir(parents=True, exist_ok=True)
-    for name in ("flights", "checkpoint", "warehouse"):
+    for name in ("flights", "checkpoint", "dead-letters"):
         shutil.rmtree(output / name, ignore_errors=True)
     for name in ("delay-by-carrier.png", "report.json"):
         (output / name).unlink(missing_ok=True)
@@ -268,6 +269,22 @@ def _show_table(landed: Landed, expected: Summary, lag: dict[int, int], output: 
         title=f"Departure delay by carrier, minutes (from {output / 'flights'})",
     )
     mean = landed.delay_minutes / landed.delays if landed.delays else 0.0
+    told = landed.told
+    print_table(
+        [
+            {"fact": "records read", "value": f"{told.rows_in:,} in {told.batches} batches"},
+            {"fact": "records that could not be decoded", "value": f"{told.undecoded:,}"},
+            {"fact": "rows dropped by an expectation", "value": f"{told.dropped:,}"},
+            *(
+                {"fact": f"rows of which {name} is not true", "value": f"{count:,}"}
+                for name, count in told.expectations.items()
+            ),
+            {"fact": "offsets behind", "value": told.total_lag},
+        ],
+        ("fact", "value"),
+        sys.stdout,
+        title="The pipeline",
+    )
     facts: list[dict[str, Any]] = [
         {"fact": "rows", "table": landed.rows, "CSV": expected.rows},
         {"fact": "departures with a delay", "table": landed.delays, "CSV": expected.delays},
@@ -279,6 +296,8 @@ def _show_table(landed: Landed, expected: Summary, lag: dict[int, int], output: 
     ]
     print_table(facts, ("fact", "table", "CSV"), sys.stdout, title="The table against the file")
     return {
+        "the pipeline read every record, and none of them is a dead letter": told.state == "finished"
+        and (told.rows_in, told.undecoded, told.dropped) == (expected.rows, 0, 0),
         "the table has the rows of the CSV": landed.rows == expected.rows,
         "the table has the mean delay of the CSV": (landed.delays, landed.delay_minutes)
         == (expected.delays, expected.delay_minutes),
@@ -314,6 +333,7 @@ def _write_report(
         "repeated": ledger.repeated,
         "lag": lag,
         "csv": {"rows": expected.rows, "mean_delay": expected.mean_delay},
+        "pipeline": None if landed is None else json.loads(landed.told.to_json()),
         "by_carrier": None if landed is None else landed.by_carrier,
         "checks": checks,
     }

@@ -100,9 +100,3 @@ def departures(path: Path) -> Iterator[Departure]:
 def to_json(departure: Departure) -> bytes:
     """The record's value."""
     return json.dumps(departure, separators=(",", ":")).encode()
-
-
-if __name__ == "__main__":
-    # python -m kadence.cli.demo.flights | kadence produce flights
-    for departure in departures(data_file()):
-        print(json.dumps({"key": departure["carrier"], "value": departure}, separators=(",", ":")))

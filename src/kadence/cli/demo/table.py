@@ -1,91 +1,69 @@
-"""The third act: the same topic through Spark Structured Streaming into a partitioned Parquet table, and a query."""
+"""The third act: the pipeline `PIPELINE` lands the topic in a partitioned Parquet table; then a query, a plot."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kadence.cli.demo.flights import COLUMNS
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Landed", "land", "plot"]
+    from kadence.spark.pipeline.progress import Progress
 
-_SETTINGS: Final = {
-    "spark.driver.memory": "1g",
-    # Half a minute of work: the second compiler would cost more (46 s of CPU, 26 without) than it could save.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-    "spark.log.level": "ERROR",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "2",
-}
+__all__ = ["PIPELINE", "Landed", "land", "plot"]
+
+PIPELINE: Final = Path(__file__).with_name("flights.toml")
+"""What Spark does, in a file; examples/ has it, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """What is in the table. Sums of whole minutes, so that comparing them is exact."""
+    """What the pipeline told, and what is in the table. Sums of whole minutes, so that comparing them is exact.
 
+    Attributes:
+        group: to which the pipeline commits how far it is.
+    """
+
+    group: str
+    told: Progress
     rows: int
     delays: int
     delay_minutes: int
     by_carrier: list[dict[str, Any]]
 
 
-def land(servers: str, topic: str, group: str, directory: Path) -> Landed:
-    """Stream everything there is into ``directory/flights``, then ask the table.
+def land(servers: str, directory: Path, tell: Callable[[Progress], None]) -> Landed:
+    """Run the pipeline until it has read all, into ``directory/flights``, then ask the table.
+
+    Args:
+        tell: gets its progress.
 
     Raises:
         MissingDependencyError: PySpark or Java is missing.
+        PipelineError: the pipeline failed.
     """
-    from kadence.spark import session
+    from kadence.spark.pipeline.checks import checked
+    from kadence.spark.pipeline.environment import Environment
+    from kadence.spark.pipeline.reading import read
+    from kadence.spark.pipeline.run import Run, close_session, open_session
 
-    warehouse = {"spark.sql.warehouse.dir": str(directory / "warehouse")}
-    spark = session("kadence-demo", master="local[2]", conf={**_SETTINGS, **warehouse})
+    variables = {"KADENCE_BOOTSTRAP_SERVERS": servers, "FLIGHTS_OUTPUT": str(directory)}
+    environment = Environment(variables)
+    pipeline = checked(read(PIPELINE, variables), environment)
+    spark = open_session(pipeline, environment)
     try:
-        _stream(spark, servers, topic, group, directory)
-        return _ask(spark, directory)
+        told = Run(pipeline, environment, spark, tell=tell).run()
+        return _ask(spark, directory / "flights", pipeline.source.options["kafka.group.id"], told)
     finally:
-        spark.stop()
+        close_session(spark)
 
 
-def _stream(spark: SparkSession, servers: str, topic: str, group: str, directory: Path) -> None:
+def _ask(spark: SparkSession, place: Path, group: str, told: Progress) -> Landed:
     from pyspark.sql import functions as f
 
-    schema = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
-    flights = (
-        spark.readStream.format("kadence")
-        .option("kafka.bootstrap.servers", servers)
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-        .option("kafka.group.id", group)
-        .load()
-        .select(f.from_json(f.col("value").cast("string"), schema).alias("flight"))
-        .select("flight.*")
-    )
-    query = (
-        flights.writeStream.format("parquet")
-        .partitionBy("carrier")
-        .option("path", str(directory / "flights"))
-        .option("checkpointLocation", str(directory / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    try:
-        query.awaitTermination()
-    finally:
-        query.stop()
-
-
-def _ask(spark: SparkSession, directory: Path) -> Landed:
-    from pyspark.sql import functions as f
-
-    table = spark.read.parquet(str(directory / "flights"))
+    table = spark.read.parquet(str(place))
     by_carrier = (
         table.groupBy("carrier")
         .agg(
@@ -100,6 +78,8 @@ def _ask(spark: SparkSession, directory: Path) -> Landed:
     )
     rows = [row.asDict() for row in by_carrier]
     return Landed(
+        group=group,
+        told=told,
         rows=sum(row["flights"] for row in rows),
         delays=sum(row["departed"] for row in rows),
         delay_minutes=sum(row["minutes"] for row in rows),

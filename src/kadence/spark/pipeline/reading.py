@@ -124,9 +124,12 @@ def _no_toml(file: str, text: str, problem: str) -> Mistake:
     place = re.search(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)", problem)
     line = int(place.group(1)) if place and place.group(1) else text.count("\n") + 1
     column = f", column {place.group(2)}" if place and place.group(2) else ""
-    return Mistake(
-        file, line, "", f"this is no TOML{column}: {problem[: place.start()] if place else problem}"
-    )
+    said = problem[: place.start()] if place else problem
+    if said == "Cannot overwrite a value":
+        said += (
+            "; a key that is a value and a table at once, such as sql.catalog.x, stands in quotes as a value"
+        )
+    return Mistake(file, line, "", f"this is no TOML{column}: {said}")
 
 
 def _name_of(file: str) -> str:

@@ -330,16 +330,16 @@ def reason(text: str) -> str:
     line = lines[0] if lines else "no reason given"
     if line.startswith(_NO_JAVA):
         return "its Java process ended at once, with the words above"
-    if line.startswith(_PY4J):
-        # Py4J names its own call; Java's exception and its causes come below, the first one last.
-        causes = [found.group(1) for each in stripped if (found := _CAUSE.fullmatch(each)) is not None]
-        line = causes[-1] if causes else line
     for each in reversed(lines):
         raised = _RAISED.fullmatch(each)
         if raised is not None:
             # Kadence's own errors, and Spark's, say all in their text.
             line = raised.group(2) if raised.group(1).startswith(("kadence.", "pyspark.")) else each
             break
+    if _PY4J in line:
+        # Py4J names its own call; Java's exception and its causes come below, the first one last.
+        causes = [found.group(1) for each in stripped if (found := _CAUSE.fullmatch(each)) is not None]
+        line = causes[-1] if causes else line
     while (shorter := _FRAME.sub("", line.strip())) != line:
         line = shorter
     return re.sub(r" SQLSTATE: \w+$", "", line)

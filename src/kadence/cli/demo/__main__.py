@@ -1,0 +1,14 @@
+"""``python -m kadence.cli.demo | kadence produce flights``: the demo's records as JSON lines."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+from kadence.cli.demo.flights import data_file, departures
+
+if __name__ == "__main__":
+    # Whoever reads them may have enough, as head has.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    for departure in departures(data_file()):
+        print(json.dumps({"key": departure["carrier"], "value": departure}, separators=(",", ":")))
