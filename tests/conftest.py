@@ -11,7 +11,7 @@ import random
 import signal
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from tests import luck, schedule
@@ -115,10 +115,19 @@ def mock_cluster() -> Iterator[MockCluster]:
         yield cluster
 
 
+FAST_GROUPS: Final = {
+    "group.min.session.timeout.ms": 500,
+    "group.consumer.min.session.timeout.ms": 500,
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.heartbeat.interval.ms": 200,
+}
+"""An embedded broker's groups at the speed of tests, as the fixture's real Kafka has them."""
+
+
 @pytest.fixture
 def broker() -> Iterator[Broker]:
     """A fresh embedded broker for one test."""
     from kadence.broker import Broker
 
-    with Broker(config={"group.min.session.timeout.ms": 500}) as running:
+    with Broker(config=FAST_GROUPS) as running:
         yield running

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tests.conftest import FAST_GROUPS
 from tests.consumer.capabilities import BROKERS, declared
 from tests.consumer.support import Cluster, Shell
 
@@ -20,7 +21,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         pytest.fail(str(error), pytrace=False)
     nodes = 3 if "several brokers" in needs or "leader moves" in needs else 1
     if request.param == "embedded" and nodes > 1:
-        with Broker(nodes=nodes, config={"group.min.session.timeout.ms": 500}) as several:
+        with Broker(nodes=nodes, config=FAST_GROUPS) as several:
             yield from _serving(Cluster(request.param, several.bootstrap_servers, broker=several))
         return
     fixture = {"embedded": "broker", "kafka": "kafka", "mock": "mock_cluster"}[request.param]

@@ -55,7 +55,7 @@ def test_every_capability_is_had_by_a_broker_and_says_why_others_lack_it(name: s
 def test_what_classic_members_need_is_not_asked_of_the_other_protocol() -> None:
     assert unmet(["classic rebalances"], "mock") is not None
     assert unmet(["classic rebalances"], "mock", "consumer") is None
-    assert unmet(["groups", "kip-848"], "embedded") is not None
+    assert unmet(["groups", "migration"], "mock") is not None
     assert unmet(["groups"], "embedded") is None
 
 

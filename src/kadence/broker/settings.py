@@ -25,7 +25,10 @@ def _key(name: str, default: int | bool | str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Values of one broker. Kafka's defaults, except ``group.initial.rebalance.delay.ms`` = 0."""
+    """Values of one broker. Kafka's defaults, but for the speed of groups.
+
+    ``group.initial.rebalance.delay.ms`` is 0; ``group.consumer.heartbeat.interval.ms`` and its minimum are 1 s.
+    """
 
     advertised_host: str = _key("advertised.host.name", "")
     auto_create_topics: bool = _key("auto.create.topics.enable", True)
@@ -47,6 +50,19 @@ class Settings:
     group_max_session_timeout_ms: int = _key("group.max.session.timeout.ms", 1_800_000)
     group_initial_rebalance_delay_ms: int = _key("group.initial.rebalance.delay.ms", 0)
     group_max_size: int = _key("group.max.size", 2**31 - 1)
+    rebalance_protocols: str = _key("group.coordinator.rebalance.protocols", "classic,consumer")
+    consumer_session_timeout_ms: int = _key("group.consumer.session.timeout.ms", 45_000)
+    consumer_min_session_timeout_ms: int = _key("group.consumer.min.session.timeout.ms", 45_000)
+    consumer_max_session_timeout_ms: int = _key("group.consumer.max.session.timeout.ms", 60_000)
+    consumer_heartbeat_interval_ms: int = _key("group.consumer.heartbeat.interval.ms", 1_000)
+    consumer_min_heartbeat_interval_ms: int = _key("group.consumer.min.heartbeat.interval.ms", 1_000)
+    consumer_max_heartbeat_interval_ms: int = _key("group.consumer.max.heartbeat.interval.ms", 15_000)
+    consumer_assignment_interval_ms: int = _key("group.consumer.assignment.interval.ms", 1_000)
+    consumer_max_assignment_interval_ms: int = _key("group.consumer.max.assignment.interval.ms", 15_000)
+    consumer_max_size: int = _key("group.consumer.max.size", 2**31 - 1)
+    consumer_assignors: str = _key("group.consumer.assignors", "uniform,range")
+    consumer_migration_policy: str = _key("group.consumer.migration.policy", "bidirectional")
+    consumer_regex_refresh_interval_ms: int = _key("group.consumer.regex.refresh.interval.ms", 600_000)
     producer_id_expiration_ms: int = _key("producer.id.expiration.ms", 86_400_000)
     producer_id_expiration_check_interval_ms: int = _key("producer.id.expiration.check.interval.ms", 600_000)
     offset_metadata_max_bytes: int = _key("offset.metadata.max.bytes", 4_096)
@@ -69,7 +85,45 @@ class Settings:
                 hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(sorted(rows))}"
                 raise ConfigError(f"the embedded broker has no configuration key {name!r}; {hint}")
             values[row.name] = _convert(name, value, row.default)
-        return cls(**values)
+        settings = cls(**values)
+        settings.check_groups()
+        return settings
+
+    def check_groups(self) -> None:
+        """Refuse values of groups that contradict each other, or that name what is not there.
+
+        Raises:
+            ConfigError: which, and why.
+        """
+        for what, least, value, most in (
+            (
+                "session.timeout.ms",
+                self.consumer_min_session_timeout_ms,
+                self.consumer_session_timeout_ms,
+                self.consumer_max_session_timeout_ms,
+            ),
+            (
+                "heartbeat.interval.ms",
+                self.consumer_min_heartbeat_interval_ms,
+                self.consumer_heartbeat_interval_ms,
+                self.consumer_max_heartbeat_interval_ms,
+            ),
+        ):
+            if not least <= value <= most:
+                raise ConfigError(f"group.consumer.{what} must be between {least} and {most}, not {value}")
+        if self.consumer_heartbeat_interval_ms >= self.consumer_session_timeout_ms:
+            raise ConfigError(
+                "group.consumer.heartbeat.interval.ms must be below group.consumer.session.timeout.ms"
+            )
+        unknown = set(_names(self.consumer_assignors)) - {"uniform", "range"}
+        if unknown or not _names(self.consumer_assignors):
+            raise ConfigError("group.consumer.assignors knows uniform and range, the default first")
+        if not {"classic"} <= set(_names(self.rebalance_protocols)) <= {"classic", "consumer"}:
+            raise ConfigError("group.coordinator.rebalance.protocols is 'classic' or 'classic,consumer'")
+        if self.consumer_migration_policy not in ("bidirectional", "upgrade", "downgrade", "disabled"):
+            raise ConfigError(
+                "group.consumer.migration.policy is bidirectional, upgrade, downgrade or disabled"
+            )
 
     def describe(self) -> dict[str, str]:
         """Every key and its value as text, for DescribeConfigs."""
@@ -104,7 +158,25 @@ class Settings:
             offset_metadata_max_bytes=self.offset_metadata_max_bytes,
             offsets_retention_ms=self.offsets_retention_minutes * 60_000,
             offsets_retention_check_interval_ms=self.offsets_retention_check_interval_ms,
+            rebalance_protocols=frozenset(_names(self.rebalance_protocols)),
+            consumer_session_timeout_ms=self.consumer_session_timeout_ms,
+            consumer_min_session_timeout_ms=self.consumer_min_session_timeout_ms,
+            consumer_max_session_timeout_ms=self.consumer_max_session_timeout_ms,
+            consumer_heartbeat_interval_ms=self.consumer_heartbeat_interval_ms,
+            consumer_min_heartbeat_interval_ms=self.consumer_min_heartbeat_interval_ms,
+            consumer_max_heartbeat_interval_ms=self.consumer_max_heartbeat_interval_ms,
+            consumer_assignment_interval_ms=self.consumer_assignment_interval_ms,
+            consumer_max_assignment_interval_ms=self.consumer_max_assignment_interval_ms,
+            consumer_max_size=self.consumer_max_size,
+            consumer_assignors=tuple(_names(self.consumer_assignors)),
+            consumer_regex_refresh_interval_ms=self.consumer_regex_refresh_interval_ms,
+            consumer_upgrades=self.consumer_migration_policy in ("bidirectional", "upgrade"),
+            consumer_downgrades=self.consumer_migration_policy in ("bidirectional", "downgrade"),
         )
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _convert(name: str, value: Any, default: Any) -> Any:

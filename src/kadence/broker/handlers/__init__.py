@@ -1,7 +1,4 @@
-"""One file per API key, named after it. Each has ``HANDLER``; `HANDLERS` is what the broker serves.
-
-ConsumerGroupHeartbeat (68) and ConsumerGroupDescribe (69) are not offered.
-"""
+"""One file per API key, named after it. Each has ``HANDLER``; `HANDLERS` is what the broker serves."""
 
 from __future__ import annotations
 
@@ -41,6 +38,8 @@ from kadence.broker.handlers import (
     k47_offset_delete,
     k60_describe_cluster,
     k61_describe_producers,
+    k68_consumer_group_heartbeat,
+    k69_consumer_group_describe,
     k74_list_config_resources,
     k75_describe_topic_partitions,
 )
@@ -85,6 +84,8 @@ _ALL = [
         k47_offset_delete,
         k60_describe_cluster,
         k61_describe_producers,
+        k68_consumer_group_heartbeat,
+        k69_consumer_group_describe,
         k74_list_config_resources,
         k75_describe_topic_partitions,
     )

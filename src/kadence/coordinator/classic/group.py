@@ -269,6 +269,10 @@ class ClassicGroup:
             return codes.REBALANCE_IN_PROGRESS
         return codes.NONE
 
+    def partition_code(self, member_id: str, generation: int, topic_id: bytes, partition: int) -> int:
+        """A generation's members may commit any partition."""
+        return codes.NONE
+
     def fetch_code(self, member_id: str | None, member_epoch: int) -> int:
         return codes.NONE
 

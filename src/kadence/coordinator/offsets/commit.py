@@ -110,6 +110,12 @@ def _commit(
         return code
     if len(metadata) > shard.config.offset_metadata_max_bytes:
         return codes.OFFSET_METADATA_TOO_LARGE
+    group = shard.groups.get(request.group_id)
+    if group is not None:
+        generation = request.generation_id_or_member_epoch
+        code = group.partition_code(request.member_id, generation, image.topic_id, each.partition_index)
+        if code != codes.NONE:
+            return code
     committed_at, retention = shard.wall(now), request.retention_time_ms
     value = OffsetCommitValue(
         offset=each.committed_offset,
