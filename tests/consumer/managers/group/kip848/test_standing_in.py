@@ -104,3 +104,19 @@ def test_after_a_lost_connection_the_next_heartbeat_says_everything(bench: Bench
     bench.find()
     assert bench.state() is State.STABLE
     assert said(bench.beat())["owned"] == own(0, 1)
+
+
+def test_fenced_beside_the_pulse_it_says_everything_before_it_gives_up(bench: Bench) -> None:
+    """Its own heartbeat came to the broker after the pulse's, whose answer nobody had read, had moved the epoch on."""
+    ordinary = bench.beat()
+    (request,) = stand_in(bench)
+    bench.answer(request, 3, {"t": [0, 1, 2]})
+    bench.answer(ordinary, code=error_codes.FENCED_MEMBER_EPOCH)
+    assert bench.state() is State.STABLE
+    assert "LosePartitions" not in [name for name, _ in bench.serve()]
+
+    bench.now += INTERVAL
+    whole = bench.beat()
+    assert (whole.message.member_epoch, said(whole)["owned"]) == (1, own(0, 1))
+    bench.answer(whole, code=error_codes.FENCED_MEMBER_EPOCH)
+    assert bench.state() is State.JOINING

@@ -105,6 +105,8 @@ class Beating(abc.ABC):
         """What it told last that it owns; None before the first time."""
         self._telling = Telling(config, subscription)
         self._unanswered: Request | None = None
+        # An answer to the pulse, with whatever epoch it brought, was not taken since the last heartbeat from here.
+        self._passed_over = False
         # What the pulse may say, with what it was made of.
         self._stand_in: tuple[tuple[object, ...], Any] | None = None
         self._echo_until = -1
@@ -127,6 +129,7 @@ class Beating(abc.ABC):
         if self._unanswered is not None:
             self._telling.forget()
         self._listens, self._listen_at = False, FOREVER
+        self._passed_over = False
         owned = {partition: self._owned_ids[partition] for partition in self._subscription.partitions}
         joins = self.state is State.JOINING
         message, changed = self._telling.message(self.group, self._round, owned, joins=joins)
@@ -163,6 +166,7 @@ class Beating(abc.ABC):
             ):
                 # What it may have brought is told again to who says everything.
                 self._telling.forget()
+                self._passed_over = True
             else:
                 latest = True
         if completed.error is not None:
@@ -191,13 +195,11 @@ class Beating(abc.ABC):
             self._outbox(Failed(self._explained(code, answer.error_message)))
             return Verdict.RETRY
         epoch = completed.request.message.member_epoch
-        if (
-            code == error_codes.FENCED_MEMBER_EPOCH
-            and completed.request.tag is STOOD_IN
-            and epoch != self.group.generation_id
+        if code == error_codes.FENCED_MEMBER_EPOCH and (
+            self._passed_over or (completed.request.tag is STOOD_IN and epoch != self.group.generation_id)
         ):
-            # The pulse repeats an epoch. When the answers before this one have brought two others, that one is refused,
-            # which ends no membership.
+            # The pulse repeats an epoch, and beside it one heartbeat from here may. When answers in between have brought
+            # another, the old one is refused, which ends no membership: who says everything is told the new one.
             return Verdict.RETRY
         joined = epoch > 0
         if code == error_codes.UNKNOWN_SERVER_ERROR and not joined and self._stumbles < STUMBLES:
