@@ -35,7 +35,6 @@ def test_kip_1263_who_joins_asks_every_second_for_what_the_broker_did_not_have_a
     world, (before_it,) = group(2, "a")
     before_it.membership.leave(world.now, reason="test")
     before_it.subscription.unsubscribe()
-    world.group.thinks_until = world.now + 900
     member = world.member("b")
     assert world.until(lambda: len(member.owned) == 2) <= 1_100, "and not an interval later"
     beats = member.heartbeat.heartbeats_sent
