@@ -25,8 +25,30 @@ TOPICS = ["t", "u"]
 steps_ = st.lists(
     st.tuples(
         st.sampled_from(
-            """join beat beat report report subscribe match leave away odd-epoch classic classic-beat classic-leave
-            commit topics wait wait long-wait""".split()
+            [
+                *(
+                    "join",
+                    "beat",
+                    "beat",
+                    "report",
+                    "report",
+                    "subscribe",
+                    "match",
+                    "leave",
+                    "away",
+                    "odd-epoch",
+                ),
+                *(
+                    "classic",
+                    "classic-beat",
+                    "classic-leave",
+                    "commit",
+                    "topics",
+                    "wait",
+                    "wait",
+                    "long-wait",
+                ),
+            ]
         ),
         st.sampled_from(NAMES),
         st.integers(0, 9),

@@ -198,8 +198,8 @@ class Beating(abc.ABC):
         if code == error_codes.FENCED_MEMBER_EPOCH and (
             self._passed_over or (completed.request.tag is STOOD_IN and epoch != self.group.generation_id)
         ):
-            # The pulse repeats an epoch, and beside it one heartbeat from here may. When answers in between have brought
-            # another, the old one is refused, which ends no membership: who says everything is told the new one.
+            # The pulse repeats an epoch, and so may one heartbeat from here beside it. When answers in between have
+            # brought another, the old one is refused, which ends no membership: who says everything hears the new one.
             return Verdict.RETRY
         joined = epoch > 0
         if code == error_codes.UNKNOWN_SERVER_ERROR and not joined and self._stumbles < STUMBLES:
