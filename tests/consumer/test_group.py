@@ -293,7 +293,7 @@ def test_c4_auto_takes_what_the_broker_has_and_loses_nothing(cluster: Cluster) -
     poll_until(one, shared)
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         (kind,) = (each.group_type for each in admin.list_groups() if each.group_id == group)
-    assert kind == ("consumer" if cluster.kind == "kafka" else "classic")
+    assert kind == "consumer"
     one.commit()
     one.close()
     poll_until(two, lambda: len(two.assignment()) == 4)

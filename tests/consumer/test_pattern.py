@@ -15,6 +15,7 @@ from tests.patience import PATIENCE
 from kadence import AsyncConsumer, Broker, Consumer, SubscriptionPattern
 from kadence.admin import Admin
 from kadence.errors import ConfigError, InvalidRegularExpressionError, UnsupportedVersionError
+from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 pytestmark = pytest.mark.needs("broker regex", "admin")
 
@@ -144,7 +145,9 @@ def test_asyncio(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["consumer", "auto"])
-def test_a_broker_without_kip_848_is_said_with_what_to_use(broker: Broker, protocol: str) -> None:
+def test_a_broker_that_cannot_match_is_said_with_what_to_use(broker: Broker, protocol: str) -> None:
+    """Kafka 3.7 to 3.9 have KIP-848's first version, without expressions."""
+    broker.faults.limit(ConsumerGroupHeartbeatRequest, 0)
     with Consumer(
         bootstrap_servers=broker.bootstrap_servers, group_id="g", group_protocol=protocol
     ) as consumer:

@@ -509,7 +509,7 @@ def test_b7_asyncio_a_program_that_ends_without_close_leaves(broker: Broker, top
 
 
 def test_b7_close_without_any_time_still_leaves(broker: Broker, topic: str) -> None:
-    subject = consumer(broker, group_id="g", enable_auto_commit=False)
+    subject = consumer(broker, group_id="g", group_protocol="classic", enable_auto_commit=False)
     subject.subscribe(topic)
     read(subject, 1000)
     with broker.faults.observe(LeaveGroupRequest) as left:
