@@ -111,7 +111,7 @@ class Machine:
             group_id=self.world.group_id,
             generation_id_or_member_epoch=member.epoch - number % 2,
             member_id=member.member_id,
-            topics=[OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, number)])],
+            topics=[OffsetCommitRequestTopic(name="t", partitions=[OffsetCommitRequestPartition(0, number)])],
         )
         self.world.send(request, 9)
 
