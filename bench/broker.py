@@ -1,21 +1,28 @@
 """The embedded broker alone: how fast it takes batches in and serves them again, to one client on loopback.
 
-    python bench/broker.py [--seconds 2]
+    python bench/broker.py [--seconds 2] [--value-bytes 100] [--fsync flush] [--kafka]
 
 The broker runs in its own process. The client is one blocking socket that decodes nothing of the records,
-so what is measured is the broker and the socket.
+so what is measured is the broker and the socket. ``--kafka`` asks the same of real Apache Kafka, in turns with ours;
+``--fsync`` gives our broker a data directory.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from kadence.clock import wall_ms
+from kadence.protocol.create_topics import CreatableTopic, CreateTopicsRequest
 from kadence.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from kadence.protocol.heartbeat import HeartbeatRequest
 from kadence.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -24,13 +31,7 @@ from kadence.records import encode_batch
 
 PARTITIONS = 8
 BATCHES_PER_PARTITION = 12
-_SERVE = (
-    "import sys\n"
-    "from kadence.broker import Broker\n"
-    f"with Broker(topics={{'t': {PARTITIONS}}}) as broker:\n"
-    "    print(broker.bootstrap_servers, flush=True)\n"
-    "    sys.stdin.read()\n"
-)
+BATCH_BYTES = 500_000
 
 
 class Client:
@@ -101,27 +102,68 @@ def heartbeats(client: Client, seconds: float) -> float:
     return count / elapsed
 
 
+@contextmanager
+def ours(fsync: str | None) -> Iterator[str]:
+    """The address of ``kadence broker`` in a process of its own."""
+    command = [sys.executable, "-m", "kadence", "broker", "--port", "0"]
+    with tempfile.TemporaryDirectory() as folder:
+        if fsync is not None:
+            command += ["--data-dir", folder, "--fsync", fsync]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as server:
+            assert server.stdout is not None
+            yield json.loads(server.stdout.readline())["bootstrap_servers"]
+            server.terminate()
+
+
+@contextmanager
+def kafkas() -> Iterator[str]:
+    """The address of Apache Kafka."""
+    from kadence.testing.kafka import Kafka
+
+    with Kafka() as kafka:
+        yield kafka.bootstrap_servers
+
+
+def measure(name: str, address: str, batch: bytes, seconds: float) -> None:
+    """Print one line for each measurement."""
+    client = Client(address)
+    topic = CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=1)
+    client.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
+    # Kafka elects leaders a moment later; and both are warm then.
+    time.sleep(1)
+    produce(client, batch)
+    print(f"{name:8} produce, {len(batch) / 1e6:.2f} MB a batch   {produce(client, batch):8.0f} MB/s")
+    for max_bytes in (1 << 20, 8 << 20):
+        fetch(client, max_bytes, seconds / 2)
+        rate, each = fetch(client, max_bytes, seconds)
+        print(f"{name:8} fetch of {max_bytes >> 20:2} MiB            {rate:8.0f} MB/s {each:8.2f} ms each")
+    print(f"{name:8} heartbeats                {heartbeats(client, seconds):8.0f} /s")
+    client.close()
+
+
 def main() -> None:
-    """Measure and print one line for each."""
+    """Measure our broker, and Kafka beside it if asked for."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seconds", type=float, default=2.0, help="how long each fetch size is measured")
-    seconds = parser.parse_args().seconds
-    batch = encode_batch([(1, b"k", bytes(100), ()) for _ in range(5_000)])
-    with subprocess.Popen(
-        [sys.executable, "-c", _SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        client = Client(server.stdout.readline().strip())
-        print(f"produce, {len(batch) / 1e6:.2f} MB a batch   {produce(client, batch):8.0f} MB/s")
-        for max_bytes in (1 << 20, 8 << 20, 50 << 20):
-            rate, each = fetch(client, max_bytes, seconds)
-            print(f"fetch of {max_bytes >> 20:2} MiB            {rate:8.0f} MB/s {each:8.2f} ms each")
-        print(f"heartbeats                {heartbeats(client, seconds):8.0f} /s")
-        client.close()
-        server.stdin.close()
+    parser.add_argument("--value-bytes", type=int, default=100, help="size of a record's value")
+    parser.add_argument("--fsync", choices=("flush", "interval", "never"), help="on disk, with this policy")
+    parser.add_argument(
+        "--kafka", action="store_true", help="the same with Apache Kafka, twice each in turns"
+    )
+    arguments = parser.parse_args()
+    value = bytes(arguments.value_bytes)
+    count = max(BATCH_BYTES // (len(value) + 10), 1)
+    batch = encode_batch([(wall_ms(), b"k", value, ()) for _ in range(count)])
+    for _ in range(2 if arguments.kafka else 1):
+        with ours(arguments.fsync) as address:
+            measure("kadence", address, batch, arguments.seconds)
+        if arguments.kafka:
+            with kafkas() as address:
+                measure("kafka", address, batch, arguments.seconds)
 
 
 if __name__ == "__main__":

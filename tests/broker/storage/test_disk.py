@@ -322,6 +322,29 @@ def test_the_broker_serves_others_while_the_disk_is_slow(
         assert other.receive().responses[0].partitions[0].high_watermark == 2
 
 
+def test_a_flush_that_cannot_begin_is_a_failed_one(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+
+    def dup(_descriptor: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "dup", dup)
+        disk.partition.append(NOW, batch())
+        disk.partition.on_durable(told.append)
+        disk.flush()
+    assert told == [codes.KAFKA_STORAGE_ERROR]
+
+
+def test_snapshots_do_not_pile_up(tmp_path: Path) -> None:
+    for number in range(5):
+        disk = Disk(tmp_path)
+        disk.partition.append(NOW, idempotent(number, producer=1))
+        disk.close()
+    assert [path.stem for path in sorted(tmp_path.glob("t-0/*.snapshot"))][-1].endswith("05")
+    assert len(list(tmp_path.glob("t-0/*.snapshot"))) <= 2
+
+
 # A full disk
 
 

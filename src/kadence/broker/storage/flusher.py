@@ -70,14 +70,14 @@ class Flusher:
         wanted, self._wanted = self._wanted, {}
         if self.first is not None:
             wanted = {self.first: None, **wanted}
-        calls = [(each, each.begin_flush()) for each in wanted]
-        self._work.put(lambda: self._flush(calls))
+        begun = [(each, *_begun(each)) for each in wanted]
+        self._work.put(lambda: self._flush(begun))
 
-    def _flush(self, calls: list[tuple[Durable, list[Callable[[], None]]]]) -> None:
+    def _flush(self, begun: list[tuple[Durable, list[Callable[[], None]], OSError | None]]) -> None:
         results: list[tuple[Durable, OSError | None]] = []
         failed: OSError | None = None
-        for durable, each in calls:
-            error = failed
+        for durable, each, unbegun in begun:
+            error = unbegun or failed
             for call in each:
                 try:
                     call()
@@ -102,6 +102,16 @@ class Flusher:
                 call()
             except OSError as error:
                 _log.warning("the disk refused what was to be done in the background: %s", error)
+            except Exception:  # noqa: BLE001 - without this thread no record would ever be acknowledged
+                _log.exception("a bug in what is done in the background; the broker goes on serving")
+
+
+def _begun(durable: Durable) -> tuple[list[Callable[[], None]], OSError | None]:
+    try:
+        return durable.begin_flush(), None
+    except OSError as error:
+        # Out of descriptors, mostly.
+        return [], error
 
 
 def fsync_and_close(descriptor: int) -> None:

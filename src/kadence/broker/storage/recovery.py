@@ -165,13 +165,18 @@ def _state(folder: Path, log: Log, now: int) -> Producers:
 
 def _snapshot(folder: Path, log: Log, producers: Producers) -> int:
     """Take the newest snapshot that the log reaches; the offset from which batches are to be replayed."""
-    for path in sorted(folder.glob("*.snapshot"), reverse=True):
+    paths = sorted(folder.glob("*.snapshot"), reverse=True)
+    bases = {segment.base_offset for segment in log.segments}
+    for number, path in enumerate(paths):
         offset = int(path.stem)
         known = decode_producers(_bytes(path) or b"") if offset <= log.end_offset else None
         if known is None:
             path.unlink()
             continue
         producers.restore(known)
+        for older in paths[number + 1 :]:
+            if int(older.stem) not in bases:
+                older.unlink()
         return offset
     return log.segments[0].base_offset if log.segments else log.start_offset
 
