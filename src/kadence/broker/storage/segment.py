@@ -7,6 +7,7 @@ which begin at a batch each; they are never moved or resized, so that a fetch ca
 
 from __future__ import annotations
 
+import mmap
 import struct
 from array import array
 from bisect import bisect_right
@@ -28,6 +29,7 @@ _OFFSET: Final = struct.Struct(">q")
 _EPOCH: Final = struct.Struct(">i")
 _EPOCH_AT: Final = 12
 _OVERHEAD: Final = 12
+_FRESH_PAGES: Final = 256 * 1024
 
 
 class Found(NamedTuple):
@@ -225,14 +227,19 @@ class Segment:
             del column[:]
 
 
+def _memory(capacity: int) -> bytearray | mmap.mmap:
+    """Writable memory; of much, what is never written is never taken, and nobody fills it with zeros first."""
+    return bytearray(capacity) if capacity < _FRESH_PAGES else mmap.mmap(-1, capacity)
+
+
 class MemorySegment(Segment):
-    """One byte array of a fixed size."""
+    """One stretch of memory of a fixed size."""
 
     __slots__ = ("_data",)
 
     def __init__(self, base_offset: int, position: int, capacity: int) -> None:
         super().__init__(base_offset, position)
-        self._use(bytearray(capacity))
+        self._use(_memory(capacity))
 
     def has_room(self, size: int, last_offset: int) -> bool:
         return self.size + size <= len(self._data)
@@ -240,13 +247,13 @@ class MemorySegment(Segment):
     def cut(self, position: int) -> None:
         super().cut(position)
         # What is cut off may still be on its way to a reader, and must not be written over.
-        data = bytearray(len(self._data))
+        data = _memory(len(self._data))
         data[:position] = self._data[:position]
         self._use(data)
 
     def _room(self, size: int) -> memoryview:
         return self._views[0][self.size : self.size + size]
 
-    def _use(self, data: bytearray) -> None:
+    def _use(self, data: bytearray | mmap.mmap) -> None:
         self._data = data
         self._starts, self._views = [0], [memoryview(data)]
