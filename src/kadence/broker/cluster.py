@@ -236,6 +236,13 @@ class Cluster:
         for partition in topic.partitions:
             self._delete(partition)
 
+    def on_durable(self, callback: Callable[[OSError | None], None]) -> None:
+        """Call ``callback`` once what has changed of topics outlasts a power cut, or with why it may not."""
+        if self._disk is None:
+            callback(None)
+        else:
+            self._disk.on_durable(callback)
+
     def _delete(self, partition: Partition) -> None:
         if self._disk is not None:
             self._disk.delete(partition)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kadence.broker.scatter import encode_scattered
 from kadence.coordinator import Caller
+from kadence.protocol import error_codes as codes
 from kadence.wire import WireError
 from kadence.wire.reader import Buffer
 
@@ -150,6 +151,14 @@ class Services:
     coordination: Coordination
     sessions: SessionCache
     loop: Loop
+
+    def reply_durably(self, call: Call, response: Any) -> None:
+        """Answer a call that has changed topics, once that is durable."""
+
+        def answer(error: OSError | None) -> None:
+            call.reply(response if error is None else call.handler.refuse(call, codes.KAFKA_STORAGE_ERROR))
+
+        self.cluster.on_durable(answer)
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970 by the loop's clock: what records are dated and kept by."""

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.broker.storage.test_partition import NOW, batch, end, idempotent, stored, transactional
 from tests.broker.wire import Wire, at, fetch
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 from kadence.broker import Broker
 from kadence.broker.cluster import BrokerNode, Cluster
@@ -343,6 +343,28 @@ def test_snapshots_do_not_pile_up(tmp_path: Path) -> None:
         disk.close()
     assert [path.stem for path in sorted(tmp_path.glob("t-0/*.snapshot"))][-1].endswith("05")
     assert len(list(tmp_path.glob("t-0/*.snapshot"))) <= 2
+
+
+def test_a_topic_is_there_for_good_before_its_maker_hears_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, may_go = os.fsync, threading.Event()
+    with Broker(data_dir=tmp_path) as broker, Wire(broker) as wire, Wire(broker) as other:
+
+        def slow(descriptor: int) -> None:
+            assert may_go.wait(PATIENCE)
+            real(descriptor)
+
+        monkeypatch.setattr(os, "fsync", slow)
+        topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1)
+        wire.send(CreateTopicsRequest(topics=[topic]))
+        until(lambda: other.call(MetadataRequest(topics=None)).topics)
+        wire.sock.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            wire.sock.recv(1)
+        wire.sock.setblocking(True)
+        may_go.set()
+        assert wire.receive().topics[0].error_code == codes.NONE
 
 
 # A full disk

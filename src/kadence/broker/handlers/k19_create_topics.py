@@ -23,7 +23,7 @@ _DEFAULT_SOURCE = 5
 _TOPIC_SOURCE = 1
 
 
-def handle(services: Services, call: Call) -> CreateTopicsResponse:
+def handle(services: Services, call: Call) -> None:
     request: CreateTopicsRequest = call.message
     counts = Counter(each.name for each in request.topics)
     results: list[CreatableTopicResult] = []
@@ -32,7 +32,8 @@ def handle(services: Services, call: Call) -> CreateTopicsResponse:
             results.append(_failed(asked, codes.INVALID_REQUEST, "Duplicate topic name."))
         else:
             results.append(_create(services, asked, validate_only=request.validate_only))
-    return CreateTopicsResponse(topics=results)
+    response = CreateTopicsResponse(topics=results)
+    services.reply_durably(call, response)
 
 
 def _create(services: Services, asked: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:

@@ -16,7 +16,7 @@ from kadence.protocol.delete_topics import (
 __all__ = ["HANDLER"]
 
 
-def handle(services: Services, call: Call) -> DeleteTopicsResponse:
+def handle(services: Services, call: Call) -> None:
     asked = _asked(call)
     counts = Counter((each.name, each.topic_id) for each in asked)
     results = []
@@ -30,7 +30,7 @@ def handle(services: Services, call: Call) -> DeleteTopicsResponse:
             )
         else:
             results.append(_delete(services, call.now, each))
-    return DeleteTopicsResponse(responses=results)
+    services.reply_durably(call, DeleteTopicsResponse(responses=results))
 
 
 def _asked(call: Call) -> list[DeleteTopicState]:

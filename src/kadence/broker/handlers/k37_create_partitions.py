@@ -17,10 +17,10 @@ from kadence.protocol.create_partitions import (
 __all__ = ["HANDLER"]
 
 
-def handle(services: Services, call: Call) -> CreatePartitionsResponse:
+def handle(services: Services, call: Call) -> None:
     request: CreatePartitionsRequest = call.message
     counts = Counter(each.name for each in request.topics)
-    return CreatePartitionsResponse(
+    response = CreatePartitionsResponse(
         results=[
             _result(each, codes.INVALID_REQUEST, "Duplicate topic name.")
             if counts[name] > 1  # told once, as in Kafka
@@ -28,6 +28,7 @@ def handle(services: Services, call: Call) -> CreatePartitionsResponse:
             for name, each in {each.name: each for each in request.topics}.items()
         ]
     )
+    services.reply_durably(call, response)
 
 
 def _grow(

@@ -17,7 +17,7 @@ import fcntl
 import logging
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Literal
@@ -197,6 +197,13 @@ class DataDirectory:
     def drop_topic(self, name: str) -> None:
         """A topic is deleted. Raises `OSError`: the disk takes no more."""
         self._write({"deleted": name})
+
+    def on_durable(self, callback: Callable[[OSError | None], None]) -> None:
+        """Call ``callback`` once what was said of topics is durable; at once where nobody waits for that."""
+        if self.fsync == "flush":
+            self._journal.on_durable(callback)
+        else:
+            callback(None)
 
     def next_producer_id(self) -> int:
         """An id that was never given out, not even before a crash."""

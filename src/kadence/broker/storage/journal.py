@@ -19,13 +19,15 @@ __all__ = ["Journal"]
 class Journal:
     """Entries are JSON objects. `rewrite` before `append`."""
 
-    __slots__ = ("_descriptor", "_is_dirty", "_path", "_size")
+    __slots__ = ("_descriptor", "_durable", "_flushing", "_path", "_size", "_waiting")
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor = -1
         self._size = 0
-        self._is_dirty = False
+        self._durable = self._flushing = 0
+        """Bytes known to be durable, and those that will be when the present flush ends."""
+        self._waiting: list[tuple[int, Callable[[OSError | None], None]]] = []
 
     def read(self) -> list[dict[str, Any]]:
         """All whole entries, oldest first; what follows a damaged line is not trusted."""
@@ -47,7 +49,7 @@ class Journal:
         write_durably(self._path, data)
         self.close()
         self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
-        self._size = len(data)
+        self._size = self._durable = self._flushing = len(data)
 
     def append(self, entry: dict[str, Any]) -> None:
         """Add one entry; `begin_flush` makes it durable.
@@ -67,19 +69,30 @@ class Journal:
                 os.ftruncate(self._descriptor, self._size)
             raise
         self._size = at
-        self._is_dirty = True
+
+    def on_durable(self, callback: Callable[[OSError | None], None]) -> None:
+        """Call ``callback`` once all entries so far are durable, or may not be."""
+        if self._durable >= self._size:
+            callback(None)
+        else:
+            self._waiting.append((self._size, callback))
 
     def begin_flush(self) -> list[Callable[[], None]]:
         """See `kadence.broker.storage.flusher.Durable`."""
-        if not self._is_dirty:
+        self._flushing = self._size
+        if self._durable >= self._size:
             return []
-        self._is_dirty = False
         descriptor = os.dup(self._descriptor)
         return [lambda: fsync_and_close(descriptor)]
 
     def end_flush(self, error: OSError | None) -> None:
         """Partitions flushed with it hear of an error; it is tried again with the next."""
-        self._is_dirty = self._is_dirty or error is not None
+        if error is None:
+            self._durable = self._flushing
+        told = [each for each in self._waiting if each[0] <= self._flushing]
+        self._waiting = [each for each in self._waiting if each[0] > self._flushing]
+        for _, callback in told:
+            callback(error)
 
     def close(self) -> None:
         if self._descriptor >= 0:
