@@ -12,6 +12,7 @@ import pytest
 
 PARTS = {
     "kadence.records._records_c": "Record",
+    "kadence.records._piles_c": "Record",
     "kadence.records._columns_c": "Record",
     "kadence.producer._intake_c": "Producer",
     "kadence.producer._rows_c": "Producer",

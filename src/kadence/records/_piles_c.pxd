@@ -1,0 +1,53 @@
+# What _piles_c.py gives to whoever gathers columns; Cython merges this with the .py file.
+
+from libc.string cimport memcpy
+
+cdef struct Pile:
+    unsigned char* data
+    Py_ssize_t size
+    Py_ssize_t room
+
+cdef struct Strings:
+    Pile ends
+    Pile data
+    Pile nulls
+    Py_ssize_t null_count
+
+cdef class Block:
+    cdef unsigned char* data
+    cdef Py_ssize_t size
+    cdef Py_ssize_t room
+    cdef bint is_writable
+
+cdef bint grow(Pile* pile, Py_ssize_t more) noexcept nogil
+cdef void give_up(unsigned char* data, Py_ssize_t room) noexcept nogil
+cdef bint mark_null(Pile* pile, Py_ssize_t row) noexcept nogil
+cdef void free_strings(Strings* strings) noexcept nogil
+cdef Block block(Pile* pile)
+cdef object validity(Pile* nulls, Py_ssize_t rows)
+cdef object column(Strings* strings, Py_ssize_t rows)
+
+cdef inline bint make_room(Pile* pile, Py_ssize_t more) noexcept nogil:
+    """Make room for more bytes; False without memory."""
+    if pile.room - pile.size >= more:
+        return True
+    return grow(pile, more)
+
+cdef inline void put_int(Pile* pile, Py_ssize_t number) noexcept nogil:
+    """Append an int32; room was made before."""
+    (<int*> (pile.data + pile.size))[0] = <int> number
+    pile.size += 4
+
+cdef inline bint add_string(Strings* strings, Py_ssize_t row, unsigned char* data, Py_ssize_t size) noexcept nogil:
+    """Append one byte string, null when its size is negative; room for its end was made before."""
+    if size > 0:
+        if not make_room(&strings.data, size):
+            return False
+        memcpy(strings.data.data + strings.data.size, data, size)
+        strings.data.size += size
+    elif size < 0:
+        if not mark_null(&strings.nulls, row):
+            return False
+        strings.null_count += 1
+    put_int(&strings.ends, strings.data.size)
+    return True
