@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,3 +84,45 @@ def test_signals_end_it_cleanly(environment: dict[str, str], number: int, status
         consumer.send_signal(number)
         assert consumer.wait(PATIENCE) == status
         assert b"Traceback" not in consumer.stderr.read()
+
+
+def test_a_broker_with_logins_and_faults(tmp_path: Path) -> None:
+    users = tmp_path / "users.txt"
+    users.write_text("# who may come in\nalice:correct:horse\n")
+    arguments = [
+        "broker",
+        "--port",
+        "0",
+        "--topic",
+        "t",
+        "--users",
+        str(users),
+        "--fault",
+        "list_groups drop",
+    ]
+    with subprocess.Popen(
+        [*PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as broker:
+        assert broker.stdout is not None
+        servers = json.loads(broker.stdout.readline())["bootstrap_servers"]
+        login = ["security.protocol=SASL_PLAINTEXT", "sasl.mechanism=SCRAM-SHA-256", "sasl.username=alice"]
+        settings = [part for each in (*login, "sasl.password=correct:horse") for part in ("-X", each)]
+        ran = run(["topics", "list", "-b", servers, *settings])
+        assert (ran.returncode, b"t" in ran.stdout) == (0, True), ran.stderr
+        broker.kill()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--fault", "fetch explode"], b"'explode' is none of"),
+        (["--users", "/nowhere"], b"--users /nowhere: No such file"),
+        (["--tls-key", "key.pem"], b"need --tls-certificate"),
+        (["--tls-certificate", "/nowhere.pem"], b"'/nowhere.pem' and its key cannot be used"),
+    ],
+)
+def test_a_broker_says_what_is_wrong(options: list[str], message: bytes) -> None:
+    ran = run(["broker", "--port", "0", *options])
+    assert ran.returncode in (1, 2)
+    assert message in ran.stderr
+    assert b"Traceback" not in ran.stderr

@@ -26,6 +26,7 @@ from kadence.broker.dispatch import Dispatcher
 from kadence.broker.faults import Faults
 from kadence.broker.faults.topics import topics_of
 from kadence.broker.fetching import News
+from kadence.broker.nodes import Nodes
 from kadence.broker.server.listener import address_text, listen_all, reachable
 from kadence.broker.server.loop import Loop
 from kadence.broker.server.sasl import TokenValidator
@@ -123,6 +124,7 @@ class Broker:
         )
         dispatcher = Dispatcher(self._services, self.faults)
         self._server = Server(self._loop, security, settings.limits(), dispatcher.on_frame)
+        self._nodes = Nodes(self._server, self._cluster, host, self._lead)
         self.faults.attach(self._freeze, lambda call: topics_of(self._services, call))
         for node_id, sock in enumerate(sockets, 1):
             self._server.add(node_id, sock)
@@ -156,8 +158,8 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Addresses of all nodes, as `bootstrap.servers` takes them."""
-        return ",".join(address_text(node.host, node.port) for node in self._cluster.nodes.values())
+        """Addresses of all nodes, also of those that are stopped, as `bootstrap.servers` takes them."""
+        return ",".join(address_text(node.host, node.port) for node in self._nodes.all())
 
     @property
     def security_protocol(self) -> str:
@@ -166,7 +168,8 @@ class Broker:
 
     @property
     def node_ids(self) -> list[int]:
-        return list(self._cluster.nodes)
+        """The nodes that run."""
+        return sorted(self._cluster.nodes)
 
     def close(self) -> None:
         """Stop serving and drop every connection; only a data directory keeps anything. A second call does nothing."""
@@ -204,6 +207,26 @@ class Broker:
         """
         self._may_lead(node_id)
         self._on_loop(lambda: self._lead(self._coordination.offsets_topic.of_group(group_id), node_id))
+
+    def stop_node(self, node_id: int, *, elect: bool = True) -> None:
+        """Stop a node as a crash would: its port closes and its connections end. The other nodes go on.
+
+        Args:
+            elect: let the others lead its partitions and coordinate its groups; else those have no leader until it
+                starts again, as with a replication factor of 1.
+
+        Raises:
+            ConfigError: it does not run.
+        """
+        self._on_loop(lambda: self._nodes.stop(node_id, elect=elect))
+
+    def start_node(self, node_id: int) -> None:
+        """Start a stopped node again, on the same port. It leads what has no leader and was its own.
+
+        Raises:
+            ConfigError: it was not stopped. ConnectError: its port is taken meanwhile.
+        """
+        self._on_loop(lambda: self._nodes.start(node_id))
 
     def coordinator_of(self, group_id: str) -> int:
         """The id of the node that coordinates the group, -1 if there is none."""
@@ -304,6 +327,8 @@ class Broker:
             raise ConfigError(
                 f"{name!r} is no topic name: 1 to 249 of letters, digits, dot, underscore and hyphen"
             )
+        if not self._cluster.nodes:
+            raise ConfigError(f"topic {name!r} needs a node to lead it, and all are stopped")
         if partitions < 1:
             raise ConfigError(f"topic {name!r} must have at least 1 partition, not {partitions}")
         self._cluster.create_topic(name, partitions)
