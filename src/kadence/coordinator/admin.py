@@ -56,7 +56,7 @@ def _describe(shard: Shard, group_id: str, version: int) -> DescribedGroup:
             error_code=codes.GROUP_ID_NOT_FOUND,
             group_id=group_id,
             group_state=State.DEAD.value,
-            error_message=f"Group {group_id} not found.",
+            error_message=f"Group {group_id} {'is not a classic group' if group_id in shard.groups else 'not found'}.",
         )
     # Before it is stable, its protocol may still change; what members have is what they were given last.
     is_stable = group.state is State.STABLE

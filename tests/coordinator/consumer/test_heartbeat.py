@@ -12,6 +12,11 @@ from kadence.protocol import error_codes as codes
 from kadence.protocol.consumer_group_target_assignment_metadata_record import (
     ConsumerGroupTargetAssignmentMetadataKey as TargetKey,
 )
+from kadence.protocol.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 
 FULL: dict[str, Any] = {
     "member_id": "a",
@@ -113,7 +118,10 @@ def test_a_full_group_takes_nobody_new(world: ConsumerWorld) -> None:
 def test_only_a_join_makes_a_group(world: ConsumerWorld) -> None:
     answer = world.raw(member_id="a", member_epoch=3).response
 
-    assert (answer.error_code, answer.error_message) == (codes.GROUP_ID_NOT_FOUND, "Group g not found.")
+    assert (answer.error_code, answer.error_message) == (
+        codes.GROUP_ID_NOT_FOUND,
+        "Consumer group g not found.",
+    )
 
 
 # ------------------------------------------------------------ sharing
@@ -442,3 +450,37 @@ def test_a_group_may_have_settings_of_its_own(world: ConsumerWorld) -> None:
 def test_the_broker_bounds_them(world: ConsumerWorld, name: str, value: int, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         world.coordinator.set_group_config("g", name, value)
+
+
+# ------------------------------------------------------------ commits
+
+
+def commit(world: ConsumerWorld, member_id: str, epoch: int, *partitions: int, version: int = 9) -> list[int]:
+    request = OffsetCommitRequest(
+        group_id=world.group_id,
+        generation_id_or_member_epoch=epoch,
+        member_id=member_id,
+        topics=[
+            OffsetCommitRequestTopic(
+                name="t", partitions=[OffsetCommitRequestPartition(each, 7) for each in partitions]
+            )
+        ],
+    )
+    (answered,) = world.send(request, version).response.topics
+    return [each.error_code for each in answered.partitions]
+
+
+def test_an_epoch_behind_commits_what_the_member_had_then(world: ConsumerWorld) -> None:
+    """KIP-1251; one partition that it had not refuses the whole request, as Kafka 4.3.1 does."""
+    stale = codes.STALE_MEMBER_EPOCH
+    a, b = world.member("a"), world.member("b")
+    world.settle(a, b)
+    assert (a.epoch, sorted(a.owned["t"])) == (3, [0, 1])
+
+    assert commit(world, "a", 3, 0, 1) == [0, 0]
+    assert commit(world, "a", 2, 0, 1) == [0, 0], "both since epoch 2"
+    assert commit(world, "a", 2, 0, 2) == [stale, stale], "2 is the other's"
+    assert commit(world, "b", 2, 2) == [stale], "since epoch 3"
+    assert commit(world, "a", 4, 0) == [stale]
+    assert commit(world, "x", 3, 0) == [codes.UNKNOWN_MEMBER_ID]
+    assert commit(world, "a", 3, 0, version=8) == [codes.UNSUPPORTED_VERSION]

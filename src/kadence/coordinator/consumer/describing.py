@@ -52,10 +52,19 @@ def _member(shard: Shard, group: ConsumerGroup, member: Member) -> api.Member:
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
         subscribed_topic_regex=member.regex,
-        assignment=_assignment(shard, member.assigned),
+        assignment=_assignment(shard, _held(member)),
         target_assignment=_assignment(shard, group.target.get(member.member_id, {})),
         member_type=1 if member.classic is None else 0,
     )
+
+
+def _held(member: Member) -> dict[bytes, set[int]]:
+    """What it may use, and what it has not given up yet."""
+    held: dict[bytes, set[int]] = {}
+    for partitions in (member.assigned, member.revoking):
+        for topic_id, epochs in partitions.items():
+            held.setdefault(topic_id, set()).update(epochs)
+    return held
 
 
 def _assignment(shard: Shard, partitions: Mapping[bytes, Iterable[int]]) -> api.Assignment:

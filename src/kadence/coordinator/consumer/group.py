@@ -47,7 +47,7 @@ class ConsumerGroup:
     """One group. Member order is the order of joining.
 
     Attributes:
-        epoch: grows when members, subscriptions or topics change; Kafka begins with 1.
+        epoch: grows when members, subscriptions or topics change; Kafka begins with 1, and with no target to make.
         metadata_hash: of the topics, when the epoch was written.
         target_epoch, target_timestamp: the group epoch that the target was made for, and when (time of day, ms).
         topics_version: soft; the `Topics.version` that `metadata_hash` was last compared with.
@@ -76,7 +76,7 @@ class ConsumerGroup:
         self.group_id = group_id
         self.epoch = 1
         self.metadata_hash = 0
-        self.target_epoch = 0
+        self.target_epoch = 1
         self.target_timestamp = 0
         self.target: dict[str, Partitions] = {}
         self.members: dict[str, Member] = {}

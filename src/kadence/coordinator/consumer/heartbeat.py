@@ -64,6 +64,8 @@ def _live(
     if request.member_epoch == 0:
         group, before = _join(shard, now, request)
     else:
+        if request.group_id not in shard.groups:
+            raise RefusedError(codes.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
         group = consumer_group(shard, request.group_id)
         before = find(group, request.member_id, request.instance_id)
         _check_epoch(before, request)

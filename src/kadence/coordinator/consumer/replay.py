@@ -90,7 +90,7 @@ def replay_target_epoch(shard: Shard, record: Record) -> None:
     """ConsumerGroupTargetAssignmentMetadata: for which epoch the target was made, and when."""
     group = find_group(shard, record.key.group_id) if record.value is None else _group(shard, record.key)
     if group is not None:
-        group.target_epoch = 0 if record.value is None else record.value.assignment_epoch
+        group.target_epoch = 1 if record.value is None else record.value.assignment_epoch
         group.target_timestamp = 0 if record.value is None else record.value.assignment_timestamp
 
 

@@ -43,7 +43,7 @@ def commit(shard: Shard, now: int, caller: Caller, request: OffsetCommitRequest)
     ]
     code = codes.NONE
     if any(_exists(image, each) for each, image in _partitions(request.topics, images)):
-        code = _ask_group(shard, now, caller, request)
+        code = _ask_group(shard, now, caller, request) or _ask_for_partitions(shard, request, images)
     missing = codes.UNKNOWN_TOPIC_ID if by_id else codes.UNKNOWN_TOPIC_OR_PARTITION
     topics: list[OffsetCommitResponseTopic] = []
     for topic, image in zip(request.topics, images, strict=True):
@@ -96,6 +96,18 @@ def _ask_group(shard: Shard, now: int, caller: Caller, request: OffsetCommitRequ
     return code
 
 
+def _ask_for_partitions(shard: Shard, request: OffsetCommitRequest, images: list[TopicImage | None]) -> int:
+    """Whether it may commit these partitions: one that it may not refuses all, as in Kafka."""
+    group, epoch = shard.groups.get(request.group_id), request.generation_id_or_member_epoch
+    for each, image in _partitions(request.topics, images) if group is not None else ():
+        if image is not None and _exists(image, each):
+            assert group is not None
+            code = group.partition_code(request.member_id, epoch, image.topic_id, each.partition_index)
+            if code != codes.NONE:
+                return code
+    return codes.NONE
+
+
 def _commit(
     shard: Shard,
     now: int,
@@ -110,12 +122,6 @@ def _commit(
         return code
     if len(metadata) > shard.config.offset_metadata_max_bytes:
         return codes.OFFSET_METADATA_TOO_LARGE
-    group = shard.groups.get(request.group_id)
-    if group is not None:
-        generation = request.generation_id_or_member_epoch
-        code = group.partition_code(request.member_id, generation, image.topic_id, each.partition_index)
-        if code != codes.NONE:
-            return code
     committed_at, retention = shard.wall(now), request.retention_time_ms
     value = OffsetCommitValue(
         offset=each.committed_offset,
