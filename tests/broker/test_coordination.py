@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import logging
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -389,3 +392,36 @@ def test_a_stored_group_is_read_back_as_its_key_says(stage: Stage) -> None:
     stage.stable()
     found = list(stage.coordination.offsets_topic.read(coordinator_partition("g")))
     assert [each.key for each in found if isinstance(each, Record)] == [GroupMetadataKey("g")] * 2
+
+
+def test_groups_and_offsets_are_there_after_the_broker_was_started_again(tmp_path: Path) -> None:
+    with Broker(topics={"t": 1}, data_dir=tmp_path) as broker, Wire(broker) as wire:
+        joined = wire.call(join(), 3)
+        sync = SyncGroupRequest(group_id="g", generation_id=1, member_id=joined.member_id, assignments=[])
+        assert wire.call(sync, 3).error_code == codes.NONE
+        assert wire.call(commit(5, ELSEWHERE), 8).topics[0].partitions[0].error_code == codes.NONE
+    with Broker(topics={"t": 1}, data_dir=tmp_path) as broker, Wire(broker) as wire:
+        assert beat(wire, joined) == codes.NONE
+        assert wire.call(offsets(ELSEWHERE), 8).groups[0].topics[0].partitions[0].committed_offset == 5
+
+
+def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+    program = (
+        "import sys, time\n"
+        "from kadence.broker import Broker\n"
+        "broker = Broker(topics={'t': 1}, data_dir=sys.argv[1])\n"
+        "print(broker.bootstrap_servers, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            with Wire(process.stdout.readline().strip()) as wire:
+                for number in range(20):
+                    answer = wire.call(commit(number), 8)
+                    assert answer.topics[0].partitions[0].error_code == codes.NONE
+        finally:
+            process.kill()
+    with Broker(data_dir=tmp_path) as broker, Wire(broker) as wire:
+        assert wire.call(offsets(), 8).groups[0].topics[0].partitions[0].committed_offset == 19
