@@ -110,7 +110,7 @@ def state_machines() -> str:
         diagram(kip848_states.TRANSITIONS),
         "\n".join(f"- `{state.name}`: {state.value}" for state in kip848_states.State),
         "## A classic group, in the coordinator",
-        "The broker's view, `kadence.coordinator.group`, with Kafka's five states.",
+        "The broker's view, `kadence.coordinator.classic.group`, with Kafka's five states.",
         diagram(group.NEXT),
         "## A transactional producer",
         (
