@@ -18,7 +18,7 @@ from kadence.protocol.offset_commit_record import OffsetCommitKey, OffsetCommitV
 from kadence.wire import WireError
 
 KINDS = [module for module in modules() if module.record_type is not None and module.name != "TransactionLog"]
-WRITTEN = {"GroupMetadata": 3, "OffsetCommit": 3}
+WRITTEN = {"GroupMetadata": 3}
 """The version that is written, where it is not the newest."""
 
 
@@ -39,8 +39,8 @@ def test_an_offset_and_its_tombstone_as_bytes() -> None:
     key = OffsetCommitKey("g", "t", 1)
     written = bytes.fromhex("0001 0001 67 0001 74 00000001")
     assert encode(Record(key, None)) == (written, None)
-    value = OffsetCommitValue(offset=7, leader_epoch=2, metadata="m", commit_timestamp=5)
-    as_bytes = bytes.fromhex("0003 0000000000000007 00000002 0001 6d 0000000000000005")
+    value = OffsetCommitValue(offset=7, leader_epoch=2, metadata="m", commit_timestamp=5, topic_id=b"i" * 16)
+    as_bytes = bytes.fromhex("0004 0000000000000007 00000002 02 6d 0000000000000005 01 00 10") + b"i" * 16
     assert encode(Record(key, value)) == (written, as_bytes)
 
 

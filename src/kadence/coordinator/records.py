@@ -129,9 +129,9 @@ def _encode(message: Any, head: int, version: int) -> bytes:
 
 
 def _version(value: Any) -> int:
-    """The version that Kafka writes: the oldest that can say it, so that older brokers can read the log."""
+    """The version that Kafka 4.3.1 writes. An offset that expires by itself has one of its own."""
     if isinstance(value, OffsetCommitValue):
-        return 1 if value.expire_timestamp >= 0 else 3
+        return 1 if value.expire_timestamp >= 0 else 4
     if isinstance(value, GroupMetadataValue):
         return 3
     return int(value.MAX_VERSION)

@@ -129,6 +129,7 @@ def _commit(
         metadata=metadata,
         commit_timestamp=committed_at,
         expire_timestamp=add_ms(committed_at, retention) if retention >= 0 else -1,
+        topic_id=image.topic_id,
     )
     shard.write(OffsetCommitKey(request.group_id, image.name, each.partition_index), value)
     return codes.NONE

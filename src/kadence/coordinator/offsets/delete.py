@@ -8,7 +8,6 @@ from kadence.protocol import error_codes as codes
 from kadence.protocol.offset_commit_record import OffsetCommitKey
 from kadence.protocol.offset_delete import (
     OffsetDeleteRequest,
-    OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
@@ -18,8 +17,8 @@ __all__ = ["delete"]
 
 
 def delete(shard: Shard, now: int, caller: Caller, request: OffsetDeleteRequest) -> None:
-    """Judge each partition alone. The group is asked only if one of them exists."""
-    code = _ask_group(shard, request)
+    """Judge each partition alone, if there is nothing against it for the group as a whole."""
+    code = _ask_group(shard, request.group_id)
     topics = (
         [
             OffsetDeleteResponseTopic(
@@ -40,17 +39,11 @@ def delete(shard: Shard, now: int, caller: Caller, request: OffsetDeleteRequest)
     shard.answer(caller, OffsetDeleteResponse(error_code=code, topics=topics))
 
 
-def _ask_group(shard: Shard, request: OffsetDeleteRequest) -> int:
-    if not any(_exists_any(shard, topic) for topic in request.topics):
-        return codes.NONE
-    if not request.group_id:
+def _ask_group(shard: Shard, group_id: str) -> int:
+    if not group_id:
         return codes.INVALID_GROUP_ID
-    group = shard.groups.get(request.group_id)
+    group = shard.groups.get(group_id)
     return codes.GROUP_ID_NOT_FOUND if group is None else group.offset_delete_code()
-
-
-def _exists_any(shard: Shard, topic: OffsetDeleteRequestTopic) -> bool:
-    return any(_exists(shard, topic.name, each.partition_index) for each in topic.partitions)
 
 
 def _exists(shard: Shard, topic: str, partition: int) -> bool:
