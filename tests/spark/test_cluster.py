@@ -55,6 +55,10 @@ def test_each_row_once_whatever_becomes_of_tasks_and_workers(cluster: Cluster, t
                 steps=8,
             )
 
+            def has_begun(host: str) -> bool:
+                logs = (tmp_path / host).glob("app-*/*/stderr")
+                return any("Got assigned task" in log.read_text() for log in logs)
+
             def until_marked(marks: str, count: int) -> None:
                 def is_so() -> bool:
                     assert not job.done(), job.result().stderr
@@ -66,6 +70,7 @@ def test_each_row_once_whatever_becomes_of_tasks_and_workers(cluster: Cluster, t
             master.says(r"Registered app (\S+)")
             one.says(r"Asked to launch executor (\S+)")
             two.says(r"Asked to launch executor (\S+)")
+            until(lambda: has_begun("127.0.0.1") and has_begun("localhost"), what=master.log.read_text)
             # A first attempt that has read a row, the second one of the task that failed, that of the slow one; then
             # both executors have a task of the other stream.
             until_marked("uneven-?-0", 1)
