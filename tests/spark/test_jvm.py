@@ -62,6 +62,22 @@ def test_what_java_says_while_it_starts_is_kept(monkeypatch: pytest.MonkeyPatch)
         until(lambda: shown.getvalue().endswith("no master\nagain\n"))
 
 
+def test_a_helper_whose_work_is_done_ends_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", shown)
+    head = "Traceback (most recent call last):\n"
+    hung_up = head + (
+        '  File "/x/pyspark/daemon.py", line 95, in worker\n    outfile.flush()\n'
+        "BrokenPipeError: [Errno 32] Broken pipe\n"
+    )
+    other = head + '  File "/x/pyspark/daemon.py", line 95, in worker\n    main()\nValueError: no\n'
+    theirs = head + '  File "/x/job.py", line 1, in f\nBrokenPipeError: [Errno 32] Broken pipe\n'
+    voice = _Voice()
+    for line in ("a\n" + hung_up + other + "b\n" + theirs + hung_up).splitlines(keepends=True):
+        voice._hear(line)
+    assert shown.getvalue() == "a\n" + other + "b\n" + theirs
+
+
 def test_spark_that_does_not_start(tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_text(FILE)
     command = [sys.executable, "-m", "kadence", "pipeline", "run", "p.toml"]

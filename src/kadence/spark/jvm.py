@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["close_session", "session_apart"]
 
+_TRACE: Final = "Traceback (most recent call last):"
+
 
 def session_apart(
     app_name: str, *, master: str | None, conf: Mapping[str, Any], quiet: bool = True
@@ -78,6 +80,7 @@ class _Voice:
         self._end_of_start = ""
         self._is_hushed = False
         self._is_heard = False
+        self._trace: list[str] = []
 
     def pipe(self) -> IO[bytes]:
         """Where the process is to write; to be closed here when it has started."""
@@ -126,9 +129,26 @@ class _Voice:
                     self._kept, self._end_of_start = None, ""
                 return
             is_shown = not self._is_hushed
-        if is_shown:
-            sys.stderr.write(line)
+        if (text := self._whole(line)) and is_shown:
+            sys.stderr.write(text)
             sys.stderr.flush()
+
+    def _whole(self, line: str) -> str:
+        """A traceback at its end, without that of a helper of Spark's whose work was done; any other line as it is.
+
+        The processes in which Spark plans reads run its own daemon, which does not expect that Java hangs up
+        (`kadence.spark.daemon` does).
+        """
+        if line.rstrip() == _TRACE:
+            before, self._trace = "".join(self._trace), [line]
+            return before
+        if not self._trace:
+            return line
+        self._trace.append(line)
+        if line.startswith(" "):
+            return ""
+        trace, self._trace = "".join(self._trace), []
+        return "" if line.startswith("BrokenPipeError") and "pyspark/daemon.py" in trace else trace
 
 
 _voice: Final = _Voice()
