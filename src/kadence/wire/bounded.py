@@ -38,6 +38,9 @@ class BoundedReader(Reader):
 
     def unknown_tags(self) -> dict[int, bytes]:
         pos = self.pos
+        if pos < len(self.buf) and self.buf[pos] == 0:  # as good as always
+            self.pos = pos + 1
+            return {}
         self._spend(self.uvarint())
         self.pos = pos
         return super().unknown_tags()

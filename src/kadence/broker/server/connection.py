@@ -250,18 +250,18 @@ class Connection:
         # the next instead of going deeper, or a pipeline of small requests would exhaust the stack.
         self._is_serving = True
         try:
-            while self._may_serve():
+            while self._frames.whole and self._may_serve():
                 self._is_busy = True
                 self._on_frame(self, self._frames.take())
         finally:
             self._is_serving = False
-        if not self.is_closed:
+        is_quiet = self._events == selectors.EVENT_READ and not (self._frames.whole or self._out)
+        if not self.is_closed and (not is_quiet or self._transport.has_output):
             self._watch()
 
     def _may_serve(self) -> bool:
         return (
-            len(self._frames) > 0
-            and not self._is_busy
+            not self._is_busy
             and not self._is_frozen
             and not self._is_ending
             and not self.is_closed

@@ -29,10 +29,10 @@ class Frames:
 
     Attributes:
         max_bytes: the longest frame allowed; it may change between frames (it is smaller before a login).
-        waiting_bytes: in whole frames that nobody has taken.
+        whole: frames that nobody has taken, oldest first; waiting_bytes: of them.
     """
 
-    __slots__ = ("_big", "_filled", "_small", "_wanted", "_whole", "max_bytes", "waiting_bytes")
+    __slots__ = ("_big", "_filled", "_small", "_wanted", "max_bytes", "waiting_bytes", "whole")
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -41,11 +41,11 @@ class Frames:
         self._big: bytearray | None = None
         self._wanted = 0
         self._filled = 0
-        self._whole: deque[Buffer] = deque()
+        self.whole: deque[Buffer] = deque()
 
     def __len__(self) -> int:
         """Whole frames that wait."""
-        return len(self._whole)
+        return len(self.whole)
 
     @property
     def held_bytes(self) -> int:
@@ -54,13 +54,13 @@ class Frames:
 
     def take(self) -> Buffer:
         """The oldest whole frame, without its length."""
-        frame = self._whole.popleft()
+        frame = self.whole.popleft()
         self.waiting_bytes -= len(frame)
         return frame
 
     def clear(self) -> None:
         """Forget everything."""
-        self._whole.clear()
+        self.whole.clear()
         self._small.clear()
         self._big = None
         self.waiting_bytes = 0
@@ -121,5 +121,5 @@ class Frames:
         del small[:at]
 
     def _add(self, frame: Buffer) -> None:
-        self._whole.append(frame)
+        self.whole.append(frame)
         self.waiting_bytes += len(frame)
