@@ -86,7 +86,10 @@ def _live(
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
         and request.topic_partitions is not None
     )
-    tells = request.member_epoch == 0 or is_whole or _numbers(member.assigned) != _numbers(before.assigned)
+    changed = member.assigned is not before.assigned and _numbers(member.assigned) != _numbers(
+        before.assigned
+    )
+    tells = request.member_epoch == 0 or is_whole or changed
     return ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,
@@ -163,7 +166,7 @@ def _hear(
     shard: Shard, caller: Caller, group: ConsumerGroup, before: Member, request: ConsumerGroupHeartbeatRequest
 ) -> Member:
     """What the member says of itself now; what it leaves out is as before. The group's epoch follows."""
-    member = _said(caller, before, request)
+    member = before if _says_nothing(caller, before, request) else _said(caller, before, request)
     if member == before and before.member_id in group.members:
         return before
     writing.write_member(shard, group.group_id, member)
@@ -175,6 +178,20 @@ def _hear(
     if member.topics != before.topics or regex_counts:
         bump(shard, group)
     return member
+
+
+def _says_nothing(caller: Caller, before: Member, request: ConsumerGroupHeartbeatRequest) -> bool:
+    """Most heartbeats: a sign of life."""
+    return (
+        request.subscribed_topic_names is None
+        and request.subscribed_topic_regex is None
+        and request.rebalance_timeout_ms == -1
+        and request.server_assignor is None
+        and request.rack_id is None
+        and request.instance_id in (None, before.instance_id)
+        and before.classic is None
+        and (caller.client_id, caller.client_host) == (before.client_id, before.client_host)
+    )
 
 
 def _said(caller: Caller, before: Member, request: ConsumerGroupHeartbeatRequest) -> Member:
