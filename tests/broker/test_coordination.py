@@ -255,8 +255,8 @@ def test_a_log_that_has_grown_is_written_anew(stage: Stage) -> None:
     for offset in range(2_000):
         assert stage.commit(offset) == codes.NONE
     log = stage.partition().log
-    assert log.start_offset > 1_000
-    assert log.size_bytes < 100_000
+    assert log.end_offset > 2_000, "the snapshots"
+    assert log.end_offset - log.start_offset < 500
     assert stage.snapshot(stage.again()) == stage.snapshot()
     assert stage.committed() == 1_999
 
