@@ -6,13 +6,19 @@ can find out what to speak. `dispatch` sees to that; the header of the answer is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from typing import Final
 
 from kadence.broker.service import Call, Handler, Services
 from kadence.protocol import error_codes as codes
 from kadence.protocol.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
 __all__ = ["make_handler", "offer"]
+
+_NAMED_FROM: Final = 3
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+"""What a client may call itself (KIP-511)."""
 
 
 def offer(handlers: Iterable[Handler], error_code: int = codes.NONE) -> ApiVersionsResponse:
@@ -30,7 +36,11 @@ def make_handler(others: Iterable[Handler]) -> Handler:
     """The handler, knowing all others."""
     known: list[Handler] = list(others)
 
-    def handle(_services: Services, _call: Call) -> ApiVersionsResponse:
+    def handle(_services: Services, call: Call) -> ApiVersionsResponse:
+        message: ApiVersionsRequest = call.message
+        names = (message.client_software_name, message.client_software_version)
+        if call.version >= _NAMED_FROM and not all(_SOFTWARE.fullmatch(name) for name in names):
+            return ApiVersionsResponse(error_code=codes.INVALID_REQUEST)
         return offer(known)
 
     def refuse(_call: Call, code: int) -> ApiVersionsResponse:
