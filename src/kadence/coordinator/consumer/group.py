@@ -1,18 +1,17 @@
 """A KIP-848 group as a value: epochs, members, target assignment, and the questions one can ask it. It decides nothing.
 
-Only `replay` changes it, by the methods under "Changes". Counts and owners are kept up with the members, because a
-group of a thousand is asked by each heartbeat.
+Only `replay` changes it: the attributes, and the members by `put` and `remove`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any, Final
 
+from kadence.coordinator.consumer.census import Census
 from kadence.coordinator.consumer.member import Member
-from kadence.coordinator.consumer.partitions import Epochs, Partitions
+from kadence.coordinator.consumer.partitions import Partitions
 from kadence.coordinator.consumer.patterns import Resolved
 from kadence.coordinator.consumer.recording import (
     assignment_record,
@@ -54,12 +53,7 @@ class ConsumerGroup:
     """
 
     __slots__ = (
-        "_assignors",
-        "_names",
-        "_owners",
-        "_patterns",
-        "_protocols",
-        "classic_members",
+        "_census",
         "epoch",
         "group_id",
         "members",
@@ -82,13 +76,8 @@ class ConsumerGroup:
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
         self.resolved: dict[str, Resolved] = {}
-        self.classic_members = 0
         self.topics_version: int | None = None
-        self._owners: dict[tuple[bytes, int], str] = {}
-        self._names: Counter[str] = Counter()
-        self._patterns: Counter[str] = Counter()
-        self._assignors: Counter[str] = Counter()
-        self._protocols: Counter[str] = Counter()
+        self._census = Census()
 
     def __repr__(self) -> str:
         return f"<consumer group {self.group_id!r} {self.state.value} epoch {self.epoch}, {len(self.members)} members>"
@@ -110,19 +99,24 @@ class ConsumerGroup:
 
     def is_taken(self, topic: bytes, partition: int) -> bool:
         """Whether a member has the partition, or is still to give it up."""
-        return (topic, partition) in self._owners
+        return (topic, partition) in self._census.owners
+
+    @property
+    def classic_members(self) -> int:
+        """How many members speak the classic protocol."""
+        return self._census.classic
 
     def patterns(self) -> list[str]:
         """The regular expressions that members subscribe to."""
-        return list(self._patterns)
+        return list(self._census.patterns)
 
     def readers_of_pattern(self, pattern: str) -> int:
-        return self._patterns[pattern]
+        return self._census.patterns[pattern]
 
     def subscribed_topics(self) -> set[str]:
         """Names that members subscribe to, those that expressions matched among them."""
-        names = set(self._names)
-        for pattern in self._patterns:
+        names = set(self._census.names)
+        for pattern in self._census.patterns:
             if pattern in self.resolved:
                 names |= self.resolved[pattern].topics
         return names
@@ -134,11 +128,11 @@ class ConsumerGroup:
 
     def preferred_assignor(self, default: str) -> str:
         """The one that most members name."""
-        return max(self._assignors, key=self._assignors.__getitem__, default=default)
+        return max(self._census.assignors, key=self._census.assignors.__getitem__, default=default)
 
     def supports_protocols(self, names: Iterable[str]) -> bool:
         """Whether all classic members know one of these protocols."""
-        return any(self._protocols[name] == self.classic_members for name in names)
+        return any(self._census.protocols[name] == self._census.classic for name in names)
 
     def waits_for_others(self, member: Member) -> bool:
         """Whether a partition of the member's target is in another's hands."""
@@ -205,8 +199,9 @@ class ConsumerGroup:
         return codes.NONE
 
     def is_subscribed(self, topic: str) -> bool:
-        return topic in self._names or any(
-            pattern in self.resolved and topic in self.resolved[pattern].topics for pattern in self._patterns
+        return topic in self._census.names or any(
+            pattern in self.resolved and topic in self.resolved[pattern].topics
+            for pattern in self._census.patterns
         )
 
     def offset_age_from(self, committed_at: int) -> int | None:
@@ -237,48 +232,19 @@ class ConsumerGroup:
         """Add a member, or its next self."""
         before = self.members.get(member.member_id)
         if before is not None:
-            self._forget(before)
+            self._census.discount(before)
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
-        self._names.update(member.topics)
-        if member.regex:
-            self._patterns[member.regex] += 1
-        if member.assignor is not None:
-            self._assignors[member.assignor] += 1
-        if member.classic is not None:
-            self.classic_members += 1
-            self._protocols.update(name for name, _ in member.classic.protocols)
-        for partitions in (member.assigned, member.revoking):
-            self._own(partitions, member.member_id)
+        self._census.count(member)
 
     def remove(self, member_id: str) -> None:
         """A member is gone, with what it had."""
         member = self.members.pop(member_id, None)
         if member is not None:
-            self._forget(member)
+            self._census.discount(member)
             if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
                 del self.static_members[member.instance_id]
-
-    def _forget(self, member: Member) -> None:
-        _take_away(self._names, member.topics)
-        if member.regex:
-            _take_away(self._patterns, [member.regex])
-        if member.assignor is not None:
-            _take_away(self._assignors, [member.assignor])
-        if member.classic is not None:
-            self.classic_members -= 1
-            _take_away(self._protocols, [name for name, _ in member.classic.protocols])
-        for partitions in (member.assigned, member.revoking):
-            for topic, epochs in partitions.items():
-                for partition in epochs:
-                    if self._owners.get((topic, partition)) == member.member_id:
-                        del self._owners[topic, partition]
-
-    def _own(self, partitions: Epochs, member_id: str) -> None:
-        for topic, epochs in partitions.items():
-            for partition in epochs:
-                self._owners[topic, partition] = member_id
 
 
 def _stale(member: Member, transactional: bool) -> int:
@@ -286,10 +252,3 @@ def _stale(member: Member, transactional: bool) -> int:
     if member.classic is not None or transactional:
         return codes.ILLEGAL_GENERATION
     return codes.STALE_MEMBER_EPOCH
-
-
-def _take_away(counter: Counter[str], names: Iterable[str]) -> None:
-    for name in names:
-        counter[name] -= 1
-        if not counter[name]:
-            del counter[name]
