@@ -237,6 +237,20 @@ def test_what_cannot_be_appended_did_not_happen(
     assert stage.committed() == 6
 
 
+def test_a_disk_that_does_not_take_the_topic_refuses_groups(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_args: Any, **_options: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Cluster, "create_topic", full)
+        assert stage.coordination.node_of("g") is None
+        assert stage.commit(5, "") == codes.NOT_COORDINATOR
+    assert stage.snapshot() == []
+    assert stage.commit(5, "") == codes.NONE
+
+
 def test_what_the_disk_refuses_later_did_not_happen_either(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,7 +126,7 @@ class Coordination:
             self._await(index, step)
         step.done(codes.NONE)
         for index in by_partition:
-            if self.offsets_topic.is_grown(index):
+            if self.offsets_topic.exists and self.offsets_topic.is_grown(index):
                 self._rewrite(index)
 
     def _store(self, index: int, records: Iterable[Record], step: _Step) -> None:
@@ -187,7 +187,7 @@ class Coordination:
 
     def _load(self, index: int) -> None:
         """A partition without a leader has no coordinator: its groups are loaded when it gets one."""
-        if self.offsets_topic.partition(index).leader_id < 0:
+        if not self.offsets_topic.exists or self.offsets_topic.partition(index).leader_id < 0:
             return
         now, owns = self._loop.clock.now_ms(), _owns(index)
         for each in self.offsets_topic.read(index):
