@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 from tests.interop.librdkafka import consuming, poll_until
 from tests.interop.test_confluent_kip848 import modern
+from tests.net.conftest import Certificates, certificates
 
-from kadence.broker import Broker
+from kadence import Producer
+from kadence.broker import Broker, TlsFiles
 from kadence.testing.kafka import Kafka
+
+__all__ = ["certificates"]
 
 TOOLS = "org.apache.kafka.tools"
 
@@ -100,3 +104,45 @@ def test_a_kip_848_group_of_java_and_librdkafka(broker: Broker, kafka: Kafka) ->
         finally:
             java.terminate()
         poll_until([other], lambda: len(other.assignment()) == 4)
+
+
+def test_javas_tools_change_configs_and_look_at_logs(broker: Broker, kafka: Kafka, tmp_path: Path) -> None:
+    servers = ("--bootstrap-server", broker.bootstrap_servers)
+    broker.create_topic("made", 1)
+
+    def configs(*arguments: str) -> str:
+        return kafka.run_tool("kafka.admin.ConfigCommand", *servers, "--topic", "made", *arguments)
+
+    configs("--alter", "--add-config", "retention.ms=60000,max.message.bytes=5000")
+    configs("--alter", "--delete-config", "max.message.bytes")
+    told = configs("--describe")
+    assert "retention.ms=60000" in told
+    assert "max.message.bytes" not in told
+    sizes = kafka.run_tool(f"{TOOLS}.LogDirsCommand", *servers, "--describe", "--topic-list", "made")
+    assert '"partition":"made-0"' in sizes
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for _ in range(3):
+            producer.send("made", b"v")
+    wanted = tmp_path / "delete.json"
+    wanted.write_text('{"version": 1, "partitions": [{"topic": "made", "partition": 0, "offset": 2}]}')
+    deleted = kafka.run_tool(f"{TOOLS}.DeleteRecordsCommand", *servers, "--offset-json-file", str(wanted))
+    assert "low_watermark: 2" in deleted
+    assert broker.offsets("made") == [(2, 3)]
+
+
+def test_java_logs_in_over_tls(kafka: Kafka, certificates: Certificates, tmp_path: Path) -> None:
+    with Broker(
+        topics={"t": 1}, tls=TlsFiles(certificates.server), users={"alice": "correct-horse"}
+    ) as broker:
+        settings = tmp_path / "client.properties"
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        settings.write_text(
+            "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\nssl.truststore.type=PEM\n"
+            f"ssl.truststore.location={certificates.ca}\n"
+            f'sasl.jaas.config={module} required username="alice" password="correct-horse";\n'
+        )
+        told = kafka.run_tool(
+            f"{TOOLS}.TopicCommand",
+            *("--bootstrap-server", broker.bootstrap_servers, "--command-config", str(settings), "--list"),
+        )
+        assert "t" in told.split()
