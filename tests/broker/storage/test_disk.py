@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.broker.storage.test_partition import NOW, batch, end, idempotent, stored, transactional
 from tests.broker.wire import Wire, at, fetch
 from tests.patience import PATIENCE, until
 
 from kadence.broker import Broker
 from kadence.broker.cluster import BrokerNode, Cluster
-from kadence.broker.storage import DataDirectory, Flusher, LogConfig, Partition
+from kadence.broker.storage import BatchError, DataDirectory, Flusher, LogConfig, Partition
 from kadence.errors import ConfigError
 from kadence.protocol import error_codes as codes
 from kadence.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -505,3 +510,74 @@ def test_an_unknown_policy_or_a_file_for_a_directory_is_refused(tmp_path: Path) 
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="cannot be used"):
         Broker(data_dir=tmp_path / "file")
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            [
+                "data",
+                "transactional",
+                "commit",
+                "abort",
+                "big",
+                "delete",
+                "truncate",
+                "roll",
+                "crash",
+                "restart",
+            ]
+        ),
+        st.integers(1, 3),
+    ),
+    max_size=30,
+)
+
+
+@given(STEPS)
+@settings(max_examples=25, deadline=None)
+def test_whatever_happened_a_restart_finds_the_log_and_what_follows_from_it(
+    steps: list[tuple[str, int]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(os, "fsync"):
+        path = Path(folder)
+        disk = Disk(path / "0", segment_bytes=8_000)
+        for number, (what, producer) in enumerate([*steps, ("crash", 1), ("restart", 1)]):
+            disk = _step(disk, path, number, what, producer)
+        disk.close()
+
+
+def _step(disk: Disk, path: Path, number: int, what: str, producer: int) -> Disk:
+    log = disk.partition
+    known = log.producers.known.get(producer)
+    sequence = known.last_sequence + 1 if known else 0
+    with contextlib.suppress(BatchError):
+        if what == "data":
+            log.append(NOW, idempotent(sequence, producer, producer=producer, timestamp=NOW + number % 7))
+        elif what == "transactional":
+            transactional(log, sequence, producer)
+        elif what in ("commit", "abort"):
+            end(log, producer, committed=what == "commit")
+        elif what == "big":
+            log.append(NOW, batch(2, key=bytes(3_000), timestamp=NOW + number % 5), leader_epoch=number)
+    disk.flush()
+    if what == "delete":
+        log.delete_before(log.start_offset + (log.end_offset - log.start_offset) * producer // 4)
+    elif what == "truncate":
+        log.truncate(max(log.end_offset - producer, log.start_offset), NOW)
+    elif what == "roll":
+        log.log.roll()
+    disk.flush()
+    if what not in ("crash", "restart"):
+        return disk
+    before = state(log)
+    left = path / str(number + 1)
+    if what == "crash":
+        disk.crash(left)
+        disk.close()
+    else:
+        disk.close()
+        disk.path.rename(left)
+    again = Disk(left, segment_bytes=8_000)
+    assert state(again.partition) == before
+    return again

@@ -19,6 +19,7 @@ from tests.broker.storage.test_partition import NOW, end, idempotent, transactio
 from tests.broker.wire import Wire, at, fetch
 from tests.patience import PATIENCE, until
 
+from kadence import Consumer
 from kadence.protocol import error_codes as codes
 from kadence.records import FetchedRecords, encode_batch
 from kadence.testing.kafka import Kafka
@@ -104,6 +105,22 @@ def test_a_kill_at_any_moment_loses_nothing_that_was_acknowledged(tmp_path: Path
                 each.join(PATIENCE)
                 assert not each.is_alive()
     assert len(list((tmp_path / "data").glob("t-0/*.log"))) > 1
+
+
+def test_what_a_group_has_committed_outlasts_a_kill(tmp_path: Path) -> None:
+    with running(tmp_path) as (process, address):
+        with Wire(address) as wire:
+            wire.produce("t", [b"%d" % number for number in range(10)])
+        with Consumer(bootstrap_servers=address, group_id="g", auto_offset_reset="earliest") as consumer:
+            consumer.subscribe(["t"])
+            seen = 0
+            while seen < 4:
+                seen += len(consumer.poll(timeout=PATIENCE, max_records=4 - seen))
+            consumer.commit()
+            process.kill()
+    with running(tmp_path) as (_, address), Consumer(bootstrap_servers=address, group_id="g") as consumer:
+        consumer.subscribe(["t"])
+        assert next(iter(consumer.poll(timeout=PATIENCE))).offset == 4
 
 
 def test_a_broker_that_is_asked_to_end_leaves_its_directory_in_order(tmp_path: Path) -> None:

@@ -112,12 +112,8 @@ class FileSegment(Segment):
         shorter = self.path.with_suffix(".cut")
         write_durably(shorter, kept)
         shorter.replace(self.path)
-        was_open = self.is_open
         self.close()
-        if was_open:
-            self.open_for_append()
-        else:
-            self.map()
+        self.open_for_append()
 
 
 class FileStore:

@@ -6,6 +6,7 @@ import base64
 import errno
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +14,7 @@ from kadence.broker.storage.files import FileSegment, FileStore, fsync_path, log
 from kadence.broker.storage.flusher import Flusher, fsync_and_close
 from kadence.broker.storage.indexes import encode_aborted, encode_epochs, encode_producers
 from kadence.broker.storage.recovery import EPOCHS_FILE, START_FILE, recover
+from kadence.broker.storage.segment import Segment
 
 if TYPE_CHECKING:
     from kadence.broker.storage.partition import Partition
@@ -75,6 +77,16 @@ class PartitionFolder:
         for path in self.path.glob("*.snapshot"):
             if int(path.stem) > end:
                 path.unlink()
+        segments = self._partition.log.segments
+        if segments:
+            newest = segments[-1]
+            self._keep_aborted(newest)
+            if isinstance(newest, FileSegment) and newest.is_open:
+                # It may have been sealed; what is appended now would not be in its indexes.
+                for suffix in (".index", ".timeindex"):
+                    self._flusher.run(partial(newest.path.with_suffix(suffix).unlink, missing_ok=True))
+        # A cut of whole batches may end below where the log began.
+        self.started_at(self._partition.start_offset)
         self._checkpoint()
 
     # Flushing
@@ -107,14 +119,17 @@ class PartitionFolder:
         log = self._partition.log
         if log.end_offset == base_offset and log.segments:
             self._checkpoint()
-            newest = log.segments[-1]
-            entries = self._partition.producers.aborted.entries
-            aborted = [
-                each for each in entries if newest.base_offset <= each.last_offset < newest.next_offset
-            ]
-            if aborted:
-                path, data = self.path / log_name(newest.base_offset, ".txnindex"), encode_aborted(aborted)
-                self._flusher.run(lambda: write_durably(path, data))
+            self._keep_aborted(log.segments[-1])
+
+    def _keep_aborted(self, segment: Segment) -> None:
+        """Write which transactions were aborted in a segment, or nothing if none was."""
+        entries = self._partition.producers.aborted.entries
+        aborted = [each for each in entries if segment.base_offset <= each.last_offset < segment.next_offset]
+        path, data = self.path / log_name(segment.base_offset, ".txnindex"), encode_aborted(aborted)
+        if aborted:
+            self._flusher.run(lambda: write_durably(path, data))
+        else:
+            self._flusher.run(lambda: path.unlink(missing_ok=True))
 
     def _checkpoint(self) -> None:
         partition, path = self._partition, self.path

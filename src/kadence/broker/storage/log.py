@@ -127,8 +127,10 @@ class Log:
         return base
 
     def roll(self, size: int = 0) -> Segment:
-        """Begin a new segment, for a batch of ``size`` bytes."""
+        """Begin a new segment, for a batch of ``size`` bytes; an empty one is as good as new."""
         last = self.segments[-1] if self.segments else None
+        if last is not None and not last.size and last.has_room(size, self.end_offset):
+            return last
         position = 0 if last is None else last.position + last.size
         segment = self._store.new_segment(self.end_offset, position, size)
         if last is not None and last.size == 0:

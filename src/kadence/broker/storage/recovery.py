@@ -114,8 +114,8 @@ def _read(segment: FileSegment, size: int) -> None:
         view = memoryview(mapped)
         try:
             _scan(segment, view, last_offset)
-            if segment.size < size and segment.timestamps:
-                # The index knew of more than is there: what it says of dates does not hold.
+            if segment.size < size and (offsets is not None or times is not None):
+                # The indexes are of another file, or know of more than is there: nothing they say holds.
                 segment.forget()
                 _scan(segment, view, -1)
         finally:
