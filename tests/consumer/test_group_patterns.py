@@ -108,8 +108,6 @@ def test_pain_3_refreshes_and_topics_that_do_not_match_cause_no_rebalance(cluste
 @pytest.mark.parametrize("exclude", [True, False])
 @pytest.mark.needs("admin")
 def test_internal_topics_are_matched_only_when_asked_for(cluster: Cluster, exclude: bool) -> None:
-    if cluster.kind == "embedded":
-        pytest.skip("the embedded broker keeps offsets in no topic")
     name = cluster.name("p")
     create(cluster, name)
     consumer = member(cluster, exclude_internal_topics=exclude)
