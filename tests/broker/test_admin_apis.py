@@ -253,13 +253,15 @@ def test_the_coordinator_is_found(wire: Wire, version: int) -> None:
         assert (each.error_code, each.node_id, each.host) == (codes.NONE, 1, "127.0.0.1")
 
 
-@pytest.mark.parametrize(
-    ("key_type", "code"), [(1, codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), (2, codes.INVALID_REQUEST)]
-)
-def test_there_are_group_coordinators_only(wire: Wire, key_type: int, code: int) -> None:
-    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["x"])
-    assert wire.call(request, 6).coordinators[0].error_code == code
-    assert wire.call(FindCoordinatorRequest(key_type=key_type, key="x"), 3).error_code == code
+def test_there_are_coordinators_of_groups_and_transactions_only(wire: Wire) -> None:
+    found = {
+        key_type: wire.call(
+            FindCoordinatorRequest(key_type=key_type, coordinator_keys=["x"]), 6
+        ).coordinators[0]
+        for key_type in (0, 1, 2)
+    }
+    assert [each.error_code for each in found.values()] == [codes.NONE, codes.NONE, codes.INVALID_REQUEST]
+    assert found[0].node_id == found[1].node_id == 1
 
 
 def test_a_group_is_coordinated_where_java_would_have_it() -> None:

@@ -11,7 +11,6 @@ from tests.patience import PATIENCE
 
 from kadence.broker import Broker
 from kadence.protocol import error_codes as codes
-from kadence.protocol.api_versions import ApiVersionsRequest
 from kadence.protocol.create_acls import AclCreation, CreateAclsRequest
 from kadence.protocol.create_partitions import (
     CreatePartitionsAssignment,
@@ -143,17 +142,6 @@ def test_odd_requests_that_kafka_refuses(wire: Wire) -> None:
     assert {each.error_code for each in answer.topics} <= {codes.INVALID_REQUEST}
     wire.send_frame(b"\x00\x03\x00\x01\x00\x00\x00\x09\xff\xff\x00\x00\x00\x00bytes behind it")
     assert wire.receive_frame()
-
-
-def test_a_client_software_has_a_name_that_metrics_can_carry(wire: Wire) -> None:
-    for name, code in (
-        ("ok-1.0", codes.NONE),
-        ("", codes.INVALID_REQUEST),
-        ("no good", codes.INVALID_REQUEST),
-    ):
-        request = ApiVersionsRequest(client_software_name=name, client_software_version="1")
-        assert wire.call(request, 3).error_code == code
-        assert wire.call(ApiVersionsRequest(), 2).error_code == codes.NONE
 
 
 def test_librdkafkas_admin_uses_them(broker: Broker) -> None:

@@ -26,6 +26,7 @@ from kadence.broker.server.session import Session
 from kadence.broker.service import Services
 from kadence.broker.sessions import SessionCache
 from kadence.broker.settings import Settings
+from kadence.broker.transactions import Transactions
 from kadence.coordinator import ClassicGroup
 from kadence.protocol.registry import decode_response, encode_request
 from kadence.records import encode_batch
@@ -82,7 +83,10 @@ class Stage:
             self.loop,
             new_id=lambda: "id",
         )
-        self.services = Services(Settings(), self.cluster, self.coordination, SessionCache(4), self.loop)
+        transactions = Transactions(Settings().transactions(), self.cluster, self.coordination, self.loop)
+        self.services = Services(
+            Settings(), self.cluster, self.coordination, transactions, SessionCache(4), self.loop
+        )
         self.dispatcher = Dispatcher(self.services, Faults())
 
     def ids(self) -> list[bytes]:

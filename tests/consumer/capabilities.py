@@ -54,7 +54,10 @@ NO_REQUEST: Final = "has no such request"
 
 _NO_ADMIN: Final = {"mock": NO_REQUEST}
 _ONE_NODE: Final = "the fixture's Kafka is one node"
-_NO_LISTENER: Final = {"embedded": "has only plaintext listeners", "mock": "has only plaintext listeners"}
+_NO_LISTENER: Final = {
+    "embedded": "the fixture has plaintext listeners; see tests/broker/server",
+    "mock": "has only plaintext listeners",
+}
 
 CAPABILITIES: Final = (
     Capability("reading", "produce, fetch, offsets of partitions, metadata", request=(1, 11)),
@@ -112,7 +115,7 @@ CAPABILITIES: Final = (
     Capability(
         "read committed",
         "transactions: aborted data, control batches, the last stable offset",
-        {"embedded": NO_REQUEST, "mock": "its logs have no control batches"},
+        {"mock": "its logs have no control batches"},
         request=(26, 1),
     ),
     Capability("several brokers", "three nodes, leaders spread", {"kafka": _ONE_NODE}),

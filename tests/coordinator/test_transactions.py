@@ -120,7 +120,6 @@ def test_who_is_not_known_adds_and_ends_nothing() -> None:
     assert world.add(producer, 0, name="y") == [codes.INVALID_PRODUCER_ID_MAPPING]
     assert world.add(producer, 0, name="") == [codes.INVALID_REQUEST]
     assert world.add((producer[0] + 1, 0), 0) == [codes.INVALID_PRODUCER_ID_MAPPING]
-    assert world.add_offsets(producer, group="") == codes.INVALID_GROUP_ID
     for name, code in {"y": codes.INVALID_PRODUCER_ID_MAPPING, "": codes.INVALID_REQUEST}.items():
         assert world.end(producer, committed=True, name=name).error_code == code
     assert world.end((producer[0] + 1, 0), committed=True).error_code == codes.INVALID_PRODUCER_ID_MAPPING

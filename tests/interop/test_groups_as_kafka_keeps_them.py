@@ -10,7 +10,7 @@ from tests.broker.wire import at, fetch
 from tests.interop.test_same_as_kafka import Side, name_of, protocols
 
 from kadence.broker import Broker
-from kadence.broker.cluster import OFFSETS_PARTITIONS, OFFSETS_TOPIC, coordinator_partition
+from kadence.broker.cluster import OFFSETS_TOPIC, STATE_PARTITIONS, coordinator_partition
 from kadence.coordinator.records import decode, encode, group_of
 from kadence.protocol import error_codes as codes
 from kadence.protocol.delete_groups import DeleteGroupsRequest
@@ -169,7 +169,7 @@ def stored(side: Side) -> list[tuple[bytes, bytes | None]]:
     """All records of the side's group, as bytes."""
     (topic,) = side.wire.call(MetadataRequest(topics=[MetadataRequestTopic(name=OFFSETS_TOPIC)])).topics
     # The real one of these tests has a single partition, to start quickly.
-    index = coordinator_partition(side.group) if len(topic.partitions) == OFFSETS_PARTITIONS else 0
+    index = coordinator_partition(side.group) if len(topic.partitions) == STATE_PARTITIONS else 0
     offset, found = 0, list[tuple[bytes, bytes | None]]()
     while True:
         request = fetch(OFFSETS_TOPIC, at(offset, index, 1 << 24))

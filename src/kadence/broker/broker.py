@@ -36,6 +36,7 @@ from kadence.broker.service import Services
 from kadence.broker.sessions import SessionCache
 from kadence.broker.settings import Settings
 from kadence.broker.storage import FSYNC, DataDirectory, Flusher, FsyncPolicy, Partition
+from kadence.broker.transactions import Transactions
 from kadence.broker.upkeep import Upkeep
 from kadence.clock import Clock, SystemClock
 from kadence.errors import ClosedError, ConfigError
@@ -114,11 +115,15 @@ class Broker:
             self._cluster.nodes[node_id] = BrokerNode(node_id, advertised, sock.getsockname()[1])
         self._loop = Loop(clock or SystemClock(), self._before_wait)
         self._coordination = Coordination(settings.coordinator(), self._cluster, self._loop)
+        self._transactions = Transactions(
+            settings.transactions(), self._cluster, self._coordination, self._loop
+        )
         self._cluster.on_news = News(self._loop).add
         self._services = Services(
             settings,
             self._cluster,
             self._coordination,
+            self._transactions,
             SessionCache(settings.fetch_session_slots),
             self._loop,
         )
@@ -137,6 +142,7 @@ class Broker:
             self._free()
             raise
         self._coordination.start()
+        self._transactions.start()
         Upkeep(self._loop, self._cluster, settings, self._disk).start()
         self._thread = threading.Thread(target=self._loop.run, name="kadence-broker", daemon=True)
         self._thread.start()
@@ -206,7 +212,7 @@ class Broker:
         The new coordinator knows what was stored. Members that wait for an answer hear NOT_COORDINATOR.
         """
         self._may_lead(node_id)
-        self._on_loop(lambda: self._lead(self._coordination.offsets_topic.of_group(group_id), node_id))
+        self._on_loop(lambda: self._lead(self._coordination.offsets_topic.keeper_of(group_id), node_id))
 
     def stop_node(self, node_id: int, *, elect: bool = True) -> None:
         """Stop a node as a crash would: its port closes and its connections end. The other nodes go on.
@@ -303,6 +309,7 @@ class Broker:
         partition.lead(node_id)
         self._cluster.keep(partition.topic)
         self._coordination.on_new_leader(partition)
+        self._transactions.on_new_leader(partition)
 
     def _on_loop(self, action: Callable[[], T]) -> T:
         if self._is_closed:
@@ -340,12 +347,14 @@ class Broker:
         return found
 
     def _before_wait(self, now: int) -> int:
-        """Fire the coordinator's timers; a bug in one of them is logged, and its timer is gone."""
-        try:
-            self._coordination.poll(now)
-        except Exception:  # noqa: BLE001 - one group's trouble must not end the service for all
-            _log.exception("a bug in the group coordinator; the broker goes on serving")
-        return self._coordination.next_deadline()
+        """Fire the coordinators' timers; a bug in one of them is logged, and its timer is gone."""
+        coordinators = (self._coordination, self._transactions)
+        for each in coordinators:
+            try:
+                each.poll(now)
+            except Exception:  # noqa: BLE001 - one group's trouble must not end the service for all
+                _log.exception("a bug in a coordinator; the broker goes on serving")
+        return min(each.next_deadline() for each in coordinators)
 
     def _free(self) -> None:
         self._server.close()

@@ -19,8 +19,9 @@ from kadence.clock import wall_ms
 __all__ = [
     "INTERNAL_TOPICS",
     "MOST_PARTITIONS",
-    "OFFSETS_PARTITIONS",
     "OFFSETS_TOPIC",
+    "STATE_PARTITIONS",
+    "TRANSACTIONS_TOPIC",
     "BrokerNode",
     "Cluster",
     "Partition",
@@ -30,10 +31,11 @@ __all__ = [
 ]
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-OFFSETS_PARTITIONS: Final = 50
-"""Kafka's default; it decides which node coordinates which group."""
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+STATE_PARTITIONS: Final = 50
+"""Kafka's default for both; it decides which node coordinates which group or transactional id."""
 
-INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, "__transaction_state"})
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 
 MOST_PARTITIONS: Final = 10_000
 """That one request may make, as in Kafka; without a bound four bytes of a request could fill the memory."""
@@ -269,14 +271,14 @@ class Cluster:
 
 
 def coordinator_partition(key: str) -> int:
-    """The `__consumer_offsets` partition of a group: Java's string hash over UTF-16 units, modulo its partitions."""
+    """The partition that keeps a group or transactional id: Java's string hash over UTF-16 units, modulo partitions."""
     units = key.encode("utf-16-be", "surrogatepass")
     value = 0
     for at in range(0, len(units), 2):
         value = (31 * value + int.from_bytes(units[at : at + 2], "big")) & 0xFFFFFFFF
     if value == 0x80000000:
         return 0
-    return (value if value < 0x80000000 else 0x100000000 - value) % OFFSETS_PARTITIONS
+    return (value if value < 0x80000000 else 0x100000000 - value) % STATE_PARTITIONS
 
 
 def is_valid_topic_name(name: str) -> bool:

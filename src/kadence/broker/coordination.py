@@ -15,10 +15,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kadence.broker.cluster import OFFSETS_TOPIC, BrokerNode, coordinator_partition
-from kadence.broker.offsets_topic import Ended, OffsetsTopic
+from kadence.broker.settling import Settling, deliver
+from kadence.broker.state_topic import Ended, StateTopic
 from kadence.broker.storage import BatchError, Partition
-from kadence.coordinator import Answer, CoordinatorConfig, GroupCoordinator, Outcome, Record, TopicImage
-from kadence.coordinator.records import group_of
+from kadence.coordinator import CoordinatorConfig, GroupCoordinator, Outcome, Record, TopicImage
+from kadence.coordinator.records import decode, group_of
 from kadence.protocol import error_codes as codes
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Coordination:
     ) -> None:
         self._cluster = cluster
         self._loop = loop
-        self.offsets_topic = OffsetsTopic(cluster, loop.wall_ms)
+        self.offsets_topic = StateTopic(cluster, loop.wall_ms, OFFSETS_TOPIC, decode)
         self.coordinator = GroupCoordinator(
             config, topics=ClusterTopics(cluster), new_id=new_id, wall=lambda _now: loop.wall_ms()
         )
@@ -105,7 +106,7 @@ class Coordination:
     def topic_deleted(self, now: int, topic: str) -> None:
         """Offsets in ``topic`` go; with the topic of the coordinator itself, everything does."""
         if topic == OFFSETS_TOPIC:
-            _deliver(self.coordinator.unload(now, lambda _: True).answers)
+            deliver(self.coordinator.unload(now, lambda _: True).answers)
         else:
             self._settle(self.coordinator.topic_deleted(now, topic))
 
@@ -114,12 +115,12 @@ class Coordination:
     def _settle(self, outcome: Outcome) -> None:
         """Store the records, and deliver the answers once that is for good."""
         if not outcome.records and not self._unsettled:
-            _deliver(outcome.answers)
+            deliver(outcome.answers)
             return
         by_partition: dict[int, list[Record]] = {}
         for record in outcome.records:
             by_partition.setdefault(coordinator_partition(group_of(record)), []).append(record)
-        step = _Step(outcome.answers)
+        step = Settling(outcome.answers)
         for index, records in by_partition.items():
             self._store(index, records, step)
         for index in self._waited_for(outcome) - by_partition.keys():
@@ -129,7 +130,7 @@ class Coordination:
             if self.offsets_topic.exists and self.offsets_topic.is_grown(index):
                 self._rewrite(index)
 
-    def _store(self, index: int, records: Iterable[Record], step: _Step) -> None:
+    def _store(self, index: int, records: Iterable[Record], step: Settling) -> None:
         try:
             self.offsets_topic.append(index, records)
         except (BatchError, OSError) as error:
@@ -139,13 +140,13 @@ class Coordination:
             return
         self._await(index, step)
 
-    def _await(self, index: int, step: _Step) -> None:
+    def _await(self, index: int, step: Settling) -> None:
         """Let the step wait until everything in the partition is stored for good."""
         step.begin()
         self._unsettled[index] += 1
         self.offsets_topic.partition(index).on_durable(partial(self._stored, index, step))
 
-    def _stored(self, index: int, step: _Step, code: int) -> None:
+    def _stored(self, index: int, step: Settling, code: int) -> None:
         self._unsettled[index] -= 1
         if not self._unsettled[index]:
             del self._unsettled[index]
@@ -173,11 +174,27 @@ class Coordination:
             # What is stored already stands; the next step that grows the partition tries again.
             _log.warning("%s-%d could not be written anew: %s", OFFSETS_TOPIC, index, error)
 
+    # Transactions
+
+    def end_transaction(
+        self, index: int, producer_id: int, epoch: int, coordinator_epoch: int, *, committed: bool
+    ) -> None:
+        """Write a marker into one partition: the producer's offsets there count now, or never.
+
+        Raises:
+            BatchError: the epoch of the producer or of the coordinator is old, or the marker could not be stored.
+        """
+        self.offsets_topic.partition(index).append_marker(
+            self._loop.wall_ms(), producer_id, epoch, coordinator_epoch, committed=committed
+        )
+        now = self._loop.clock.now_ms()
+        self._settle(self.coordinator.end_transaction(now, producer_id, epoch, committed, _owns(index)))
+
     # Moving
 
     def reload(self, index: int) -> None:
         """Forget the groups of one partition and load them from the log, as a node does that takes it over."""
-        _deliver(self.coordinator.unload(self._loop.clock.now_ms(), _owns(index)).answers)
+        deliver(self.coordinator.unload(self._loop.clock.now_ms(), _owns(index)).answers)
         self._load(index)
 
     def on_new_leader(self, partition: Partition) -> None:
@@ -196,41 +213,6 @@ class Coordination:
             else:
                 self.coordinator.replay(each)
         self.coordinator.loaded(now)
-
-
-class _Step:
-    """One step's answers, until all that they depend on is stored for good."""
-
-    __slots__ = ("_answers", "_failed", "_pending")
-
-    def __init__(self, answers: list[Answer]) -> None:
-        self._answers = answers
-        self._pending = 1
-        self._failed = False
-
-    def begin(self) -> None:
-        self._pending += 1
-
-    def fail(self) -> None:
-        self._failed = True
-
-    def done(self, code: int) -> None:
-        """One of the things that the step waits for has happened, or failed with ``code``."""
-        self._failed |= code != codes.NONE
-        self._pending -= 1
-        if self._pending:
-            return
-        if not self._failed:
-            _deliver(self._answers)
-            return
-        for answer in self._answers:
-            call: Call = answer.caller.ticket
-            call.reply(call.handler.refuse(call, codes.NOT_COORDINATOR))
-
-
-def _deliver(answers: Iterable[Answer]) -> None:
-    for answer in answers:
-        answer.caller.ticket.reply(answer.response)
 
 
 def _owns(index: int) -> Callable[[str], bool]:

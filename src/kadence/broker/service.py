@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kadence.broker.server.loop import Loop
     from kadence.broker.sessions import SessionCache
     from kadence.broker.settings import Settings
+    from kadence.broker.transactions import Transactions
 
 __all__ = ["Call", "Handler", "Services"]
 
@@ -149,6 +150,7 @@ class Services:
     settings: Settings
     cluster: Cluster
     coordination: Coordination
+    transactions: Transactions
     sessions: SessionCache
     loop: Loop
 

@@ -14,6 +14,7 @@ from typing import Any
 from kadence.broker.server.server import Limits
 from kadence.broker.storage import LogConfig
 from kadence.coordinator import CoordinatorConfig
+from kadence.coordinator.transactions import TransactionConfig
 from kadence.errors import ConfigError
 
 __all__ = ["Settings"]
@@ -65,6 +66,11 @@ class Settings:
     consumer_regex_refresh_interval_ms: int = _key("group.consumer.regex.refresh.interval.ms", 600_000)
     producer_id_expiration_ms: int = _key("producer.id.expiration.ms", 86_400_000)
     producer_id_expiration_check_interval_ms: int = _key("producer.id.expiration.check.interval.ms", 600_000)
+    transaction_max_timeout_ms: int = _key("transaction.max.timeout.ms", 900_000)
+    transactional_id_expiration_ms: int = _key("transactional.id.expiration.ms", 604_800_000)
+    transactional_id_expiration_check_interval_ms: int = _key(
+        "transaction.remove.expired.transaction.cleanup.interval.ms", 3_600_000
+    )
     offset_metadata_max_bytes: int = _key("offset.metadata.max.bytes", 4_096)
     offsets_retention_minutes: int = _key("offsets.retention.minutes", 10_080)
     offsets_retention_check_interval_ms: int = _key("offsets.retention.check.interval.ms", 600_000)
@@ -172,6 +178,14 @@ class Settings:
             consumer_regex_refresh_interval_ms=self.consumer_regex_refresh_interval_ms,
             consumer_upgrades=self.consumer_migration_policy in ("bidirectional", "upgrade"),
             consumer_downgrades=self.consumer_migration_policy in ("bidirectional", "downgrade"),
+        )
+
+    def transactions(self) -> TransactionConfig:
+        """The part that belongs to the transaction coordinator."""
+        return TransactionConfig(
+            max_timeout_ms=self.transaction_max_timeout_ms,
+            expiration_ms=self.transactional_id_expiration_ms,
+            expiration_interval_ms=self.transactional_id_expiration_check_interval_ms,
         )
 
 

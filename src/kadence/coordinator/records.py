@@ -1,4 +1,4 @@
-"""What the coordinator stores: records with Kafka's own keys and values, and their bytes in `__consumer_offsets`.
+"""What coordinators store: records with Kafka's own keys and values, and their bytes in the log.
 
 A key is an int16 type and the key's fields, a value an int16 version and the value's fields. No value is a tombstone:
 what the key names is gone. Kafka's tools read these bytes. Source: CoordinatorRecordSerde of Kafka 4.3.1.
@@ -41,15 +41,18 @@ from kadence.protocol.consumer_group_target_assignment_metadata_record import (
 )
 from kadence.protocol.group_metadata_record import GroupMetadataKey, GroupMetadataValue
 from kadence.protocol.offset_commit_record import OffsetCommitKey, OffsetCommitValue
+from kadence.protocol.transaction_log_record import TransactionLogKey, TransactionLogValue
 from kadence.wire import Buffer, Reader, WireError, Writer
 
-__all__ = ["Record", "decode", "encode", "group_of"]
+__all__ = ["Record", "decode", "decode_transaction", "encode", "group_of"]
 
 _log = logging.getLogger("kadence.coordinator")
 
 _INT16: Final = Struct(">h")
 
-_TYPES: Final[dict[int, tuple[Any, Any]]] = {
+_Types = dict[int, tuple[Any, Any]]
+
+_TYPES: Final[_Types] = {
     key.RECORD_TYPE: (key, value)
     for key, value in (
         (OffsetCommitKey, OffsetCommitValue),
@@ -63,6 +66,10 @@ _TYPES: Final[dict[int, tuple[Any, Any]]] = {
         (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
     )
 }
+"""Of `__consumer_offsets`."""
+
+_TRANSACTION_TYPES: Final[_Types] = {TransactionLogKey.RECORD_TYPE: (TransactionLogKey, TransactionLogValue)}
+"""Of `__transaction_state`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +112,17 @@ def decode(key: Buffer, value: Buffer | None) -> Record | None:
     Raises:
         WireError: bytes that are no such record.
     """
+    return _decode(_TYPES, key, value)
+
+
+def decode_transaction(key: Buffer, value: Buffer | None) -> Record | None:
+    """As `decode`, for records of transactions."""
+    return _decode(_TRANSACTION_TYPES, key, value)
+
+
+def _decode(types: _Types, key: Buffer, value: Buffer | None) -> Record | None:
     reader = Reader(key)
-    found = _TYPES.get(record_type := reader.int16())
+    found = types.get(record_type := reader.int16())
     if found is None:
         _log.warning("skipped a record of type %d, which this coordinator does not know", record_type)
         return None

@@ -8,7 +8,6 @@ import selectors
 import socket
 import struct
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -210,10 +209,3 @@ def test_a_flood_does_not_put_off_timers_for_ever() -> None:
         loop.run()
         loop.close()
     assert order == ["fired"]
-
-
-def test_a_frozen_node_cuts_nobody_for_being_idle() -> None:
-    with Broker(config={"connections.max.idle.ms": 100}) as broker, Wire(broker) as wire:
-        with broker.faults.freeze():
-            time.sleep(0.4)  # four times as long as an idle connection lives
-        assert wire.call(MetadataRequest(topics=[])).brokers

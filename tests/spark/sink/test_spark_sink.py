@@ -14,6 +14,10 @@ from tests.spark.conftest import Cluster
 
 from kadence import Producer
 from kadence.admin import NewTopic
+from kadence.broker.handlers import HANDLERS
+from kadence.broker.handlers.k18_api_versions import make_handler
+from kadence.protocol.api_versions import ApiVersionsRequest
+from kadence.protocol.end_txn import EndTxnRequest
 
 
 def write(frame: DataFrame, cluster: Cluster, **options: str) -> None:
@@ -169,8 +173,15 @@ def test_the_rows_of_a_task_become_visible_together(spark: SparkSession, real_cl
     assert set(seen) <= set(visible("read_uncommitted"))
 
 
-def test_transactions_on_brokers_without_them_are_refused(spark: SparkSession, cluster: Cluster) -> None:
+def test_transactions_on_brokers_without_them_are_refused(
+    spark: SparkSession, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster.create(1)
+    offered = {key: each for key, each in HANDLERS.items() if each.request is not EndTxnRequest}
+    offered[ApiVersionsRequest.API_KEY] = make_handler(
+        each for key, each in offered.items() if key != ApiVersionsRequest.API_KEY
+    )
+    monkeypatch.setattr("kadence.broker.dispatch.HANDLERS", offered)
     with pytest.raises(
         PySparkException, match=r"transactions=true: the brokers at .* have no transactions; leave"
     ):

@@ -25,10 +25,14 @@ from kadence.protocol.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from kadence.records import BatchHeader
+from kadence.types import TopicPartition
 
 __all__ = ["HANDLER"]
 
 _FIRST_LEADER_HINT_VERSION = 10
+_FIRST_ABORTABLE_VERSION = 11
+_FIRST_ADDING_VERSION = 12
 _FIRST_TOPIC_ID_VERSION = 13
 _ADMIN_CLIENT = "__admin_client"
 """The one client id that Kafka lets write to internal topics."""
@@ -122,6 +126,7 @@ class _Produce:
                 self._services.wall_ms(),
                 memoryview(data.records or b""),
                 transactional_id=call.message.transactional_id,
+                admit=partial(self._admit, TopicPartition(partition.topic.name, partition.index)),
             )
         except BatchError as error:
             result.error_code, result.error_message = error.code, error.message
@@ -133,6 +138,19 @@ class _Produce:
         result.base_offset, result.log_append_time_ms, result.log_start_offset, _ = there
         appended.append((partition, result))
         return result
+
+    def _admit(self, partition: TopicPartition, header: BatchHeader) -> None:
+        """Ask the transaction coordinator about a transaction's first batch in a partition (KIP-890)."""
+        code = self._services.transactions.admit(
+            self._call.message.transactional_id,
+            header.producer_id,
+            header.producer_epoch,
+            partition,
+            adds=self._call.version >= _FIRST_ADDING_VERSION,
+            knows_abortable=self._call.version >= _FIRST_ABORTABLE_VERSION,
+        )
+        if code != codes.NONE:
+            raise BatchError(code, f"the transaction does not allow it: {codes.name(code)}")
 
 
 def _end_silently(call: Call, responses: list[TopicProduceResponse]) -> None:

@@ -22,16 +22,11 @@ def handle(services: Services, call: Call) -> FindCoordinatorResponse:
 
 
 def _find(services: Services, key: str, key_type: int) -> Coordinator:
-    if key_type == _TRANSACTION:
-        # Every client takes this code as final. With COORDINATOR_NOT_AVAILABLE it would ask for ever.
-        return _refused(
-            key, codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "The embedded broker has no transactions."
-        )
-    if key_type != _GROUP:
+    if key_type not in (_GROUP, _TRANSACTION):
         return _refused(
             key, codes.INVALID_REQUEST, f"The embedded broker has no coordinator of type {key_type}."
         )
-    node = services.coordination.node_of(key)
+    node = (services.transactions if key_type == _TRANSACTION else services.coordination).node_of(key)
     if node is None:
         return _refused(key, codes.COORDINATOR_NOT_AVAILABLE)
     return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port, error_message=None)

@@ -6,25 +6,43 @@ can find out what to speak. `dispatch` sees to that; the header of the answer is
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Final
 
 from kadence.broker.service import Call, Handler, Services
 from kadence.protocol import error_codes as codes
-from kadence.protocol.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from kadence.protocol.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 __all__ = ["make_handler", "offer"]
 
-_NAMED_FROM: Final = 3
-_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
-"""What a client may call itself (KIP-511)."""
+
+_FEATURES: Final = {"group.version": 1, "transaction.version": 2}
+"""What clients look for before they use KIP-848 groups and transactions v2 (KIP-584). All of it is in use."""
+
+_FIRST_LEVEL_0_VERSION: Final = 4
+"""Older clients reject features whose lowest level is 0 (KAFKA-17011)."""
 
 
-def offer(handlers: Iterable[Handler], error_code: int = codes.NONE) -> ApiVersionsResponse:
-    """What these handlers serve."""
+def offer(handlers: Iterable[Handler], error_code: int = codes.NONE, version: int = 0) -> ApiVersionsResponse:
+    """What these handlers serve, for a client that asks in ``version``."""
     return ApiVersionsResponse(
         error_code=error_code,
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=0, max_version=level)
+            for name, level in _FEATURES.items()
+            if version >= _FIRST_LEVEL_0_VERSION
+        ],
+        finalized_features_epoch=1,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in _FEATURES.items()
+        ],
         api_keys=[
             ApiVersion(api_key=each.api_key, min_version=each.versions[0], max_version=each.versions[1])
             for each in sorted(handlers, key=lambda each: each.api_key)
@@ -37,14 +55,10 @@ def make_handler(others: Iterable[Handler]) -> Handler:
     known: list[Handler] = list(others)
 
     def handle(_services: Services, call: Call) -> ApiVersionsResponse:
-        message: ApiVersionsRequest = call.message
-        names = (message.client_software_name, message.client_software_version)
-        if call.version >= _NAMED_FROM and not all(_SOFTWARE.fullmatch(name) for name in names):
-            return ApiVersionsResponse(error_code=codes.INVALID_REQUEST)
-        return offer(known)
+        return offer(known, version=call.version)
 
-    def refuse(_call: Call, code: int) -> ApiVersionsResponse:
-        return offer(known, code)
+    def refuse(call: Call, code: int) -> ApiVersionsResponse:
+        return offer(known, code, call.version)
 
     handler = Handler(ApiVersionsRequest, handle, refuse)
     known.append(handler)

@@ -1,4 +1,4 @@
-"""InitProducerId (22): a new id for an idempotent producer (KIP-98). Transactions are refused. v2 flexible."""
+"""InitProducerId (22): who a producer is (KIP-98). v2 flexible  v3 the id one has (KIP-360)  v5 transactions v2."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from kadence.protocol.init_producer_id import InitProducerIdRequest, InitProduce
 __all__ = ["HANDLER"]
 
 
-def handle(services: Services, call: Call) -> InitProducerIdResponse:
-    if call.message.transactional_id is not None:
-        return refuse(call, codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    try:
-        producer_id = services.cluster.new_producer_id()
-    except OSError:
-        return refuse(call, codes.KAFKA_STORAGE_ERROR)
-    return InitProducerIdResponse(error_code=codes.NONE, producer_id=producer_id, producer_epoch=0)
+def handle(services: Services, call: Call) -> InitProducerIdResponse | None:
+    """Any node serves a producer without transactions; of the others only the coordinator."""
+    code = services.transactions.coordinator_error(call, call.message.transactional_id)
+    if code != codes.NONE:
+        return refuse(call, code)
+    services.transactions.serve(call)
+    return None
 
 
 def refuse(_call: Call, code: int) -> InitProducerIdResponse:

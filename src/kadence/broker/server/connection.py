@@ -116,8 +116,8 @@ class Connection:
 
     @property
     def is_waiting_for_us(self) -> bool:
-        """Silence is not the client's fault: its request is being served with nothing unsent, or the node is frozen."""
-        return self._is_frozen or (self._is_busy and not self._unsent)
+        """A request is being served and nothing of its answer is unsent: silence is not the client's fault."""
+        return self._is_busy and not self._unsent
 
     @property
     def held_bytes(self) -> int:
@@ -187,7 +187,6 @@ class Connection:
             return
         self._watch()
         if not frozen:
-            self.active_at = self._loop.turn_at
             self._summon()
 
     def _flush(self) -> None:

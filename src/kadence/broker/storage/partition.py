@@ -144,6 +144,7 @@ class Partition:
         leader_epoch: int | None = None,
         origin: Origin = Origin.CLIENT,
         transactional_id: str | None = None,
+        admit: Callable[[BatchHeader], None] | None = None,
     ) -> Appended:
         """Append the one batch in ``batch``; it is copied.
 
@@ -151,6 +152,7 @@ class Partition:
             now: milliseconds since 1970, by the broker's clock.
             leader_epoch: what the batch is stamped with; None for the partition's present one.
             transactional_id: what the request says; transactional batches of clients need one.
+            admit: asked before the first batch of a transaction here; it raises `BatchError` to refuse the batch.
 
         Raises:
             BatchError: it was not appended, with the code that the producer gets.
@@ -168,6 +170,9 @@ class Partition:
             if known is not None:
                 # A retry of what is there already: the same answer again.
                 return Appended(known.base_offset, -1, self.start_offset, duplicate=True)
+            is_new = not self.producers.is_open(header.producer_id, header.producer_epoch)
+            if admit is not None and header.is_transactional and is_new:
+                admit(header)
         base_offset = self._store(now, batch, header, leader_epoch)
         self.producers.appended(header, base_offset, now)
         self._grown()

@@ -93,6 +93,14 @@ class Producers:
         """Where the oldest open transaction begins; nothing from there on is stable."""
         return next(iter(self._open.values()), None)
 
+    def is_open(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has a transaction open here."""
+        return producer_id in self._open and self.known[producer_id].epoch == epoch
+
+    def open_transactions(self) -> list[tuple[int, int]]:
+        """Id and epoch of each producer that has a transaction open here."""
+        return [(producer_id, self.known[producer_id].epoch) for producer_id in self._open]
+
     def check(self, header: BatchHeader) -> Appended | None:
         """Whether a client's batch may be appended.
 

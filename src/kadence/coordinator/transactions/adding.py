@@ -79,11 +79,9 @@ def add_offsets(
     ledger: Ledger, partition: TopicPartition, now: int, caller: Caller, request: AddOffsetsToTxnRequest
 ) -> None:
     """The transaction will commit offsets of a group, which lie in ``partition`` of `__consumer_offsets`."""
-    code = codes.INVALID_GROUP_ID
-    if request.group_id:
-        code = add(
-            ledger, now, request.transactional_id, request.producer_id, request.producer_epoch, {partition}
-        )
+    code = add(
+        ledger, now, request.transactional_id, request.producer_id, request.producer_epoch, {partition}
+    )
     ledger.answer(caller, AddOffsetsToTxnResponse(error_code=_in_version(code, caller.version)))
 
 

@@ -126,6 +126,12 @@ class TransactionCoordinator:
         """As `verify`, for offsets of a group."""
         return self.verify(transactional_id, producer_id, producer_epoch, self._keeper(group_id))
 
+    def producers_in(self, partition: TopicPartition) -> frozenset[int]:
+        """Ids of the producers whose open or ending transaction writes to ``partition``."""
+        return frozenset(
+            each.producer_id for each in self._ledger.transactions.values() if partition in each.partitions
+        )
+
     # Time, and the other half of an end
 
     def marked(self, now: int, transactional_id: str) -> Step:
@@ -156,11 +162,16 @@ class TransactionCoordinator:
         """Let a stored record take effect. Nobody is answered."""
         self._ledger.replay(record)
 
-    def loaded(self, now: int) -> Step:
-        """Everything stored has been replayed: open transactions get the rest of their time, decided ones end."""
+    def loaded(self, now: int, owns: Callable[[str], bool] = lambda _: True) -> Step:
+        """The records of the ids that ``owns`` names have been replayed.
+
+        Open transactions get the rest of their time. Decided ones end: their markers may not have been written.
+        """
         ledger = self._ledger
         self._arm_expiry(now)
         for transaction in ledger.transactions.values():
+            if not owns(transaction.transactional_id):
+                continue
             if transaction.state.is_ending:
                 ledger.end(transaction)
             elif transaction.state is State.ONGOING:

@@ -53,8 +53,7 @@ def _end(ledger: Ledger, now: int, request: EndTxnRequest, *, raises: bool) -> t
     known = ledger.get(request.transactional_id)
     if known is None:
         return codes.INVALID_PRODUCER_ID_MAPPING, None
-    has_raised = known.client_version >= 2
-    is_retry = has_raised and _is_retry(known, request)
+    is_retry = raises and _is_retry(known, request)
     if known.producer_id != request.producer_id and not is_retry:
         return codes.INVALID_PRODUCER_ID_MAPPING, None
     if known.producer_epoch != request.producer_epoch and not is_retry:
@@ -65,7 +64,7 @@ def _end(ledger: Ledger, now: int, request: EndTxnRequest, *, raises: bool) -> t
         same = (known.state is State.PREPARE_COMMIT) == request.committed
         return (codes.CONCURRENT_TRANSACTIONS if same else codes.INVALID_TXN_STATE), None
     same = known.state is (State.COMPLETE_COMMIT if request.committed else State.COMPLETE_ABORT)
-    if same and (is_retry or not has_raised):
+    if same and (is_retry or not raises):
         return codes.NONE, known
     if raises and not request.committed and not is_retry:
         # Nothing was added, or the leader that added it could not say so: the abort fences what may be on its way.

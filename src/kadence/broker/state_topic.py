@@ -1,7 +1,8 @@
-"""`__consumer_offsets`: where the group coordinator keeps its records, a partition for the groups that hash to it.
+"""The topics in which coordinators keep their records: `__consumer_offsets` and `__transaction_state`.
 
-Kafka's own layout (record keys and values, the hash, batches of one producer when they belong to a transaction), so
-that Kafka's tools can read it. It is made at first use. Nothing is compacted: a partition that has grown much is
+A partition keeps the groups, or the transactional ids, that hash to it, and its leader is their coordinator. The layout
+is Kafka's own (record keys and values, the hash, batches of one producer when they belong to a transaction), so that
+Kafka's tools can read it. A topic is made at first use. Nothing is compacted: a partition that has grown much is
 written anew from a snapshot, and what lies before the snapshot goes.
 """
 
@@ -14,21 +15,15 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from kadence.broker.cluster import (
-    OFFSETS_PARTITIONS,
-    OFFSETS_TOPIC,
-    BrokerNode,
-    Cluster,
-    coordinator_partition,
-)
+from kadence.broker.cluster import STATE_PARTITIONS, BrokerNode, Cluster, coordinator_partition
 from kadence.broker.storage import Isolation, Origin, Partition
 from kadence.broker.storage.producers import read_marker
 from kadence.coordinator import Record
-from kadence.coordinator.records import decode, encode
+from kadence.coordinator.records import encode
 from kadence.records import BatchHeader, FetchedRecords, encode_batch, iter_batches
-from kadence.wire import WireError
+from kadence.wire import Buffer, WireError
 
-__all__ = ["Ended", "OffsetsTopic"]
+__all__ = ["Ended", "StateTopic"]
 
 _log = logging.getLogger("kadence.broker")
 
@@ -55,20 +50,29 @@ class Ended(NamedTuple):
     committed: bool
 
 
-class OffsetsTopic:
-    """The partitions of the topic, and how much each has grown since it was written anew.
+class StateTopic:
+    """The partitions of one such topic, and how much each has grown since it was written anew.
 
     Args:
         wall_ms: tells the time of day in ms.
+        decode: makes a record of a key and a value, None of one that is not known.
     """
 
-    __slots__ = ("_cluster", "_rewrite_at", "_rewrite_bytes", "_wall_ms")
+    __slots__ = ("_cluster", "_decode", "_rewrite_at", "_rewrite_bytes", "_wall_ms", "name")
 
     def __init__(
-        self, cluster: Cluster, wall_ms: Callable[[], int], *, rewrite_bytes: int = REWRITE_BYTES
+        self,
+        cluster: Cluster,
+        wall_ms: Callable[[], int],
+        name: str,
+        decode: Callable[[Buffer, Buffer | None], Record | None],
+        *,
+        rewrite_bytes: int = REWRITE_BYTES,
     ) -> None:
+        self.name = name
         self._cluster = cluster
         self._wall_ms = wall_ms
+        self._decode = decode
         self._rewrite_bytes = rewrite_bytes
         self._rewrite_at: dict[int, int] = {}
         """By partition: the size at which it is written anew."""
@@ -79,34 +83,37 @@ class OffsetsTopic:
         Raises:
             OSError: the disk does not take it.
         """
-        topic = self._cluster.topics.get(OFFSETS_TOPIC)
+        topic = self._cluster.topics.get(self.name)
         if topic is None:
             nodes = sorted(self._cluster.nodes)
-            leaders = [nodes[index % len(nodes)] for index in range(OFFSETS_PARTITIONS)]
-            topic = self._cluster.create_topic(OFFSETS_TOPIC, OFFSETS_PARTITIONS, _CONFIG, leaders)
+            leaders = [nodes[index % len(nodes)] for index in range(STATE_PARTITIONS)]
+            topic = self._cluster.create_topic(self.name, STATE_PARTITIONS, _CONFIG, leaders)
         return topic.partitions
 
     def partition(self, index: int) -> Partition:
         return self.partitions()[index]
 
-    def of_group(self, group_id: str) -> Partition:
-        """The partition that keeps the group."""
-        return self.partition(coordinator_partition(group_id))
+    def keeper_of(self, key: str) -> Partition:
+        """The partition that keeps a group, or a transactional id."""
+        return self.partition(coordinator_partition(key))
 
     @property
     def exists(self) -> bool:
-        return OFFSETS_TOPIC in self._cluster.topics
+        return self.name in self._cluster.topics
 
-    def node_of(self, group_id: str) -> BrokerNode | None:
-        """The node that coordinates the group: whoever leads its partition. None: nobody does, or there is no disk."""
+    def node_of(self, key: str) -> BrokerNode | None:
+        """The node that coordinates a group, or a transactional id: it leads the partition.
+
+        None: nobody does, or there is no disk to keep it.
+        """
         try:
-            return self._cluster.nodes.get(self.of_group(group_id).leader_id)
+            return self._cluster.nodes.get(self.keeper_of(key).leader_id)
         except OSError as error:
-            _log.error("%s could not be made: %s", OFFSETS_TOPIC, error)
+            _log.error("%s could not be made: %s", self.name, error)
             return None
 
     def append(self, index: int, records: Iterable[Record]) -> Partition:
-        """Store records of groups of one partition, in their order.
+        """Store records of one partition, in their order.
 
         Raises:
             BatchError, OSError: they could not all be stored.
@@ -135,7 +142,7 @@ class OffsetsTopic:
                     if marker is not None:
                         yield Ended(header.producer_id, header.producer_epoch, marker.committed)
                 else:
-                    yield from _records(partition, header, batch, offset)
+                    yield from self._records(partition, header, batch, offset)
                 offset = header.next_offset
 
     def is_grown(self, index: int) -> bool:
@@ -163,14 +170,15 @@ class OffsetsTopic:
 
         partition.on_durable(stored)
 
-
-def _records(partition: Partition, header: BatchHeader, batch: memoryview, offset: int) -> Iterator[Record]:
-    producer = (header.producer_id, header.producer_epoch) if header.is_transactional else None
-    for each in FetchedRecords(batch, partition.topic.name, partition.index, offset).take():
-        try:
-            record = decode(each.key or b"", each.value)
-        except WireError:
-            _log.exception("a record of %s cannot be read: offset %d", partition, each.offset)
-            continue
-        if record is not None:
-            yield replace(record, producer=producer)
+    def _records(
+        self, partition: Partition, header: BatchHeader, batch: memoryview, offset: int
+    ) -> Iterator[Record]:
+        producer = (header.producer_id, header.producer_epoch) if header.is_transactional else None
+        for each in FetchedRecords(batch, partition.topic.name, partition.index, offset).take():
+            try:
+                record = self._decode(each.key or b"", each.value)
+            except WireError:
+                _log.exception("a record of %s cannot be read: offset %d", partition, each.offset)
+                continue
+            if record is not None:
+                yield replace(record, producer=producer)

@@ -1,4 +1,4 @@
-"""Transactions on real Kafka: what readers of both kinds see of them, ours and somebody else's."""
+"""Transactions on our broker and on real Kafka: what readers of both kinds see of them, ours and somebody else's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from kadence.errors import (
     IllegalStateError,
     ProducerFencedError,
     RecordTooLargeError,
-    UnsupportedVersionError,
 )
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.thread import NetworkThread
@@ -28,10 +27,16 @@ from kadence.producer.transactions import Transactions
 from kadence.testing.kafka import Kafka
 
 
+@pytest.fixture(params=["embedded", pytest.param("kafka", marks=pytest.mark.kafka)])
+def servers(request: pytest.FixtureRequest) -> str:
+    running: Broker | Kafka = request.getfixturevalue("broker" if request.param == "embedded" else "kafka")
+    return running.bootstrap_servers
+
+
 @pytest.fixture
-def topic(kafka: Kafka) -> str:
+def topic(servers: str) -> str:
     name = f"transactions-{uuid.uuid4().hex[:8]}"
-    with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
+    with Admin(bootstrap_servers=servers) as admin:
         admin.create_topics([NewTopic(name, 2, 1, {"max.message.bytes": "2000"})])
     return name
 
@@ -85,8 +90,7 @@ def readers_see(servers: str, topic: str, values: list[bytes]) -> None:
     assert theirs(servers, topic) == values
 
 
-def test_readers_see_all_of_it_or_nothing(kafka: Kafka, topic: str) -> None:
-    servers = kafka.bootstrap_servers
+def test_readers_see_all_of_it_or_nothing(servers: str, topic: str) -> None:
     with Producer(bootstrap_servers=servers, transactional_id=topic) as producer:
         with pytest.raises(IllegalStateError, match=r"init_transactions\(\) was not called"):
             producer.send(topic, b"too early")
@@ -108,8 +112,7 @@ def test_readers_see_all_of_it_or_nothing(kafka: Kafka, topic: str) -> None:
     readers_see(servers, topic, [b"0", b"0", b"2", b"2"])
 
 
-def test_a_refused_record_undoes_the_others(kafka: Kafka, topic: str) -> None:
-    servers = kafka.bootstrap_servers
+def test_a_refused_record_undoes_the_others(servers: str, topic: str) -> None:
     with Producer(bootstrap_servers=servers, transactional_id=topic) as producer:
         producer.init_transactions()
         producer.begin_transaction()
@@ -125,8 +128,7 @@ def test_a_refused_record_undoes_the_others(kafka: Kafka, topic: str) -> None:
     readers_see(servers, topic, [b"after", b"after"])
 
 
-def test_a_new_producer_of_the_same_name_fences_the_old_one(kafka: Kafka, topic: str) -> None:
-    servers = kafka.bootstrap_servers
+def test_a_new_producer_of_the_same_name_fences_the_old_one(servers: str, topic: str) -> None:
     with Producer(bootstrap_servers=servers, transactional_id=topic) as old:
         old.init_transactions()
         old.begin_transaction()
@@ -143,8 +145,7 @@ def test_a_new_producer_of_the_same_name_fences_the_old_one(kafka: Kafka, topic:
     readers_see(servers, topic, [b"new"])
 
 
-def test_a_transaction_that_takes_too_long_is_aborted_by_the_brokers(kafka: Kafka, topic: str) -> None:
-    servers = kafka.bootstrap_servers
+def test_a_transaction_that_takes_too_long_is_aborted_by_the_brokers(servers: str, topic: str) -> None:
     with (
         Producer(bootstrap_servers=servers, transactional_id=topic, transaction_timeout_ms=300) as slow,
         Consumer(
@@ -167,8 +168,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_by_the_brokers(kafka: Kafk
         slow.abort_transaction()
 
 
-def test_what_was_read_and_what_was_written_count_together(kafka: Kafka, topic: str) -> None:
-    servers = kafka.bootstrap_servers
+def test_what_was_read_and_what_was_written_count_together(servers: str, topic: str) -> None:
     tp = TopicPartition(topic, 0)
     with Producer(bootstrap_servers=servers) as plain:
         for number in range(3):
@@ -192,17 +192,6 @@ def test_what_was_read_and_what_was_written_count_together(kafka: Kafka, topic: 
                 assert tp not in admin.group_offsets(topic)
         until(lambda: tp in admin.group_offsets(topic), what="the offset is committed")
         assert admin.group_offsets(topic)[tp].offset == offset
-
-
-def test_the_embedded_broker_has_no_transactions_and_says_so() -> None:
-    with (
-        Broker() as broker,
-        Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="x") as producer,
-        pytest.raises(
-            UnsupportedVersionError, match=r"the brokers have no transactions; leave out transactional\.id"
-        ),
-    ):
-        producer.init_transactions()
 
 
 def test_closing_does_not_wait_for_ever_for_an_abort_that_nobody_answers() -> None:

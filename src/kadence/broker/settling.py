@@ -1,0 +1,59 @@
+"""What a coordinator has decided, until it may be told: an answer waits for the records that it depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from kadence.coordinator import Answer
+from kadence.protocol import error_codes as codes
+
+if TYPE_CHECKING:
+    from kadence.broker.service import Call
+
+__all__ = ["Settling", "deliver"]
+
+
+class Settling:
+    """One step's answers, until all that they depend on is stored for good.
+
+    It waits for one `done` more than there were calls of `begin`: the last one says that nothing else will be begun.
+
+    Args:
+        then: done after the answers have been delivered, if everything was stored.
+    """
+
+    __slots__ = ("_answers", "_failed", "_pending", "_then")
+
+    def __init__(self, answers: list[Answer], then: Callable[[], None] | None = None) -> None:
+        self._answers = answers
+        self._then = then
+        self._pending = 1
+        self._failed = False
+
+    def begin(self) -> None:
+        self._pending += 1
+
+    def fail(self) -> None:
+        self._failed = True
+
+    def done(self, code: int) -> None:
+        """One of the things that the step waits for has happened, or failed with ``code``."""
+        self._failed |= code != codes.NONE
+        self._pending -= 1
+        if self._pending:
+            return
+        if self._failed:
+            for answer in self._answers:
+                call: Call = answer.caller.ticket
+                call.reply(call.handler.refuse(call, codes.NOT_COORDINATOR))
+            return
+        deliver(self._answers)
+        if self._then is not None:
+            self._then()
+
+
+def deliver(answers: Iterable[Answer]) -> None:
+    """Send answers to those who wait for them."""
+    for answer in answers:
+        answer.caller.ticket.reply(answer.response)
