@@ -214,6 +214,11 @@ class Broker:
         self._may_lead(node_id)
         self._on_loop(lambda: self._lead(self._coordination.offsets_topic.keeper_of(group_id), node_id))
 
+    def move_transaction_coordinator(self, transactional_id: str, node_id: int) -> None:
+        """Let another node coordinate the transactional id, or none (-1), and the ids that are kept beside it."""
+        self._may_lead(node_id)
+        self._on_loop(lambda: self._lead(self._transactions.topic.keeper_of(transactional_id), node_id))
+
     def stop_node(self, node_id: int, *, elect: bool = True) -> None:
         """Stop a node as a crash would: its port closes and its connections end. The other nodes go on.
 

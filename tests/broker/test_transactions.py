@@ -1,0 +1,116 @@
+"""What the broker does around its transaction coordinator: leaders that are away, nodes that take over, restarts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.patience import PATIENCE, until
+
+from kadence import Broker, Consumer, Producer, TopicPartition
+from kadence.errors import ProducerFencedError
+
+TP = TopicPartition("t", 0)
+
+
+def read(broker: Broker) -> tuple[list[bytes | None], int]:
+    """What a reader of committed records gets, and where it ends."""
+    with Consumer(
+        bootstrap_servers=broker.bootstrap_servers,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+    ) as reader:
+        end = reader.end_offsets([TP])[TP]
+        reader.assign({TP: (0, end)})
+        values: list[bytes | None] = []
+        while reader.position(TP) < end:
+            values += [record.value for record in reader.poll(PATIENCE)]
+        return values, end
+
+
+def producer(broker: Broker, **config: Any) -> Producer:
+    made = Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="x", **config)
+    made.init_transactions()
+    return made
+
+
+def test_a_partition_without_a_leader_gets_its_marker_when_it_has_one() -> None:
+    with Broker(topics={"t": 1}, nodes=2) as broker, producer(broker) as sender:
+        leader = broker.node_ids[0]
+        broker.move_leader("t", 0, leader)
+        sender.begin_transaction()
+        sender.send("t", b"v").result(PATIENCE)
+        broker.move_leader("t", 0, -1)
+        sender.commit_transaction()
+        broker.move_leader("t", 0, leader)
+        until(lambda: read(broker) == ([b"v"], 2), what="the marker is written")
+        # The next transaction waits for that.
+        sender.begin_transaction()
+        sender.send("t", b"w").result(PATIENCE)
+        sender.commit_transaction()
+        until(lambda: read(broker)[0] == [b"v", b"w"], what="the next one is committed")
+
+
+def test_another_node_takes_an_open_transaction_over() -> None:
+    with Broker(topics={"t": 1}, nodes=2) as broker, producer(broker) as sender:
+        sender.begin_transaction()
+        sender.send("t", b"v").result(PATIENCE)
+        for node_id in (*broker.node_ids, *broker.node_ids):
+            broker.move_transaction_coordinator("x", node_id)
+        sender.commit_transaction()
+        until(lambda: read(broker)[0] == [b"v"], what="it is committed")
+
+
+def leave_open(directory: Path) -> None:
+    """A broker on ``directory`` commits two records and ends while a third one's transaction is open."""
+    with Broker(topics={"t": 1}, data_dir=directory) as broker:
+        sender = producer(broker)
+        for value in (b"a", b"b"):
+            sender.begin_transaction()
+            sender.send("t", value).result(PATIENCE)
+            sender.commit_transaction()
+        sender.begin_transaction()
+        sender.send("t", b"open").result(PATIENCE)
+        assert read(broker)[0] == [b"a", b"b"]
+    sender.close(timeout=0)
+
+
+def test_after_a_restart_what_was_committed_is_read_and_a_successor_ends_what_was_open(
+    tmp_path: Path,
+) -> None:
+    leave_open(tmp_path / "data")
+    with Broker(data_dir=tmp_path / "data") as again:
+        assert read(again) == ([b"a", b"b"], 4)
+        with producer(again) as successor:
+            successor.begin_transaction()
+            successor.send("t", b"c").result(PATIENCE)
+            successor.commit_transaction()
+        until(lambda: read(again)[0] == [b"a", b"b", b"c"], what="the successor's record is read")
+
+
+def test_a_transaction_that_nobody_knows_is_aborted_at_the_start(tmp_path: Path) -> None:
+    """As after a crash in which the coordinator's record was lost and the producer's batch was not."""
+    leave_open(tmp_path / "data")
+    for folder in (tmp_path / "data").glob("__transaction_state-*"):
+        for file in folder.iterdir():
+            file.unlink()
+    with Broker(data_dir=tmp_path / "data") as again:
+        until(lambda: read(again) == ([b"a", b"b"], 6), what="its marker is durable")
+
+
+def test_a_transaction_that_is_open_for_too_long_is_aborted() -> None:
+    with Broker(topics={"t": 1}) as broker, producer(broker, transaction_timeout_ms=200) as sender:
+        sender.begin_transaction()
+        sender.send("t", b"late").result(PATIENCE)
+        until(lambda: read(broker) == ([], 2), what="it is aborted")
+
+
+def test_a_second_producer_of_the_id_fences_the_first() -> None:
+    with Broker(topics={"t": 1}) as broker, producer(broker) as old:
+        old.begin_transaction()
+        old.send("t", b"old").result(PATIENCE)
+        with producer(broker):
+            assert read(broker)[0] == []
+        with pytest.raises(ProducerFencedError):
+            old.commit_transaction()
