@@ -99,7 +99,7 @@ def test_filters_spare_reading(spark: SparkSession, cluster: Cluster) -> None:
     ("options", "said"),
     [
         ({"subscirbe": "x"}, "did you mean 'subscribe'?"),
-        ({"startingOffsets": "latest"}, "'latest' is not one of earliest, committed"),
+        ({"startingOffsets": "latest"}, "'latest' is for streams"),
         ({"subscribe": "no-such-topic"}, "the query reads no-such-topic, which the cluster does not have"),
     ],
 )

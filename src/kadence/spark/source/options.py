@@ -42,7 +42,10 @@ OPTIONS: Final[dict[str, str]] = {
     "subscribe": "Topics, comma separated.",
     "subscribePattern": "A regular expression of Java, found anywhere in a topic's name; ^ and $ bind it.",
     "assign": 'Partitions as JSON, {"topic":[0,1]}.',
-    "startingOffsets": "earliest, latest, committed, or JSON with -2 for earliest and -1 for latest.",
+    "startingOffsets": (
+        "earliest, latest, committed, or JSON with -2 for earliest and -1 for latest. Default: earliest for a batch, "
+        "latest for a stream. A batch takes no latest."
+    ),
     "startingTimestamp": "Milliseconds since 1970: start at the first record at or after it.",
     "startingOffsetsByTimestamp": 'The same for each partition, {"topic":{"0":1700000000000}}.',
     "startingOffsetsByTimestampStrategy": "error or latest: what to do where no record is so late.",
@@ -53,12 +56,14 @@ OPTIONS: Final[dict[str, str]] = {
     "maxOffsetsPerTrigger": "Stream only: most offsets of one micro-batch, spread by backlog.",
     "minOffsetsPerTrigger": "Stream only: wait for so many, but no longer than maxTriggerDelay.",
     "maxTriggerDelay": "Stream only: see minOffsetsPerTrigger; 15m.",
-    "maxBytesPerTrigger": "Stream only: about so many bytes of keys, values and headers in a micro-batch.",
+    "maxBytesPerTrigger": (
+        "Stream only: about so many bytes of keys, values and headers in a micro-batch; 64m is 64 MiB."
+    ),
     "minPartitions": "At least so many tasks; big Kafka partitions are split.",
     "maxRecordsPerPartition": "At most so many offsets in one task; big Kafka partitions are split.",
     "maxBytesPerPartition": (
         "About so many bytes of keys, values and headers in one task, as estimated from some records at both ends of "
-        "each partition's range; big Kafka partitions are split."
+        "each partition's range; 64m is 64 MiB. Big Kafka partitions are split."
     ),
     "targetRecordsPerTask": "About so many offsets to a task before there are more tasks than run at once; 500000.",
     "parallelism": (
@@ -249,6 +254,8 @@ def _unknown(name: str) -> str:
         return (
             f"unknown option {name!r}: did you mean 'kafka.{name.lower()}'? Client settings start with kafka."
         )
+    if name.lower() in ("topic", "topics"):
+        return f"unknown option {name!r}: the option subscribe names the topics to read; topic is for writing"
     if name.lower() in ("path", "paths"):
         return "load() takes no path: name the topics with the option subscribe, subscribePattern or assign"
     candidates = {option.lower(): option for option in OPTIONS}
@@ -289,6 +296,11 @@ def _starting(values: _Values, *, streaming: bool) -> Place:
     text = values.text("startingOffsets")
     if text is None:
         return Everywhere(Found.LATEST if streaming else Found.EARLIEST)
+    if not streaming and text.strip().lower() == Found.LATEST.value:
+        raise ConfigError(
+            "option startingOffsets: 'latest' is for streams; a batch that starts there has nothing to read. "
+            "It may be earliest, committed, or JSON with an offset for each partition"
+        )
     allowed = (
         (Found.EARLIEST, Found.LATEST, Found.COMMITTED) if streaming else (Found.EARLIEST, Found.COMMITTED)
     )
