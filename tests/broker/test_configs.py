@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from kadence.broker import Broker
 from kadence.broker.topic_configs import TOPIC_KEYS
 from kadence.protocol import error_codes as codes
 from kadence.protocol.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kadence.protocol.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -201,3 +203,36 @@ def test_what_has_configuration_is_listed(wire: Wire) -> None:
     assert listed(4) == [(4, "1")]
     assert listed(version=0) == []
     assert wire.call(ListConfigResourcesRequest(resource_types=[3])).error_code == codes.UNSUPPORTED_VERSION
+
+
+def test_a_groups_own_settings_reach_its_members_and_outlast_a_restart(tmp_path: Path) -> None:
+    session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+
+    def interval(wire: Wire, group: str) -> int:
+        joins = ConsumerGroupHeartbeatRequest(
+            group_id=group,
+            member_id=group,
+            member_epoch=0,
+            rebalance_timeout_ms=1_000,
+            subscribed_topic_names=["t"],
+            topic_partitions=[],
+        )
+        return int(wire.call(joins).heartbeat_interval_ms)
+
+    def listed(wire: Wire) -> list[str]:
+        answer = wire.call(ListConfigResourcesRequest(resource_types=[32]))
+        return [each.resource_name for each in answer.config_resources]
+
+    with Broker(topics={"t": 1}, data_dir=tmp_path) as broker, Wire(broker) as wire:
+        for group in ("kept", "gone"):
+            edits = [Edit(heartbeat, 0, "7000"), Edit(session, 0, "50000")]
+            assert edit(wire, group, *edits, resource_type=32).error_code == codes.NONE
+        assert edit(wire, "gone", Edit(heartbeat, 1), Edit(session, 1), resource_type=32).error_code == 0
+        assert (interval(wire, "kept"), interval(wire, "gone")) == (7_000, 1_000)
+        assert listed(wire) == ["kept"]
+    # Twice, since the journal is written anew at each start; at last with bounds that have changed.
+    with Broker(data_dir=tmp_path) as broker, Wire(broker) as wire:
+        assert listed(wire) == ["kept"]
+    bounds = {"group.consumer.max.heartbeat.interval.ms": 6_000}
+    with Broker(data_dir=tmp_path, config=bounds) as broker, Wire(broker) as wire:
+        assert interval(wire, "kept") == 6_000

@@ -83,6 +83,7 @@ class Cluster:
         "_next_leader",
         "_wall_ms",
         "cluster_id",
+        "group_configs",
         "nodes",
         "on_news",
         "topics",
@@ -100,6 +101,8 @@ class Cluster:
         self.on_news: Callable[[Partition], None] | None = None
         self.nodes: dict[int, BrokerNode] = {}
         self.topics: dict[str, Topic] = {}
+        self.group_configs: dict[str, dict[str, int]] = {}
+        """What groups have set for themselves, by group id."""
         self._by_id: dict[bytes, Topic] = {}
         self._new_topic_id = new_topic_id
         self._next_leader = 0
@@ -130,6 +133,7 @@ class Cluster:
             OSError: the disk does not give or take what is needed.
         """
         self._disk, self._wall_ms = disk, wall_ms
+        self.group_configs = {name: dict(config) for name, config in disk.group_configs.items()}
         cut_bytes = 0
         for stored in disk.topics.values():
             topic = Topic(stored.name, stored.topic_id)
@@ -228,6 +232,14 @@ class Cluster:
             leaders = [(each.replica_id, each.leader_epoch) for each in topic.partitions]
             self._disk.keep_topic(topic.name, topic.topic_id, topic.config, leaders)
 
+    def configure_group(self, group_id: str, config: Mapping[str, int]) -> None:
+        """Let ``config`` be what is set for the group. Raises `OSError`: the disk takes no more."""
+        if self._disk is not None:
+            self._disk.keep_group(group_id, config)
+        self.group_configs.pop(group_id, None)
+        if config:
+            self.group_configs[group_id] = dict(config)
+
     def delete_topic(self, topic: Topic) -> None:
         """The topic goes, and its records. Raises `OSError`: the disk takes no more."""
         if self._disk is not None:
@@ -239,7 +251,7 @@ class Cluster:
             self._delete(partition)
 
     def on_durable(self, callback: Callable[[OSError | None], None]) -> None:
-        """Call ``callback`` once what has changed of topics outlasts a power cut, or with why it may not."""
+        """Call ``callback`` once changes of topics and groups outlast a power cut, or with why they may not."""
         if self._disk is None:
             callback(None)
         else:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,8 @@ class Coordination:
 
     def start(self) -> None:
         """Load what an earlier broker has stored."""
+        for group_id, config in self._cluster.group_configs.items():
+            self.coordinator.set_group_configs(group_id, config)
         if self.offsets_topic.exists:
             for partition in self.offsets_topic.partitions():
                 self._load(partition.index)
@@ -97,6 +99,11 @@ class Coordination:
 
     def next_deadline(self) -> int:
         return self.coordinator.next_deadline()
+
+    def configure_group(self, group_id: str, config: Mapping[str, int]) -> None:
+        """Let a group have just these settings of its own. Raises `OSError`: the disk takes no more."""
+        self._cluster.configure_group(group_id, config)
+        self.coordinator.set_group_configs(group_id, config)
 
     def _tell_topics(self, now: int) -> None:
         if self._topics_version != self._cluster.topics_version:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from uuid import uuid4
 
@@ -121,13 +121,12 @@ class GroupCoordinator:
         """The groups as they are, to look at."""
         return self._shard.groups
 
-    def set_group_config(self, group_id: str, name: str, value: int | None) -> None:
-        """Give one group a setting of its own (KIP-848's dynamic group configs); None: the broker's again.
+    def set_group_configs(self, group_id: str, configs: Mapping[str, int]) -> None:
+        """Let one group have just these settings of its own (KIP-848's dynamic group configs); empty: the broker's.
 
-        Raises:
-            KeyError: no such setting. ValueError: beyond what the broker allows.
+        `kadence.coordinator.consumer.settings.group_configs_fault` says beforehand whether a group may have them.
         """
-        consumer_settings.set_group_config(self._shard, group_id, name, value)
+        consumer_settings.set_group_configs(self._shard, group_id, configs)
 
     def handle(self, now: int, caller: Caller, request: Any) -> Outcome:
         """Take one request; answers may be to this caller, to parked ones, to both or to nobody yet.

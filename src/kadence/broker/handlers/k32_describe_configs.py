@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from kadence.broker.cluster import Topic
+from kadence.broker.configured import GROUP, TOPIC
+from kadence.broker.group_configs import GROUP_KEYS
 from kadence.broker.service import Call, Handler, Services
 from kadence.broker.settings import Settings
 from kadence.broker.topic_configs import SYNONYMS, TOPIC_KEYS, default_of
@@ -21,11 +23,11 @@ from kadence.protocol.describe_configs import (
 __all__ = ["HANDLER"]
 
 _KINDS = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "LONG": 5, "DOUBLE": 6, "LIST": 7}
-_TOPIC = 2
 _BROKER = 4
 _SOURCE_TOPIC = 1
 _SOURCE_STATIC_BROKER = 4
 _SOURCE_DEFAULT = 5
+_SOURCE_GROUP = 8
 
 
 def handle(services: Services, call: Call) -> DescribeConfigsResponse:
@@ -38,7 +40,7 @@ def handle(services: Services, call: Call) -> DescribeConfigsResponse:
 
 
 def _describe(services: Services, asked: DescribeConfigsResource, *, synonyms: bool) -> DescribeConfigsResult:
-    if asked.resource_type == _TOPIC:
+    if asked.resource_type == TOPIC:
         topic = services.cluster.topics.get(asked.resource_name)
         if topic is None:
             return _failed(asked, codes.UNKNOWN_TOPIC_OR_PARTITION, "This topic does not exist.")
@@ -48,9 +50,15 @@ def _describe(services: Services, asked: DescribeConfigsResource, *, synonyms: b
         if asked.resource_name not in known:
             return _failed(asked, codes.INVALID_REQUEST, f"Brokers here are {', '.join(sorted(known))}.")
         entries = _of_broker(services.settings)
+    elif asked.resource_type == GROUP:
+        if not asked.resource_name:
+            return _failed(asked, codes.INVALID_REQUEST, "Group name must not be empty")
+        entries = _of_group(services.settings, services.cluster.group_configs.get(asked.resource_name, {}))
     else:
         return _failed(
-            asked, codes.INVALID_REQUEST, "Only topics (2) and brokers (4) have configuration here."
+            asked,
+            codes.INVALID_REQUEST,
+            "Only topics (2), brokers (4) and groups (32) have configuration here.",
         )
     wanted = asked.configuration_keys
     configs = [each for each in entries if not wanted or each.name in wanted]
@@ -79,6 +87,29 @@ def _of_topic(settings: Settings, topic: Topic) -> Iterable[DescribeConfigsResou
             chosen.insert(
                 0, DescribeConfigsSynonym(name=name, value=topic.config[name], source=_SOURCE_TOPIC)
             )
+        yield DescribeConfigsResourceResult(
+            name=name,
+            value=chosen[0].value,
+            config_source=chosen[0].source,
+            synonyms=chosen,
+            config_type=_KINDS[known.kind],
+            documentation=None,
+        )
+
+
+def _of_group(settings: Settings, own: Mapping[str, int]) -> Iterable[DescribeConfigsResourceResult]:
+    """A group need not exist: without settings of its own it would have the broker's."""
+    brokers = settings.describe()
+    for name, known in GROUP_KEYS.items():
+        inherited = f"group.{name}"
+        chosen = [DescribeConfigsSynonym(name=inherited, value=known.default, source=_SOURCE_DEFAULT)]
+        if brokers[inherited] != known.default:
+            static = DescribeConfigsSynonym(
+                name=inherited, value=brokers[inherited], source=_SOURCE_STATIC_BROKER
+            )
+            chosen.insert(0, static)
+        if name in own:
+            chosen.insert(0, DescribeConfigsSynonym(name=name, value=str(own[name]), source=_SOURCE_GROUP))
         yield DescribeConfigsResourceResult(
             name=name,
             value=chosen[0].value,

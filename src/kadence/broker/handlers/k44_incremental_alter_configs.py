@@ -1,11 +1,13 @@
-"""IncrementalAlterConfigs (44): single entries of a topic's configuration (KIP-339). v1 flexible."""
+"""IncrementalAlterConfigs (44): single entries of the configuration of a topic or group (KIP-339). v1 flexible."""
 
 from __future__ import annotations
 
-from kadence.broker.cluster import Topic
-from kadence.broker.handlers.k33_alter_configs import Verdict, change_topics
+from collections.abc import Mapping
+
+from kadence.broker.configured import GROUP, Configured, Verdict
+from kadence.broker.handlers.k33_alter_configs import change_configs
 from kadence.broker.service import Call, Handler, Services
-from kadence.broker.topic_configs import TOPIC_KEYS
+from kadence.broker.topic_configs import TopicKey
 from kadence.protocol import error_codes as codes
 from kadence.protocol.incremental_alter_configs import (
     AlterableConfig,
@@ -20,37 +22,52 @@ __all__ = ["HANDLER"]
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
 
-def handle(services: Services, call: Call) -> IncrementalAlterConfigsResponse:
-    verdicts = change_topics(services, call.message, _changed)
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            _response(each, *verdict) for each, verdict in zip(call.message.resources, verdicts, strict=True)
-        ]
-    )
+def handle(services: Services, call: Call) -> None:
+    verdicts = change_configs(services, call.message, _changed)
+    responses = [
+        _response(each, *verdict) for each, verdict in zip(call.message.resources, verdicts, strict=True)
+    ]
+    services.reply_durably(call, IncrementalAlterConfigsResponse(responses=responses))
 
 
-def _changed(topic: Topic, asked: AlterConfigsResource) -> tuple[dict[str, str | None], Verdict | None]:
-    config: dict[str, str | None] = dict(topic.config)
+def _changed(
+    present: Configured, asked: AlterConfigsResource
+) -> tuple[Mapping[str, str | None], Verdict | None]:
+    config: dict[str, str | None] = dict(present.config)
     for each in asked.configs:
-        if each.name not in TOPIC_KEYS:
-            return config, (codes.INVALID_CONFIG, f"Unknown topic config name: {each.name}")
-        if each.config_operation == _DELETE:
-            config.pop(each.name, None)
-        elif each.value is None:
-            return config, (codes.INVALID_CONFIG, f"Null value not supported for topic configs: {each.name}")
-        elif each.config_operation == _SET:
-            config[each.name] = each.value
-        elif each.config_operation in (_APPEND, _SUBTRACT):
-            if TOPIC_KEYS[each.name].kind != "LIST":
-                return config, (codes.INVALID_CONFIG, f"Can't append or subtract: {each.name} is not a list.")
-            config[each.name] = _edited(config.get(each.name), each)
-        else:
-            return config, (codes.INVALID_REQUEST, f"There is no config operation {each.config_operation}.")
+        refusal = _change(config, present, asked.resource_type, each)
+        if refusal is not None:
+            return config, refusal
     return config, None
 
 
-def _edited(present: str | None, asked: AlterableConfig) -> str:
-    items = (TOPIC_KEYS[asked.name].default if present is None else present).split(",")
+def _change(
+    config: dict[str, str | None], present: Configured, resource_type: int, asked: AlterableConfig
+) -> Verdict | None:
+    """Change one entry of ``config``, or say why not."""
+    name, operation = asked.name, asked.config_operation
+    key = present.keys.get(name)
+    if operation == _DELETE and resource_type == GROUP:
+        # As in Kafka, where a group's unknown names may be deleted, and a topic's may not.
+        config.pop(name, None)
+    elif key is None:
+        return codes.INVALID_CONFIG, f"Unknown {present.noun} config name: {name}"
+    elif operation == _DELETE:
+        config.pop(name, None)
+    elif operation == _SET:
+        config[name] = asked.value
+    elif operation in (_APPEND, _SUBTRACT):
+        if key.kind != "LIST":
+            word = "APPEND" if operation == _APPEND else "SUBTRACT"
+            return codes.INVALID_CONFIG, f"Can't {word} to key {name} because its type is not LIST."
+        config[name] = None if asked.value is None else _edited(config.get(name), key, asked)
+    else:
+        return codes.INVALID_REQUEST, f"There is no config operation {operation}."
+    return None
+
+
+def _edited(present: str | None, key: TopicKey, asked: AlterableConfig) -> str:
+    items = (key.default if present is None else present).split(",")
     changes = (asked.value or "").split(",")
     if asked.config_operation == _APPEND:
         items += [each for each in changes if each not in items]

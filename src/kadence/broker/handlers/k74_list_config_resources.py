@@ -31,6 +31,12 @@ def handle(services: Services, call: Call) -> ListConfigResourcesResponse:
             ConfigResource(resource_name=str(node_id), resource_type=_BROKER)
             for node_id in services.cluster.nodes
         ]
+    if _GROUP in wanted:
+        # As in Kafka: those that have settings of their own, whether they exist or not.
+        found += [
+            ConfigResource(resource_name=name, resource_type=_GROUP)
+            for name in services.cluster.group_configs
+        ]
     return ListConfigResourcesResponse(error_code=codes.NONE, config_resources=found)
 
 

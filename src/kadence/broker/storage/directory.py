@@ -3,7 +3,7 @@
     .lock                         held while a broker uses the directory
     .kafka_cleanshutdown          the last broker ended in order
     meta.properties               cluster id
-    topics.journal                topics, their ids, configuration and leaders; blocks of producer ids
+    topics.journal                topics, their ids, settings and leaders; groups' settings; blocks of producer ids
     NAME-PARTITION/               the log, laid out as Kafka's (`kadence.broker.storage.files`)
 
 Leader epochs rise at each start, as they do when a Kafka broker comes back: what it may have lost is told by them.
@@ -75,6 +75,7 @@ class DataDirectory:
 
     Attributes:
         topics: what there is, by name; kept up to date.
+        group_configs: what groups have set for themselves, by group id; kept up to date.
         cluster_id: the one it was made with.
         was_clean: whether the last broker ended in order.
     """
@@ -88,6 +89,7 @@ class DataDirectory:
             self.was_clean = self._begin()
             self._journal = Journal(self.path / _JOURNAL)
             self.topics: dict[str, StoredTopic] = {}
+            self.group_configs: dict[str, dict[str, int]] = {}
             self._deleted: set[str] = set()
             self._last_producer_id = 0
             self._used_producer_ids = 0
@@ -97,7 +99,11 @@ class DataDirectory:
                 topic.leaders = [(leader, epoch + 1) for leader, epoch in topic.leaders]
             self._used_producer_ids = self._last_producer_id
             self._journal.rewrite(
-                [{"producer_ids": self._last_producer_id}, *(each.entry() for each in self.topics.values())]
+                [
+                    {"producer_ids": self._last_producer_id},
+                    *(each.entry() for each in self.topics.values()),
+                    *({"group": name, "config": config} for name, config in self.group_configs.items()),
+                ]
             )
             self._sweep()
         except BaseException:
@@ -170,6 +176,10 @@ class DataDirectory:
     def _apply(self, entry: dict[str, Any]) -> None:
         if "producer_ids" in entry:
             self._last_producer_id = entry["producer_ids"]
+        elif "group" in entry:
+            self.group_configs.pop(entry["group"], None)
+            if entry["config"]:
+                self.group_configs[entry["group"]] = entry["config"]
         elif "deleted" in entry:
             gone = self.topics.pop(entry["deleted"], None)
             if gone is not None:
@@ -198,8 +208,13 @@ class DataDirectory:
         """A topic is deleted. Raises `OSError`: the disk takes no more."""
         self._write({"deleted": name})
 
+    def keep_group(self, group_id: str, config: Mapping[str, int]) -> None:
+        """A group has just these settings of its own now. Raises `OSError`: the disk takes no more."""
+        if self.group_configs.get(group_id, {}) != config:
+            self._write({"group": group_id, "config": dict(config)})
+
     def on_durable(self, callback: Callable[[OSError | None], None]) -> None:
-        """Call ``callback`` once what was said of topics is durable; at once where nobody waits for that."""
+        """Call ``callback`` once what was said of topics and groups is durable; at once where nobody waits for that."""
         if self.fsync == "flush":
             self._journal.on_durable(callback)
         else:

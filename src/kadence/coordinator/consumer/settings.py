@@ -1,12 +1,12 @@
 """Settings of KIP-848 groups: of the broker (``group.consumer.*``), and of single groups (``consumer.*``, KIP-848).
 
 What a group does not set for itself is the broker's. A group's settings live in the cluster's configuration and not in
-`__consumer_offsets`: the broker hands them in by `GroupCoordinator.set_group_config`.
+`__consumer_offsets`: the broker hands them in by `GroupCoordinator.set_group_configs`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from kadence.coordinator.config import CoordinatorConfig
@@ -15,9 +15,10 @@ from kadence.coordinator.shard import Shard
 __all__ = [
     "GROUP_CONFIGS",
     "assignment_interval",
+    "group_configs_fault",
     "heartbeat_interval",
     "session_timeout",
-    "set_group_config",
+    "set_group_configs",
 ]
 
 _SESSION: Final = "consumer.session.timeout.ms"
@@ -44,43 +45,46 @@ GROUP_CONFIGS: Final[dict[str, Callable[[CoordinatorConfig], tuple[int, int, int
 """What a group may set: its default, and the least and the most that the broker allows."""
 
 
-def set_group_config(shard: Shard, group_id: str, name: str, value: int | None) -> None:
-    """Give a group a setting of its own; None takes it away.
-
-    Raises:
-        KeyError: no such setting.
-        ValueError: beyond what the broker allows, or a session no longer than a heartbeat; in Kafka's words.
-    """
-    _, least, most = GROUP_CONFIGS[name](shard.config)
-    configs = dict(shard.group_configs.get(group_id, {}))
-    if value is None:
-        configs.pop(name, None)
-    else:
+def group_configs_fault(config: CoordinatorConfig, configs: Mapping[str, int]) -> str | None:
+    """Why a group may not have ``configs`` of its own, in Kafka's words; None if it may."""
+    for name, value in configs.items():
+        _, least, most = GROUP_CONFIGS[name](config)
         if value < least:
-            raise ValueError(f"{name} must be greater than or equal to group.{name.replace('.', '.min.', 1)}")
+            return f"{name} must be greater than or equal to group.{name.replace('.', '.min.', 1)}"
         if value > most:
-            raise ValueError(f"{name} must be less than or equal to group.{name.replace('.', '.max.', 1)}")
-        configs[name] = value
-    if _of(shard, configs, _SESSION) <= _of(shard, configs, _HEARTBEAT):
-        raise ValueError(f"{_SESSION} must be greater than {_HEARTBEAT}")
-    shard.group_configs[group_id] = configs
+            return f"{name} must be less than or equal to group.{name.replace('.', '.max.', 1)}"
+    if _of(config, configs, _SESSION) <= _of(config, configs, _HEARTBEAT):
+        return f"{_SESSION} must be greater than {_HEARTBEAT}"
+    return None
+
+
+def set_group_configs(shard: Shard, group_id: str, configs: Mapping[str, int]) -> None:
+    """Let a group have just these settings of its own; empty: the broker's.
+
+    Values that lie beyond the broker's bounds, which may have changed since they were set, count as the bound.
+    """
+    if configs:
+        shard.group_configs[group_id] = dict(configs)
+    else:
+        shard.group_configs.pop(group_id, None)
 
 
 def session_timeout(shard: Shard, group_id: str) -> int:
     """How long a member may be silent, in ms."""
-    return _of(shard, shard.group_configs.get(group_id, {}), _SESSION)
+    return _of(shard.config, shard.group_configs.get(group_id, {}), _SESSION)
 
 
 def heartbeat_interval(shard: Shard, group_id: str) -> int:
     """How often members are told to report, in ms."""
-    return _of(shard, shard.group_configs.get(group_id, {}), _HEARTBEAT)
+    return _of(shard.config, shard.group_configs.get(group_id, {}), _HEARTBEAT)
 
 
 def assignment_interval(shard: Shard, group_id: str) -> int:
     """The least time between two target assignments, in ms (KIP-1263)."""
-    return _of(shard, shard.group_configs.get(group_id, {}), _ASSIGNMENT)
+    return _of(shard.config, shard.group_configs.get(group_id, {}), _ASSIGNMENT)
 
 
-def _of(shard: Shard, configs: dict[str, int], name: str) -> int:
+def _of(config: CoordinatorConfig, configs: Mapping[str, int], name: str) -> int:
+    default, least, most = GROUP_CONFIGS[name](config)
     own = configs.get(name)
-    return GROUP_CONFIGS[name](shard.config)[0] if own is None else own
+    return default if own is None else max(least, min(own, most))

@@ -1,0 +1,110 @@
+"""What has configuration that clients may change: topics and groups, behind one face for both APIs that change it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+
+from kadence.broker.cluster import Topic
+from kadence.broker.group_configs import GROUP_KEYS, check_group_config
+from kadence.broker.service import Services
+from kadence.broker.topic_configs import TOPIC_KEYS, TopicKey, check_topic_config
+from kadence.protocol import error_codes as codes
+
+__all__ = ["GROUP", "TOPIC", "Configured", "Verdict", "find_configured"]
+
+TOPIC: Final = 2
+GROUP: Final = 32
+"""Types of resources in the protocol."""
+
+Verdict = tuple[int, str | None]
+
+
+class Configured(Protocol):
+    """One topic or group.
+
+    Attributes:
+        noun: what Kafka's messages call it. keys: names that are known. config: what is set for it.
+    """
+
+    noun: str
+    keys: Mapping[str, TopicKey]
+
+    @property
+    def config(self) -> Mapping[str, str]: ...
+
+    def fault(self, config: Mapping[str, str | None], names: Iterable[str]) -> Verdict | None:
+        """Why ``config``, in which ``names`` are new, cannot be; None if it can."""
+
+    def configure(self, config: Mapping[str, str]) -> None:
+        """Let ``config`` be all that is set. Raises `OSError`: the disk takes no more, and nothing has changed."""
+
+
+class _TopicConfig:
+    noun = "topic"
+    keys = TOPIC_KEYS
+
+    def __init__(self, services: Services, topic: Topic) -> None:
+        self._cluster = services.cluster
+        self._topic = topic
+
+    @property
+    def config(self) -> Mapping[str, str]:
+        return self._topic.config
+
+    def fault(self, config: Mapping[str, str | None], names: Iterable[str]) -> Verdict | None:
+        # A topic of the coordinators is compacted in name, so what was set stands; what is new is checked.
+        wrong = check_topic_config({name: config[name] for name in names if name in config})
+        return None if wrong is None else (codes.INVALID_CONFIG, wrong)
+
+    def configure(self, config: Mapping[str, str]) -> None:
+        before = self._topic.config
+        try:
+            self._cluster.configure(self._topic, config)
+            self._cluster.keep(self._topic)
+        except OSError:
+            self._cluster.configure(self._topic, before)
+            raise
+
+
+class _GroupConfig:
+    noun = "group"
+    keys = GROUP_KEYS
+
+    def __init__(self, services: Services, group_id: str) -> None:
+        self._services = services
+        self._group_id = group_id
+
+    @property
+    def config(self) -> Mapping[str, str]:
+        own = self._services.cluster.group_configs.get(self._group_id, {})
+        return {name: str(value) for name, value in own.items()}
+
+    def fault(self, config: Mapping[str, str | None], names: Iterable[str]) -> Verdict | None:
+        given = {name: value for name, value in config.items() if value is not None}
+        if len(given) < len(config):
+            missing = ",".join(name for name in config if name not in given)
+            return codes.INVALID_REQUEST, f"Null value not supported for : {missing}"
+        wrong = check_group_config(self._services.settings.coordinator(), given)
+        return None if wrong is None else (codes.INVALID_CONFIG, wrong)
+
+    def configure(self, config: Mapping[str, str]) -> None:
+        numbers = {name: int(value) for name, value in config.items()}
+        self._services.coordination.configure_group(self._group_id, numbers)
+
+
+def find_configured(services: Services, resource_type: int, name: str) -> Configured | Verdict:
+    """The topic or group that a request names, or why it cannot be configured. A group need not exist yet."""
+    if resource_type == GROUP:
+        if not name:
+            return codes.INVALID_REQUEST, "Default group resources are not allowed."
+        return _GroupConfig(services, name)
+    if resource_type != TOPIC:
+        return (
+            codes.INVALID_REQUEST,
+            "Only the configuration of topics (2) and groups (32) can be changed here.",
+        )
+    topic = services.cluster.topics.get(name)
+    if topic is None:
+        return codes.UNKNOWN_TOPIC_OR_PARTITION, "This topic does not exist."
+    return _TopicConfig(services, topic)
