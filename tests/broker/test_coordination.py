@@ -237,6 +237,21 @@ def test_what_cannot_be_appended_did_not_happen(
     assert stage.committed() == 6
 
 
+def test_a_name_that_no_record_can_hold_is_its_owners_trouble_alone(stage: Stage) -> None:
+    """The member's id is its instance id and more, which is longer than Kafka's strings may be."""
+    assert stage.commit(1) == codes.NONE
+    joining = join()
+    joining.group_instance_id = "i" * 32_767
+    call = stage.call(joining, 9)
+    stage.clock.advance(3_000)
+    stage.coordination.poll(stage.clock.now_ms())
+    joined = call.response
+    sync = SyncGroupRequest("g", generation_id=joined.generation_id, member_id=joined.member_id)
+    assert stage.call(sync, 3).response.error_code == codes.NOT_COORDINATOR
+    assert stage.snapshot(stage.again()) == stage.snapshot()
+    assert stage.committed() == 1
+
+
 def test_a_disk_that_does_not_take_the_topic_refuses_groups(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

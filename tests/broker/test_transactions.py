@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from tests.patience import PATIENCE, until
 
 from kadence import Broker, Consumer, Producer, TopicPartition
 from kadence.errors import ProducerFencedError
+from kadence.protocol import error_codes as codes
 
 TP = TopicPartition("t", 0)
 
@@ -52,6 +55,40 @@ def test_a_partition_without_a_leader_gets_its_marker_when_it_has_one() -> None:
         until(lambda: read(broker)[0] == [b"v", b"w"], what="the next one is committed")
 
 
+def test_an_ending_that_was_overtaken_does_not_end_the_next_transaction() -> None:
+    with Broker(topics={"t": 1}, nodes=2) as broker, producer(broker) as sender:
+        leader = broker.node_ids[0]
+        broker.move_leader("t", 0, leader)
+        sender.begin_transaction()
+        sender.send("t", b"v").result(PATIENCE)
+        broker.move_leader("t", 0, -1)
+        sender.commit_transaction()
+        for node_id in (*broker.node_ids, *broker.node_ids):
+            broker.move_transaction_coordinator("x", node_id)  # each finds the decision, and carries it out
+        broker.move_leader("t", 0, leader)
+        until(lambda: read(broker)[0] == [b"v"], what="the marker is written")
+        tried = Event()
+        loop = broker._loop
+        loop.call(lambda: loop.at(loop.clock.now_ms() + 100, tried.set)).result(PATIENCE)
+        assert tried.wait(PATIENCE), "whatever was still to be tried again"
+        assert broker.offsets("t") == [(0, 2)], "one record, one marker"
+
+
+def test_while_nobody_coordinates_the_id_a_write_may_be_tried_again() -> None:
+    with Broker(topics={"t": 1}) as broker, producer(broker) as sender:
+        (node_id,) = broker.node_ids
+        sender.begin_transaction()
+        broker.move_transaction_coordinator("x", -1)
+        for adds in (True, False):
+            ask = partial(broker._transactions.admit, "x", 1, 0, TP, adds=adds, knows_abortable=True)
+            assert broker._loop.call(ask).result(PATIENCE) == codes.NOT_ENOUGH_REPLICAS
+        sent = sender.send("t", b"v")
+        broker.move_transaction_coordinator("x", node_id)
+        sent.result(PATIENCE)
+        sender.commit_transaction()
+        until(lambda: read(broker)[0] == [b"v"], what="it is committed")
+
+
 def test_another_node_takes_an_open_transaction_over() -> None:
     with Broker(topics={"t": 1}, nodes=2) as broker, producer(broker) as sender:
         sender.begin_transaction()
@@ -66,6 +103,8 @@ def leave_open(directory: Path) -> None:
     """A broker on ``directory`` commits two records and ends while a third one's transaction is open."""
     with Broker(topics={"t": 1}, data_dir=directory) as broker:
         sender = producer(broker)
+        # Markers carry the coordinator's epoch, which rises here.
+        broker.move_transaction_coordinator("x", *broker.node_ids)
         for value in (b"a", b"b"):
             sender.begin_transaction()
             sender.send("t", value).result(PATIENCE)

@@ -21,6 +21,7 @@ from kadence.broker.storage import BatchError, Partition
 from kadence.coordinator import CoordinatorConfig, GroupCoordinator, Outcome, Record, TopicImage
 from kadence.coordinator.records import decode, group_of
 from kadence.protocol import error_codes as codes
+from kadence.wire import WireError
 
 if TYPE_CHECKING:
     from kadence.broker.cluster import Cluster, Topic
@@ -140,7 +141,8 @@ class Coordination:
     def _store(self, index: int, records: Iterable[Record], step: Settling) -> None:
         try:
             self.offsets_topic.append(index, records)
-        except (BatchError, OSError) as error:
+        except (BatchError, OSError, WireError) as error:
+            # A WireError: some client's name is too long for a record. Nobody else's step may suffer.
             _log.error("groups of %s-%d could not be stored: %s", OFFSETS_TOPIC, index, error)
             step.fail()
             self.reload(index)
@@ -219,7 +221,7 @@ class Coordination:
                 self.coordinator.end_transaction(now, each.producer_id, each.epoch, each.committed, owns)
             else:
                 self.coordinator.replay(each)
-        self.coordinator.loaded(now)
+        self.coordinator.loaded(now, owns)
 
 
 def _owns(index: int) -> Callable[[str], bool]:

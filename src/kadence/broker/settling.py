@@ -21,13 +21,20 @@ class Settling:
 
     Args:
         then: done after the answers have been delivered, if everything was stored.
+        otherwise: done after the answers were refused, if something could not be stored.
     """
 
-    __slots__ = ("_answers", "_failed", "_pending", "_then")
+    __slots__ = ("_answers", "_failed", "_otherwise", "_pending", "_then")
 
-    def __init__(self, answers: list[Answer], then: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        answers: list[Answer],
+        then: Callable[[], None] | None = None,
+        otherwise: Callable[[], None] | None = None,
+    ) -> None:
         self._answers = answers
         self._then = then
+        self._otherwise = otherwise
         self._pending = 1
         self._failed = False
 
@@ -47,6 +54,8 @@ class Settling:
             for answer in self._answers:
                 call: Call = answer.caller.ticket
                 call.reply(call.handler.refuse(call, codes.NOT_COORDINATOR))
+            if self._otherwise is not None:
+                self._otherwise()
             return
         deliver(self._answers)
         if self._then is not None:

@@ -25,6 +25,7 @@ from kadence.coordinator.records import decode_transaction
 from kadence.coordinator.transactions import Ending, Step, TransactionConfig, TransactionCoordinator
 from kadence.protocol import error_codes as codes
 from kadence.types import TopicPartition
+from kadence.wire import WireError
 
 if TYPE_CHECKING:
     from kadence.broker.cluster import BrokerNode, Cluster
@@ -52,6 +53,8 @@ class Transactions:
         self._cluster = cluster
         self._coordination = coordination
         self._loop = loop
+        self._endings: dict[str, Ending] = {}
+        """What is being carried out, by transactional id; whatever is not here has been overtaken."""
         self.topic = StateTopic(cluster, loop.wall_ms, TRANSACTIONS_TOPIC, decode_transaction)
         self.coordinator = TransactionCoordinator(
             config,
@@ -129,6 +132,9 @@ class Transactions:
                 added it.
             knows_abortable: it knows TRANSACTION_ABORTABLE.
         """
+        if transactional_id and self.node_of(transactional_id) is None:
+            # Nobody can say; producers try again after this one.
+            return codes.NOT_ENOUGH_REPLICAS
         if not adds:
             code = self.coordinator.verify(transactional_id, producer_id, producer_epoch, partition)
         else:
@@ -136,6 +142,9 @@ class Transactions:
                 self._now(), transactional_id, producer_id, producer_epoch, [partition]
             )
             self._settle(step)
+            if code == codes.NONE and not self.coordinator.is_part(transactional_id, partition):
+                # The record could not be stored.
+                return codes.NOT_ENOUGH_REPLICAS
         if code == codes.PRODUCER_FENCED:
             return codes.INVALID_PRODUCER_EPOCH
         if code == codes.TRANSACTION_ABORTABLE and not knows_abortable:
@@ -195,7 +204,11 @@ class Transactions:
             )
 
     def _end(self, ending: Ending) -> None:
-        """Write a marker into each partition; what cannot have one now gets it later."""
+        """Write a marker into each partition; what cannot have one now gets it later.
+
+        A later ending of the id takes the place of this one: a marker that came late would end the next transaction.
+        """
+        self._endings[ending.transactional_id] = ending
         coordinator_epoch = self.topic.keeper_of(ending.transactional_id).leader_epoch
         marked: list[Partition] = []
         left: list[TopicPartition] = []
@@ -223,17 +236,32 @@ class Transactions:
                 left.append(each)
             else:
                 marked.append(partition)
-        settling = Settling([], partial(self._marked, replace(ending, partitions=tuple(left))))
+        settling = Settling(
+            [], partial(self._marked, ending, tuple(left)), partial(self._marked, ending, ending.partitions)
+        )
         for partition in marked:
             settling.begin()
             partition.on_durable(settling.done)
         settling.done(codes.NONE)
 
-    def _marked(self, rest: Ending) -> None:
-        if rest.partitions:
-            self._loop.at(add_ms(self._now(), _RETRY_MS), lambda: self._end(rest))
+    def _marked(self, ending: Ending, left: tuple[TopicPartition, ...]) -> None:
+        """The markers of ``ending`` are stored for good, but those of the partitions ``left``."""
+        if not self._is_current(ending):
+            return
+        if left:
+            rest = replace(ending, partitions=left)
+            self._endings[ending.transactional_id] = rest
+            self._loop.at(add_ms(self._now(), _RETRY_MS), lambda: self._end_rest(rest))
         else:
-            self._settle(self.coordinator.marked(self._now(), rest.transactional_id))
+            del self._endings[ending.transactional_id]
+            self._settle(self.coordinator.marked(self._now(), ending.transactional_id))
+
+    def _end_rest(self, rest: Ending) -> None:
+        if self._is_current(rest):
+            self._end(rest)
+
+    def _is_current(self, ending: Ending) -> bool:
+        return self._endings.get(ending.transactional_id) is ending
 
     def _abort_orphans(self, partition: Partition) -> None:
         here = TopicPartition(partition.topic.name, partition.index)
@@ -243,7 +271,14 @@ class Transactions:
                 _log.warning(
                     "aborting a transaction of producer %d in %s that nobody knows", producer_id, here
                 )
-                self.write_marker(partition, producer_id, epoch, 0, committed=False)
+                # A marker under an older coordinator epoch than the last one there would be refused.
+                coordinator_epoch = max(partition.producers.known[producer_id].coordinator_epoch, 0)
+                try:
+                    self.write_marker(partition, producer_id, epoch, coordinator_epoch, committed=False)
+                except BatchError as error:
+                    _log.error(
+                        "producer %d's transaction in %s could not be aborted: %s", producer_id, here, error
+                    )
 
     # Storing and moving
 
@@ -268,7 +303,7 @@ class Transactions:
     def _store(self, index: int, records: Iterable[Record], settling: Settling) -> None:
         try:
             partition = self.topic.append(index, records)
-        except (BatchError, OSError) as error:
+        except (BatchError, OSError, WireError) as error:
             _log.error("transactions of %s-%d could not be stored: %s", self.topic.name, index, error)
             settling.fail()
             self.reload(index)

@@ -173,10 +173,12 @@ class GroupCoordinator:
         """Let a stored record take effect. Nobody is answered."""
         replay(self._shard, record)
 
-    def loaded(self, now: int) -> None:
-        """Everything stored has been replayed: give the members that were found their time from ``now`` on."""
+    def loaded(self, now: int, owns: Callable[[str], bool] = lambda _: True) -> None:
+        """What is stored of the groups that ``owns`` names is replayed: members get their time from ``now`` on."""
         expiry.arm(self._shard, now)
         for group in self._shard.groups.values():
+            if not owns(group.group_id):
+                continue
             if isinstance(group, ClassicGroup):
                 classic.loaded(self._shard, now, group)
             elif isinstance(group, ConsumerGroup):
@@ -197,8 +199,9 @@ class GroupCoordinator:
     def snapshot(self, owns: Callable[[str], bool]) -> Iterator[Record]:
         """The state of the groups that ``owns`` names, as the fewest records that make it."""
         shard = self._shard
-        for group_id in sorted(filter(owns, shard.groups)):
-            yield from shard.groups[group_id].records()
+        for group_id in sorted(filter(owns, shard.groups.keys() | shard.offsets.groups())):
+            if (group := shard.groups.get(group_id)) is not None:
+                yield from group.records()
             yield from offsets.records(shard, group_id)
 
     def end_transaction(

@@ -289,6 +289,17 @@ def test_aborted_transactions_are_told_to_readers_that_meet_their_records() -> N
     assert log.producers.aborted.entries == []
 
 
+def test_what_is_stable_never_ends_below_the_log_start() -> None:
+    """Retention may take the beginning of an open transaction."""
+    log = partition()
+    transactional(log, 0)
+    log.append(NOW, batch())
+    log.delete_before(1)
+    assert (log.start_offset, log.last_stable_offset, log.high_watermark) == (1, 1, 2)
+    end(log, committed=True)
+    assert log.last_stable_offset == 3
+
+
 def test_the_markers_bytes_are_kafkas() -> None:
     log = partition()
     end(log, committed=True, coordinator=5)

@@ -15,6 +15,11 @@ from kadence.protocol.consumer_protocol_subscription import ConsumerProtocolSubs
 from kadence.protocol.heartbeat import HeartbeatRequest
 from kadence.protocol.join_group import JoinGroupResponse
 from kadence.protocol.leave_group import MemberIdentity
+from kadence.protocol.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from kadence.protocol.registry import decode_versioned, encode_versioned
 
 
@@ -299,3 +304,33 @@ def test_forbidden_downgrades_keep_the_group() -> None:
     modern.beat(member_epoch=-1)
 
     assert world.consumer_group.classic_members == 1
+
+
+# ------------------------------------------------------------ empty groups
+
+
+def test_a_classic_join_that_is_refused_leaves_an_empty_group_and_its_offsets_alone(
+    world: ConsumerWorld,
+) -> None:
+    member = world.member("A")
+    member.beat(member_epoch=-1)
+    commit = OffsetCommitRequest(
+        group_id=world.group_id,
+        generation_id_or_member_epoch=-1,
+        topics=[
+            OffsetCommitRequestTopic(
+                name="t", partitions=[OffsetCommitRequestPartition(0, committed_offset=5)]
+            )
+        ],
+    )
+    world.send(commit, 9)
+    before = list(world.coordinator.snapshot(lambda _: True))
+    assert world.join("gone", protocols={"range": subscription()}).code == codes.UNKNOWN_MEMBER_ID
+    assert list(world.coordinator.snapshot(lambda _: True)) == before
+
+
+def test_members_elsewhere_gain_no_time_by_what_is_loaded(world: ConsumerWorld) -> None:
+    world.member("A")
+    due = world.coordinator.next_deadline()
+    world.coordinator.loaded(world.now + 10_000, lambda group_id: group_id != world.group_id)
+    assert world.coordinator.next_deadline() == due

@@ -132,7 +132,10 @@ class Partition:
     def last_stable_offset(self) -> int:
         """What lies below it is decided: no open transaction begins there."""
         first_open = self.producers.first_open
-        return self.high_watermark if first_open is None else min(first_open, self.high_watermark)
+        if first_open is None:
+            return self.high_watermark
+        # Retention may have taken the beginning of an open transaction; what is left begins at the log's start.
+        return min(max(first_open, self.start_offset), self.high_watermark)
 
     # In
 

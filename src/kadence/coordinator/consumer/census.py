@@ -39,7 +39,8 @@ class Census:
             self.assignors[member.assignor] += 1
         if member.classic is not None:
             self.classic += 1
-            self.protocols.update(name for name, _ in member.classic.protocols)
+            # A member that names one twice still has one vote.
+            self.protocols.update({name for name, _ in member.classic.protocols})
         for partitions in (member.assigned, member.revoking):
             for topic, epochs in partitions.items():
                 for partition in epochs:
@@ -54,7 +55,7 @@ class Census:
             _take_away(self.assignors, [member.assignor])
         if member.classic is not None:
             self.classic -= 1
-            _take_away(self.protocols, [name for name, _ in member.classic.protocols])
+            _take_away(self.protocols, {name for name, _ in member.classic.protocols})
         for partitions in (member.assigned, member.revoking):
             for topic, epochs in partitions.items():
                 for partition in epochs:

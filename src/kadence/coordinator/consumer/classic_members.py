@@ -53,6 +53,10 @@ def join(shard: Shard, now: int, caller: Caller, request: JoinGroupRequest) -> N
         refuse_join(shard, caller, codes.INVALID_SESSION_TIMEOUT, request.member_id)
         return
     if not group.members:
+        if request.member_id:
+            # The classic group would not know it: nothing changes for a refusal.
+            refuse_join(shard, caller, codes.UNKNOWN_MEMBER_ID, request.member_id)
+            return
         writing.remove_group(shard, group)
         join_classic_group(shard, now, caller, request)
         return

@@ -5,8 +5,9 @@ ListTransactions v1: by age (KIP-994), v2: by pattern (KIP-1152)
 
 from __future__ import annotations
 
-import re
+from collections.abc import Collection
 
+from kadence.coordinator.consumer import patterns
 from kadence.coordinator.effects import Caller
 from kadence.coordinator.transactions.ledger import Ledger
 from kadence.coordinator.transactions.transaction import State, Transaction
@@ -26,13 +27,14 @@ __all__ = ["describe_transactions", "list_transactions"]
 def list_transactions(ledger: Ledger, now: int, caller: Caller, request: ListTransactionsRequest) -> None:
     """The ids that pass every filter. A filter that names no state is told, and passes nothing."""
     titles = {each.title for each in State} | {"Dead", "PrepareEpochFence"}
-    pattern: re.Pattern[str] | None = None
-    if request.transactional_id_pattern:
+    ids: Collection[str] = ledger.transactions.keys()
+    if pattern := request.transactional_id_pattern:
         try:
-            pattern = re.compile(request.transactional_id_pattern)
-        except re.error:
+            patterns.validate(pattern)
+        except patterns.InvalidPatternError:
             ledger.answer(caller, ListTransactionsResponse(error_code=codes.INVALID_REGULAR_EXPRESSION))
             return
+        ids = patterns.matches([pattern], ids)[pattern]
     wall = ledger.wall(now)
     ledger.answer(
         caller,
@@ -46,22 +48,19 @@ def list_transactions(ledger: Ledger, now: int, caller: Caller, request: ListTra
                     transaction_state=each.state.title,
                 )
                 for each in ledger.transactions.values()
-                if _passes(each, wall, request, pattern)
+                if each.transactional_id in ids and _passes(each, wall, request)
             ],
         ),
     )
 
 
-def _passes(
-    each: Transaction, wall: int, request: ListTransactionsRequest, pattern: re.Pattern[str] | None
-) -> bool:
+def _passes(each: Transaction, wall: int, request: ListTransactionsRequest) -> bool:
     # As in Kafka: an id counts from its last transaction, even when that is over.
     age = wall - each.started_at
     return (
         (not request.state_filters or each.state.title in request.state_filters)
         and (not request.producer_id_filters or each.producer_id in request.producer_id_filters)
         and (request.duration_filter < 0 or age > request.duration_filter)
-        and (pattern is None or pattern.fullmatch(each.transactional_id) is not None)
     )
 
 

@@ -126,6 +126,11 @@ class TransactionCoordinator:
         """As `verify`, for offsets of a group."""
         return self.verify(transactional_id, producer_id, producer_epoch, self._keeper(group_id))
 
+    def is_part(self, transactional_id: str, partition: TopicPartition) -> bool:
+        """Whether the id's transaction writes to ``partition``."""
+        transaction = self._ledger.get(transactional_id)
+        return transaction is not None and partition in transaction.partitions
+
     def producers_in(self, partition: TopicPartition) -> frozenset[int]:
         """Ids of the producers whose open or ending transaction writes to ``partition``."""
         return frozenset(
