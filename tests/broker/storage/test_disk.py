@@ -271,6 +271,30 @@ def test_nothing_is_acknowledged_or_seen_before_it_is_durable(disk: Disk) -> Non
     assert told == [codes.NONE] * 2
 
 
+def test_a_bug_in_what_waits_for_the_disk_holds_nobody_else_up(
+    disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    log, told = disk.partition, list[int]()
+
+    def fail(_code: int) -> None:
+        raise RuntimeError("a bug")
+
+    log.append(NOW, batch())
+    for callback in (fail, told.append):
+        log.on_durable(callback)
+    disk.flush()
+    assert told == [codes.NONE]
+    assert "a bug in what waited" in caplog.text
+    log.on_news = lambda _partition: fail(0)
+    log.append(NOW, batch())
+    disk.flush()
+    log.on_news = None
+    log.append(NOW, batch())
+    log.on_durable(told.append)
+    disk.flush()
+    assert (told, log.high_watermark) == ([codes.NONE] * 2, 3)
+
+
 def test_many_appends_share_one_fsync(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)

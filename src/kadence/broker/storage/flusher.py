@@ -91,7 +91,10 @@ class Flusher:
 
     def _end(self, results: list[tuple[Durable, OSError | None]]) -> None:
         for durable, error in results:
-            durable.end_flush(error)
+            try:
+                durable.end_flush(error)
+            except Exception:  # noqa: BLE001 - else nothing would be made durable any more
+                _log.exception("a bug in what follows a flush; the broker goes on serving")
         self._is_busy = bool(self._wanted)
         if self._is_busy:
             self._begin()

@@ -244,7 +244,10 @@ class Partition:
             self._tell()
         while self._waiting_for_disk and (error is not None or self._waiting_for_disk[0][0] <= end_offset):
             callback = self._waiting_for_disk.popleft()[1]
-            callback(codes.NONE if error is None else codes.KAFKA_STORAGE_ERROR)
+            try:
+                callback(codes.NONE if error is None else codes.KAFKA_STORAGE_ERROR)
+            except Exception:  # noqa: BLE001 - whoever waits behind it must still be told
+                _log.exception("a bug in what waited for records of %r; the broker goes on serving", self)
 
     def load(self, log: Log, producers: Producers) -> None:
         """Begin with what a folder holds."""
