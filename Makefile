@@ -18,7 +18,7 @@ PIP := $(RUN) -m pip --disable-pip-version-check -q
 # What the installed package is made of; a change of one of these installs it again.
 BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '_*_c.py' -o -name '*.pxd' -o -name '*.h' \))
 
-.PHONY: help demo test test-spark soak hold coverage lint format generate bench bench-decode bench-gil bench-spark bench-stages parity-spark kill-spark docs clean
+.PHONY: help demo test test-spark soak hold coverage lint format generate bench bench-decode bench-gil bench-members bench-spark bench-stages parity-spark kill-spark docs clean
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
@@ -31,6 +31,7 @@ help:
 	@echo "make bench           Kadence beside the other clients on one real Kafka (ARGS='--rows iteration', ARGS='--help')"
 	@echo "make bench-stages    where the time of one record goes; bench-decode: decoding alone; bench-gil: the interpreter"
 	@echo "make bench-spark     Kadence's Spark source beside Spark's JVM connector"
+	@echo "make bench-members   10,000 members held by the embedded broker; joins to a stable group beside Apache Kafka"
 	@echo "make parity-spark    the same options to Spark's JVM connector and to Kadence's source, every row compared"
 	@echo "make docs            write the generated pages of docs/"
 	@echo "make coverage        the tests again, with line and branch coverage"
@@ -85,6 +86,9 @@ bench-stages: $(VENV)/.has-test
 
 bench-gil: $(VENV)/.has-test
 	@$(RUN) bench/gil.py $(ARGS)
+
+bench-members: $(VENV)/.has-test
+	@$(RUN) bench/members.py $(ARGS)
 
 bench-spark: $(VENV)/.has-test
 	@$(RUN) bench/spark.py $(ARGS)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from tests.worlds.coordinator import World
 
+from kadence.coordinator.classic.group import ClassicGroup, Member
 from kadence.protocol import error_codes as codes
 from kadence.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
@@ -195,3 +198,32 @@ def test_before_v7_the_protocol_name_of_an_error_is_not_null() -> None:
     world = World()
     assert world.join(version=6, session=1).response.protocol_name == ""
     assert world.join(version=7, session=1).response.protocol_name is None
+
+
+def test_what_members_share_follows_those_who_leave_and_those_who_change() -> None:
+    world = World()
+    both, one = {"range": b"", "sticky": b""}, {"range": b""}
+    ids = [world.new_id(protocols=each) for each in (both, one)]
+    world.settle([world.join(id_, protocols=each) for id_, each in zip(ids, (both, one), strict=True)])
+    assert world.join(protocols={"sticky": b""}).code == codes.INCONSISTENT_GROUP_PROTOCOL
+    world.leave(ids[1])
+    assert world.join(protocols={"sticky": b""}).code == codes.MEMBER_ID_REQUIRED
+    world.join(ids[0], protocols=one)
+    assert world.join(protocols={"sticky": b""}).code == codes.INCONSISTENT_GROUP_PROTOCOL
+    assert world.join(protocols=one).code == codes.MEMBER_ID_REQUIRED
+
+
+def test_a_join_does_not_ask_every_member_for_its_protocols() -> None:
+    class Watched(list[tuple[str, bytes]]):
+        asked = 0
+
+        def __iter__(self) -> Iterator[tuple[str, bytes]]:
+            Watched.asked += 1
+            return super().__iter__()
+
+    group, size = ClassicGroup("g"), 100
+    for number in range(size):
+        assert group.accepts_protocols("consumer", ["range"])
+        member = Member(f"m{number}", None, "c", "h", 10_000, 60_000, Watched([("range", b"")]))
+        group.add(member, "consumer")
+    assert Watched.asked <= 2 * size

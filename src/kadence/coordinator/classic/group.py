@@ -115,6 +115,8 @@ class ClassicGroup:
     """Time of day (ms) of becoming empty, as it is stored."""
     stored: GroupMetadataValue | None = None
     """The last record of this group; None for one that only has committed offsets. Only replaying sets it."""
+    _common: set[str] | None = field(default=None, repr=False, compare=False)
+    """What `common_protocols` found; None after a change that it does not follow."""
 
     def __repr__(self) -> str:
         return (
@@ -140,6 +142,10 @@ class ClassicGroup:
     def add(self, member: Member, protocol_type: str) -> None:
         if not self.members:
             self.protocol_type = protocol_type
+        if self._common is not None and self.members:
+            self._common.intersection_update(name for name, _ in member.protocols)
+        else:
+            self._common = None
         self.members[member.member_id] = member
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
@@ -152,6 +158,7 @@ class ClassicGroup:
         member = self.members.pop(member_id, None)
         if member is None:
             return None
+        self.protocols_changed()
         if member.group_instance_id is not None:
             self.static_members.pop(member.group_instance_id, None)
         if self.leader_id == member_id:
@@ -187,9 +194,18 @@ class ClassicGroup:
         return not self.pending_joins and all(member.joining is not None for member in self.members.values())
 
     def common_protocols(self) -> set[str]:
-        """Names that every member knows. A member that names one twice still has one vote."""
-        counts = Counter(name for member in self.members.values() for name in dict(member.protocols))
-        return {name for name, count in counts.items() if count == len(self.members)}
+        """Names that every member knows. A member that names one twice still has one vote.
+
+        Every join asks, so what was found is kept: else a join would cost more the more members there are.
+        """
+        if self._common is None:
+            counts = Counter(name for member in self.members.values() for name in dict(member.protocols))
+            self._common = {name for name, count in counts.items() if count == len(self.members)}
+        return self._common
+
+    def protocols_changed(self) -> None:
+        """Members have gone, have been replaced, or name other protocols: what they share is to be found anew."""
+        self._common = None
 
     def accepts_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
         """Whether a joiner with these protocols can take part."""

@@ -77,7 +77,7 @@ def _has_room(shard: Shard, group: ClassicGroup, member_id: str) -> bool:
     if group.state is State.PREPARING_REBALANCE:
         if member is not None and member.joining is not None:
             return True
-        return sum(1 for _ in group.parked_joins()) < limit
+        return len(group.members) < limit or sum(1 for _ in group.parked_joins()) < limit
     return member is not None or len(group.members) < limit
 
 
@@ -128,12 +128,12 @@ def _join_known(
     changed = member.protocols != _protocols(request)
     leads = group.leader_id == member_id
     if group.state is State.PREPARING_REBALANCE:
-        _update(member, caller, request)
+        _update(group, member, caller, request)
         park_join(shard, now, group, member, caller)
         try_complete(shard, now, group)
     elif changed or (group.state is State.STABLE and leads):
         # A leader that joins again has seen new metadata and wants to assign anew.
-        _update(member, caller, request)
+        _update(group, member, caller, request)
         park_join(shard, now, group, member, caller)
         prepare(shard, now, group)
     else:
@@ -157,7 +157,7 @@ def _join_static(
     end_parked(shard, member, codes.FENCED_INSTANCE_ID)
     old_leader = group.leader_id
     group.replace_static(member, new_id)
-    _update(member, caller, request)
+    _update(group, member, caller, request)
     if group.state is State.STABLE and group.select_protocol() == group.protocol_name:
         store(shard, now, group, {each.member_id: each.assignment for each in group.members.values()})
         _answer_returned(shard, now, group, member, caller, old_leader or "")
@@ -188,7 +188,10 @@ def _answer_returned(
     rearm_session(shard, now, group, member)
 
 
-def _update(member: Member, caller: Caller, request: JoinGroupRequest) -> None:
-    member.protocols = _protocols(request)
+def _update(group: ClassicGroup, member: Member, caller: Caller, request: JoinGroupRequest) -> None:
+    protocols = _protocols(request)
+    if [name for name, _ in protocols] != [name for name, _ in member.protocols]:
+        group.protocols_changed()
+    member.protocols = protocols
     member.session_timeout_ms = request.session_timeout_ms
     member.rebalance_timeout_ms = _rebalance_timeout(caller, request)

@@ -98,6 +98,7 @@ def _install(group: ClassicGroup, value: GroupMetadataValue) -> None:
         members[each.member_id] = member
     group.stored = value
     group.members = members
+    group.protocols_changed()
     group.static_members = {
         each.group_instance_id: each.member_id
         for each in members.values()

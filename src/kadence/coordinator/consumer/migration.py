@@ -162,6 +162,7 @@ def downgrade(shard: Shard, now: int, group: ConsumerGroup) -> ClassicGroup:
         old.protocols = list(member.classic.protocols)
         old.is_new = False
         rearm_session(shard, now, classic, old)
+    classic.protocols_changed()
     return classic
 
 
