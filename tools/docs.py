@@ -17,11 +17,13 @@ from typing import TypeVar
 
 import peers
 from kadence import Consumer, config
+from kadence.broker.handlers import HANDLERS
 from kadence.broker.settings import Settings
 from kadence.consumer.managers.group.classic import states
 from kadence.consumer.managers.group.kip848 import states as kip848_states
 from kadence.coordinator.classic import group
 from kadence.producer import transaction_states
+from kadence.protocol.registry import api_name
 from kadence.spark import client_settings
 from kadence.spark.decode import options as decode_options
 from kadence.spark.pipeline import model as pipeline_model
@@ -230,6 +232,68 @@ def metrics() -> str:
     return drawn("metrics.md", {"metrics": tables})
 
 
+NOT_SERVED: dict[str, Mapping[int, str]] = {
+    "one process has no replicas to move": {
+        34: "AlterReplicaLogDirs",
+        45: "AlterPartitionReassignments",
+        46: "ListPartitionReassignments",
+    },
+    "no controllers that vote": {
+        55: "DescribeQuorum",
+        57: "UpdateFeatures",
+        64: "UnregisterBroker",
+        80: "AddRaftVoter",
+        81: "RemoveRaftVoter",
+    },
+    "no delegation tokens": {
+        38: "CreateDelegationToken",
+        39: "RenewDelegationToken",
+        40: "ExpireDelegationToken",
+        41: "DescribeDelegationToken",
+    },
+    "no quotas": {48: "DescribeClientQuotas", 49: "AlterClientQuotas"},
+    "users are given to `Broker(users=)`": {
+        50: "DescribeUserScramCredentials",
+        51: "AlterUserScramCredentials",
+    },
+    "no share groups (KIP-932)": {
+        76: "ShareGroupHeartbeat",
+        77: "ShareGroupDescribe",
+        78: "ShareFetch",
+        79: "ShareAcknowledge",
+        83: "InitializeShareGroupState",
+        84: "ReadShareGroupState",
+        85: "WriteShareGroupState",
+        86: "DeleteShareGroupState",
+        87: "ReadShareGroupStateSummary",
+        90: "DescribeShareGroupOffsets",
+        91: "AlterShareGroupOffsets",
+        92: "DeleteShareGroupOffsets",
+    },
+    "no streams groups (KIP-1071)": {88: "StreamsGroupHeartbeat", 89: "StreamsGroupDescribe"},
+}
+"""What Apache Kafka 4.3.1 tells its clients of and the embedded broker does not, by the reason."""
+
+
+def broker() -> str:
+    """docs/broker.md with the APIs that are served and those that are not."""
+    served = [
+        f"| {key} | {api_name(key)} | {handler.versions[0]}-{handler.versions[1]} |"
+        for key, handler in sorted(HANDLERS.items())
+    ]
+    refused = [
+        f"| {', '.join(f'{name} ({key})' for key, name in apis.items())} | {why} |"
+        for why, apis in NOT_SERVED.items()
+    ]
+    return drawn(
+        "broker.md",
+        {
+            "served": "\n".join(["| key | API | versions |", "|---|---|---|", *served]),
+            "not served": "\n".join(["| API (key) | why |", "|---|---|", *refused]),
+        },
+    )
+
+
 def drawn(page: str, parts: Mapping[str, str]) -> str:
     """A page written by hand in which some parts, each between two comments, are drawn."""
     text = (DOCS / page).read_text()
@@ -244,6 +308,7 @@ def drawn(page: str, parts: Mapping[str, str]) -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "broker.md": broker,
     "configuration.md": configuration,
     **{f"from-{client}.md": partial(coming_from, client) for client in peers.VERSIONS},
     "metrics.md": metrics,

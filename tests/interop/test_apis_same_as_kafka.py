@@ -1,0 +1,17 @@
+"""docs/broker.md lists every API that Apache Kafka serves: those that our broker serves too, and the others."""
+
+from __future__ import annotations
+
+from tests.broker.wire import Wire
+
+import docs
+from kadence.broker.handlers import HANDLERS
+from kadence.protocol.api_versions import ApiVersionsRequest
+from kadence.testing.kafka import Kafka
+
+
+def test_each_api_of_kafka_is_served_or_listed_as_not_served(kafka: Kafka) -> None:
+    with Wire(kafka.bootstrap_servers) as wire:
+        answer = wire.call(ApiVersionsRequest("test", "1"))
+    not_served = [key for apis in docs.NOT_SERVED.values() for key in apis]
+    assert sorted([*HANDLERS, *not_served]) == sorted(each.api_key for each in answer.api_keys)
