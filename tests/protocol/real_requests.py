@@ -6,32 +6,46 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kadence.protocol import registry
+from kadence.protocol import alter_configs, describe_producers, incremental_alter_configs, registry
 from kadence.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kadence.protocol.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
+from kadence.protocol.alter_configs import AlterConfigsRequest
 from kadence.protocol.api_versions import ApiVersionsRequest
 from kadence.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
 from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kadence.protocol.consumer_protocol_subscription import ConsumerProtocolSubscription
+from kadence.protocol.create_acls import AclCreation, CreateAclsRequest
 from kadence.protocol.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kadence.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kadence.protocol.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from kadence.protocol.delete_groups import DeleteGroupsRequest
+from kadence.protocol.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from kadence.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kadence.protocol.describe_acls import DescribeAclsRequest
 from kadence.protocol.describe_cluster import DescribeClusterRequest
 from kadence.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kadence.protocol.describe_groups import DescribeGroupsRequest
+from kadence.protocol.describe_log_dirs import DescribeLogDirsRequest
+from kadence.protocol.describe_producers import DescribeProducersRequest
 from kadence.protocol.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from kadence.protocol.describe_transactions import DescribeTransactionsRequest
+from kadence.protocol.elect_leaders import ElectLeadersRequest, TopicPartitions
 from kadence.protocol.end_txn import EndTxnRequest
 from kadence.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from kadence.protocol.find_coordinator import FindCoordinatorRequest
 from kadence.protocol.heartbeat import HeartbeatRequest
+from kadence.protocol.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kadence.protocol.init_producer_id import InitProducerIdRequest
 from kadence.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kadence.protocol.leave_group import LeaveGroupRequest, MemberIdentity
+from kadence.protocol.list_config_resources import ListConfigResourcesRequest
 from kadence.protocol.list_groups import ListGroupsRequest
 from kadence.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kadence.protocol.list_transactions import ListTransactionsRequest
@@ -213,6 +227,35 @@ REQUEST_FOR: dict[type, Callable[[int, Ground], Any]] = {
         [WritableTxnMarker(1, 0, topics=[WritableTxnMarkerTopic("no-such-topic", [0])])]
     ),
     DescribeTransactionsRequest: lambda *_: DescribeTransactionsRequest(["nobody", ""]),
+    DeleteRecordsRequest: lambda *_: DeleteRecordsRequest(
+        [DeleteRecordsTopic("no-such-topic", [DeleteRecordsPartition(0, 0)])], 10_000
+    ),
+    # The fixture's Kafka has no authorizer, so rules are refused in a whole answer each.
+    DescribeAclsRequest: lambda *_: DescribeAclsRequest(2, None, 3, None, None, 1, 1),
+    CreateAclsRequest: lambda *_: CreateAclsRequest([AclCreation(2, "t", 3, "User:u", "*", 3, 3)]),
+    DeleteAclsRequest: lambda *_: DeleteAclsRequest([DeleteAclsFilter(2, "t", 3, None, None, 1, 1)]),
+    AlterConfigsRequest: lambda _, ground: AlterConfigsRequest(
+        [
+            alter_configs.AlterConfigsResource(
+                2, ground.topic, [alter_configs.AlterableConfig("retention.ms", "-1")]
+            )
+        ],
+        validate_only=True,
+    ),
+    IncrementalAlterConfigsRequest: lambda _, ground: IncrementalAlterConfigsRequest(
+        [
+            incremental_alter_configs.AlterConfigsResource(
+                2, ground.topic, [incremental_alter_configs.AlterableConfig("retention.ms", 0, "-1")]
+            )
+        ],
+        validate_only=True,
+    ),
+    DescribeLogDirsRequest: lambda *_: DescribeLogDirsRequest(None),
+    ElectLeadersRequest: lambda _, ground: ElectLeadersRequest(0, [TopicPartitions(ground.topic, [0])]),
+    DescribeProducersRequest: lambda _, ground: DescribeProducersRequest(
+        [describe_producers.TopicRequest(ground.topic, [0])]
+    ),
+    ListConfigResourcesRequest: lambda *_: ListConfigResourcesRequest(),
     ListTransactionsRequest: lambda *_: ListTransactionsRequest(["Ongoing", "Sleepy"]),
     DescribeConfigsRequest: lambda _, ground: DescribeConfigsRequest(
         [DescribeConfigsResource(2, ground.topic, None)], include_synonyms=True

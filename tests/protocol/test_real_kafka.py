@@ -140,6 +140,9 @@ def test_our_versions_are_what_kafka_has(wire: Wire) -> None:
     # Versions 4 and 5 are what brokers send each other.
     assert kafkas[24] == (0, 5)
     kafkas[24] = (0, 3)
+    # Version 5 tells cordoned directories (KIP-1066), which the embedded broker does not have.
+    assert kafkas[35] == (1, 5)
+    kafkas[35] = (1, 4)
     assert {key: (cls.MIN_VERSION, cls.MAX_VERSION) for key, cls in registry.REQUESTS.items()} == {
         key: kafkas[key] for key in registry.REQUESTS
     }

@@ -39,7 +39,13 @@ def served(broker: Broker) -> Broker:
 
 
 def settings(broker: Broker) -> dict[str, Any]:
-    return {"bootstrap_servers": broker.bootstrap_servers, "group_id": "g", "auto_offset_reset": "earliest"}
+    """Of a classic member, whose goodbye is a request of its own."""
+    return {
+        "bootstrap_servers": broker.bootstrap_servers,
+        "group_id": "g",
+        "group_protocol": "classic",
+        "auto_offset_reset": "earliest",
+    }
 
 
 def test_b7_a_consumer_that_is_collected_unclosed_warns_and_leaves(served: Broker) -> None:
@@ -117,7 +123,7 @@ def test_b7_whoever_collects_a_consumer_waits_for_nothing() -> None:
 def test_b7_the_interpreter_ends_without_close_and_the_group_is_left(served: Broker, kept: bool) -> None:
     program = f"""
         from kadence import Consumer
-        c = Consumer(bootstrap_servers={served.bootstrap_servers!r}, group_id="g", auto_offset_reset="earliest")
+        c = Consumer(**{settings(served)!r})
         c.subscribe("t")
         while not c.poll(1):
             pass

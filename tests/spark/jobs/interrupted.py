@@ -1,9 +1,15 @@
-"""A program as in docs/spark.md: a stream until Ctrl-C. Its arguments: brokers, topic, checkpoint."""
+"""A program as in docs/spark.md: a stream until Ctrl-C. Its arguments: brokers, topic, checkpoint.
+
+It prints "running" once its main thread waits for Java, so that the signal finds it there.
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
+import threading
+import time
+from types import FrameType
 
 from kadence.spark import session
 
@@ -30,8 +36,26 @@ query = (
     .option("checkpointLocation", directory)
     .start()
 )
+
+
+def waits_for_java(frame: FrameType | None) -> bool:
+    names = []
+    while frame is not None:
+        names.append(frame.f_code.co_name)
+        frame = frame.f_back
+    return names[0] == "readinto" and "awaitTermination" in names
+
+
+def tell() -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+    while not waits_for_java(sys._current_frames().get(main)):
+        time.sleep(0.01)
+    print("running", flush=True)
+
+
 query.processAllAvailable()
-print("running", flush=True)
+threading.Thread(target=tell, daemon=True).start()
 try:
     query.awaitTermination()
 except KeyboardInterrupt:
