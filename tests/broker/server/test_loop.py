@@ -53,3 +53,44 @@ def test_b8_what_has_arrived_is_served_before_a_session_is_judged_by_the_clock(b
         loop.run()
         loop.close()
     assert order == ["one", "the heartbeat", "the session ends"]
+
+
+def test_a_call_that_comes_while_a_late_loop_catches_up_is_not_left_waiting() -> None:
+    """Catching up reads the call's wake-up, so nothing else would end the next wait."""
+    clock = FakeClock()
+    loop = Loop(clock, lambda now: now + 10)
+    near, far = socket.socketpair()
+    done: list[str] = []
+
+    def finish() -> None:
+        done.append("called")
+        loop.stop()
+
+    def on_readable(_events: int) -> None:
+        said = near.recv(1)
+        if said == b"1":
+            # This turn is late: the next byte is found by the catching up.
+            clock.advance(100_000)
+            far.send(b"2")
+        elif said == b"2":
+            far.send(b"3")
+        else:
+            loop.call(finish)
+
+    loop.selector.register(near, selectors.EVENT_READ, on_readable)
+    far.send(b"1")
+    waited: list[float | None] = []
+    select = loop.selector.select
+
+    def watched(timeout: float | None = None) -> object:
+        waited.append(timeout)
+        assert len(waited) < 50, "the loop waits, and the call is not run"
+        return select(0)
+
+    loop.selector.select = watched  # type: ignore[assignment, method-assign]
+    loop.run()
+    assert done == ["called"]
+    assert waited[-1] == 0
+    loop.close()
+    near.close()
+    far.close()

@@ -108,7 +108,9 @@ class Loop:
             deadline = self.clock.now_ms()
             while not self._is_stopping:
                 looked_at = self.turn_at = self.clock.now_ms()
-                self._serve(0 if self._soon else wait_seconds(deadline, looked_at))
+                # A loop that caught up may have read the wake-up of a call that came meanwhile.
+                is_due = self._soon or self._calls
+                self._serve(0 if is_due else wait_seconds(deadline, looked_at))
                 for _ in range(len(self._calls)):
                     self._run_call(*self._calls.popleft())
                 if deadline < looked_at - _LATE_MS:
