@@ -101,7 +101,8 @@ class TransactionCoordinator:
         """A producer of transactions v2 writes to ``partitions``: make them part of its transaction.
 
         Returns:
-            An error code, and what it leads to. The write is made once the records are stored.
+            An error code, and what it leads to. The write comes after the records in the logs. After a crash that took
+            the records and left the write, the shell aborts the transaction.
         """
         code = adding.add(
             self._ledger, now, transactional_id, producer_id, producer_epoch, partitions, client_version=2
