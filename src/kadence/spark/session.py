@@ -201,6 +201,7 @@ def _on_ctrl_c(context: SparkContext) -> None:
         return  # PySpark, too, sets a handler where Python allows it
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        _close_connection(context)
         # Another thread has another connection.
         threading.Thread(
             target=_cancel_jobs, args=(context,), name="cancel Spark's jobs", daemon=True
@@ -208,6 +209,21 @@ def _on_ctrl_c(context: SparkContext) -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, interrupt)
+
+
+def _close_connection(context: SparkContext) -> None:
+    """Close this thread's connection to Java, before Py4J finds that a call on it was interrupted.
+
+    Py4J would have Java close the connection by the port that Java listens on. All connections have that port: what
+    the program or another thread asks Java just then, such as ``query.stop()``, would end with "Answer from Java side
+    is empty". Py4J leaves a closed connection alone, and opens another one for the next call.
+    """
+    client = context._gateway._gateway_client  # type: ignore[union-attr]
+    # Without PYSPARK_PIN_THREAD threads have no connections of their own.
+    if find := getattr(client, "get_thread_connection", None):
+        connection = find()
+        if connection is not None:
+            connection.close()
 
 
 def _cancel_jobs(context: SparkContext) -> None:

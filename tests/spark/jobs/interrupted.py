@@ -54,10 +54,31 @@ def tell() -> None:
     print("running", flush=True)
 
 
+def ask_java_before_and_after() -> None:
+    """On a connection of this thread: does it outlive the interrupted call of another thread?"""
+    java, client = context._jvm, context._gateway._gateway_client  # type: ignore[union-attr]
+    assert java is not None
+    java.java.lang.System.nanoTime()
+    before = client.get_thread_connection()
+    asked.set()
+    stopped.wait()
+    java.java.lang.System.nanoTime()
+    print(
+        "another thread's connection is", "the same" if client.get_thread_connection() is before else "closed"
+    )
+
+
 query.processAllAvailable()
+context = spark.sparkContext
+asked, stopped = threading.Event(), threading.Event()
+other = threading.Thread(target=ask_java_before_and_after)
+other.start()
+asked.wait()
 threading.Thread(target=tell, daemon=True).start()
 try:
     query.awaitTermination()
 except KeyboardInterrupt:
     query.stop()
     print("stopped")
+    stopped.set()
+    other.join()
