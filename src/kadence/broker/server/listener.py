@@ -20,6 +20,9 @@ __all__ = ["Listener", "address_text", "listen", "listen_all", "reachable"]
 _log = logging.getLogger("kadence.broker")
 
 _BACKLOG: Final = 256
+_ACCEPTS: Final = 64
+"""How many connections are taken in one turn of the loop: a crowd that comes need not wait a turn for each, and the
+clients that are here already wait for so many at most."""
 _BREATH_MS: Final = 200
 """How long a listener waits when the process can open nothing more."""
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -82,25 +85,34 @@ class Listener:
         self._is_watched = wanted
 
     def _accept(self, _events: int) -> None:
+        for _ in range(_ACCEPTS):
+            # Whoever takes a connection may stop the listener.
+            if not self._is_watched or not self._accept_one():
+                return
+
+    def _accept_one(self) -> bool:
+        """Whether another may wait."""
         try:
             sock, address = self._sock.accept()
         except BlockingIOError:
-            return
+            return False
         except OSError as error:
-            if error.errno in _EXHAUSTED:
+            is_exhausted = error.errno in _EXHAUSTED
+            if is_exhausted:
                 # The client stays in the queue, so the socket would be ready again at once and for ever.
                 self._rest(resting=True)
                 self._loop.at(add_ms(self._loop.turn_at, _BREATH_MS), lambda: self._rest(resting=False))
             if not self._has_complained:
                 _log.warning("a connection could not be accepted, and the next ones may not be: %s", error)
                 self._has_complained = True
-            return
+            return not is_exhausted
         self._has_complained = False
         sock.setblocking(False)
         with contextlib.suppress(OSError):  # the client may be gone again
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._on_accept(sock, address_text(address[0], address[1]))
+        return True
 
 
 def address_text(host: str, port: int) -> str:
