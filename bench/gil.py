@@ -99,7 +99,7 @@ def receive(port: int, ca: str | None, seconds: float, *, busy: bool) -> tuple[f
     poller: Any = client._poller
     if not drain.COMPILED:
         poller._selector.select = count.of(poller._selector.select)
-    for cls in (stream._PlainStream, stream._TlsStream):
+    for cls in (stream.PlainStream, stream._TlsStream):
         made: Any = cls
         made.read_now, made.write_now = count.of(made.read_now), count.of(made.write_now)
 

@@ -74,7 +74,7 @@ def put(broker: Broker, batch: bytes, records: int) -> None:
     """Into the log behind the broker's back, which would refuse it."""
 
     def append() -> None:
-        partition = broker._partition("t", 0)
+        partition = broker._core.partition("t", 0)
         log = partition.log
         accepted = bytearray(batch)
         accepted[_MAGIC_AT] = 2

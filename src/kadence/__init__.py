@@ -179,5 +179,5 @@ def _letter_producer(config: ConsumerConfig) -> Producer:
     return producer_for(config)
 
 
-suppliers.network_side = _network_side
+suppliers.network_side.real = _network_side
 suppliers.letter_producer = _letter_producer

@@ -68,7 +68,7 @@ def test_min_bytes_are_waited_for_over_all_partitions(broker: Broker, wire: Wire
 
 
 def test_a_client_that_goes_away_leaves_nothing_waiting(broker: Broker, wire: Wire) -> None:
-    partition = broker._cluster.topics["t"].partitions[0]
+    partition = broker._core.cluster.topics["t"].partitions[0]
     with broker.faults.observe(FetchRequest) as fetches:
         reader = Wire(broker)
         reader.send(fetch("t", at(0), max_wait_ms=LONG), 12)

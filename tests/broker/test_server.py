@@ -105,7 +105,7 @@ def test_a_client_that_sends_half_a_request_and_goes_is_forgotten(broker: Broker
         with Wire(broker) as client:
             client.sock.sendall(data)
     with Wire(broker) as wire:
-        while broker._on_loop(lambda: len(broker._server.connections)) > 1:
+        while broker._on_loop(lambda: len(broker._core.server.connections)) > 1:
             wire.call(MetadataRequest(topics=[]))
 
 
@@ -115,7 +115,7 @@ def test_memory_grows_with_what_came_not_with_what_was_announced(broker: Broker)
         wire.call(MetadataRequest(topics=[]))
 
         def held() -> int:
-            return max(each.held_bytes for each in broker._server.connections)
+            return max(each.held_bytes for each in broker._core.server.connections)
 
         while broker._on_loop(held) == 0:
             wire.call(MetadataRequest(topics=[]))
@@ -168,5 +168,5 @@ def test_a_bug_in_a_handler_costs_one_connection(
 
 def test_a_connection_says_who_it_is(broker: Broker, wire: Wire) -> None:
     wire.call(MetadataRequest(topics=[]))
-    (connection,) = broker._on_loop(lambda: list[Connection](broker._server.connections))
+    (connection,) = broker._on_loop(lambda: list[Connection](broker._core.server.connections))
     assert repr(connection).endswith("to node 1, idle>")

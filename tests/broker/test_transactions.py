@@ -68,7 +68,7 @@ def test_an_ending_that_was_overtaken_does_not_end_the_next_transaction() -> Non
         broker.move_leader("t", 0, leader)
         until(lambda: read(broker)[0] == [b"v"], what="the marker is written")
         tried = Event()
-        loop = broker._loop
+        loop = broker._core.loop
         loop.call(lambda: loop.at(loop.clock.now_ms() + 100, tried.set)).result(PATIENCE)
         assert tried.wait(PATIENCE), "whatever was still to be tried again"
         assert broker.offsets("t") == [(0, 2)], "one record, one marker"
@@ -80,8 +80,8 @@ def test_while_nobody_coordinates_the_id_a_write_may_be_tried_again() -> None:
         sender.begin_transaction()
         broker.move_transaction_coordinator("x", -1)
         for adds in (True, False):
-            ask = partial(broker._transactions.admit, "x", 1, 0, TP, adds=adds, knows_abortable=True)
-            assert broker._loop.call(ask).result(PATIENCE) == codes.NOT_ENOUGH_REPLICAS
+            ask = partial(broker._core.transactions.admit, "x", 1, 0, TP, adds=adds, knows_abortable=True)
+            assert broker._core.loop.call(ask).result(PATIENCE) == codes.NOT_ENOUGH_REPLICAS
         sent = sender.send("t", b"v")
         broker.move_transaction_coordinator("x", node_id)
         sent.result(PATIENCE)

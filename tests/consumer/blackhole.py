@@ -88,7 +88,7 @@ def path_to(broker: Broker) -> Iterator[Path]:
     """The only way to a broker of one node, for clients that come after this: it advertises the path as its address."""
     host, _, port = broker.bootstrap_servers.rpartition(":")
     path = Path((host, int(port)))
-    nodes = broker._cluster.nodes
+    nodes = broker._core.cluster.nodes
     (node_id,) = nodes
     nodes[node_id] = BrokerNode(node_id, "127.0.0.1", path.port)
     try:

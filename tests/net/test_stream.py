@@ -39,7 +39,7 @@ class Pair:
             self.stream: Stream = stream.stream_of(self.sock)
             assert type(self.stream).__name__ == "_CompiledStream"
         else:
-            made: Any = stream._TlsStream if "tls" in kind else stream._PlainStream
+            made: Any = stream._TlsStream if "tls" in kind else stream.PlainStream
             self.stream = made(self.sock)
 
     def _secure(self, certificates: Certificates) -> None:

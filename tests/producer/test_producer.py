@@ -418,7 +418,7 @@ def test_a_bug_on_the_network_thread_reaches_every_caller(
     def broken(now: int) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(producer._thread._sender, "poll", broken)
+    monkeypatch.setattr(producer._thread._turn._sender, "poll", broken)
     producer._thread.wakeup()
     with pytest.raises(FatalNetworkError, match="a bug"):
         future.result(PATIENCE)

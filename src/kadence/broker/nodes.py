@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from itertools import cycle
 
 from kadence.broker.cluster import BrokerNode, Cluster
-from kadence.broker.server.listener import listen
 from kadence.broker.server.server import Server
 from kadence.broker.storage import Partition
 from kadence.errors import ConfigError
 
-__all__ = ["Nodes"]
+__all__ = ["Listen", "Nodes"]
+
+Listen = Callable[[str, int], socket.socket]
+"""Opens a listening socket on a host and a port."""
 
 
 class Nodes:
@@ -20,13 +23,20 @@ class Nodes:
     Args:
         host: what they listen on.
         lead: gives a partition to a node, or to none (-1), and tells whoever must know.
+        listen: opens the socket of a node that starts again.
     """
 
-    __slots__ = ("_cluster", "_host", "_lead", "_server", "_stopped")
+    __slots__ = ("_cluster", "_host", "_lead", "_listen", "_server", "_stopped")
 
     def __init__(
-        self, server: Server, cluster: Cluster, host: str, lead: Callable[[Partition, int], None]
+        self,
+        server: Server,
+        cluster: Cluster,
+        host: str,
+        lead: Callable[[Partition, int], None],
+        listen: Listen,
     ) -> None:
+        self._listen = listen
         self._server = server
         self._cluster = cluster
         self._host = host
@@ -62,7 +72,7 @@ class Nodes:
         node = self._stopped.get(node_id)
         if node is None:
             raise ConfigError(f"node {node_id} was not stopped; stopped are {sorted(self._stopped)}")
-        sock = listen(self._host, node.port)
+        sock = self._listen(self._host, node.port)
         self._cluster.nodes[node_id] = self._stopped.pop(node_id)
         self._server.add(node_id, sock)
         for partition in self._partitions():

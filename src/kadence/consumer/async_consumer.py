@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from kadence.clock import FOREVER, Seconds, SystemClock, add_ms, to_ms
+from kadence.clock import FOREVER, Seconds, add_ms, to_ms
 from kadence.config import ConsumerConfig, generated_client_id
 from kadence.consumer.application import suppliers
 from kadence.consumer.application.arguments import Assignable, Offsets, Partitions
@@ -60,8 +60,8 @@ class AsyncConsumer(ConsumerState):
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         parsed = ConsumerConfig.parse(config, **settings)
         self._config = replace(parsed, client_id=parsed.client_id or generated_client_id("consumer"))
-        clock = SystemClock()
         border, engine = suppliers.network_side(self._config)
+        clock = border.clock
         self._border = border
         self._core = Core(self._config, border, engine, clock, suppliers.letter_producer)
         self._finalizer = leave_if_abandoned(self, "AsyncConsumer", border, engine)

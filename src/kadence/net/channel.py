@@ -29,7 +29,7 @@ from kadence.errors import (
 from kadence.net.dial import Dial, Step, tell
 from kadence.net.inbox import Frame, Inbox
 from kadence.net.pulse import Deputy, StoodIn, deputy_of
-from kadence.net.stream import Stream, stream_of
+from kadence.net.stream import Stream
 
 if TYPE_CHECKING:
     from kadence.metrics.network import NetworkMeters
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kadence.net.logins import Logins
     from kadence.net.nodes import KnownNode
     from kadence.net.poller import Poller
+    from kadence.net.sockets import Sockets
 
 __all__ = ["Channel", "IdleError"]
 
@@ -55,7 +56,7 @@ class Channel:
     Args:
         poller: waits for its socket, and reads from it. done: where the ends of requests go.
         pool: memory for Fetch responses. logins: what to authenticate with. meters: told of what happens here.
-        stood_in: told of what the pulse has sent; None: nothing is left to it.
+        sockets: makes the connection. stood_in: told of what the pulse has sent; None: nothing is left to it.
     """
 
     __slots__ = (
@@ -72,6 +73,7 @@ class Channel:
         "_node_meters",
         "_poller",
         "_pool",
+        "_sockets",
         "_stand_in",
         "_stood_in",
         "_stream",
@@ -95,6 +97,7 @@ class Channel:
         done: list[Completed],
         logins: Logins,
         meters: NetworkMeters,
+        sockets: Sockets,
         stood_in: StoodIn | None = None,
     ) -> None:
         self.lane = lane
@@ -109,6 +112,7 @@ class Channel:
         self._done = done
         self._logins = logins
         self._meters = meters
+        self._sockets = sockets
         self._logins_seen = 0
         self._dial: Dial | None = None
         self._connection: BrokerConnection | None = None
@@ -198,7 +202,9 @@ class Channel:
     def start(self, resolver: Resolver, now: int) -> None:
         """Begin to connect."""
         node = self.known.node
-        self._dial = Dial(self._config, node.host, str(self.known), now + self._config.connect_timeout_ms)
+        self._dial = Dial(
+            self._config, node.host, str(self.known), now + self._config.connect_timeout_ms, self._sockets
+        )
         if (found := resolver.ask(node.host, node.port)) is not None:
             self.found(found, now)
 
@@ -325,7 +331,7 @@ class Channel:
             login=self._logins.login,
             host=self.known.node.host,
         )
-        self._stream = stream_of(dial.sock)
+        self._stream = self._sockets.stream(dial.sock)
         self._connection = connection
         self._inbox = Inbox(
             self._stream.intake,

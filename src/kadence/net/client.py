@@ -36,8 +36,8 @@ from kadence.net.config import ConnectionConfig
 from kadence.net.dns import Found, Lookup, Resolver
 from kadence.net.logins import Logins
 from kadence.net.nodes import FIRST_BOOTSTRAP, KnownNode
-from kadence.net.poller import new_poller
 from kadence.net.pulse import StoodIn
+from kadence.net.sockets import SYSTEM, Sockets
 from kadence.types import Node
 
 __all__ = ["NetworkClient"]
@@ -57,7 +57,7 @@ class NetworkClient:
     Args:
         config: the settings. clock: tells the time; waiting is the poller's.
         lookup: `socket.getaddrinfo`, or a test's. rng: the jitter of the backoff.
-        meters: where to measure; whoever gives them reads them.
+        meters: where to measure; whoever gives them reads them. sockets: the network.
     """
 
     def __init__(
@@ -68,13 +68,15 @@ class NetworkClient:
         lookup: Lookup = socket.getaddrinfo,
         rng: random.Random | None = None,
         meters: NetworkMeters | None = None,
+        sockets: Sockets = SYSTEM,
     ) -> None:
         self._config = config
         self._clock = clock
         # It comes from the process's generator, which a test can seed and a fork seeds anew.
         self._random = rng or random.Random(random.getrandbits(64))
         self._meters = meters or NetworkMeters()
-        self._poller, self._wakeup = new_poller()
+        self._sockets = sockets
+        self._poller, self._wakeup = sockets.poller()
         self._resolver = Resolver(self._wakeup.wake, lookup)
         self._logins = Logins(config, self._wakeup.wake)
         self.arenas = ArenaPool(config.spare_arena_bytes)
@@ -369,6 +371,7 @@ class NetworkClient:
                 self._done,
                 self._logins,
                 self._meters,
+                self._sockets,
                 self.on_stood_in if lane is Lane.GROUP else None,
             )
             self._channels[key] = channel

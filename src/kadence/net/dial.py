@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import selectors
 import socket
 import ssl
@@ -21,6 +20,7 @@ from kadence.net import openssl
 if TYPE_CHECKING:
     from kadence.net.config import ConnectionConfig
     from kadence.net.dns import Address, Found
+    from kadence.net.sockets import Sockets
 
 __all__ = ["Dial", "Step", "tell"]
 
@@ -43,6 +43,7 @@ class Dial:
 
     Args:
         name: how messages call the broker. until: when all attempts together must have ended (ms).
+        sockets: makes the socket of each attempt.
     """
 
     __slots__ = (
@@ -50,6 +51,7 @@ class Dial:
         "_config",
         "_host",
         "_name",
+        "_sockets",
         "_trail",
         "_until",
         "address",
@@ -58,8 +60,9 @@ class Dial:
         "step",
     )
 
-    def __init__(self, config: ConnectionConfig, host: str, name: str, until: int) -> None:
+    def __init__(self, config: ConnectionConfig, host: str, name: str, until: int, sockets: Sockets) -> None:
         self._config = config
+        self._sockets = sockets
         self._host = host
         self._name = name
         self._until = until
@@ -99,7 +102,7 @@ class Dial:
             return False
         try:
             if self.step is Step.TCP:
-                if not _writable(sock):
+                if not self._sockets.has_decided(sock):
                     return False
                 if (number := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)) != 0:
                     raise OSError(number, os.strerror(number))
@@ -178,7 +181,7 @@ class Dial:
             return
 
     def _start(self, address: Address) -> socket.socket:
-        sock = socket.socket(address.family, socket.SOCK_STREAM)
+        sock = self._sockets.open(address.family)
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -212,13 +215,6 @@ class Dial:
         self.close()
         tried = "; ".join(self._trail) or "no address could be tried in time"
         return ConnectError(f"cannot connect to {self._name}: {tried}")
-
-
-def _writable(sock: socket.socket) -> bool:
-    """Whether a connection attempt has ended; SO_ERROR is 0 both before and after a success."""
-    poller = select.poll()
-    poller.register(sock, select.POLLOUT)
-    return bool(poller.poll(0))
 
 
 def tell(error: Exception) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from kadence.clock import SystemClock
+from kadence.clock import Clock, SystemClock
 from kadence.connection.frames import LENGTH_BYTES, SHORTEST
 
 __all__ = ["ROOM", "Intake", "PlainIntake"]
@@ -69,16 +69,28 @@ class PlainIntake:
     """The intake of a stream that Python reads.
 
     Args:
-        read: reads what is there; None for "not now", 0 at the end.
+        read: reads what is there; None for "not now", 0 at the end. clock: the machine's unless given.
 
     Attributes:
         heard_at: when (ms of the monotonic clock) something was read last; -1: never.
         more: the last read did not empty the connection: bytes may lie in TLS, where no selector sees them.
     """
 
-    __slots__ = ("_begin", "_end", "_error", "_has_ended", "_into", "_read", "_room", "heard_at", "more")
+    __slots__ = (
+        "_begin",
+        "_clock",
+        "_end",
+        "_error",
+        "_has_ended",
+        "_into",
+        "_read",
+        "_room",
+        "heard_at",
+        "more",
+    )
 
-    def __init__(self, read: Callable[[memoryview], int | None]) -> None:
+    def __init__(self, read: Callable[[memoryview], int | None], clock: Clock | None = None) -> None:
+        self._clock = clock or _CLOCK
         self._read = read
         self._room = memoryview(bytearray(ROOM))
         self._begin = self._end = 0
@@ -114,7 +126,7 @@ class PlainIntake:
             else:
                 self._end += count
             taken += count
-            self.heard_at = _CLOCK.now_ms()
+            self.heard_at = self._clock.now_ms()
 
     def begins(self) -> int | None:
         return self._length() if self._into is None and self._has_frame() else None

@@ -15,7 +15,7 @@ from kadence.net.wakeup import PlainWakeup, Wakeup
 if TYPE_CHECKING:
     from kadence.net.intake import Intake
 
-__all__ = ["Poller", "new_poller"]
+__all__ = ["PlainPoller", "Poller", "new_poller"]
 
 
 class Poller(Protocol):
@@ -50,15 +50,15 @@ def new_poller() -> tuple[Poller, Wakeup]:
         wake = drain.drain.Wake()
         return drain.drain.Poller(wake), wake
     plain = PlainWakeup()
-    return _PlainPoller(plain), plain
+    return PlainPoller(selectors.DefaultSelector(), plain), plain
 
 
-class _PlainPoller:
-    """By the selectors module."""
+class PlainPoller:
+    """By a selector of the standard library's interface."""
 
-    def __init__(self, wakeup: PlainWakeup) -> None:
+    def __init__(self, selector: selectors.BaseSelector, wakeup: PlainWakeup) -> None:
         self._wakeup = wakeup
-        self._selector = selectors.DefaultSelector()
+        self._selector = selector
         self._selector.register(wakeup.fileno(), selectors.EVENT_READ, (None, None))
         # Of those that have one.
         self._intakes: dict[int, tuple[Any, Any]] = {}

@@ -15,7 +15,9 @@ from kadence.net.intake import Intake, PlainIntake
 if TYPE_CHECKING:
     import socket
 
-__all__ = ["Stream", "stream_of"]
+    from kadence.clock import Clock
+
+__all__ = ["PlainStream", "Stream", "stream_of"]
 
 
 class Stream(Protocol):
@@ -40,18 +42,18 @@ def stream_of(sock: socket.socket) -> Stream:
     if isinstance(sock, ssl.SSLSocket):
         pointer = openssl.pointer(sock) if drain.TLS else 0
         return _CompiledStream(sock, pointer, _TlsStream(sock)) if pointer else _TlsStream(sock)
-    return _CompiledStream(sock, 0, _PlainStream(sock)) if drain.COMPILED else _PlainStream(sock)
+    return _CompiledStream(sock, 0, PlainStream(sock)) if drain.COMPILED else PlainStream(sock)
 
 
-class _PlainStream:
+class PlainStream:
     """TCP by the socket module."""
 
     __slots__ = ("_sock", "intake", "session")
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, clock: Clock | None = None) -> None:
         self._sock = sock
         self.session = None
-        self.intake: Intake = PlainIntake(self.read_now)
+        self.intake: Intake = PlainIntake(self.read_now, clock)
 
     def read_now(self, into: memoryview) -> int | None:
         try:
@@ -94,7 +96,7 @@ class _CompiledStream:
 
     __slots__ = ("_python", "intake", "session")
 
-    def __init__(self, sock: socket.socket, ssl_pointer: int, python: _PlainStream | _TlsStream) -> None:
+    def __init__(self, sock: socket.socket, ssl_pointer: int, python: PlainStream | _TlsStream) -> None:
         self.session = drain.drain.Session(sock.fileno(), ssl_pointer)
         self._python = python
         self.intake: Intake = drain.drain.Intake(self.session, self._read_by_python)

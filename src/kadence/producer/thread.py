@@ -1,4 +1,7 @@
-"""The producer's network thread: asks the sender, moves bytes, and ends when the producer is closed and empty."""
+"""The producer's network thread: asks the sender, moves bytes, and ends when the producer is closed and empty.
+
+`Turn` does one round of it, on whatever thread; a simulation runs turns without one.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Mapping
 
 from kadence.clock import FOREVER, Clock, add_ms
 from kadence.config import ProducerConfig
-from kadence.errors import ClosedError, FatalNetworkError
+from kadence.errors import ClosedError, FatalNetworkError, KafkaError
 from kadence.net import ConnectionConfig, NetworkClient
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.futures import decides
@@ -17,16 +20,15 @@ from kadence.producer.topics import Topics
 from kadence.producer.transactions import Transactions
 from kadence.types import Node
 
-__all__ = ["NetworkThread"]
+__all__ = ["NetworkThread", "Turn"]
 
 _log = logging.getLogger("kadence.producer")
 
 
-class NetworkThread(threading.Thread):
-    """Runs until `begin_close` and everything is decided, or until a bug of ours.
+class Turn:
+    """One round over everything that lives on the network thread.
 
     Attributes:
-        fatal: the bug that ended it; raised by the producer's next call (B6).
         trouble: why no broker can be reached, for the message of a call that waits in vain.
     """
 
@@ -34,26 +36,21 @@ class NetworkThread(threading.Thread):
         self,
         config: ProducerConfig,
         clock: Clock,
+        client: NetworkClient,
         accumulator: Accumulator,
         topics: Topics,
         transactions: Transactions | None = None,
     ) -> None:
-        super().__init__(name=f"{config.client_id}-network", daemon=True)
         self._clock = clock
         self._accumulator = accumulator
         self._topics = topics
-        self._client = NetworkClient(ConnectionConfig.of(config), clock)
+        self._client = client
         self._transactions = transactions
-        self._sender = Sender(config, accumulator, topics, self._client.can_send, transactions)
+        self._sender = Sender(config, accumulator, topics, client.can_send, transactions)
         self._delivery_timeout_ms = config.delivery_timeout_ms
         self._close_at = FOREVER
         self._lingers = True
-        self.fatal: FatalNetworkError | None = None
         self.trouble: str | None = None
-
-    def wakeup(self) -> None:
-        """There is something new to look at. Any thread."""
-        self._client.wakeup()
 
     def begin_close(self, deadline: int) -> None:
         """Send what is left until ``deadline``, drop the rest, end. Any thread, be it one that holds the gate.
@@ -63,24 +60,12 @@ class NetworkThread(threading.Thread):
         self._close_at = min(self._close_at, deadline)
         self._client.wakeup()
 
-    def run(self) -> None:
-        decides(self._accumulator.gate)
-        try:
-            while self._run_once():
-                pass
-        except BaseException as error:  # noqa: BLE001 - whatever it is, every caller must hear of it (B6)
-            _log.exception("the producer's network thread ended with a bug")
-            fatal = FatalNetworkError(f"the producer's network thread ended with a bug: {error!r}")
-            fatal.__cause__ = error
-            self.fatal = fatal
-            self._accumulator.is_usable = False
-            self._sender.fail_all(fatal)
-        finally:
-            self._client.close()
-            with self._accumulator.gate:
-                self._accumulator.gate.notify_all()
+    def fail_all(self, error: KafkaError) -> None:
+        """End every record that is not decided."""
+        self._sender.fail_all(error)
 
-    def _run_once(self) -> bool:
+    def run_once(self) -> bool:
+        """One round. False when the producer is closed and nothing is left to do."""
         now = self._clock.now_ms()
         if self._close_at != FOREVER:
             if self._lingers:
@@ -120,4 +105,62 @@ class NetworkThread(threading.Thread):
         return {} if self._transactions is None else dict(self._transactions.coordinators)
 
     def __repr__(self) -> str:
-        return f"<{self.name} {'alive' if self.is_alive() else 'ended'} {self._sender!r}>"
+        return repr(self._sender)
+
+
+class NetworkThread(threading.Thread):
+    """Runs turns until `begin_close` and everything is decided, or until a bug of ours.
+
+    Attributes:
+        fatal: the bug that ended it; raised by the producer's next call (B6).
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        clock: Clock,
+        accumulator: Accumulator,
+        topics: Topics,
+        transactions: Transactions | None = None,
+    ) -> None:
+        super().__init__(name=f"{config.client_id}-network", daemon=True)
+        self._accumulator = accumulator
+        self._client = NetworkClient(ConnectionConfig.of(config), clock)
+        self._turn = Turn(config, clock, self._client, accumulator, topics, transactions)
+        self.fatal: FatalNetworkError | None = None
+
+    @property
+    def trouble(self) -> str | None:
+        """Why no broker can be reached, for the message of a call that waits in vain."""
+        return self._turn.trouble
+
+    def wakeup(self) -> None:
+        """There is something new to look at. Any thread."""
+        self._client.wakeup()
+
+    def begin_close(self, deadline: int) -> None:
+        """Send what is left until ``deadline``, drop the rest, end. Any thread, be it one that holds the gate.
+
+        Of several calls the earliest deadline holds.
+        """
+        self._turn.begin_close(deadline)
+
+    def run(self) -> None:
+        decides(self._accumulator.gate)
+        try:
+            while self._turn.run_once():
+                pass
+        except BaseException as error:  # noqa: BLE001 - whatever it is, every caller must hear of it (B6)
+            _log.exception("the producer's network thread ended with a bug")
+            fatal = FatalNetworkError(f"the producer's network thread ended with a bug: {error!r}")
+            fatal.__cause__ = error
+            self.fatal = fatal
+            self._accumulator.is_usable = False
+            self._turn.fail_all(fatal)
+        finally:
+            self._client.close()
+            with self._accumulator.gate:
+                self._accumulator.gate.notify_all()
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {'alive' if self.is_alive() else 'ended'} {self._turn!r}>"

@@ -26,7 +26,7 @@ from kadence.wire.bounded import MAX_ELEMENTS
 
 def held(broker: Broker) -> int:
     """Bytes of requests and answers that connections hold."""
-    return broker._on_loop(lambda: sum(each.held_bytes for each in broker._server.connections))
+    return broker._on_loop(lambda: sum(each.held_bytes for each in broker._core.server.connections))
 
 
 def test_answers_that_nobody_reads_are_not_made(broker: Broker, wire: Wire) -> None:
@@ -36,7 +36,7 @@ def test_answers_that_nobody_reads_are_not_made(broker: Broker, wire: Wire) -> N
         for _ in range(30):
             lazy.send(fetch("t", at(0, max_bytes=10_000_000)), 12)
         served.wait(1)
-        until(lambda: not broker._on_loop(lambda: broker._loop._soon))
+        until(lambda: not broker._on_loop(lambda: broker._core.loop._soon))
         wire.call(MetadataRequest(topics=[]))
         # The socket's own buffers take some; of the rest one answer waits, not 30.
         assert held(broker) < 8_000_000
@@ -118,7 +118,7 @@ def test_who_reads_no_answer_is_cut() -> None:
             lazy.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             lazy.send(fetch("t", at(0, max_bytes=100_000_000), max_bytes=100_000_000), 12)
             until(lambda: held(broker) > 0)
-            until(lambda: not broker._on_loop(lambda: len(broker._server.connections)))
+            until(lambda: not broker._on_loop(lambda: len(broker._core.server.connections)))
 
 
 def test_a_listener_out_of_descriptors_rests() -> None:

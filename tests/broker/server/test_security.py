@@ -290,12 +290,12 @@ def test_our_client_logs_in_anew_by_itself(certificates: Certificates) -> None:
     ):
         consumer.list_topics()
         first = len(logins)
-        connections = broker._on_loop(lambda: set(broker._server.connections))
+        connections = broker._on_loop(lambda: set(broker._core.server.connections))
         deadline = time.monotonic() + PATIENCE
         while len(logins) <= first:
             assert time.monotonic() < deadline
             consumer.list_topics()
-        assert broker._on_loop(lambda: set(broker._server.connections)) & connections
+        assert broker._on_loop(lambda: set(broker._core.server.connections)) & connections
 
 
 def test_mutual_tls_names_the_client(certificates: Certificates, caplog: pytest.LogCaptureFixture) -> None:
@@ -363,7 +363,8 @@ def test_secrets_show_nowhere(certificates: Certificates, caplog: pytest.LogCapt
     with caplog.at_level(logging.DEBUG), secured("SASL_PLAINTEXT", certificates) as broker:
         with Wire(broker) as wire:
             log_in(wire)
-        shown = f"{broker!r} {broker._server!r} {broker._server.security!r} {vars(broker._server.security)}"
+        server = broker._core.server
+        shown = f"{broker!r} {server!r} {server.security!r} {vars(server.security)}"
     assert PASSWORD not in shown + caplog.text
     assert "hunter2" not in repr(TlsFiles("c.pem", key_password="hunter2"))
 

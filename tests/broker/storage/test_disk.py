@@ -482,7 +482,9 @@ def test_topics_ids_settings_and_producer_ids_are_found_again(tmp_path: Path) ->
         ]
         assert leaders[0] == leaders[1]
         assert wire.call(InitProducerIdRequest(transactional_id=None)).producer_id > producer
-        assert broker._on_loop(lambda: broker._cluster.topics["made"].config) == {"retention.ms": "1234567"}
+        assert broker._on_loop(lambda: broker._core.cluster.topics["made"].config) == {
+            "retention.ms": "1234567"
+        }
     with Broker(nodes=1, data_dir=tmp_path) as broker, Wire(broker) as wire:
         topics = wire.call(MetadataRequest(topics=None)).topics
         assert {each.leader_id for topic in topics for each in topic.partitions} == {1}, "a node less"
@@ -503,7 +505,7 @@ def test_a_topic_made_anew_begins_empty_even_where_its_folder_was_left(tmp_path:
         wire.produce("t", [b"old"])
     shutil.copytree(data / "t-0", tmp_path / "left")
     with Broker(data_dir=data) as broker:
-        broker._on_loop(lambda: broker._cluster.delete_topic(broker._cluster.topics["t"]))
+        broker._on_loop(lambda: broker._core.cluster.delete_topic(broker._core.cluster.topics["t"]))
     (tmp_path / "left").rename(data / "t-0")
     with Broker(topics={"t": 1}, data_dir=data) as broker:
         assert broker.offsets("t") == [(0, 0)]
@@ -515,7 +517,7 @@ def test_a_torn_journal_keeps_what_was_whole(tmp_path: Path) -> None:
     journal = tmp_path / "topics.journal"
     journal.write_bytes(journal.read_bytes()[:-3])
     with Broker(data_dir=tmp_path) as broker:
-        assert list(broker._cluster.topics) == ["t"]
+        assert list(broker._core.cluster.topics) == ["t"]
     assert [path.name.partition(".")[0] for path in tmp_path.glob("*-stray")] == ["u-0"]
 
 

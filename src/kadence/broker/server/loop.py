@@ -50,14 +50,21 @@ class Loop:
         clock: where time comes from.
         before_wait: asked before each wait; may do what is due at the time it is given, and returns its next
             deadline.
+        selector: waits for the sockets. None: the system's, and a wake-up of its own for other threads; with another
+            one everything happens on the thread that calls `turn`.
 
     Attributes:
         turn_at: when the present turn looked at its sockets (ms).
     """
 
-    def __init__(self, clock: Clock, before_wait: Callable[[int], int]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        before_wait: Callable[[int], int],
+        selector: selectors.BaseSelector | None = None,
+    ) -> None:
         self.clock = clock
-        self.selector = selectors.DefaultSelector()
+        self.selector = selectors.DefaultSelector() if selector is None else selector
         self._machine = SystemClock()
         self._ahead = clock.now_ms() - self._machine.now_ms()
         self._before_wait = before_wait
@@ -66,12 +73,14 @@ class Loop:
         self._calls: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
         self._soon: deque[Callable[[], None]] = deque()
         self.turn_at = clock.now_ms()
+        self._deadline = self.turn_at
         self._is_stopping = False
         self._has_ended = False
         self._wake_in, self._wake_out = socket.socketpair()
         for end in (self._wake_in, self._wake_out):
             end.setblocking(False)
-        self.selector.register(self._wake_out, selectors.EVENT_READ, self._drain_wakeups)
+        if selector is None:
+            self.selector.register(self._wake_out, selectors.EVENT_READ, self._drain_wakeups)
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970: the machine's, and as far ahead of them as the clock was moved on (in tests)."""
@@ -105,20 +114,24 @@ class Loop:
     def run(self) -> None:
         """Serve until `stop`. What raises in one callback is logged, and the others go on."""
         try:
-            deadline = self.clock.now_ms()
             while not self._is_stopping:
-                looked_at = self.turn_at = self.clock.now_ms()
-                # A loop that caught up may have read the wake-up of a call that came meanwhile.
-                is_due = self._soon or self._calls
-                self._serve(0 if is_due else wait_seconds(deadline, looked_at))
-                for _ in range(len(self._calls)):
-                    self._run_call(*self._calls.popleft())
-                if deadline < looked_at - _LATE_MS:
-                    self._catch_up(looked_at)
-                deadline = min(self._run_timers(looked_at), self._before_wait(looked_at))
+                self.turn()
         finally:
             self._has_ended = True
             self._cancel_calls()
+
+    def turn(self) -> int:
+        """Wait for something to do, and do it. Returns when a timer is due next (ms); now if there is more to do."""
+        looked_at = self.turn_at = self.clock.now_ms()
+        # A loop that caught up may have read the wake-up of a call that came meanwhile.
+        is_due = self._soon or self._calls
+        self._serve(0 if is_due else wait_seconds(self._deadline, looked_at))
+        for _ in range(len(self._calls)):
+            self._run_call(*self._calls.popleft())
+        if self._deadline < looked_at - _LATE_MS:
+            self._catch_up(looked_at)
+        self._deadline = min(self._run_timers(looked_at), self._before_wait(looked_at))
+        return looked_at if self._soon or self._calls else self._deadline
 
     def close(self) -> None:
         """Free the selector and its wake-up pair; `run` has ended."""

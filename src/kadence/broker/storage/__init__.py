@@ -10,7 +10,7 @@ from kadence.broker.storage.aborted import Aborted
 from kadence.broker.storage.config import LogConfig
 from kadence.broker.storage.directory import FSYNC, DataDirectory, FsyncPolicy
 from kadence.broker.storage.errors import BatchError
-from kadence.broker.storage.flusher import Flusher
+from kadence.broker.storage.flusher import Flusher, Worker
 from kadence.broker.storage.lookup import TimedOffset
 from kadence.broker.storage.partition import Appended, Isolation, Origin, Partition
 
@@ -27,4 +27,5 @@ __all__ = [
     "Origin",
     "Partition",
     "TimedOffset",
+    "Worker",
 ]

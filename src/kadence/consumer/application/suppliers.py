@@ -6,13 +6,33 @@ producer when the first one is made.
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kadence.consumer.application.core import Engines
+    from kadence.config import ConsumerConfig
+    from kadence.consumer.application.core import Engine, Engines
     from kadence.consumer.application.reading.dead_letters import LetterProducers
+    from kadence.consumer.border.buffer import Border
 
 __all__ = ["letter_producer", "network_side"]
 
-network_side: Engines
+
+class _NetworkSides:
+    """Makes the network side of a new consumer where the program runs that asks for it.
+
+    Attributes:
+        real: with a thread and sockets. simulated: set in the context of a program that runs inside a simulation.
+    """
+
+    real: Engines
+
+    def __init__(self) -> None:
+        self.simulated: ContextVar[Engines | None] = ContextVar("simulated", default=None)
+
+    def __call__(self, config: ConsumerConfig) -> tuple[Border, Engine]:
+        return (self.simulated.get() or self.real)(config)
+
+
+network_side = _NetworkSides()
 letter_producer: LetterProducers

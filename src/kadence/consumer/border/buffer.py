@@ -115,7 +115,7 @@ class Border:
         lateness: how late the network thread is (network).
         on_stall: told of a stall at once, on the network thread, while the application is busy (application).
         wakes: how often the application woke the network thread (application).
-        measures: for `Consumer.metrics`; each part has one writer.
+        measures: for `Consumer.metrics`; each part has one writer. clock: what both sides go by.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Border:
         clock: Clock | None = None,
     ) -> None:
         self._wake = wake
-        self._clock = clock or SystemClock()
+        self.clock = clock or SystemClock()
         self.measures = measures or Measures()
         self.lateness = Lateness()
         self.on_stall: Callable[[Stalled], None] = lambda fact: None
@@ -155,7 +155,7 @@ class Border:
     # -- application thread
 
     def send(self, imperative: Imperative) -> None:
-        self.measures.imperatives.put(self._clock.now_ms())
+        self.measures.imperatives.put(self.clock.now_ms())
         self.imperatives.append(imperative)
         self.wake()
 
@@ -216,7 +216,7 @@ class Border:
     # -- network thread
 
     def tell(self, fact: Fact) -> None:
-        self.measures.facts.put(self._clock.now_ms())
+        self.measures.facts.put(self.clock.now_ms())
         self.facts.append(fact)
         self.alert()
 

@@ -10,14 +10,29 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
-__all__ = ["JobThread"]
+from kadence.consumer.managers.base import Jobs
+
+__all__ = ["JobRunner", "JobThread"]
 
 Done = Callable[[int, object, Exception | None], None]
 
 
+class JobRunner(Jobs, Protocol):
+    """Where what may block is done, as the loop sees it."""
+
+    def deliver(self, now: int) -> bool:
+        """Hand over what has ended; whether there was anything. Network thread."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        ...
+
+
 class JobThread:
-    """Runs jobs one after the other; results are handed over by `deliver`, on the network thread."""
+    """Runs jobs one after the other."""
 
     def __init__(self, name: str, wake: Callable[[], None]) -> None:
         self._name = name
@@ -33,7 +48,6 @@ class JobThread:
         self._todo.put((work, done))
 
     def deliver(self, now: int) -> bool:
-        """Hand over what has ended; whether there was anything."""
         count = len(self._finished)
         for _ in range(count):
             done, result, error = self._finished.popleft()

@@ -35,7 +35,7 @@ from kadence.consumer.border.messages import (
 from kadence.consumer.managers.base import Loner, RequestManager
 from kadence.consumer.managers.group.membership import Membership
 from kadence.consumer.network.delegate import Delegate
-from kadence.consumer.network.jobs import JobThread
+from kadence.consumer.network.jobs import JobRunner
 from kadence.consumer.network.processor import Processor
 from kadence.consumer.network.reaper import Reaper
 from kadence.consumer.news import in_short
@@ -133,7 +133,7 @@ class Turn:
         processor: Processor,
         reaper: Reaper,
         outlet: Outlet,
-        jobs: JobThread,
+        jobs: JobRunner,
         membership: Membership | None,
         managers: tuple[RequestManager, ...],
         loner: Loner,

@@ -1,0 +1,204 @@
+"""A whole broker without a thread: what `Broker` runs on one of its own, and a simulation in virtual time.
+
+Everything here belongs to the one thread that turns the loop.
+"""
+
+from __future__ import annotations
+
+import logging
+import selectors
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from kadence.broker.cluster import BrokerNode, Cluster, is_valid_topic_name
+from kadence.broker.coordination import Coordination
+from kadence.broker.dispatch import Dispatcher
+from kadence.broker.faults import Faults
+from kadence.broker.faults.topics import topics_of
+from kadence.broker.fetching import News
+from kadence.broker.nodes import Listen, Nodes
+from kadence.broker.server.listener import address_text, listen
+from kadence.broker.server.loop import Loop
+from kadence.broker.server.security import Security
+from kadence.broker.server.server import Server
+from kadence.broker.service import Services
+from kadence.broker.sessions import SessionCache
+from kadence.broker.settings import Settings
+from kadence.broker.storage import DataDirectory, Flusher, Partition, Worker
+from kadence.broker.transactions import Transactions
+from kadence.broker.upkeep import Upkeep
+from kadence.clock import Clock, SystemClock
+from kadence.errors import ConfigError
+
+__all__ = ["BrokerCore", "Surroundings"]
+
+_log = logging.getLogger("kadence.broker")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a broker has from the machine. A simulation has its own (`kadence.testing.simulation`).
+
+    Attributes:
+        clock: the monotonic one. selector: None: the system's, which other threads can wake.
+        worker: waits for the disk; None: a thread. listen: opens a listening socket. new_uuid: 16 bytes, for topic ids.
+        new_member_id: the random part of member ids; None: UUIDs.
+    """
+
+    clock: Clock = field(default_factory=SystemClock)
+    selector: selectors.BaseSelector | None = None
+    worker: Worker | None = None
+    listen: Listen = listen
+    new_uuid: Callable[[], bytes] = lambda: uuid4().bytes
+    new_member_id: Callable[[], str] | None = None
+
+
+class BrokerCore:
+    """See the head of this file. Turn its `loop` until it is to end, then call `free`.
+
+    Args:
+        sockets: listening, one for each node, from node 1 on. host: what they listen on.
+        disk: None: in memory. It is closed with the broker, and when this fails.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        sockets: list[socket.socket],
+        host: str,
+        *,
+        advertised: str,
+        security: Security,
+        cluster_id: str,
+        disk: DataDirectory | None,
+        surroundings: Surroundings,
+    ) -> None:
+        self._disk = disk
+        self._worker = surroundings.worker
+        self.faults = Faults()
+        self.cluster = Cluster(cluster_id, surroundings.new_uuid, log_defaults=settings.log())
+        for node_id, sock in enumerate(sockets, 1):
+            self.cluster.nodes[node_id] = BrokerNode(node_id, advertised, sock.getsockname()[1])
+        self.loop = Loop(surroundings.clock, self._before_wait, surroundings.selector)
+        self.coordination = Coordination(
+            settings.coordinator(), self.cluster, self.loop, new_id=surroundings.new_member_id
+        )
+        self.transactions = Transactions(settings.transactions(), self.cluster, self.coordination, self.loop)
+        self.cluster.on_news = News(self.loop).add
+        self._services = Services(
+            settings,
+            self.cluster,
+            self.coordination,
+            self.transactions,
+            SessionCache(settings.fetch_session_slots),
+            self.loop,
+        )
+        dispatcher = Dispatcher(self._services, self.faults)
+        self.server = Server(self.loop, security, settings.limits(), dispatcher.on_frame)
+        self.nodes = Nodes(self.server, self.cluster, host, self.lead, surroundings.listen)
+        for node_id, sock in enumerate(sockets, 1):
+            self.server.add(node_id, sock)
+        self._upkeep = Upkeep(self.loop, self.cluster, settings, disk)
+
+    def start(self, topics: Mapping[str, int]) -> None:
+        """Load what is stored, and make the topics that are not there. When this raises, nothing is left open.
+
+        Raises:
+            ConfigError: the data directory, or a topic, cannot be used.
+        """
+        try:
+            self._load()
+            for name, partitions in topics.items():
+                if self._disk is None or name not in self.cluster.topics:
+                    self.create_topic(name, partitions)
+        except BaseException:
+            self.free()
+            raise
+        self.coordination.start()
+        self.transactions.start()
+        self._upkeep.start()
+
+    def attach_faults(self, freeze: Callable[[tuple[int, ...], bool], None]) -> None:
+        """Serve faults; ``freeze`` carries out those that stop nodes."""
+        self.faults.attach(freeze, lambda call: topics_of(self._services, call))
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Addresses of all nodes, also of those that are stopped."""
+        return ",".join(address_text(node.host, node.port) for node in self.nodes.all())
+
+    def free(self) -> None:
+        """Close connections, files and the loop."""
+        self.server.close()
+        if self._disk is not None:
+            self._disk.close()
+        self.loop.close()
+
+    # What tests and demonstrations do behind the clients' backs; see `Broker`.
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        if name in self.cluster.topics:
+            raise ConfigError(f"topic {name!r} exists")
+        if not is_valid_topic_name(name):
+            raise ConfigError(
+                f"{name!r} is no topic name: 1 to 249 of letters, digits, dot, underscore and hyphen"
+            )
+        if not self.cluster.nodes:
+            raise ConfigError(f"topic {name!r} needs a node to lead it, and all are stopped")
+        if partitions < 1:
+            raise ConfigError(f"topic {name!r} must have at least 1 partition, not {partitions}")
+        self.cluster.create_topic(name, partitions)
+
+    def lead(self, partition: Partition, node_id: int) -> None:
+        """Let a node lead the partition (-1: none), and tell whoever must know."""
+        partition.lead(node_id)
+        self.cluster.keep(partition.topic)
+        self.coordination.on_new_leader(partition)
+        self.transactions.on_new_leader(partition)
+
+    def elect_uncleanly(self, partition: Partition, end_offset: int, node_id: int | None) -> None:
+        partition.truncate(end_offset, self.loop.wall_ms())
+        self.lead(partition, partition.leader_id if node_id is None else node_id)
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """Raises `ConfigError` if it is not there."""
+        found = self.cluster.partition(topic, index)
+        if found is None:
+            raise ConfigError(f"no partition {topic}-{index} here")
+        return found
+
+    def coordinator_of(self, group_id: str) -> int:
+        node = self.coordination.node_of(group_id)
+        return -1 if node is None else node.node_id
+
+    def offsets(self, topic: str) -> list[tuple[int, int]]:
+        found = self.cluster.topics.get(topic)
+        if found is None:
+            raise ConfigError(f"no topic {topic!r} here")
+        return [(each.start_offset, each.end_offset) for each in found.partitions]
+
+    def describe_groups(self) -> dict[str, str]:
+        return {name: repr(group) for name, group in self.coordination.coordinator.groups.items()}
+
+    def _load(self) -> None:
+        """Take in what the data directory holds."""
+        if self._disk is None:
+            return
+        self._disk.attach(Flusher(lambda call: self.loop.at(0, call), self.loop.call, self._worker))
+        try:
+            cut_bytes = self.cluster.load(self._disk, self.loop.wall_ms)
+        except OSError as error:
+            raise ConfigError(f"the data directory {self._disk.path} cannot be used: {error}") from error
+        _log.info("%r loaded; %d bytes of torn ends were cut", self._disk, cut_bytes)
+
+    def _before_wait(self, now: int) -> int:
+        """Fire the coordinators' timers; a bug in one of them is logged, and its timer is gone."""
+        coordinators = (self.coordination, self.transactions)
+        for each in coordinators:
+            try:
+                each.poll(now)
+            except Exception:  # noqa: BLE001 - one group's trouble must not end the service for all
+                _log.exception("a bug in a coordinator; the broker goes on serving")
+        return min(each.next_deadline() for each in coordinators)
