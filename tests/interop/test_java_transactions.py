@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tests.interop.tools import TOOLS, Tools
+
 from kadence import Producer
 from kadence.broker import Broker
-from kadence.testing.kafka import Kafka
 
-TOOLS = "org.apache.kafka.tools"
 GROUPS = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
 
 
@@ -15,27 +15,27 @@ def rows(table: str) -> list[list[str]]:
     return [line.split() for line in table.splitlines() if line.strip()][1:]
 
 
-def test_javas_producer_makes_many_short_transactions(broker: Broker, kafka: Kafka) -> None:
+def test_javas_producer_makes_many_short_transactions(broker: Broker, tools: Tools) -> None:
     servers = ["--bootstrap-server", broker.bootstrap_servers]
-    kafka.run_tool(
+    tools(
         f"{TOOLS}.ProducerPerformance", *servers, "--topic", "t", "--num-records", "500", "--record-size",
         "100", "--throughput", "2000", "--transactional-id", "perf", "--transaction-duration-ms", "20",
     )  # fmt: skip
     # Each transaction leaves a marker in the partitions that it wrote to.
     assert sum(end for _, end in broker.offsets("t")) > 502
-    read = kafka.run_tool(
+    read = tools(
         f"{TOOLS}.consumer.ConsoleConsumer", *servers, "--topic", "t", "--group", "g", "--from-beginning",
         "--max-messages", "500", "--timeout-ms", "60000", "--isolation-level", "read_committed",
     )  # fmt: skip
     assert [len(line) for line in read.splitlines()] == [100] * 500
 
 
-def test_javas_tool_looks_at_transactions_and_aborts_one(broker: Broker, kafka: Kafka) -> None:
+def test_javas_tool_looks_at_transactions_and_aborts_one(broker: Broker, tools: Tools) -> None:
     servers = ("--bootstrap-server", broker.bootstrap_servers)
     broker.create_topic("one", 1)
 
     def transactions(*arguments: str) -> list[list[str]]:
-        return rows(kafka.run_tool(f"{TOOLS}.TransactionsCommand", *servers, *arguments))
+        return rows(tools(f"{TOOLS}.TransactionsCommand", *servers, *arguments))
 
     with Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="open") as producer:
         producer.init_transactions()
@@ -68,14 +68,14 @@ def test_javas_tool_looks_at_transactions_and_aborts_one(broker: Broker, kafka: 
         producer.abort_transaction()
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         producer.send("one", b"c")
-    read = kafka.run_tool(
+    read = tools(
         f"{TOOLS}.consumer.ConsoleConsumer", *servers, "--topic", "one", "--from-beginning",
         "--max-messages", "3", "--timeout-ms", "60000", "--isolation-level", "read_committed",
     )  # fmt: skip
     assert read.splitlines() == ["a", "b", "c"]
 
 
-def test_javas_tool_moves_the_offsets_of_a_group(broker: Broker, kafka: Kafka) -> None:
+def test_javas_tool_moves_the_offsets_of_a_group(broker: Broker, tools: Tools) -> None:
     broker.create_topic("one", 1)
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         for _ in range(5):
@@ -84,7 +84,7 @@ def test_javas_tool_moves_the_offsets_of_a_group(broker: Broker, kafka: Kafka) -
     def reset(*how: str) -> list[list[str]]:
         servers = ("--bootstrap-server", broker.bootstrap_servers)
         where = ("--group", "g", "--topic", "one", "--execute")
-        return rows(kafka.run_tool(GROUPS, *servers, "--reset-offsets", *where, *how))
+        return rows(tools(GROUPS, *servers, "--reset-offsets", *where, *how))
 
     assert reset("--to-latest") == [["g", "one", "0", "5"]]
     assert reset("--shift-by", "-2") == [["g", "one", "0", "3"]]
