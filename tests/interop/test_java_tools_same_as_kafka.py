@@ -98,7 +98,7 @@ def topics(side: Side) -> Any:
         topic("--describe", *of_made),
         topic("--describe", "--topic", side.name, "--unavailable-partitions"),
         topic("--alter", *of_made, "--partitions", "5"),
-        topic("--alter", *of_made, "--partitions", "2"),
+        topic("--alter", *of_made, "--partitions", "2")[0],
         topic("--describe", *of_made),
         topic("--list", "--topic", f"{side.name}.*"),
         topic("--delete", *of_made),
