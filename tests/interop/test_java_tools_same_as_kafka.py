@@ -73,7 +73,7 @@ class Side:
 
 
 def console(side: Side) -> Any:
-    lines = "a:1,b:2\tkey\tvalue\nNULL\tkey\tNULL\nc:3\tNULL\tvalue\n"
+    lines = "a:1,b:2\tkey\tvalue\nNULL\tkey\tvalue\nc:3\tother\tNULL\n"
     properties = ("parse.headers=true", "parse.key=true", "null.marker=NULL")
     given = [part for each in properties for part in ("--reader-property", each)]
     seen = side(CONSOLE_PRODUCER, "--topic", side.name, *given, "--compression-codec", "zstd", stdin=lines)
