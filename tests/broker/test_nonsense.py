@@ -54,6 +54,9 @@ class Nobody:
     def send(self, buffers: Any) -> None:
         self.sent.append(b"".join(bytes(each) for each in buffers))
 
+    def let_request_go(self) -> None:
+        return
+
     def finish(self) -> None:
         return
 

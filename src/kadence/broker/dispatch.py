@@ -75,6 +75,8 @@ class Dispatcher:
             return
         if not session.is_open and message.API_KEY == ApiVersionsRequest.API_KEY:
             session.offered()
+        if not handler.keeps_frame:
+            connection.let_request_go()
         connection.on_gone = call.abandon
         self._guarded(call, self._intercept)
 

@@ -183,12 +183,14 @@ class Handler:
         request: the message class; its versions are the ones offered, unless ``offered`` says otherwise.
         handle: returns the response, or None if the call is answered (or will be) in another way.
         refuse: makes a response that says ``code`` everywhere an error can stand (for faults).
+        keeps_frame: the decoded request has views of its frame, which is held until the answer.
     """
 
     request: type[Any]
     handle: _Handle
     refuse: _Refuse
     offered: tuple[int, int] | None = None
+    keeps_frame: bool = False
 
     @property
     def api_key(self) -> int:

@@ -41,6 +41,9 @@ class Settings:
     segment_bytes: int = _key("log.segment.bytes", 1_073_741_824)
     roll_ms: int = _key("log.roll.ms", 604_800_000)
     socket_request_max_bytes: int = _key("socket.request.max.bytes", 104_857_600)
+    queued_max_request_bytes: int = _key("queued.max.request.bytes", -1)
+    max_connections: int = _key("max.connections", 2**31 - 1)
+    max_connections_per_ip: int = _key("max.connections.per.ip", 2**31 - 1)
     sasl_max_receive_size: int = _key("sasl.server.max.receive.size", 524_288)
     connections_max_idle_ms: int = _key("connections.max.idle.ms", 600_000)
     connections_max_reauth_ms: int = _key("connections.max.reauth.ms", 0)
@@ -92,8 +95,23 @@ class Settings:
                 raise ConfigError(f"the embedded broker has no configuration key {name!r}; {hint}")
             values[row.name] = _convert(name, value, row.default)
         settings = cls(**values)
+        settings.check_connections()
         settings.check_groups()
         return settings
+
+    def check_connections(self) -> None:
+        """Refuse bounds that nobody could keep.
+
+        Raises:
+            ConfigError: which, and why.
+        """
+        if 0 < self.queued_max_request_bytes < self.socket_request_max_bytes:
+            raise ConfigError(
+                "queued.max.request.bytes must be at least socket.request.max.bytes "
+                f"({self.socket_request_max_bytes}), or -1 for no bound, not {self.queued_max_request_bytes}"
+            )
+        if min(self.max_connections, self.max_connections_per_ip) < 0:
+            raise ConfigError("max.connections and max.connections.per.ip must be at least 0")
 
     def check_groups(self) -> None:
         """Refuse values of groups that contradict each other, or that name what is not there.
@@ -152,6 +170,9 @@ class Settings:
             max_login_frame_bytes=min(self.sasl_max_receive_size, self.socket_request_max_bytes),
             max_idle_ms=self.connections_max_idle_ms,
             max_reauth_ms=self.connections_max_reauth_ms,
+            max_request_bytes=self.queued_max_request_bytes,
+            max_connections=self.max_connections,
+            max_connections_per_ip=self.max_connections_per_ip,
         )
 
     def coordinator(self) -> CoordinatorConfig:

@@ -180,4 +180,4 @@ def refuse(call: Call, code: int) -> ProduceResponse:
     )
 
 
-HANDLER = Handler(ProduceRequest, handle, refuse, offered=(0, ProduceRequest.MAX_VERSION))
+HANDLER = Handler(ProduceRequest, handle, refuse, offered=(0, ProduceRequest.MAX_VERSION), keeps_frame=True)

@@ -3,7 +3,8 @@
 Kafka's broker serves one request of a connection at a time and reads the next when the answer is on its way; so does
 this one. What a client sends meanwhile waits here, up to a bound, then in its socket. A client that reads no answers
 gets none made: its next request waits until the last answers are gone. So a connection holds at most the frame that is
-served, the frame that is coming, and `_UNSENT_BYTES` beside the answer to the present request.
+served, the frame that is coming, and `_UNSENT_BYTES` beside the answer to the present request. What the requests of all
+connections hold together is bounded by `RequestMemory`; beyond it a connection reads nothing before there is room.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Final
 
 from kadence.broker.server.frames import READ_BYTES, FrameError, Frames
 from kadence.broker.server.loop import Loop
+from kadence.broker.server.memory import RequestMemory
 from kadence.broker.server.session import Session
 from kadence.broker.server.transport import Transport, TransportError
 from kadence.clock import add_ms
@@ -37,6 +39,7 @@ class Connection:
     """A connected socket on the loop.
 
     Args:
+        memory: what requests of all connections hold.
         on_frame: takes one request; `finish` must be called once for each, after the last `send`.
         on_close: told when the connection is over, whoever ended it.
 
@@ -54,8 +57,10 @@ class Connection:
         "_is_frozen",
         "_is_last",
         "_is_serving",
+        "_is_starved",
         "_is_summoned",
         "_loop",
+        "_memory",
         "_on_close",
         "_on_frame",
         "_out",
@@ -79,6 +84,7 @@ class Connection:
         peer: str,
         node_id: int,
         max_frame_bytes: int,
+        memory: RequestMemory,
         on_frame: Callable[[Connection, Buffer], None],
         on_close: Callable[[Connection], None],
     ) -> None:
@@ -90,7 +96,8 @@ class Connection:
         self.node_id = node_id
         self._on_frame = on_frame
         self._on_close = on_close
-        self._frames = Frames(max_frame_bytes)
+        self._memory = memory
+        self._frames = Frames(max_frame_bytes, memory)
         self._out: deque[memoryview] = deque()
         self._unsent = 0
         self._is_busy = False
@@ -99,6 +106,7 @@ class Connection:
         self._is_ending = False
         self._is_last = False
         self._is_frozen = False
+        self._is_starved = False
         self.is_closed = False
         self.on_gone: Callable[[], None] | None = None
         self.active_at = loop.clock.now_ms()
@@ -116,8 +124,8 @@ class Connection:
 
     @property
     def is_waiting_for_us(self) -> bool:
-        """A request is being served and nothing of its answer is unsent: silence is not the client's fault."""
-        return self._is_busy and not self._unsent
+        """Silence is not the client's fault: no answer is unsent and one is owed, or there is no memory to read it."""
+        return (self._is_busy and not self._unsent) or self._is_starved
 
     @property
     def held_bytes(self) -> int:
@@ -127,6 +135,10 @@ class Connection:
     def allow_frames_of(self, max_bytes: int) -> None:
         """From now on frames may be so long (a login has been accepted)."""
         self._frames.max_bytes = max_bytes
+
+    def let_request_go(self) -> None:
+        """The bytes of the present request are no longer needed, although it may not be over."""
+        self._frames.let_go()
 
     # Out
 
@@ -144,6 +156,7 @@ class Connection:
     def finish(self) -> None:
         """The present request is over; the next may be served, but not inside the one that called."""
         self._is_busy = False
+        self._frames.let_go()
         # The request may lie behind it, and an idle connection keeps nothing.
         self.on_gone = None
         if not self._is_serving:
@@ -175,6 +188,7 @@ class Connection:
         self._out.clear()
         self._unsent = 0
         self._frames.clear()
+        self._frames.let_go()
         self._on_close(self)
         told, self.on_gone = self.on_gone, None
         if told is not None:
@@ -214,6 +228,11 @@ class Connection:
             self._receive()
 
     def _receive(self) -> None:
+        if not self._frames.appetite:
+            self._is_starved = True
+            self._memory.wait(self._go_on)
+            self._watch()
+            return
         had = len(self._frames)
         try:
             is_open = self._transport.read(self._frames)
@@ -233,6 +252,16 @@ class Connection:
         if len(self._frames) != had:
             self.active_at = self._loop.turn_at
         self._serve()
+
+    def _go_on(self) -> None:
+        """Read again: there is memory."""
+        self._is_starved = False
+        if self.is_closed:
+            return
+        self.active_at = self._loop.turn_at  # it waited for us
+        self._watch()
+        if self._events & selectors.EVENT_READ:
+            self._receive()
 
     def _summon(self) -> None:
         """Serve what waits, once what runs now has returned."""
@@ -273,7 +302,8 @@ class Connection:
         events = 0
         if not self._is_frozen:
             waiting = self._frames
-            if len(waiting) < _WAITING_FRAMES and waiting.waiting_bytes < _WAITING_BYTES:
+            has_room = len(waiting) < _WAITING_FRAMES and waiting.waiting_bytes < _WAITING_BYTES
+            if has_room and not self._is_starved:
                 events |= selectors.EVENT_READ
             if self._out or self._transport.has_output:
                 events |= selectors.EVENT_WRITE

@@ -1,6 +1,7 @@
 """Bytes in any pieces become whole frames; what may be held meanwhile is bounded.
 
-A frame's memory grows with the bytes that came, not with the length that was claimed.
+A frame's memory grows with the bytes that came, not with the length that was claimed. In `RequestMemory` it counts by
+the length that was claimed, since it will be read to its end.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import struct
 from collections import deque
 from typing import Final
 
+from kadence.broker.server.memory import RequestMemory
 from kadence.wire.reader import Buffer
 
 __all__ = ["READ_BYTES", "FrameError", "Frames"]
@@ -27,15 +29,36 @@ class FrameError(Exception):
 class Frames:
     """The frames of one connection that have come, and the one that is coming.
 
+    Args:
+        memory: where they count until they were taken and let go.
+
     Attributes:
         max_bytes: the longest frame allowed; it may change between frames (it is smaller before a login).
         whole: frames that nobody has taken, oldest first; waiting_bytes: of them.
     """
 
-    __slots__ = ("_big", "_filled", "_small", "_wanted", "max_bytes", "waiting_bytes", "whole")
+    __slots__ = (
+        "_big",
+        "_coming",
+        "_filled",
+        "_memory",
+        "_missing",
+        "_served",
+        "_small",
+        "_wanted",
+        "max_bytes",
+        "waiting_bytes",
+        "whole",
+    )
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, memory: RequestMemory) -> None:
         self.max_bytes = max_bytes
+        self._memory = memory
+        # Bytes that count: of the frame that is coming, of those that were taken and not let go.
+        self._coming = 0
+        self._served = 0
+        self._missing = 0
+        """What a short frame lacks."""
         self.waiting_bytes = 0
         self._small = bytearray()
         self._big: bytearray | None = None
@@ -52,17 +75,33 @@ class Frames:
         """Memory of the frame that is coming."""
         return len(self._small) + len(self._big or b"")
 
+    @property
+    def appetite(self) -> int:
+        """How many bytes to read at most; 0: none before `RequestMemory` has room."""
+        if not self._memory.is_full:
+            return READ_BYTES
+        return self._missing if self._big is None else self._wanted - self._filled
+
     def take(self) -> Buffer:
-        """The oldest whole frame, without its length."""
+        """The oldest whole frame, without its length. It counts until `let_go`."""
         frame = self.whole.popleft()
         self.waiting_bytes -= len(frame)
+        self._served += len(frame)
         return frame
 
+    def let_go(self) -> None:
+        """What was taken is no longer held."""
+        if self._served:
+            self._memory.change(-self._served)
+            self._served = 0
+
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget everything that was not taken."""
+        self._memory.change(-self.waiting_bytes)
         self.whole.clear()
         self._small.clear()
         self._big = None
+        self._expect(0)
         self.waiting_bytes = 0
 
     def room(self) -> memoryview | None:
@@ -74,6 +113,7 @@ class Frames:
         assert self._big is not None
         self._filled += count
         if self._filled == self._wanted:
+            self._expect(0)
             self._add(self._big)
             self._big = None
         elif self._filled == len(self._big):
@@ -100,6 +140,7 @@ class Frames:
     def _cut(self) -> None:
         small = self._small
         at = 0
+        self._expect(0)
         while len(small) - at >= 4:
             (length,) = _LENGTH.unpack_from(small, at)
             if not _SHORTEST <= length <= self.max_bytes:
@@ -111,15 +152,28 @@ class Frames:
             if have >= length:
                 self._add(bytes(small[at + 4 : at + 4 + length]))
                 at += 4 + length
-            elif length > READ_BYTES:
+            elif length <= READ_BYTES:
+                self._expect(length, missing=length - have)
+                break
+            elif self._memory.is_full:
+                # What came of it does not count: else a few such beginnings could fill the memory and wait for ever.
+                break
+            else:
+                self._expect(length)
                 self._big = bytearray(max(min(length, _FIRST_ALLOCATION), have))
                 self._big[:have] = small[at + 4 :]
                 self._wanted, self._filled = length, have
                 at = len(small)
-            else:
-                break
         del small[:at]
+
+    def _expect(self, count: int, *, missing: int = 0) -> None:
+        """So much counts for what is coming."""
+        self._missing = missing
+        if count != self._coming:
+            self._memory.change(count - self._coming)
+            self._coming = count
 
     def _add(self, frame: Buffer) -> None:
         self.whole.append(frame)
         self.waiting_bytes += len(frame)
+        self._memory.change(len(frame))

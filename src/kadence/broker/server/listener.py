@@ -39,6 +39,7 @@ class Listener:
         "_has_complained",
         "_is_closed",
         "_is_frozen",
+        "_is_full",
         "_is_resting",
         "_is_watched",
         "_loop",
@@ -52,7 +53,7 @@ class Listener:
         self._loop = loop
         self._sock = sock
         self._on_accept = on_accept
-        self._is_watched = self._is_closed = self._is_frozen = self._is_resting = False
+        self._is_watched = self._is_closed = self._is_frozen = self._is_full = self._is_resting = False
         self._has_complained = False
         self._watch()
 
@@ -66,6 +67,12 @@ class Listener:
         self._is_frozen = frozen
         self._watch()
 
+    def fill(self, *, full: bool) -> None:
+        """Accept nothing while the node has as many connections as it may have."""
+        if full != self._is_full:
+            self._is_full = full
+            self._watch()
+
     def close(self) -> None:
         """Stop listening; who connects is refused by the system."""
         self._is_closed = True
@@ -77,7 +84,7 @@ class Listener:
         self._watch()
 
     def _watch(self) -> None:
-        wanted = not (self._is_closed or self._is_frozen or self._is_resting)
+        wanted = not (self._is_closed or self._is_frozen or self._is_full or self._is_resting)
         if wanted and not self._is_watched:
             self._loop.selector.register(self._sock, selectors.EVENT_READ, self._accept)
         elif self._is_watched and not wanted:

@@ -15,6 +15,8 @@ from typing import Final
 from kadence.broker.server.connection import Connection
 from kadence.broker.server.listener import Listener
 from kadence.broker.server.loop import Loop
+from kadence.broker.server.memory import RequestMemory
+from kadence.broker.server.quotas import ConnectionQuotas
 from kadence.broker.server.security import Security
 from kadence.broker.server.session import Session
 from kadence.broker.server.transport import PlainTransport, TlsTransport
@@ -31,17 +33,21 @@ _LOOKS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a client may cost.
+    """What a client, and all of them together, may cost.
 
     Attributes:
         max_frame_bytes, max_login_frame_bytes: of one request, after and before a login. max_idle_ms: 0 or below: for
-            ever. max_reauth_ms: of a login; 0: for ever.
+            ever. max_reauth_ms: of a login; 0: for ever. max_request_bytes: of the requests of all connections; 0 or
+            below: any number. max_connections, max_connections_per_ip: of one node, from all addresses and from one.
     """
 
     max_frame_bytes: int = 104_857_600
     max_login_frame_bytes: int = 524_288
     max_idle_ms: int = 600_000
     max_reauth_ms: int = 0
+    max_request_bytes: int = -1
+    max_connections: int = 2**31 - 1
+    max_connections_per_ip: int = 2**31 - 1
 
 
 class Server:
@@ -64,6 +70,8 @@ class Server:
         self._on_frame = on_frame
         self._listeners: dict[int, Listener] = {}
         self._frozen: set[int] = set()
+        self._memory = RequestMemory(limits.max_request_bytes, loop.soon)
+        self._quotas = ConnectionQuotas(limits.max_connections, limits.max_connections_per_ip)
         self.connections: set[Connection] = set()
         if limits.max_idle_ms > 0:
             self._look_again()
@@ -78,6 +86,7 @@ class Server:
         )
         if node_id in self._frozen:
             self._listeners[node_id].freeze(frozen=True)
+        self._judge(node_id)
 
     def stop(self, node_id: int) -> None:
         """Close a node's listener and connections."""
@@ -111,6 +120,14 @@ class Server:
         self._listeners.clear()
 
     def _accept(self, node_id: int, sock: socket.socket, peer: str) -> None:
+        if not self._quotas.add(node_id, _ip(peer)):
+            _log.info(
+                "connection of %s refused: its address has %d (max.connections.per.ip)",
+                peer,
+                self._limits.max_connections_per_ip,
+            )
+            sock.close()
+            return
         tls = self.security.tls
         session = Session(self.security, self._limits.max_reauth_ms)
         connection = Connection(
@@ -121,10 +138,23 @@ class Server:
             peer,
             node_id,
             self._limits.max_frame_bytes if session.is_open else self._limits.max_login_frame_bytes,
+            self._memory,
             self._on_frame,
-            self.connections.discard,
+            self._forget,
         )
         self.connections.add(connection)
+        self._judge(node_id)
+
+    def _forget(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self._quotas.remove(connection.node_id, _ip(connection.peer))
+        self._judge(connection.node_id)
+
+    def _judge(self, node_id: int) -> None:
+        """Let a node accept connections if it may have another."""
+        listener = self._listeners.get(node_id)
+        if listener is not None:
+            listener.fill(full=not self._quotas.has_slot(node_id))
 
     def _look_again(self) -> None:
         """Close what was idle for too long, and look again later."""
@@ -133,3 +163,7 @@ class Server:
             if now - connection.active_at >= idle_ms and not connection.is_waiting_for_us:
                 connection.close()
         self._loop.at(add_ms(now, max(idle_ms // _LOOKS, 1)), self._look_again)
+
+
+def _ip(peer: str) -> str:
+    return peer.rpartition(":")[0]

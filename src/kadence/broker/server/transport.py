@@ -37,7 +37,7 @@ class Transport(Protocol):
         ...
 
     def read(self, frames: Frames) -> bool:
-        """Read once from the socket, into ``frames``; False: the client has closed its side.
+        """Read once from the socket, into ``frames``, which have appetite; False: the client has closed its side.
 
         Raises:
             BlockingIOError: nothing is there.
@@ -84,7 +84,7 @@ class PlainTransport:
             room.release()  # an array with views cannot grow
             frames.filled(count)
             return count > 0
-        data = self._sock.recv(READ_BYTES)
+        data = self._sock.recv(min(frames.appetite, READ_BYTES))
         frames.feed(data)
         return len(data) > 0
 
@@ -119,6 +119,7 @@ class TlsTransport:
         return bool(self._encrypted) or self._outgoing.pending > 0
 
     def read(self, frames: Frames) -> bool:
+        # Not as little as the frames have appetite for: a record of TLS can only be decrypted whole.
         data = self._sock.recv(READ_BYTES)
         if not data:
             return False
