@@ -393,6 +393,20 @@ def test_new_topics_are_found_ten_seconds_after_the_last_look(world: ConsumerWor
     assert member.owned == {"eu-1": frozenset({0})}
 
 
+def test_a_coordinator_that_loads_a_group_looks_at_the_topics_itself(world: ConsumerWorld) -> None:
+    """Versions of topics begin anew in each process: the same number may stand for other topics."""
+    member = world.member("a", None, subscribed_topic_regex="eu-.*")
+    version = world.topics.version
+    world.topics.put(topic("eu-1", 1))
+    world.topics.version = version
+    world.move()
+    world.advance(10_001)
+    member.beat()
+    world.advance(1_000)
+    member.beat()
+    assert member.owned == {"eu-1": frozenset({0})}
+
+
 def test_names_and_an_expression_go_together(world: ConsumerWorld) -> None:
     world.topics.put(topic("eu-1", 1))
     member = world.member("a", subscribed_topic_regex="eu-.*")

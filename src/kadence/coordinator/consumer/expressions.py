@@ -31,9 +31,11 @@ def resolve_if_due(shard: Shard, now: int, group: ConsumerGroup) -> None:
         if time_of_day <= last + _LEAST_INTERVAL_MS:
             return
         is_old = time_of_day > last + shard.config.consumer_regex_refresh_interval_ms
-        topics_changed = any(each.version != shard.topics.version for each in resolved.values())
+        # Not the version that is stored: another process may have counted otherwise.
+        topics_changed = group.matched_version != shard.topics.version
         if not is_old and not topics_changed and all(pattern in resolved for pattern in read):
             return
+    group.matched_version = shard.topics.version
     changed = False
     for pattern, names in patterns.matches(read, shard.topics.names()).items():
         before = resolved.get(pattern)

@@ -50,12 +50,14 @@ class ConsumerGroup:
         metadata_hash: of the topics, when the epoch was written.
         target_epoch, target_timestamp: the group epoch that the target was made for, and when (time of day, ms).
         topics_version: soft; the `Topics.version` that `metadata_hash` was last compared with.
+        matched_version: soft; the one that the regular expressions were last matched against.
     """
 
     __slots__ = (
         "_census",
         "epoch",
         "group_id",
+        "matched_version",
         "members",
         "metadata_hash",
         "resolved",
@@ -77,6 +79,7 @@ class ConsumerGroup:
         self.static_members: dict[str, str] = {}
         self.resolved: dict[str, Resolved] = {}
         self.topics_version: int | None = None
+        self.matched_version: int | None = None
         self._census = Census()
 
     def __repr__(self) -> str:

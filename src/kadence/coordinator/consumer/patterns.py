@@ -19,7 +19,7 @@ class Resolved:
     """What a regular expression matched.
 
     Attributes:
-        version: of the topics (`Topics.version`) that it was matched against.
+        version: of the topics (`Topics.version`) that it was matched against, as that process counted.
         timestamp: when, as time of day in ms.
     """
 
