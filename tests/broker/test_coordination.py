@@ -14,7 +14,7 @@ import pytest
 from tests.broker.wire import Wire, at, fetch
 from tests.patience import until
 
-from kadence.broker import Broker
+from kadence.broker import Broker, state_topic
 from kadence.broker.cluster import (
     OFFSETS_TOPIC,
     STATE_PARTITIONS,
@@ -135,7 +135,7 @@ class Stage:
         return int(found.committed_offset)
 
     def partition(self, group: str = "g") -> Partition:
-        return self.coordination.offsets_topic.keeper_of(group)
+        return self.coordination.topic.keeper_of(group)
 
     def snapshot(self, coordination: Coordination | None = None) -> list[Record]:
         return list((coordination or self.coordination).coordinator.snapshot(lambda _: True))
@@ -177,7 +177,7 @@ class Flusher:
 
 
 def test_the_topic_is_made_at_first_use_and_does_not_shift_the_leaders_of_others(stage: Stage) -> None:
-    assert not stage.coordination.offsets_topic.exists
+    assert not stage.coordination.topic.exists
     assert stage.commit(5) == codes.NONE
     topic = stage.cluster.topics[OFFSETS_TOPIC]
     assert (topic.is_internal, len(topic.partitions)) == (True, STATE_PARTITIONS)
@@ -280,7 +280,7 @@ def test_what_the_disk_refuses_later_did_not_happen_either(
 
 
 def test_a_log_that_has_grown_is_written_anew(stage: Stage) -> None:
-    stage.coordination.offsets_topic = StateTopic(
+    stage.coordination.topic = StateTopic(
         stage.cluster, stage.loop.wall_ms, OFFSETS_TOPIC, decode, rewrite_bytes=20_000
     )
     for offset in range(2_000):
@@ -293,7 +293,7 @@ def test_a_log_that_has_grown_is_written_anew(stage: Stage) -> None:
 
 
 def test_a_large_snapshot_is_not_written_again_and_again(stage: Stage) -> None:
-    topic = stage.coordination.offsets_topic = StateTopic(
+    topic = stage.coordination.topic = StateTopic(
         stage.cluster, stage.loop.wall_ms, OFFSETS_TOPIC, decode, rewrite_bytes=2_000
     )
     groups = SAME[:30]
@@ -307,7 +307,7 @@ def test_a_large_snapshot_is_not_written_again_and_again(stage: Stage) -> None:
 
 def test_offsets_of_transactions_are_kept_with_their_producer(stage: Stage) -> None:
     value = OffsetCommitValue(offset=9, metadata="")
-    index, topic = coordinator_partition("g"), stage.coordination.offsets_topic
+    index, topic = coordinator_partition("g"), stage.coordination.topic
     for producer, group in ((7, "g"), (8, SAME[0])):
         topic.append(index, [Record(OffsetCommitKey(group, "t", 0), value, (producer, 0))])
     stage.coordination = stage.again()
@@ -318,6 +318,46 @@ def test_offsets_of_transactions_are_kept_with_their_producer(stage: Stage) -> N
     stage.coordination = stage.again()
     assert stage.committed() == 9
     assert stage.committed(SAME[0]) == -1
+
+
+@pytest.mark.parametrize("overtaken", [True, False])
+def test_a_snapshot_that_a_crash_has_torn_changes_no_order(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, overtaken: bool
+) -> None:
+    """The offset of the later record counts, whichever transaction is committed first."""
+    monkeypatch.setattr(state_topic, "_BATCH_RECORDS", 1)
+    monkeypatch.setattr(Partition, "on_flushed", lambda *_: None)
+    index, topic = coordinator_partition("g"), stage.coordination.topic
+    for number in (1, 2):
+        value = OffsetCommitValue(offset=number, metadata="")
+        topic.append(index, [Record(OffsetCommitKey("g", "t", 0), value, (number, 0))])
+    if overtaken:
+        assert stage.commit(3) == codes.NONE
+    stage.commit(9, SAME[0])
+    stage.coordination = stage.again()
+    begin = stage.partition().end_offset
+    topic.rewrite(index, stage.snapshot())
+    for end in range(stage.partition().end_offset, begin - 1, -1):
+        stage.partition().truncate(end, 0)
+        stage.coordination = stage.again()
+        for producer_id in (2, 1):
+            stage.coordination.coordinator.end_transaction(0, producer_id, 0, True, lambda _: True)
+        assert stage.committed() == (3 if overtaken else 2), f"{end - begin} records of the snapshot"
+        assert stage.committed(SAME[0]) == 9
+
+
+def test_what_follows_a_torn_snapshot_is_loaded(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_topic, "_BATCH_RECORDS", 1)
+    monkeypatch.setattr(Partition, "on_flushed", lambda *_: None)
+    for group in SAME[:3]:
+        stage.commit(1, group)
+    for _ in range(2):
+        stage.coordination.topic.rewrite(coordinator_partition("g"), stage.snapshot())
+        stage.partition().truncate(stage.partition().end_offset - 1, 0)
+        stage.coordination = stage.again()
+        assert stage.commit(5, SAME[2]) == codes.NONE
+    stage.coordination = stage.again()
+    assert [stage.committed(group) for group in SAME[:3]] == [1, 1, 5]
 
 
 def test_a_record_that_cannot_be_read_is_left_out(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
@@ -338,7 +378,7 @@ def test_groups_are_gone_with_the_topic_that_kept_them(stage: Stage) -> None:
     stage.commit(5)
     topic = stage.cluster.topics[OFFSETS_TOPIC]
     stage.cluster.delete_topic(topic)
-    stage.coordination.topic_deleted(0, OFFSETS_TOPIC)
+    stage.coordination.topic_deleted(OFFSETS_TOPIC)
     assert stage.snapshot() == []
     assert stage.commit(6) == codes.NONE
 
@@ -421,7 +461,7 @@ def test_an_unclean_election_loses_what_the_new_leader_did_not_have() -> None:
 
 def test_a_stored_group_is_read_back_as_its_key_says(stage: Stage) -> None:
     stage.stable()
-    found = list(stage.coordination.offsets_topic.read(coordinator_partition("g")))
+    found = list(stage.coordination.topic.read(coordinator_partition("g")))
     assert [each.key for each in found if isinstance(each, Record)] == [GroupMetadataKey("g")] * 2
 
 

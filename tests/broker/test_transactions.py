@@ -8,11 +8,20 @@ from threading import Event
 from typing import Any
 
 import pytest
+from tests.broker.wire import Wire
 from tests.patience import PATIENCE, until
 
 from kadence import Broker, Consumer, Producer, TopicPartition
-from kadence.errors import ProducerFencedError
+from kadence.errors import KafkaError, ProducerFencedError
 from kadence.protocol import error_codes as codes
+from kadence.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kadence.protocol.describe_producers import DescribeProducersRequest, TopicRequest
+from kadence.protocol.list_transactions import ListTransactionsRequest
+from kadence.protocol.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 
 TP = TopicPartition("t", 0)
 
@@ -97,6 +106,55 @@ def test_another_node_takes_an_open_transaction_over() -> None:
             broker.move_transaction_coordinator("x", node_id)
         sender.commit_transaction()
         until(lambda: read(broker)[0] == [b"v"], what="it is committed")
+
+
+def test_ids_are_gone_with_the_topic_that_kept_them() -> None:
+    """What they left open is aborted, for nobody would end it."""
+    with Broker(topics={"t": 1}) as broker, Wire(broker) as wire:
+        sender = producer(broker)
+        sender.begin_transaction()
+        sender.send("t", b"open").result(PATIENCE)
+        asked = DeleteTopicState(name="__transaction_state")
+        (deleted,) = wire.call(DeleteTopicsRequest(topics=[asked])).responses
+        assert deleted.error_code == codes.NONE
+        assert wire.call(ListTransactionsRequest()).transaction_states == []
+        assert read(broker) == ([], 2)
+        with pytest.raises(KafkaError, match="INVALID_PRODUCER_ID_MAPPING"):
+            sender.commit_transaction()
+        sender.close(timeout=0)
+        with producer(broker) as successor:
+            successor.begin_transaction()
+            successor.send("t", b"new").result(PATIENCE)
+            successor.commit_transaction()
+            until(lambda: read(broker)[0] == [b"new"], what="it is committed")
+
+
+def test_a_decided_transaction_ends_though_its_topic_is_gone() -> None:
+    with Broker(topics={"t": 1}, nodes=2) as broker, Wire(broker) as wire, producer(broker) as sender:
+        sender.begin_transaction()
+        sender.send("t", b"v").result(PATIENCE)
+        broker.move_leader("t", 0, -1)
+        sender.commit_transaction()
+        wire.call(DeleteTopicsRequest(topics=[DeleteTopicState(name="__transaction_state")]))
+        broker.move_leader("t", 0, 1)
+        until(lambda: read(broker) == ([b"v"], 2), what="the marker is written")
+
+
+def test_a_marker_of_a_later_coordinator_epoch_does_not_leave_the_next_transaction_open() -> None:
+    """An administrator may name any epoch."""
+    with Broker(topics={"t": 1}) as broker, Wire(broker) as wire, producer(broker) as sender:
+        for value in (b"a", b"b"):
+            sender.begin_transaction()
+            sender.send("t", value).result(PATIENCE)
+            if value == b"a":
+                (found,) = wire.call(DescribeProducersRequest(topics=[TopicRequest("t", [0])])).topics
+                (open_,) = found.partitions[0].active_producers
+                at = [WritableTxnMarkerTopic("t", [0])]
+                marker = WritableTxnMarker(open_.producer_id, open_.producer_epoch, False, at, 7)
+                (result,) = wire.call(WriteTxnMarkersRequest(markers=[marker]), 1).markers
+                assert result.topics[0].partitions[0].error_code == codes.NONE
+            sender.commit_transaction()
+        until(lambda: read(broker)[0] == [b"b"], what="the next one is committed")
 
 
 def leave_open(directory: Path) -> None:

@@ -233,7 +233,7 @@ def test_a_leader_verifies_that_an_older_producer_added_its_partition() -> None:
     assert verify("x", producer[0], 9, TopicPartition("t", 0)) == codes.PRODUCER_FENCED
     assert verify("y", *producer, TopicPartition("t", 0)) == codes.INVALID_PRODUCER_ID_MAPPING
     world.add_offsets(producer, "g")
-    assert world.coordinator.verify_group("x", *producer, "g") == 0
+    assert verify("x", *producer, TopicPartition("__consumer_offsets", 7)) == 0
 
 
 # What an administrator sees
@@ -328,7 +328,7 @@ def test_an_id_that_moved_away_leaves_nothing_behind() -> None:
     world = World()
     world.add(world.begin("x"), 0)
     world.add(world.begin("y"), 0, name="y")
-    world.coordinator.unload(lambda name: name == "x")
+    world.coordinator.unload(world.now, lambda name: name == "x")
     assert world.coordinator.get("x") is None
     world.advance(TIMEOUT)
     assert [each.transactional_id for each in world.endings] == ["y"]
@@ -388,7 +388,7 @@ def test_replaying_what_was_stored_gives_the_same_state(
     world.mark()
     world.advance(TIMEOUT)
     assert world.of().state.is_at_rest
-    world.coordinator.unload(lambda _name: True)
+    world.coordinator.unload(world.now, lambda _name: True)
     assert world.coordinator.next_deadline() < FOREVER, "only the look for unused ids is left"
 
 

@@ -173,7 +173,7 @@ class Broker:
         The new coordinator knows what was stored. Members that wait for an answer hear NOT_COORDINATOR.
         """
         self._may_lead(node_id)
-        topic = self._core.coordination.offsets_topic
+        topic = self._core.coordination.topic
         self._on_loop(lambda: self._core.lead(topic.keeper_of(group_id), node_id))
 
     def move_transaction_coordinator(self, transactional_id: str, node_id: int) -> None:

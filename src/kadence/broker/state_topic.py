@@ -3,7 +3,8 @@
 A partition keeps the groups, or the transactional ids, that hash to it, and its leader is their coordinator. The layout
 is Kafka's own (record keys and values, the hash, batches of one producer when they belong to a transaction), so that
 Kafka's tools can read it. A topic is made at first use. Nothing is compacted: a partition that has grown much is
-written anew from a snapshot, and what lies before the snapshot goes.
+written anew from a snapshot, and what lies before the snapshot goes. A header of its records, which Kafka's tools pass
+over, tells a whole snapshot from one that a crash has torn.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from operator import attrgetter
+from struct import Struct
 from typing import Final, NamedTuple
 
 from kadence.broker.cluster import STATE_PARTITIONS, BrokerNode, Cluster, coordinator_partition
@@ -40,6 +41,12 @@ _CONFIG: Final = {
 _READ_BYTES: Final = 1024 * 1024
 _BATCH_RECORDS: Final = 500
 """Of a snapshot."""
+_SNAPSHOT: Final = "kadence.snapshot"
+"""A header of its records: the how-manieth this one is, and of how many."""
+_PLACE: Final = Struct(">ii")
+
+_Place = tuple[int, int]
+_Headers = tuple[tuple[str, bytes], ...]
 
 
 class Ended(NamedTuple):
@@ -112,27 +119,51 @@ class StateTopic:
             _log.error("%s could not be made: %s", self.name, error)
             return None
 
+    def epoch_of(self, key: str) -> int:
+        """The epoch of the key's coordinator, which is its partition's; 0 after the topic was deleted."""
+        return self.keeper_of(key).leader_epoch if self.exists else 0
+
     def append(self, index: int, records: Iterable[Record]) -> Partition:
         """Store records of one partition, in their order.
 
         Raises:
             BatchError, OSError: they could not all be stored.
         """
-        partition, now = self.partition(index), self._wall_ms()
-        for producer, some in itertools.groupby(records, attrgetter("producer")):
+        partition = self.partition(index)
+        self._append(partition, ((each, ()) for each in records))
+        return partition
+
+    def _append(self, partition: Partition, entries: Iterable[tuple[Record, _Headers]]) -> None:
+        now = self._wall_ms()
+        for producer, some in itertools.groupby(entries, lambda entry: entry[0].producer):
             producer_id, epoch = producer or (-1, -1)
             batch = encode_batch(
-                [(now, *encode(each), ()) for each in some],
+                [(now, *encode(record), headers) for record, headers in some],
                 producer_id=producer_id,
                 producer_epoch=epoch,
                 transactional=producer is not None,
             )
             partition.append(now, memoryview(batch), origin=Origin.COORDINATOR)
-        return partition
 
     def read(self, index: int) -> Iterator[Record | Ended]:
-        """Everything that is stored in one partition, oldest first. What cannot be read is logged and left out."""
-        partition = self.partition(index)
+        """Everything that is stored in one partition, oldest first. What cannot be read is logged and left out.
+
+        A snapshot that a crash has torn is left out, too: all that it would stand for is still there. To read a part of
+        it would change the order of a partition's offsets, and of those the last one counts.
+        """
+        snapshot: list[Record | Ended] = []
+        for each, place in self._entries(self.partition(index)):
+            number, total = place or (1, 1)
+            if number == 1:
+                snapshot.clear()
+            if each is not None:
+                snapshot.append(each)
+            if number == total:
+                yield from snapshot
+                snapshot.clear()
+
+    def _entries(self, partition: Partition) -> Iterator[tuple[Record | Ended | None, _Place | None]]:
+        """What `read` chooses from, with its place in a snapshot; a record that cannot be read is None."""
         offset = partition.start_offset
         while views := partition.read(offset, _READ_BYTES, Isolation.LOG_END):
             for header, batch in itertools.chain.from_iterable(map(iter_batches, views)):
@@ -140,26 +171,33 @@ class StateTopic:
                 if header.is_control:
                     marker = read_marker(batch, header)
                     if marker is not None:
-                        yield Ended(header.producer_id, header.producer_epoch, marker.committed)
+                        yield Ended(header.producer_id, header.producer_epoch, marker.committed), None
                 else:
                     yield from self._records(partition, header, batch, offset)
                 offset = header.next_offset
+
+    def forget(self) -> None:
+        """The topic was deleted."""
+        self._rewrite_at.clear()
 
     def is_grown(self, index: int) -> bool:
         """Whether the partition should be written anew."""
         return self.partition(index).log.size_bytes >= self._rewrite_at.get(index, self._rewrite_bytes)
 
     def rewrite(self, index: int, snapshot: Iterable[Record]) -> None:
-        """Append what stands for all that is stored so far, and let that go once the snapshot is stored for good.
+        """Append what stands for all that is stored so far, and let that go once the snapshot is on the disk.
 
         Raises:
             BatchError, OSError: it could not be stored; everything before it is still there.
         """
-        partition = self.partition(index)
+        partition, records = self.partition(index), list(snapshot)
         begin, size = partition.end_offset, partition.log.size_bytes
-        records = iter(snapshot)
-        while some := list(itertools.islice(records, _BATCH_RECORDS)):
-            self.append(index, some)
+        entries = [
+            (each, ((_SNAPSHOT, _PLACE.pack(number, len(records))),))
+            for number, each in enumerate(records, 1)
+        ]
+        for at in range(0, len(entries), _BATCH_RECORDS):
+            self._append(partition, entries[at : at + _BATCH_RECORDS])
         written = partition.log.size_bytes - size
         self._rewrite_at[index] = partition.log.size_bytes + max(self._rewrite_bytes, 2 * written)
 
@@ -168,17 +206,21 @@ class StateTopic:
                 partition.delete_before(begin)
                 self._rewrite_at[index] = partition.log.size_bytes + max(self._rewrite_bytes, 2 * written)
 
-        partition.on_durable(stored)
+        # Where nobody else waits for the disk, this does: a power cut would else take both the old and the new.
+        partition.on_flushed(stored)
 
     def _records(
         self, partition: Partition, header: BatchHeader, batch: memoryview, offset: int
-    ) -> Iterator[Record]:
+    ) -> Iterator[tuple[Record | None, _Place | None]]:
         producer = (header.producer_id, header.producer_epoch) if header.is_transactional else None
         for each in FetchedRecords(batch, partition.topic.name, partition.index, offset).take():
+            record = None
             try:
                 record = self._decode(each.key or b"", each.value)
             except WireError:
                 _log.exception("a record of %s cannot be read: offset %d", partition, each.offset)
-                continue
-            if record is not None:
-                yield replace(record, producer=producer)
+            place = next((value for name, value in each.headers if name == _SNAPSHOT and value), None)
+            yield (
+                None if record is None else replace(record, producer=producer),
+                None if place is None else _PLACE.unpack(place),
+            )

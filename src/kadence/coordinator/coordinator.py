@@ -158,10 +158,6 @@ class GroupCoordinator:
         """When `poll` must be called next, at the latest; FOREVER if nothing is under way."""
         return self._shard.timers.next_deadline()
 
-    def topics_changed(self, now: int) -> Outcome:
-        """Tell that topics were made, changed or deleted, after the fact."""
-        return self._shard.take()
-
     def topic_deleted(self, now: int, topic: str) -> Outcome:
         """Forget every group's offsets in ``topic``."""
         offsets.forget_topic(self._shard, topic)
@@ -173,7 +169,7 @@ class GroupCoordinator:
         """Let a stored record take effect. Nobody is answered."""
         replay(self._shard, record)
 
-    def loaded(self, now: int, owns: Callable[[str], bool] = lambda _: True) -> None:
+    def loaded(self, now: int, owns: Callable[[str], bool] = lambda _: True) -> Outcome:
         """What is stored of the groups that ``owns`` names is replayed: members get their time from ``now`` on."""
         expiry.arm(self._shard, now)
         for group in self._shard.groups.values():
@@ -183,6 +179,7 @@ class GroupCoordinator:
                 classic.loaded(self._shard, now, group)
             elif isinstance(group, ConsumerGroup):
                 consumer_leaving.loaded(self._shard, now, group)
+        return self._shard.take()
 
     def unload(self, now: int, owns: Callable[[str], bool]) -> Outcome:
         """Give up the groups that ``owns`` names, and their offsets; whoever is parked there hears NOT_COORDINATOR."""

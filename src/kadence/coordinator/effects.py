@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kadence.coordinator.records import Record
@@ -43,5 +43,5 @@ class Outcome:
         answers: to be delivered once the records are stored, and not before.
     """
 
-    records: list[Record]
-    answers: list[Answer]
+    records: list[Record] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)

@@ -35,11 +35,11 @@ from kadence.records import FetchedRecords
 class Disk:
     """A data directory without a broker: one topic "t" of one partition, whose flushes end when `flush` is called."""
 
-    def __init__(self, path: Path, **config: Any) -> None:
+    def __init__(self, path: Path, *, fsync: Any = "flush", **config: Any) -> None:
         self.path = path
         self._soon: list[Callable[[], None]] = []
         self._done: list[Callable[[], None]] = []
-        self.directory = DataDirectory(path, "cluster", "flush")
+        self.directory = DataDirectory(path, "cluster", fsync)
         self._flusher = Flusher(self._soon.append, self._done.append)
         self.directory.attach(self._flusher)
         self.cluster = Cluster("cluster", log_defaults=LogConfig(**config))
@@ -293,6 +293,18 @@ def test_a_bug_in_what_waits_for_the_disk_holds_nobody_else_up(
     log.on_durable(told.append)
     disk.flush()
     assert (told, log.high_watermark) == ([codes.NONE] * 2, 3)
+
+
+def test_who_asks_for_the_disk_itself_waits_for_it_whatever_the_policy(tmp_path: Path) -> None:
+    disk, told = Disk(tmp_path, fsync="never"), list[str]()
+    log = disk.partition
+    log.append(NOW, batch())
+    log.on_durable(lambda _code: told.append("acknowledged"))
+    log.on_flushed(lambda code: told.append(f"on the disk: {code}"))
+    assert told == ["acknowledged"]
+    disk.flush()
+    assert told == ["acknowledged", "on the disk: 0"]
+    disk.close()
 
 
 def test_many_appends_share_one_fsync(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ The rules are in `kadence.coordinator.offsets.fetch`; here groups that other nod
 
 from __future__ import annotations
 
-from kadence.broker.groups import coordinator_error
 from kadence.broker.service import Call, Handler, Services
 from kadence.protocol import error_codes as codes
 from kadence.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
@@ -16,12 +15,12 @@ __all__ = ["HANDLER"]
 def handle(services: Services, call: Call) -> OffsetFetchResponse | None:
     request: OffsetFetchRequest = call.message
     if call.version < 8:
-        code = coordinator_error(services, call, request.group_id)
+        code = services.coordination.coordinator_error(call, request.group_id)
         if code != codes.NONE:
             return refuse(call, code)
         services.coordination.serve(call)
         return None
-    errors = [(each, coordinator_error(services, call, each.group_id)) for each in request.groups]
+    errors = [(each, services.coordination.coordinator_error(call, each.group_id)) for each in request.groups]
     request.groups = [group for group, code in errors if code == codes.NONE]
     elsewhere = [
         OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)

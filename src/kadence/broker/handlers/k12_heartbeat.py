@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kadence.broker.groups import coordinator_error
 from kadence.broker.service import Call, Handler, Services
 from kadence.protocol import error_codes as codes
 from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -11,7 +10,7 @@ __all__ = ["HANDLER"]
 
 
 def handle(services: Services, call: Call) -> HeartbeatResponse | None:
-    code = coordinator_error(services, call, call.message.group_id)
+    code = services.coordination.coordinator_error(call, call.message.group_id)
     if code != codes.NONE:
         return refuse(call, code)
     services.coordination.serve(call)

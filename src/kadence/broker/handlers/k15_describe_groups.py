@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kadence.broker.groups import coordinator_error
 from kadence.broker.service import Call, Handler, Services
 from kadence.protocol import error_codes as codes
 from kadence.protocol.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -12,7 +11,7 @@ __all__ = ["HANDLER"]
 
 def handle(services: Services, call: Call) -> None:
     asked: list[str] = call.message.groups
-    errors = {name: coordinator_error(services, call, name) for name in asked}
+    errors = {name: services.coordination.coordinator_error(call, name) for name in asked}
     call.message.groups = [name for name in asked if errors[name] == codes.NONE]
     elsewhere = [
         DescribedGroup(error_code=errors[name], group_id=name) for name in asked if errors[name] != codes.NONE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kadence.broker.groups import coordinator_error
 from kadence.broker.service import Call, Handler, Services
 from kadence.protocol import error_codes as codes
 from kadence.protocol.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -13,7 +12,9 @@ __all__ = ["HANDLER"]
 def handle(services: Services, call: Call) -> None:
     def amend(response: ListGroupsResponse) -> None:
         response.groups = [
-            each for each in response.groups if coordinator_error(services, call, each.group_id) == codes.NONE
+            each
+            for each in response.groups
+            if services.coordination.coordinator_error(call, each.group_id) == codes.NONE
         ]
 
     services.coordination.serve(call, amend)

@@ -29,7 +29,7 @@ def handle(services: Services, call: Call) -> None:
                 )
             )
         else:
-            results.append(_delete(services, call.now, each))
+            results.append(_delete(services, each))
     services.reply_durably(call, DeleteTopicsResponse(responses=results))
 
 
@@ -40,7 +40,7 @@ def _asked(call: Call) -> list[DeleteTopicState]:
     return [DeleteTopicState(name=name) for name in request.topic_names]
 
 
-def _delete(services: Services, now: int, asked: DeleteTopicState) -> DeletableTopicResult:
+def _delete(services: Services, asked: DeleteTopicState) -> DeletableTopicResult:
     cluster = services.cluster
     if asked.name is None:
         topic = cluster.topic_by_id(asked.topic_id)
@@ -56,7 +56,8 @@ def _delete(services: Services, now: int, asked: DeleteTopicState) -> DeletableT
         return DeletableTopicResult(
             name=topic.name, topic_id=topic.topic_id, error_code=codes.KAFKA_STORAGE_ERROR
         )
-    services.coordination.topic_deleted(now, topic.name)
+    services.coordination.topic_deleted(topic.name)
+    services.transactions.topic_deleted(topic.name)
     for partition in topic.partitions:
         partition.wake()
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=codes.NONE)

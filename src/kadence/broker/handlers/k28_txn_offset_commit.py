@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kadence.broker.groups import coordinator_error
 from kadence.broker.service import Call, Handler, Services
 from kadence.protocol import error_codes as codes
 from kadence.protocol.txn_offset_commit import (
@@ -28,7 +27,7 @@ _FIRST_ADDING_VERSION = 5
 
 def handle(services: Services, call: Call) -> TxnOffsetCommitResponse | None:
     request: TxnOffsetCommitRequest = call.message
-    code = coordinator_error(services, call, request.group_id)
+    code = services.coordination.coordinator_error(call, request.group_id)
     if code != codes.NONE:
         return refuse(call, code)
     if any(_exists(services, topic.name, each.partition_index) for topic, each in _partitions(request)):

@@ -58,12 +58,16 @@ class PartitionFolder:
         """There is something new in the log."""
         self._is_dirty = True
         if self.flushes:
-            self._flusher.want(self)
+            self.flush()
+
+    def flush(self) -> None:
+        """Make durable what is there."""
+        self._flusher.want(self)
 
     def flush_soon(self) -> None:
         """Make durable what is not, without anybody waiting for it."""
         if self._is_dirty:
-            self._flusher.want(self)
+            self.flush()
 
     def started_at(self, offset: int) -> None:
         """Nothing below ``offset`` is there any more."""

@@ -234,6 +234,14 @@ class Partition:
         else:
             self._waiting_for_disk.append((self.end_offset, callback))
 
+    def on_flushed(self, callback: Callable[[int], None]) -> None:
+        """As `on_durable`, once it is on the disk whatever the policy: a directory's ``fsync`` need not say so."""
+        if self._folder is None or self._folder.flushes or self._is_lost:
+            self.on_durable(callback)
+        else:
+            self._waiting_for_disk.append((self.end_offset, callback))
+            self._folder.flush()
+
     def durable(self, end_offset: int, error: OSError | None) -> None:
         """All below ``end_offset`` is durable; or it may be lost, and the log takes no more until a restart."""
         if error is not None:

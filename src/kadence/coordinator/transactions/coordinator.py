@@ -109,23 +109,11 @@ class TransactionCoordinator:
         )
         return code, self._ledger.take()
 
-    def add_group(
-        self, now: int, transactional_id: str, producer_id: int, producer_epoch: int, group_id: str
-    ) -> tuple[int, Step]:
-        """As `add`, for offsets of a group."""
-        return self.add(now, transactional_id, producer_id, producer_epoch, [self._keeper(group_id)])
-
     def verify(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partition: TopicPartition
     ) -> int:
         """Whether an older producer may write to ``partition`` now: an error code."""
         return adding.verify(self._ledger, transactional_id, producer_id, producer_epoch, partition)
-
-    def verify_group(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, group_id: str
-    ) -> int:
-        """As `verify`, for offsets of a group."""
-        return self.verify(transactional_id, producer_id, producer_epoch, self._keeper(group_id))
 
     def is_part(self, transactional_id: str, partition: TopicPartition) -> bool:
         """Whether the id's transaction writes to ``partition``."""
@@ -185,13 +173,14 @@ class TransactionCoordinator:
                 ledger.timers.schedule(timeout_key(transaction.transactional_id), add_ms(now, max(left, 0)))
         return ledger.take()
 
-    def unload(self, owns: Callable[[str], bool]) -> None:
+    def unload(self, now: int, owns: Callable[[str], bool]) -> Step:
         """Give up the ids that ``owns`` names. Nobody is parked here, so nobody is told."""
         ledger = self._ledger
         for transactional_id in [each for each in ledger.transactions if owns(each)]:
             ledger.timers.cancel(timeout_key(transactional_id))
             del ledger.transactions[transactional_id]
             ledger.last_epochs.pop(transactional_id, None)
+        return ledger.take()
 
     def snapshot(self, owns: Callable[[str], bool]) -> Iterator[Record]:
         """The state of the ids that ``owns`` names, as the fewest records that make it."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kadence.coordinator.effects import Answer, Caller
+from kadence.coordinator.effects import Answer, Caller, Outcome
 from kadence.coordinator.records import Record
 from kadence.coordinator.timers import TimerKey, TimerKind, Timers
 from kadence.coordinator.transactions.transaction import State, Transaction
@@ -48,17 +48,13 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Step(Outcome):
     """What one step leads to, in the order in which the shell does it.
 
     Attributes:
-        records: to store in `__transaction_state`.
-        answers: to deliver once the records are stored.
-        endings: whose markers to write once the records are stored.
+        endings: whose markers to write once the records are stored and the answers delivered.
     """
 
-    records: list[Record] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
     endings: list[Ending] = field(default_factory=list)
 
 

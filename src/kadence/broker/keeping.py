@@ -1,0 +1,234 @@
+"""What both coordinators of this broker need around them: requests go in, records are stored, answers come out.
+
+A coordinator serves the keys (groups, or transactional ids) of all nodes; a node answers for those whose partition of
+the coordinator's topic it leads. An answer goes out when all that was appended to its key's partition before it is
+stored for good, so nothing that a client was told is lost in a crash. What could not be stored did not happen: the keys
+of that partition are loaded again from the log, and whoever waited is told to look for the coordinator, as Kafka does
+when an append fails.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from kadence.broker.cluster import BrokerNode, coordinator_partition
+from kadence.broker.settling import Settling, deliver
+from kadence.broker.state_topic import Ended, StateTopic
+from kadence.broker.storage import BatchError, Partition
+from kadence.coordinator import Caller, Outcome, Record
+from kadence.protocol import error_codes as codes
+from kadence.wire import WireError
+
+if TYPE_CHECKING:
+    from kadence.broker.server.loop import Loop
+    from kadence.broker.service import Call
+
+__all__ = ["Keeper", "Owns", "kept_in"]
+
+_log = logging.getLogger("kadence.broker")
+
+Owns = Callable[[str], bool]
+"""Whether a key belongs to what is meant."""
+
+Step = TypeVar("Step", bound=Outcome)
+_Step_co = TypeVar("_Step_co", bound=Outcome, covariant=True)
+
+
+class Coordinator(Protocol[_Step_co]):
+    """A coordinator as its keeper knows it; see `kadence.coordinator.GroupCoordinator`."""
+
+    def handle(self, now: int, caller: Caller, request: Any) -> _Step_co: ...
+
+    def poll(self, now: int) -> _Step_co: ...
+
+    def next_deadline(self) -> int: ...
+
+    def replay(self, record: Record) -> None: ...
+
+    def loaded(self, now: int, owns: Owns) -> _Step_co: ...
+
+    def unload(self, now: int, owns: Owns) -> _Step_co: ...
+
+    def snapshot(self, owns: Owns) -> Iterator[Record]: ...
+
+
+class Keeper(ABC, Generic[Step]):
+    """The shell of a coordinator. The broker's thread owns it.
+
+    Args:
+        coordinator: whose requests and records these are.
+        topic: where the records lie.
+    """
+
+    def __init__(self, coordinator: Coordinator[Step], topic: StateTopic, loop: Loop) -> None:
+        self._coordinator = coordinator
+        self._loop = loop
+        self._unsettled: Counter[int] = Counter()
+        """By partition: how many steps wait for their records to be stored for good."""
+        self.topic = topic
+
+    # What differs
+
+    @abstractmethod
+    def _key_of(self, record: Record) -> str:
+        """The key that the record is about."""
+
+    @abstractmethod
+    def _asked_for(self, request: Any) -> str | None:
+        """The key that the request is about; empty or None if it is about several, or none."""
+
+    def _ended(self, marker: Ended, owns: Owns) -> None:
+        """The log that is being loaded has the marker of a transaction here. ``owns`` names the partition's keys."""
+
+    def _follow(self, step: Step) -> None:
+        """The records of ``step`` are stored for good, and its answers delivered: do what is left of it."""
+
+    # Requests and timers
+
+    def node_of(self, key: str) -> BrokerNode | None:
+        """The node that coordinates the key; None while its partition has no leader."""
+        return self.topic.node_of(key)
+
+    def coordinator_error(self, call: Call, key: str | None) -> int:
+        """NONE if the node that was asked coordinates the key. An empty key is the coordinator's to refuse."""
+        if not key:
+            return codes.NONE
+        node = self.node_of(key)
+        return codes.NONE if node is not None and node.node_id == call.node_id else codes.NOT_COORDINATOR
+
+    def serve(self, call: Call, amend: Callable[[Any], None] | None = None) -> None:
+        """Let the coordinator serve the call, and whoever else it has an answer for.
+
+        Args:
+            amend: what the broker adds to this call's answer, if it is answered at once.
+        """
+        step = self._coordinator.handle(call.now, call.caller(), call.message)
+        if amend is not None:
+            for answer in step.answers:
+                if answer.caller.ticket is call:
+                    amend(answer.response)
+        self._settle(step)
+
+    def poll(self, now: int) -> None:
+        """Fire the coordinator's timers that are due."""
+        if self.next_deadline() <= now:
+            self._settle(self._coordinator.poll(now))
+
+    def next_deadline(self) -> int:
+        return self._coordinator.next_deadline()
+
+    def _now(self) -> int:
+        return self._loop.clock.now_ms()
+
+    # Storing
+
+    def _settle(self, step: Step) -> None:
+        """Store the records, and deliver the answers once that is for good."""
+        by_partition: dict[int, list[Record]] = {}
+        for record in step.records:
+            by_partition.setdefault(coordinator_partition(self._key_of(record)), []).append(record)
+        settling = Settling(step.answers, partial(self._follow, step))
+        for index, records in by_partition.items():
+            self._store(index, records, settling)
+        for index in self._waited_for(step) - by_partition.keys():
+            self._await(index, self.topic.partition(index), settling)
+        settling.done(codes.NONE)
+        for index in by_partition:
+            if self.topic.exists and self.topic.is_grown(index):
+                self._rewrite(index)
+
+    def _store(self, index: int, records: Iterable[Record], settling: Settling) -> None:
+        try:
+            partition = self.topic.append(index, records)
+        except (BatchError, OSError, WireError) as error:
+            # A WireError: some client's name is too long for a record. Nobody else's step may suffer.
+            settling.fail()
+            self._not_stored(index, str(error))
+        else:
+            self._await(index, partition, settling)
+
+    def _await(self, index: int, partition: Partition, settling: Settling) -> None:
+        """Let the step wait until everything in the partition is stored for good."""
+        settling.begin()
+        self._unsettled[index] += 1
+        partition.on_durable(partial(self._stored, index, settling))
+
+    def _stored(self, index: int, settling: Settling, code: int) -> None:
+        self._unsettled[index] -= 1
+        if not self._unsettled[index]:
+            del self._unsettled[index]
+        if code != codes.NONE:
+            self._not_stored(index, codes.name(code))
+        settling.done(code)
+
+    def _not_stored(self, index: int, why: str) -> None:
+        _log.error("records of %s-%d could not be stored: %s", self.topic.name, index, why)
+        self.reload(index)
+
+    def _waited_for(self, step: Step) -> set[int]:
+        """The partitions that answers without records of their own must wait for: what they tell may lie there."""
+        if not self._unsettled:
+            return set()
+        waiting: set[int] = set()
+        for answer in step.answers:
+            key = self._asked_for(answer.caller.ticket.message)
+            if not key:
+                return set(self._unsettled)
+            waiting.add(coordinator_partition(key))
+        return waiting & self._unsettled.keys()
+
+    def _rewrite(self, index: int) -> None:
+        try:
+            self.topic.rewrite(index, self._coordinator.snapshot(kept_in(index)))
+        except (BatchError, OSError) as error:
+            # What is stored already stands; the next step that grows the partition tries again.
+            _log.warning("%s-%d could not be written anew: %s", self.topic.name, index, error)
+
+    # Loading and giving up
+
+    def start(self) -> None:
+        """Load what an earlier broker has stored."""
+        if self.topic.exists:
+            for partition in self.topic.partitions():
+                self._load(partition.index)
+
+    def reload(self, index: int) -> None:
+        """Forget the keys of one partition and load them from the log, as a node does that takes it over."""
+        self._unload(kept_in(index))
+        self._load(index)
+
+    def on_new_leader(self, partition: Partition) -> None:
+        """A partition has another leader, or none: if it keeps keys of ours, they have another coordinator."""
+        if partition.topic.name == self.topic.name:
+            self.reload(partition.index)
+
+    def topic_deleted(self, topic: str) -> None:
+        """With the topic that keeps them, all keys go."""
+        if topic == self.topic.name:
+            self.topic.forget()
+            self._unload(lambda _: True)
+
+    def _unload(self, owns: Owns) -> None:
+        deliver(self._coordinator.unload(self._now(), owns).answers)
+
+    def _load(self, index: int) -> None:
+        """A partition without a leader has no coordinator: its keys are loaded when it gets one."""
+        if not self.topic.exists or self.topic.partition(index).leader_id < 0:
+            return
+        owns = kept_in(index)
+        for each in self.topic.read(index):
+            if isinstance(each, Ended):
+                self._ended(each, owns)
+            else:
+                self._coordinator.replay(each)
+        self._settle(self._coordinator.loaded(self._now(), owns))
+
+
+def kept_in(index: int) -> Owns:
+    """Whether one partition of the topic keeps a key."""
+    return lambda key: coordinator_partition(key) == index
