@@ -10,6 +10,7 @@ import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 from uuid import uuid4
 
@@ -282,8 +283,12 @@ class Cluster:
         )
 
 
+@lru_cache(maxsize=1024)
 def coordinator_partition(key: str) -> int:
-    """The partition that keeps a group or transactional id: Java's string hash over UTF-16 units, modulo partitions."""
+    """The partition that keeps a group or transactional id: Java's string hash over UTF-16 units, modulo partitions.
+
+    Each request of a group asks several times.
+    """
     units = key.encode("utf-16-be", "surrogatepass")
     value = 0
     for at in range(0, len(units), 2):

