@@ -126,7 +126,8 @@ def test_types_and_synonyms_tell_where_a_value_is_from() -> None:
         size = told["max.message.bytes"]
         assert (size.value, size.config_source) == ("5000", 4)
         assert [(each.name, each.value, each.source) for each in size.synonyms] == [
-            ("message.max.bytes", "5000", 4)
+            ("message.max.bytes", "5000", 4),
+            ("message.max.bytes", "1048588", 5),
         ]
         kept = told["retention.bytes"]
         assert [(each.value, each.source) for each in kept.synonyms] == [("77", 1), ("-1", 5)]
@@ -168,9 +169,9 @@ def test_single_entries_are_set_appended_and_deleted(wire: Wire) -> None:
         ),
         ("t", [Edit(name="retention.ms", config_operation=0, value="soon")], codes.INVALID_CONFIG),
         ("t", [Edit(name="retention.ms", config_operation=2, value="1")], codes.INVALID_CONFIG),
-        ("t", [Edit(name="retention.ms", config_operation=0, value=None)], codes.INVALID_CONFIG),
+        ("t", [Edit(name="retention.ms", config_operation=0, value=None)], codes.INVALID_REQUEST),
         ("t", [Edit(name="retention.ms", config_operation=9, value="1")], codes.INVALID_REQUEST),
-        ("t", [Edit(name="nonsense", config_operation=1, value=None)], codes.INVALID_CONFIG),
+        ("t", [Edit(name="nonsense", config_operation=0, value="1")], codes.INVALID_CONFIG),
         ("t", [Edit(name="retention.ms", config_operation=0, value="1")] * 2, codes.INVALID_REQUEST),
     ],
 )

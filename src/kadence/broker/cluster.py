@@ -124,6 +124,13 @@ class Cluster:
         found = self.topics.get(topic)
         return None if found is None else found.partition(index)
 
+    def collides(self, name: str) -> bool:
+        """Whether a topic's name is ``name`` but for dots and underscores: in names of Kafka's metrics they are one."""
+        if "." not in name and "_" not in name:
+            return False
+        plain = name.replace(".", "_")
+        return any(each.replace(".", "_") == plain and each != name for each in self.topics)
+
     def load(self, disk: DataDirectory, wall_ms: Callable[[], int]) -> int:
         """Take in the topics of a data directory, and keep what changes there from now on.
 

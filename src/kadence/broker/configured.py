@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
-from kadence.broker.cluster import Topic
+from kadence.broker.cluster import Topic, is_valid_topic_name
 from kadence.broker.group_configs import GROUP_KEYS, check_group_config
 from kadence.broker.service import Services
-from kadence.broker.topic_configs import TOPIC_KEYS, TopicKey, check_topic_config
+from kadence.broker.topic_configs import TOPIC_KEYS, TopicKey, check_topic_config, contradiction
 from kadence.protocol import error_codes as codes
 
 __all__ = ["GROUP", "TOPIC", "Configured", "Verdict", "find_configured"]
@@ -54,7 +54,8 @@ class _TopicConfig:
 
     def fault(self, config: Mapping[str, str | None], names: Iterable[str]) -> Verdict | None:
         # A topic of the coordinators is compacted in name, so what was set stands; what is new is checked.
-        wrong = check_topic_config({name: config[name] for name in names if name in config})
+        new = {name: config[name] for name in names if name in config}
+        wrong = check_topic_config(new) or contradiction(config)
         return None if wrong is None else (codes.INVALID_CONFIG, wrong)
 
     def configure(self, config: Mapping[str, str]) -> None:
@@ -104,6 +105,10 @@ def find_configured(services: Services, resource_type: int, name: str) -> Config
             codes.INVALID_REQUEST,
             "Only the configuration of topics (2) and groups (32) can be changed here.",
         )
+    if not name:
+        return codes.INVALID_REQUEST, "Topics have no configuration in common that could be changed."
+    if not is_valid_topic_name(name):
+        return codes.INVALID_TOPIC_EXCEPTION, "No topic can have this name."
     topic = services.cluster.topics.get(name)
     if topic is None:
         return codes.UNKNOWN_TOPIC_OR_PARTITION, "This topic does not exist."

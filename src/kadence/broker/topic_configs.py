@@ -7,16 +7,26 @@ them. Compaction is refused: a topic that should keep the last record of each ke
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from kadence.broker.settings import Settings
 
-__all__ = ["SYNONYMS", "TOPIC_KEYS", "TopicKey", "check_topic_config", "default_of"]
+__all__ = [
+    "SYNONYMS",
+    "TOPIC_KEYS",
+    "UNTOLD_DEFAULTS",
+    "TopicKey",
+    "check_topic_config",
+    "contradiction",
+    "default_of",
+]
 
 _MOST: Final = {"INT": 2**31 - 1, "LONG": 2**63 - 1}
 _LEAST_SEGMENT: Final = 1024 * 1024
+_REPLICAS: Final = re.compile(r"|\*|\s*\d+:\d+(\s*,\s*\d+:\d+)*\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +36,7 @@ class TopicKey:
     Attributes:
         kind: BOOLEAN, STRING, INT, LONG, DOUBLE or LIST.
         low, high: bounds of a number, None without. choices: of a STRING or of a LIST's parts, empty for any.
+        pattern: of a whole LIST, None for any.
     """
 
     default: str
@@ -33,6 +44,7 @@ class TopicKey:
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
 
     def fault(self, value: str) -> str | None:
         """Why ``value`` cannot be, in Kafka's words; None if it can."""
@@ -55,11 +67,13 @@ class TopicKey:
         return None
 
     def _choice_fault(self, value: str) -> str | None:
+        if self.pattern is not None and not self.pattern.fullmatch(value):
+            return "Must be *, or replicas as partition:broker with commas between them"
         if not self.choices:
             return None
-        parts = (
-            [each.strip() for each in value.split(",") if each.strip()] if self.kind == "LIST" else [value]
-        )
+        parts = [value]
+        if self.kind == "LIST":
+            parts = [each.strip() for each in value.split(",")] if value.strip() else []
         if all(each in self.choices for each in parts):
             return None
         return f"String must be one of: {', '.join(self.choices)}"
@@ -81,9 +95,9 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
     "file.delete.delay.ms": _number("LONG", 60_000, 0),
     "flush.messages": _number("LONG", 2**63 - 1, 1),
     "flush.ms": _number("LONG", 2**63 - 1, 0),
-    "follower.replication.throttled.replicas": TopicKey("", "LIST"),
+    "follower.replication.throttled.replicas": TopicKey("", "LIST", pattern=_REPLICAS),
     "index.interval.bytes": _number("INT", 4_096, 0),
-    "leader.replication.throttled.replicas": TopicKey("", "LIST"),
+    "leader.replication.throttled.replicas": TopicKey("", "LIST", pattern=_REPLICAS),
     "local.retention.bytes": _number("LONG", -2, -2),
     "local.retention.ms": _number("LONG", -2, -2),
     "max.compaction.lag.ms": _number("LONG", 2**63 - 1, 1),
@@ -107,13 +121,43 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
     "unclean.leader.election.enable": TopicKey("false", "BOOLEAN"),
 }
 
-SYNONYMS: Final = {
+SYNONYMS: Final[Mapping[str, str]] = {
+    "cleanup.policy": "log.cleanup.policy",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "flush.messages": "log.flush.interval.messages",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "local.retention.bytes": "log.local.retention.bytes",
+    "local.retention.ms": "log.local.retention.ms",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
     "max.message.bytes": "message.max.bytes",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "preallocate": "log.preallocate",
     "retention.bytes": "log.retention.bytes",
     "retention.ms": "log.retention.ms",
     "segment.bytes": "log.segment.bytes",
+    "segment.index.bytes": "log.index.size.max.bytes",
 }
-"""The broker's key that gives a topic's default, where the broker has such a key here."""
+"""The broker's key that gives a topic's default, where its name is another."""
+
+UNTOLD_DEFAULTS: Final = frozenset(
+    {
+        "flush.ms",
+        "follower.replication.throttled.replicas",
+        "leader.replication.throttled.replicas",
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
+        "remote.storage.enable",
+        "retention.ms",
+        "segment.jitter.ms",
+        "segment.ms",
+    }
+)
+"""Topic keys whose default Kafka does not list among their synonyms: no key of the broker's has it by itself."""
 
 
 def default_of(name: str, settings: Settings) -> tuple[str, bool]:
@@ -136,9 +180,22 @@ def check_topic_config(config: Mapping[str, str | None]) -> str | None:
         fault = key.fault(value)
         if fault is not None:
             return f"Invalid value {value} for configuration {name}: {fault}"
+        if name == "remote.storage.enable" and value.strip().lower() == "true":
+            return "remote.storage.enable=true is not served: there is no tiered storage. Leave it at false."
         if name == "cleanup.policy" and "compact" in value:
             return (
                 "cleanup.policy=compact is not served: this broker keeps records by age and size, and never by key. "
                 "Leave cleanup.policy at delete."
             )
+    return contradiction(config)
+
+
+def contradiction(config: Mapping[str, str | None]) -> str | None:
+    """Which of a topic's settings, each right by itself, cannot be together; None if all can."""
+    least, most = (
+        int(config.get(name) or TOPIC_KEYS[name].default)
+        for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
+    )
+    if least > most:
+        return f"min.compaction.lag.ms ({least}) is more than max.compaction.lag.ms ({most})"
     return None

@@ -7,6 +7,7 @@ v5 offline replicas  v7 leader epochs  v9 flexible  v10 topic ids  v12 topics by
 from __future__ import annotations
 
 from kadence.broker.cluster import Topic, is_valid_topic_name
+from kadence.broker.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from kadence.broker.service import Call, Handler, Services
 from kadence.protocol import error_codes as codes
 from kadence.protocol.metadata import (
@@ -21,10 +22,17 @@ from kadence.wire import ZERO_UUID
 
 __all__ = ["HANDLER"]
 
+_FIRST_ID_VERSION = 12
+"""Versions 10 and 11 have room for ids, and may only ask for names."""
+
 
 def handle(services: Services, call: Call) -> MetadataResponse:
     cluster = services.cluster
     asked: list[MetadataRequestTopic] | None = call.message.topics
+    if call.version < _FIRST_ID_VERSION and any(
+        each.name is None or each.topic_id != ZERO_UUID for each in asked or ()
+    ):
+        return refuse(call, codes.INVALID_REQUEST)
     if asked is None or (call.version == 0 and not asked):
         topics = [_describe(each) for each in cluster.topics.values()]
     else:
@@ -32,7 +40,11 @@ def handle(services: Services, call: Call) -> MetadataResponse:
         # Names beside ids are left out, and a name that comes twice is told once, as in Kafka.
         wanted = {(each.name, each.topic_id): each for each in by_id or asked}
         topics = [_find(services, call, each) for each in wanted.values()]
-    return MetadataResponse(
+    if call.message.include_topic_authorized_operations:
+        for topic in topics:
+            if topic.error_code == codes.NONE:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
+    answer = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=each.node_id, host=each.host, port=each.port)
             for each in cluster.nodes.values()
@@ -41,6 +53,9 @@ def handle(services: Services, call: Call) -> MetadataResponse:
         controller_id=cluster.controller_id,
         topics=topics,
     )
+    if call.message.include_cluster_authorized_operations:
+        answer.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return answer
 
 
 def _find(services: Services, call: Call, asked: MetadataRequestTopic) -> MetadataResponseTopic:
@@ -49,8 +64,7 @@ def _find(services: Services, call: Call, asked: MetadataRequestTopic) -> Metada
         topic = cluster.topic_by_id(asked.topic_id)
         if topic is not None:
             return _describe(topic)
-        name = None if call.version >= 12 else ""
-        return MetadataResponseTopic(error_code=codes.UNKNOWN_TOPIC_ID, name=name, topic_id=asked.topic_id)
+        return MetadataResponseTopic(error_code=codes.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id)
     name = asked.name or ""
     known = cluster.topics.get(name)
     if known is not None:

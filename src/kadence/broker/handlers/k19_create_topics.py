@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kadence.broker.cluster import MOST_PARTITIONS, is_valid_topic_name
+from kadence.broker.cluster import MOST_PARTITIONS, Cluster, is_valid_topic_name
 from kadence.broker.service import Call, Handler, Services
 from kadence.broker.topic_configs import TOPIC_KEYS, check_topic_config, default_of
 from kadence.protocol import error_codes as codes
@@ -61,14 +61,9 @@ def _create(services: Services, asked: CreatableTopic, *, validate_only: bool) -
     elif count == -1:
         count = services.settings.num_partitions
     config = {each.name: each.value for each in asked.configs}
-    if asked.name in cluster.topics:
-        return _failed(asked, codes.TOPIC_ALREADY_EXISTS, f"Topic '{asked.name}' already exists.")
-    if not is_valid_topic_name(asked.name):
-        return _failed(
-            asked,
-            codes.INVALID_TOPIC_EXCEPTION,
-            "A topic name has 1 to 249 letters, digits, dots, underscores and hyphens.",
-        )
+    fault = _name_fault(cluster, asked.name)
+    if fault is not None:
+        return _failed(asked, *fault)
     if count < 1:
         return _failed(asked, codes.INVALID_PARTITIONS, "A topic needs at least one partition.")
     if count > MOST_PARTITIONS:
@@ -110,6 +105,23 @@ def _create(services: Services, asked: CreatableTopic, *, validate_only: bool) -
     return result
 
 
+def _name_fault(cluster: Cluster, name: str) -> tuple[int, str] | None:
+    """Why no topic of this name can be made."""
+    if name in cluster.topics:
+        return codes.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists."
+    if not is_valid_topic_name(name):
+        return (
+            codes.INVALID_TOPIC_EXCEPTION,
+            "A topic name has 1 to 249 letters, digits, dots, underscores and hyphens.",
+        )
+    if cluster.collides(name):
+        return (
+            codes.INVALID_TOPIC_EXCEPTION,
+            f"A topic exists whose name differs from '{name}' only in dots and underscores.",
+        )
+    return None
+
+
 def _config(services: Services, name: str, config: dict[str, str | None]) -> CreatableTopicConfigs:
     if name in config:
         return CreatableTopicConfigs(name=name, value=config[name], config_source=_TOPIC_SOURCE)
@@ -120,7 +132,7 @@ def _config(services: Services, name: str, config: dict[str, str | None]) -> Cre
 
 
 def _failed(asked: CreatableTopic, code: int, message: str | None) -> CreatableTopicResult:
-    return CreatableTopicResult(name=asked.name, error_code=code, error_message=message, configs=None)
+    return CreatableTopicResult(name=asked.name, error_code=code, error_message=message, configs=[])
 
 
 def refuse(call: Call, code: int) -> CreateTopicsResponse:

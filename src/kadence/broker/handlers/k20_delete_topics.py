@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from kadence.broker.cluster import Topic
 from kadence.broker.service import Call, Handler, Services
 from kadence.protocol import error_codes as codes
 from kadence.protocol.delete_topics import (
@@ -12,6 +13,7 @@ from kadence.protocol.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from kadence.wire import ZERO_UUID
 
 __all__ = ["HANDLER"]
 
@@ -19,17 +21,24 @@ __all__ = ["HANDLER"]
 def handle(services: Services, call: Call) -> None:
     asked = _asked(call)
     counts = Counter((each.name, each.topic_id) for each in asked)
-    results = []
+    ids = {each.topic_id for each in asked if each.name is None}
+    names = {each.name for each in asked}
+    results: list[DeletableTopicResult] = []
     for key, each in {(each.name, each.topic_id): each for each in asked}.items():
+        by_id = each.name is None
+        topic = _find(services, each)
         if counts[key] > 1:  # told once, as in Kafka
-            code, message = codes.INVALID_REQUEST, "Duplicate topic name or id."
-            results.append(
-                DeletableTopicResult(
-                    name=each.name, topic_id=each.topic_id, error_code=code, error_message=message
-                )
-            )
-        else:
-            results.append(_delete(services, each))
+            results.append(_result(each, codes.INVALID_REQUEST, "The topic is named more than once."))
+        elif by_id is (each.topic_id == ZERO_UUID):
+            results.append(_result(each, codes.INVALID_REQUEST, "Say the topic's name, or its id."))
+        elif topic is None:
+            code = codes.UNKNOWN_TOPIC_ID if by_id else codes.UNKNOWN_TOPIC_OR_PARTITION
+            results.append(_result(each, code, "This topic does not exist."))
+        elif not by_id and topic.topic_id in ids:
+            twice = DeleteTopicState(topic.name, topic.topic_id)
+            results.append(_result(twice, codes.INVALID_REQUEST, "The topic is named, and its id is given."))
+        elif not by_id or topic.name not in names:
+            results.append(_delete(services, topic))
     services.reply_durably(call, DeleteTopicsResponse(responses=results))
 
 
@@ -40,36 +49,33 @@ def _asked(call: Call) -> list[DeleteTopicState]:
     return [DeleteTopicState(name=name) for name in request.topic_names]
 
 
-def _delete(services: Services, asked: DeleteTopicState) -> DeletableTopicResult:
-    cluster = services.cluster
+def _find(services: Services, asked: DeleteTopicState) -> Topic | None:
     if asked.name is None:
-        topic = cluster.topic_by_id(asked.topic_id)
-        missing = codes.UNKNOWN_TOPIC_ID
-    else:
-        topic = cluster.topics.get(asked.name)
-        missing = codes.UNKNOWN_TOPIC_OR_PARTITION
-    if topic is None:
-        return DeletableTopicResult(name=asked.name, topic_id=asked.topic_id, error_code=missing)
+        return services.cluster.topic_by_id(asked.topic_id)
+    return services.cluster.topics.get(asked.name)
+
+
+def _delete(services: Services, topic: Topic) -> DeletableTopicResult:
+    state = DeleteTopicState(topic.name, topic.topic_id)
     try:
-        cluster.delete_topic(topic)
-    except OSError:
-        return DeletableTopicResult(
-            name=topic.name, topic_id=topic.topic_id, error_code=codes.KAFKA_STORAGE_ERROR
-        )
+        services.cluster.delete_topic(topic)
+    except OSError as error:
+        return _result(state, codes.KAFKA_STORAGE_ERROR, f"The disk takes no more: {error}")
     services.coordination.topic_deleted(topic.name)
     services.transactions.topic_deleted(topic.name)
     for partition in topic.partitions:
         partition.wake()
-    return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=codes.NONE)
+    return _result(state, codes.NONE, None)
+
+
+def _result(asked: DeleteTopicState, code: int, message: str | None) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=asked.name, topic_id=asked.topic_id, error_code=code, error_message=message
+    )
 
 
 def refuse(call: Call, code: int) -> DeleteTopicsResponse:
-    return DeleteTopicsResponse(
-        responses=[
-            DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=code)
-            for each in _asked(call)
-        ]
-    )
+    return DeleteTopicsResponse(responses=[_result(each, code, None) for each in _asked(call)])
 
 
 HANDLER = Handler(DeleteTopicsRequest, handle, refuse)

@@ -19,13 +19,17 @@ _HIGH_WATERMARK = -1
 
 
 def handle(services: Services, call: Call) -> DeleteRecordsResponse:
+    # As in Kafka: of what is asked twice for a partition the last holds, and topics without partitions are not told.
+    wanted: dict[str, dict[int, DeleteRecordsPartition]] = {}
+    for topic in call.message.topics:
+        for each in topic.partitions:
+            wanted.setdefault(topic.name, {})[each.partition_index] = each
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[_delete(services, call, topic.name, each) for each in topic.partitions],
+                name=name, partitions=[_delete(services, call, name, each) for each in partitions.values()]
             )
-            for topic in call.message.topics
+            for name, partitions in wanted.items()
         ]
     )
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kadence.broker.cluster import Topic
+from kadence.broker.cluster import Topic, is_valid_topic_name
 from kadence.broker.configured import GROUP, TOPIC
 from kadence.broker.group_configs import GROUP_KEYS
 from kadence.broker.service import Call, Handler, Services
 from kadence.broker.settings import Settings
-from kadence.broker.topic_configs import SYNONYMS, TOPIC_KEYS, default_of
+from kadence.broker.topic_configs import SYNONYMS, TOPIC_KEYS, UNTOLD_DEFAULTS, default_of
 from kadence.protocol import error_codes as codes
 from kadence.protocol.describe_configs import (
     DescribeConfigsRequest,
@@ -41,9 +41,11 @@ def handle(services: Services, call: Call) -> DescribeConfigsResponse:
 
 def _describe(services: Services, asked: DescribeConfigsResource, *, synonyms: bool) -> DescribeConfigsResult:
     if asked.resource_type == TOPIC:
+        if not is_valid_topic_name(asked.resource_name):
+            return _failed(asked, codes.INVALID_TOPIC_EXCEPTION, "No topic can have this name.")
         topic = services.cluster.topics.get(asked.resource_name)
         if topic is None:
-            return _failed(asked, codes.UNKNOWN_TOPIC_OR_PARTITION, "This topic does not exist.")
+            return _failed(asked, codes.UNKNOWN_TOPIC_OR_PARTITION, "")
         entries = _of_topic(services.settings, topic)
     elif asked.resource_type == _BROKER:
         known = {str(node_id) for node_id in services.cluster.nodes}
@@ -67,7 +69,7 @@ def _describe(services: Services, asked: DescribeConfigsResource, *, synonyms: b
             each.synonyms = []
     return DescribeConfigsResult(
         error_code=codes.NONE,
-        error_message=None,
+        error_message="",  # as Kafka, though null could be said
         resource_type=asked.resource_type,
         resource_name=asked.resource_name,
         configs=configs,
@@ -77,21 +79,22 @@ def _describe(services: Services, asked: DescribeConfigsResource, *, synonyms: b
 def _of_topic(settings: Settings, topic: Topic) -> Iterable[DescribeConfigsResourceResult]:
     for name, known in TOPIC_KEYS.items():
         value, is_brokers = default_of(name, settings)
-        default = DescribeConfigsSynonym(
-            name=SYNONYMS.get(name, name) if is_brokers else name,
-            value=value,
-            source=_SOURCE_STATIC_BROKER if is_brokers else _SOURCE_DEFAULT,
-        )
-        chosen = [default]
+        brokers_name = SYNONYMS.get(name, name)
+        source = _SOURCE_STATIC_BROKER if is_brokers else _SOURCE_DEFAULT
+        synonyms: list[DescribeConfigsSynonym] = []
+        if is_brokers:
+            synonyms.append(DescribeConfigsSynonym(name=brokers_name, value=value, source=source))
+        if name not in UNTOLD_DEFAULTS:
+            default = known.default
+            synonyms.append(DescribeConfigsSynonym(name=brokers_name, value=default, source=_SOURCE_DEFAULT))
         if name in topic.config:
-            chosen.insert(
-                0, DescribeConfigsSynonym(name=name, value=topic.config[name], source=_SOURCE_TOPIC)
-            )
+            value, source = topic.config[name], _SOURCE_TOPIC
+            synonyms.insert(0, DescribeConfigsSynonym(name=name, value=value, source=source))
         yield DescribeConfigsResourceResult(
             name=name,
-            value=chosen[0].value,
-            config_source=chosen[0].source,
-            synonyms=chosen,
+            value=value,
+            config_source=source,
+            synonyms=synonyms,
             config_type=_KINDS[known.kind],
             documentation=None,
         )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kadence.broker.configured import Configured, Verdict, find_configured
+from kadence.broker.configured import TOPIC, Configured, Verdict, find_configured
 from kadence.broker.service import Call, Handler, Services
 from kadence.protocol import error_codes as codes
 from kadence.protocol.alter_configs import (
@@ -33,7 +33,11 @@ def handle(services: Services, call: Call) -> None:
 def _replaced(
     _present: Configured, asked: AlterConfigsResource
 ) -> tuple[Mapping[str, str | None], Verdict | None]:
-    return {each.name: each.value for each in asked.configs}, None
+    config = {each.name: each.value for each in asked.configs}
+    missing = ",".join(name for name, value in config.items() if value is None)
+    if missing and asked.resource_type == TOPIC:
+        return config, (codes.INVALID_REQUEST, f"Null value not supported for: {missing}")
+    return config, None
 
 
 def change_configs(services: Services, request: Any, change: Change) -> list[Verdict]:

@@ -22,7 +22,11 @@ _DIRECTORY = "/embedded"
 
 def handle(services: Services, call: Call) -> DescribeLogDirsResponse:
     asked: list[DescribableLogDirTopic] | None = call.message.topics
-    wanted = None if asked is None else {each.topic: set(each.partitions) for each in asked}
+    wanted: dict[str, set[int]] | None = None
+    if asked is not None:
+        wanted = {}
+        for each in asked:
+            wanted.setdefault(each.topic, set()).update(each.partitions)
     topics = []
     for topic in services.cluster.topics.values():
         if wanted is not None and topic.name not in wanted:

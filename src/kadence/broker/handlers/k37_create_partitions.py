@@ -36,7 +36,7 @@ def _grow(
 ) -> CreatePartitionsTopicResult:
     topic = services.cluster.topics.get(asked.name)
     if topic is None:
-        return _result(asked, codes.UNKNOWN_TOPIC_OR_PARTITION, "This topic does not exist.")
+        return _result(asked, codes.UNKNOWN_TOPIC_OR_PARTITION, None)
     have = len(topic.partitions)
     if asked.count <= have:
         return _result(asked, codes.INVALID_PARTITIONS, f"The topic has {have} partitions; ask for more.")
@@ -50,14 +50,13 @@ def _grow(
             codes.INVALID_REPLICA_ASSIGNMENT,
             f"Assign the {asked.count - have} new partitions, or none.",
         )
-    unknown = {
-        node_id for each in asked.assignments or () for node_id in each.broker_ids
-    } - services.cluster.nodes.keys()
-    if unknown or any(not each.broker_ids for each in asked.assignments or ()):
+    replicas = [each.broker_ids for each in asked.assignments or ()]
+    if any(
+        not each or len(set(each)) < len(each) or not services.cluster.nodes.keys() >= set(each)
+        for each in replicas
+    ):
         return _result(
-            asked,
-            codes.INVALID_REPLICA_ASSIGNMENT,
-            f"Assign each partition to brokers that exist; {sorted(unknown)} do not.",
+            asked, codes.INVALID_REPLICA_ASSIGNMENT, "Assign each partition to brokers that exist, each once."
         )
     if not validate_only:
         try:

@@ -17,11 +17,20 @@ from kadence.protocol.elect_leaders import (
 
 __all__ = ["HANDLER"]
 
-_PREFERRED = 0
+_PREFERRED, _UNCLEAN = 0, 1
+_WORDS = {
+    codes.UNKNOWN_TOPIC_OR_PARTITION: "This partition does not exist.",
+    codes.ELECTION_NOT_NEEDED: "The partition has its leader.",
+    codes.PREFERRED_LEADER_NOT_AVAILABLE: "The node that has the replica is down.",
+    codes.ELIGIBLE_LEADERS_NOT_AVAILABLE: "The node that has the replica is down.",
+    codes.INVALID_REQUEST: "Elections are of the types preferred (0) and unclean (1).",
+}
 
 
 def handle(services: Services, call: Call) -> ElectLeadersResponse:
     request: ElectLeadersRequest = call.message
+    if request.election_type not in (_PREFERRED, _UNCLEAN):
+        return refuse(call, codes.INVALID_REQUEST)
     if request.topic_partitions is None:
         asked = [
             (topic.name, [each.index for each in topic.partitions])
@@ -37,8 +46,7 @@ def handle(services: Services, call: Call) -> ElectLeadersResponse:
         if request.topic_partitions is None:
             # Asked for all, Kafka leaves out those that need none.
             found = [each for each in found if each[1] != codes.ELECTION_NOT_NEEDED]
-        if found:
-            results.append(_result(name, found))
+        results.append(_result(name, found))
     return ElectLeadersResponse(error_code=codes.NONE, replica_election_results=results)
 
 
@@ -58,7 +66,8 @@ def _result(name: str, found: list[tuple[int, int]]) -> ReplicaElectionResult:
     return ReplicaElectionResult(
         topic=name,
         partition_result=[
-            PartitionResult(partition_id=index, error_code=code, error_message=None) for index, code in found
+            PartitionResult(partition_id=index, error_code=code, error_message=_WORDS.get(code))
+            for index, code in found
         ],
     )
 

@@ -47,13 +47,13 @@ def _change(
     """Change one entry of ``config``, or say why not."""
     name, operation = asked.name, asked.config_operation
     key = present.keys.get(name)
-    if operation == _DELETE and resource_type == GROUP:
-        # As in Kafka, where a group's unknown names may be deleted, and a topic's may not.
+    if operation == _DELETE:
+        # As in Kafka, where names that nobody knows may be deleted.
         config.pop(name, None)
+    elif operation in (_SET, _APPEND, _SUBTRACT) and asked.value is None and resource_type != GROUP:
+        return codes.INVALID_REQUEST, f"Null value not supported for: {name}"
     elif key is None:
         return codes.INVALID_CONFIG, f"Unknown {present.noun} config name: {name}"
-    elif operation == _DELETE:
-        config.pop(name, None)
     elif operation == _SET:
         config[name] = asked.value
     elif operation in (_APPEND, _SUBTRACT):
@@ -67,13 +67,14 @@ def _change(
 
 
 def _edited(present: str | None, key: TopicKey, asked: AlterableConfig) -> str:
-    items = (key.default if present is None else present).split(",")
+    value = key.default if present is None else present
+    items = value.split(",") if value else []
     changes = (asked.value or "").split(",")
     if asked.config_operation == _APPEND:
         items += [each for each in changes if each not in items]
     else:
         items = [each for each in items if each not in changes]
-    return ",".join(each for each in items if each)
+    return ",".join(items)
 
 
 def _response(asked: AlterConfigsResource, code: int, message: str | None) -> AlterConfigsResourceResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kadence.broker.operations import CLUSTER_OPERATIONS
 from kadence.broker.service import Call, Handler, Services
 from kadence.protocol import error_codes as codes
 from kadence.protocol.describe_cluster import (
@@ -25,7 +26,7 @@ def handle(services: Services, call: Call) -> DescribeClusterResponse:
         answer.error_message = "The embedded broker has broker endpoints (1) only."
         return answer
     cluster = services.cluster
-    return DescribeClusterResponse(
+    answer = DescribeClusterResponse(
         error_code=codes.NONE,
         error_message=None,
         cluster_id=cluster.cluster_id,
@@ -35,6 +36,9 @@ def handle(services: Services, call: Call) -> DescribeClusterResponse:
             for each in cluster.nodes.values()
         ],
     )
+    if call.message.include_cluster_authorized_operations:
+        answer.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return answer
 
 
 def refuse(_call: Call, code: int) -> DescribeClusterResponse:

@@ -5,7 +5,8 @@ No topic named means all. The cursor in the answer says where the next page begi
 
 from __future__ import annotations
 
-from kadence.broker.cluster import Topic
+from kadence.broker.cluster import Topic, is_valid_topic_name
+from kadence.broker.operations import TOPIC_OPERATIONS
 from kadence.broker.service import Call, Handler, Services
 from kadence.protocol import error_codes as codes
 from kadence.protocol.describe_topic_partitions import (
@@ -24,20 +25,23 @@ _PAGE = 2_000
 def handle(services: Services, call: Call) -> DescribeTopicPartitionsResponse:
     request: DescribeTopicPartitionsRequest = call.message
     topics = services.cluster.topics
-    names = sorted({each.name for each in request.topics} or topics)
+    asked = {each.name for each in request.topics}
+    names = sorted(asked or topics)
     first = 0
-    if request.cursor is not None and request.cursor.partition_index < 0:
+    if request.cursor is not None and (
+        request.cursor.partition_index < 0 or (asked and request.cursor.topic_name not in asked)
+    ):
         return refuse(call, codes.INVALID_REQUEST)
     if request.cursor is not None:
         names = [name for name in names if name >= request.cursor.topic_name]
         if names and names[0] == request.cursor.topic_name:
             first = request.cursor.partition_index
-    left = min(request.response_partition_limit, _PAGE)
+    left = min(max(request.response_partition_limit, 1), _PAGE)
     answer = DescribeTopicPartitionsResponse(next_cursor=None)
     for name in names:
         topic = topics.get(name)
         if topic is None:
-            answer.topics.append(_failed(name, codes.UNKNOWN_TOPIC_OR_PARTITION))
+            answer.topics.append(_unknown(name))
             continue
         if left <= 0:
             answer.next_cursor = Cursor(topic_name=name, partition_index=first)
@@ -74,7 +78,16 @@ def _describe(topic: Topic, first: int, count: int) -> DescribeTopicPartitionsRe
             )
             for each in topic.partitions[first : first + count]
         ],
+        topic_authorized_operations=TOPIC_OPERATIONS,
     )
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    if not is_valid_topic_name(name):
+        return _failed(name, codes.INVALID_TOPIC_EXCEPTION)
+    answer = _failed(name, codes.UNKNOWN_TOPIC_OR_PARTITION)
+    answer.topic_authorized_operations = TOPIC_OPERATIONS
+    return answer
 
 
 def _failed(name: str, code: int) -> DescribeTopicPartitionsResponseTopic:
