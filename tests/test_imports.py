@@ -131,3 +131,33 @@ def test_other_threads_give_way_while_modules_are_loaded(monkeypatch: pytest.Mon
     assert all(interval < before for interval in seen)
     assert len(seen) == 4
     assert sys.getswitchinterval() == before
+
+
+def test_spark_finds_the_source_and_pickles_a_stream_of_it_without_clients_and_decoding() -> None:
+    rooms = {
+        name.rpartition(".")[0] for name in loaded("import pyspark_kadence") if name.startswith("kadence.")
+    }
+    assert rooms & {"kadence.config", "kadence.spark.decode", "kadence.spark.sink"} == set()
+    stream = (
+        "import pickle, pyspark_kadence; from pyspark.sql.datasource import CaseInsensitiveDict; "
+        "options = CaseInsensitiveDict(); "
+        "options.update({'kafka.bootstrap.servers': 'localhost:9092', 'subscribe': 't'}); "
+        "source = pyspark_kadence.DefaultSource(options); pickle.dumps(source.streamReader(source.schema()).read)"
+    )
+    modules = loaded(stream)
+    assert "kadence.spark.source.stream_reader" in modules
+    assert (
+        modules & {"kadence.admin", "kadence.net", "kadence.records", "kadence.spark.decode.batches"} == set()
+    )
+
+
+def test_arrow_tables_bring_no_pandas() -> None:
+    make = (
+        "from kadence import Broker, Consumer, Producer; broker = Broker(); at = broker.bootstrap_servers; "
+        "producer = Producer(bootstrap_servers=at); producer.send('t', b'x'); producer.close(); "
+        "consumer = Consumer(bootstrap_servers=at); consumer.assign({('t', 0): (0, 1)}); "
+        "assert consumer.poll_arrow(60).num_rows == 1; consumer.close(); broker.close()"
+    )
+    modules = loaded(make)
+    assert "pyarrow" in modules
+    assert "pandas" not in modules

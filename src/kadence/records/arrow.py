@@ -6,6 +6,7 @@ partition repeat in every row: short runs of them are kept ready and sliced.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
@@ -26,6 +27,9 @@ _KEPT_BYTES: Final = 1 << 20
 A table of 1 MiB of small records has 10,000 rows and more, and making both constant columns anew costs as much as all
 the rest of the table.
 """
+
+_INT32: Final = struct.Struct("=i")
+_INT32_PAIR: Final = struct.Struct("=ii")
 
 
 @cache
@@ -174,7 +178,14 @@ def _kept(value: str | int, count: int) -> pa.Array:
 
 
 def _constant(pa: ModuleType, value: str | int, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(value, pa.string() if isinstance(value, str) else pa.int32()), count)
+    # Made of buffers: for a value of Python pyarrow would import pandas first, where it is installed.
+    if isinstance(value, str):
+        text = value.encode()
+        buffers = [None, pa.py_buffer(_INT32_PAIR.pack(0, len(text))), pa.py_buffer(text)]
+        one = pa.Array.from_buffers(pa.string(), 1, buffers)
+    else:
+        one = pa.Array.from_buffers(pa.int32(), 1, [None, pa.py_buffer(_INT32.pack(value))])
+    return pa.repeat(one[0], count)
 
 
 def _timestamps(pa: ModuleType, columns: Columns, kind: pa.DataType) -> pa.Array:

@@ -29,8 +29,12 @@ AHEAD: Final = (
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark_kadence",
     "kadence.spark.source.batch_reader",
+    "kadence.spark.source.clients",
+    "kadence.spark.decode.batches",
+    "kadence.spark.sink.options",
     "kadence.spark.sink.writers",
     "kadence.consumer.assembly",
+    "kadence.consumer.consumer",
     "kadence.records.arrow",
 )
 """Beside Spark's own worker module; what a task would import at its beginning."""

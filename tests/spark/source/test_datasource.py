@@ -48,9 +48,14 @@ def test_spark_finds_it_by_name() -> None:
     assert KadenceDataSource.name() == "kadence"
 
 
-def test_schema_with_and_without_headers() -> None:
-    assert "headers" not in source().schema()
-    assert "headers" in source(includeHeaders="TRUE").schema()
+def test_the_connectors_schema_with_and_without_headers() -> None:
+    columns = "key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int"
+    headers = "headers:array<struct<key:string,value:binary>>"
+    plain, whole = source().schema(), source(includeHeaders="TRUE").schema()
+    assert isinstance(plain, StructType)
+    assert plain.simpleString() == f"struct<{columns}>"
+    assert isinstance(whole, StructType)
+    assert whole.simpleString() == f"struct<{columns},{headers}>"
 
 
 def test_mistakes_are_told_at_load() -> None:

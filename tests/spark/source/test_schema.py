@@ -1,19 +1,11 @@
-"""Columns and projections."""
+"""Projections."""
 
 from __future__ import annotations
 
 import pytest
 
 from kadence.errors import ConfigError
-from kadence.spark.source.schema import ddl, projection
-
-
-def test_the_connectors_schema() -> None:
-    assert ddl(include_headers=False) == (
-        "`key` binary, `value` binary, `topic` string, `partition` int, `offset` bigint, "
-        "`timestamp` timestamp, `timestampType` int"
-    )
-    assert ddl(include_headers=True).endswith(", `headers` array<struct<key:string,value:binary>>")
+from kadence.spark.source.schema import projection
 
 
 def test_a_projection_keeps_its_order_and_finds_our_spelling() -> None:

@@ -4,14 +4,14 @@ Three processes see a reader. One plans and pickles it; the executors get that c
 builds another one and asks it for offsets. So ``__init__`` holds values only, and nothing that is learned on
 the driver reaches ``read`` except by the partition it is given.
 
-Spark starts a process of its own to find this class, and another to make one. So readers, writers and clients are
-imported by the method that needs them.
+Spark starts a process of its own to find this class, another to make one, and two more to ask a reader. So everything
+is imported by the method that needs it.
 """
 
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING
+from typing import Final
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -20,16 +20,18 @@ from pyspark.sql.datasource import (
     DataSourceStreamWriter,
     DataSourceWriter,
 )
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+)
 
 from kadence.errors import ConfigError, MissingDependencyError
-from kadence.spark.decode.inference import decoded_ddl
-from kadence.spark.decode.options import parse as parse_decoding
-from kadence.spark.sink.options import parse as sink_options
-from kadence.spark.source.options import parse, read_client
-from kadence.spark.source.schema import COLUMNS, all_columns, ddl
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
 
 __all__ = ["KadenceDataSource"]
 
@@ -47,18 +49,32 @@ class KadenceDataSource(DataSource):
         """Not "kafka", which is the name of Spark's connector: both can be used side by side."""
         return "kadence"
 
-    def schema(self) -> str:
-        """All columns, as DDL. Asked for by load(), and never before a write."""
+    def schema(self) -> StructType | str:
+        """All columns. Asked for by load(), and never before a write.
+
+        Those of Kafka come as a type: Spark would load its SQL parser for a text. Decoded ones are a text, since
+        users and registries give them as such.
+        """
+        from kadence.spark.decode.options import parse as parse_decoding
+        from kadence.spark.source.schema import COLUMNS, all_columns
+
         self._check_read()
         with_headers = self.options.get("includeHeaders", "false").strip().lower() == "true"
+        columns = all_columns() if with_headers else COLUMNS
         decode = parse_decoding(self.options)
         if decode is None:
-            return ddl(include_headers=with_headers)
-        return decoded_ddl(decode, self.options, all_columns() if with_headers else COLUMNS)
+            made = StructType()
+            for name, kind in columns.items():
+                made.add(name, _TYPES[kind])
+            return made
+        from kadence.spark.decode.inference import decoded_ddl
+
+        return decoded_ddl(decode, self.options, columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Of a batch query."""
         from kadence.spark.source.batch_reader import BatchReader, PushdownReader
+        from kadence.spark.source.options import parse
 
         self._check_read()
         options = parse(self.options, streaming=False)
@@ -77,6 +93,7 @@ class KadenceDataSource(DataSource):
             raise MissingDependencyError(
                 "streaming queries of format 'kadence' need PySpark 4.2 or newer; batch queries work with this one"
             )
+        from kadence.spark.source.options import parse
         from kadence.spark.source.stream_reader import RefusedReader, StreamReader
 
         try:
@@ -91,9 +108,10 @@ class KadenceDataSource(DataSource):
         Args:
             schema: of the rows. overwrite: the save mode; a topic can only be appended to.
         """
+        from kadence.spark.sink.options import parse
         from kadence.spark.sink.writers import BatchWriter
 
-        return BatchWriter(sink_options(self.options), schema, overwrite=overwrite)
+        return BatchWriter(parse(self.options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Of a streaming query.
@@ -107,12 +125,28 @@ class KadenceDataSource(DataSource):
             raise MissingDependencyError(
                 "streaming writes of format 'kadence' need PySpark 4.1 or newer; batch writes work with this one"
             )
+        from kadence.spark.sink.options import parse
         from kadence.spark.sink.stream_writer import StreamWriter
 
-        return StreamWriter(sink_options(self.options), schema)
+        return StreamWriter(parse(self.options), schema)
 
     def _check_read(self) -> None:
         """Fail at load(), not in the first task, for what needs no knowledge of batch or stream. Once for a query."""
         if not self._is_checked:
+            from kadence.spark.source.options import read_client
+
             read_client(self.options).tell()
             self._is_checked = True
+
+
+_TYPES: Final[dict[str, DataType]] = {
+    "binary": BinaryType(),
+    "string": StringType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "timestamp": TimestampType(),
+    "array<struct<key:string,value:binary>>": ArrayType(
+        StructType().add("key", StringType()).add("value", BinaryType())
+    ),
+}
+"""Spark's types for its words in `kadence.spark.source.schema`."""

@@ -1,4 +1,7 @@
-"""What travels to the executors: how to read any task of a query, as a picklable value."""
+"""What travels to the executors: how to read any task of a query, as a picklable value.
+
+A process that only makes and pickles one imports neither the clients nor the decoding.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,7 @@ import pyspark
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from kadence.spark.decode.batches import SourceDecoding
-from kadence.spark.decode.layout import layout_of
 from kadence.spark.source import schema as columns
-from kadence.spark.source.clients import ConsumerRecords, executor_client
 from kadence.spark.source.executor import MAX_ROWS, Reading, read_ranges
 from kadence.spark.source.options import SourceOptions
 from kadence.spark.source.planning import Task
@@ -23,6 +23,8 @@ from kadence.spark.source.same_topics import SameTopics
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+    from kadence.spark.source.clients import ConsumerRecords
 
 __all__ = ["KadencePartition", "Reads", "spark_version"]
 
@@ -72,6 +74,9 @@ class Reads:
                 include_headers=options.include_headers,
             )
         else:
+            from kadence.spark.decode.batches import SourceDecoding
+            from kadence.spark.decode.layout import layout_of
+
             known = columns.all_columns() if options.include_headers else columns.COLUMNS
             layout = layout_of(options.decode, schema, known)
             decoding, chosen = SourceDecoding(options.decode, layout), layout.columns
@@ -98,6 +103,8 @@ class Reads:
             yield from read_ranges(partition.task, same, self.reading, self._arrow_schema())
 
     def _connect(self) -> ConsumerRecords:
+        from kadence.spark.source.clients import executor_client
+
         return executor_client(dict(self.client), self.name, self.reading.columns)
 
     def _arrow_schema(self) -> pa.Schema:

@@ -11,7 +11,7 @@ from typing import Final
 
 from kadence.errors import ConfigError
 
-__all__ = ["COLUMNS", "HEADERS", "all_columns", "ddl", "projection"]
+__all__ = ["COLUMNS", "HEADERS", "all_columns", "projection"]
 
 COLUMNS: Final[dict[str, str]] = {
     "key": "binary",
@@ -31,12 +31,6 @@ _HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
 def all_columns() -> dict[str, str]:
     """Names and types, headers among them."""
     return COLUMNS | {HEADERS: _HEADERS_TYPE}
-
-
-def ddl(*, include_headers: bool) -> str:
-    """The schema as Spark's DDL text."""
-    columns = all_columns() if include_headers else COLUMNS
-    return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
 
 
 def projection(given: Iterable[tuple[str, str]], *, include_headers: bool) -> tuple[str, ...]:

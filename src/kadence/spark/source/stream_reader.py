@@ -19,7 +19,6 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from kadence.errors import KafkaError
-from kadence.spark.source.clients import driver_client
 from kadence.spark.source.driver import StreamDriver
 from kadence.spark.source.options import SourceOptions
 from kadence.spark.source.reads import KadencePartition, Reads
@@ -28,7 +27,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from kadence.spark.source.clients import AdminOffsets
+
 __all__ = ["RefusedReader", "StreamReader"]
+
+
+def _client(options: SourceOptions) -> AdminOffsets:
+    # Only the query's runner asks brokers; the process that pickles readers is spared these imports.
+    from kadence.spark.source.clients import driver_client
+
+    return driver_client(options)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -37,7 +45,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._reads = Reads.of(options, schema)
-        self._driver = StreamDriver(options, partial(driver_client, options))
+        self._driver = StreamDriver(options, partial(_client, options))
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as below
         """Always the same: where partitions start is written into the end of the first batch."""

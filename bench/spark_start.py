@@ -1,0 +1,78 @@
+"""How long a fresh Spark application takes to the first batch of its first stream: Kadence and Spark's JVM connector.
+
+    python bench/spark_start.py
+    python bench/spark_start.py --rounds 5 --warm
+
+Each figure is an application of its own: ``session()``, then the time from ``spark.readStream`` to the first batch's
+commit. The two take turns, so that a slow minute of the machine hits both. With ``--warm`` a stream of Spark's own
+(``rate``) has run in the session before, and what the JVM loads for any stream does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import tempfile
+from pathlib import Path
+
+from harness.topics import PARTITIONS, benchmark_kafka, fill
+from kadence.testing.kafka import KAFKA_VERSION
+from spark import ENGINES, ROOT, SPARK_VERSION, connector_jars, environment
+
+RECORDS = 8_000
+FIGURES = ("session", "load", "first batch")
+
+
+def application(python: Path, plan: dict[str, object]) -> dict[str, float]:
+    """The seconds of one application."""
+    command = [str(python), str(ROOT / "bench" / "spark_first_batch.py"), json.dumps(plan)]
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    figures: dict[str, float] = json.loads(run.stdout.splitlines()[-1])
+    if figures["rows"] != RECORDS:
+        raise SystemExit(f"the first batch has {figures['rows']} rows, and there are {RECORDS}")
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="applications of each source")
+    parser.add_argument(
+        "--warm", action="store_true", help="after a stream of Spark's own in the same session"
+    )
+    options = parser.parse_args()
+    python = environment()
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in ENGINES}
+    with tempfile.TemporaryDirectory() as scratch, benchmark_kafka(Path(scratch)) as kafka:
+        jars = connector_jars(Path(scratch))
+        fill(kafka.bootstrap_servers, "first", 100, RECORDS)
+        for turn in range(options.rounds):
+            for name, form in ENGINES.items():
+                plan = {
+                    "format": form,
+                    "bootstrap": kafka.bootstrap_servers,
+                    "topic": "first",
+                    "jars": jars if form == "kafka" else [],
+                    "scratch": f"{scratch}/{form}-{turn}",
+                    "warm": options.warm,
+                }
+                figures = application(python, plan)
+                found[name].append(figures)
+                print(f"  {name}: " + ", ".join(f"{key} {figures[key]:.2f} s" for key in FIGURES), flush=True)
+    print(f"\n| seconds, median of {options.rounds} | {' | '.join(FIGURES)} |")
+    print(f"|---|{'---:|' * len(FIGURES)}")
+    for name, runs in found.items():
+        cells = [f"{statistics.median(run[key] for run in runs):.2f}" for key in FIGURES]
+        print(f"| {name} | {' | '.join(cells)} |")
+    print(
+        f"\npyspark {SPARK_VERSION}, local[2], Apache Kafka {KAFKA_VERSION} on the same machine, {PARTITIONS} "
+        f"partitions, {RECORDS:,} records of 100 B, into the noop sink; "
+        f"{'after a stream of rate' if options.warm else 'the first work of the session'}."
+    )
+
+
+if __name__ == "__main__":
+    main()
