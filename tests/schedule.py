@@ -1,8 +1,8 @@
 """Which process of a run takes which tests, and in what order.
 
-A file stays in one process, since it shares brokers. Files that start Spark share one process, which so starts it
-once and one after the other: three at a time would leave the other tests no processor. What takes longest begins
-first, so that no process is left alone with it at the end.
+A file stays in one process, since it shares brokers. Files that use the shared session of Spark share one process,
+which so starts it once. Those that start Spark themselves share another: three at a time would leave the other tests
+no processor. What takes longest begins first, so that no process is left alone with it at the end.
 """
 
 from __future__ import annotations
@@ -11,21 +11,41 @@ from typing import Any, Final
 
 import pytest
 
-__all__ = ["by_length", "scheduler"]
+__all__ = ["LISTED", "by_length", "scheduler", "uses_shared_spark"]
 
-_HEAVY: Final = (
-    "tests/spark/test_spark_stream.py",
-    "tests/spark/test_spark_kafka.py",
-    "tests/spark/test_spark_batch.py",
-    "tests/spark/test_session.py",
-    "tests/cli/test_demo.py",
+_OWN_SPARK: Final = (
     "tests/docs/test_documents.py",
+    "tests/spark/pipeline/test_kill.py",
+    "tests/cli/test_demo.py",
+    "tests/spark/test_cluster.py",
+    "tests/spark/pipeline/test_spark_pipelines.py",
+    "tests/spark/test_connect.py",
+    "tests/spark/pipeline/test_delta.py",
 )
-"""They start Spark; longest before shorter."""
+"""They start applications of Spark one after the other; longest before shorter."""
+
+_SHARED_SPARK: Final = (
+    "tests/spark/pipeline/test_run.py",
+    "tests/spark/source/test_spark_stream.py",
+    "tests/spark/test_session.py",
+    "tests/spark/pipeline/test_formats.py",
+    "tests/spark/pipeline/test_examples.py",
+    "tests/spark/decode/test_spark_decode.py",
+    "tests/spark/source/test_spark_batch.py",
+    "tests/spark/sink/test_spark_sink.py",
+    "tests/spark/source/test_spark_kafka.py",
+    "tests/spark/source/test_restart.py",
+    "tests/spark/source/test_gaps.py",
+    "tests/spark/pipeline/test_declare.py",
+)
+"""They use the session that a process of the run starts once; longest before shorter."""
 
 _LONG: Final = (
     "tests/consumer/test_group.py",
     "tests/weaknesses/test_peers.py",
+    "tests/spark/decode/test_avro.py",
+    "tests/broker/storage/test_processes.py",
+    "tests/bench/test_rows.py",
     "tests/protocol/test_kio.py",
     "tests/consumer/test_liveness.py",
     "tests/consumer/test_migration.py",
@@ -44,7 +64,12 @@ _LONG: Final = (
 )
 """They take more than a quarter of a minute."""
 
-_RANK: Final = {path: rank for rank, path in enumerate((*_HEAVY, *_LONG))}
+_RANK: Final = {path: rank for rank, path in enumerate((*_OWN_SPARK, *_SHARED_SPARK, *_LONG))}
+
+LISTED: Final = tuple(_RANK)
+"""All paths that stand here."""
+
+_GROUPS: Final = dict.fromkeys(_OWN_SPARK, "own Spark") | dict.fromkeys(_SHARED_SPARK, "shared Spark")
 
 
 def by_length(items: list[pytest.Item]) -> None:
@@ -53,14 +78,20 @@ def by_length(items: list[pytest.Item]) -> None:
 
 
 def scheduler(config: pytest.Config, log: Any) -> Any:
-    """For pytest-xdist's ``--dist loadfile``: hands out files, and the heavy ones as one."""
+    """For pytest-xdist's ``--dist loadfile``: hands out files, and those with Spark as two groups."""
     from xdist.scheduler import LoadFileScheduling
 
     class Files(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return "heavy" if _file_of(nodeid) in _HEAVY else _file_of(nodeid)
+            file = _file_of(nodeid)
+            return _GROUPS.get(file, file)
 
     return Files(config, log)
+
+
+def uses_shared_spark(path: str) -> bool:
+    """Whether a file is among those that use the shared session."""
+    return path in _SHARED_SPARK
 
 
 def _file_of(nodeid: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,6 +56,23 @@ def test_a_file_with_mistakes_is_not_run(kadence: Run, here: Path, action: str) 
     ran = kadence("pipeline", action, "bad.toml")
     assert ran.status == 2
     assert "bad.toml:1: checkpint: unknown key; did you mean 'checkpoint'?" in ran.err
+
+
+def test_a_plan_ends_soon_where_no_address_can_be_connected_to(
+    kadence: Run, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kadence.spark.pipeline.ranges.REACHED_S", 1.0)
+    with socket.socket() as unheard:  # bound and not listening: it refuses, and nobody else gets the port
+        unheard.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("BROKERS", f"127.0.0.1:{unheard.getsockname()[1]}")
+        ran = kadence("pipeline", "plan", "orders.toml")
+    assert (ran.status, ran.out) == (1, "")
+    last = ran.err.splitlines()[-1]
+    assert last.startswith(
+        "kadence pipeline: Metadata was not answered in time by ${BROKERS}: cannot connect to"
+    )
+    assert last.endswith("Connection refused")
+    assert "starting Spark" not in ran.err
 
 
 def test_schema(kadence: Run) -> None:

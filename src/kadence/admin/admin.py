@@ -41,7 +41,8 @@ class Admin:
     with their ``errors`` instead.
 
     Raises of every call:
-        KafkaTimeoutError: not done in time; the message has the last error.
+        KafkaTimeoutError: not done in time; the message has the last error. Its cause is a ConnectError where no
+            address could be connected to.
         BrokerError: a broker refused. TransportError: no way to a broker that time would mend.
         ClosedError, ForkedError: this client cannot be used (any more).
 

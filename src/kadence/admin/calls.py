@@ -22,6 +22,7 @@ from kadence.connection.request import ANY_NODE, Request
 from kadence.errors import (
     BrokerError,
     ClosedError,
+    ConnectError,
     ForkedError,
     KafkaError,
     KafkaTimeoutError,
@@ -142,10 +143,13 @@ class Calls:
 
     def _too_late(self, request: Request) -> KafkaTimeoutError:
         why = self._client.trouble()
-        return KafkaTimeoutError(
+        late = KafkaTimeoutError(
             f"{request.name} was not answered in time by {','.join(self._config.bootstrap_servers)}"
             + (f": {why}" if why else "")
         )
+        if why and self._client.is_cut_off():
+            late.__cause__ = ConnectError(why)
+        return late
 
     # ------------------------------------------------------------ repeating
 

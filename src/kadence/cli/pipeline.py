@@ -145,9 +145,11 @@ def _schema(arguments: argparse.Namespace) -> int:
 
 def _plan(arguments: argparse.Namespace) -> int:
     from kadence.spark.pipeline.preview import preview
+    from kadence.spark.pipeline.ranges import check_reachable
     from kadence.spark.pipeline.run import close_session, open_session
 
     pipeline, environment = _open(arguments.file)
+    check_reachable(pipeline, environment)
     say(f"{pipeline.name}: starting Spark")
     spark = open_session(pipeline, environment)
     try:

@@ -51,7 +51,7 @@ class Screen:
 
 
 def line(progress: Progress) -> str:
-    """A run so far in one line."""
+    """A run so far in one line. Why it failed is told by the exception that ends it."""
     parts = [
         f"{progress.name} {progress.state}",
         f"{progress.rows_in:,} records read",
@@ -66,8 +66,6 @@ def line(progress: Progress) -> str:
     parts += [f"{name} is not true of {count:,}" for name, count in progress.expectations.items() if count]
     if progress.lag:
         parts.append(shown_lag(progress.total_lag) + _until(progress))
-    if progress.error:
-        parts.append(progress.error)
     return ", ".join(parts)
 
 

@@ -28,9 +28,9 @@ def lag(query: Any) -> dict[TopicPartition, int | None]:
 
     Returns:
         Partitions of all sources of format kadence; empty before the first report, that is until the first batch is
-        done, which the log says once for each query. None for each of them while no broker answers: the lag is not
-        known then. A partition that no batch has met yet counts from where the
-        query will begin in it.
+        done, which the log says once for each query. None for each of them while a broker that is needed does not
+        answer: the lag is not known then. A partition that no batch has met yet counts from where the query will begin
+        in it.
 
     Raises:
         TypeError: something else was given.

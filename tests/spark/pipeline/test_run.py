@@ -48,7 +48,10 @@ def test_a_pipeline_whole(spark: SparkSession, cluster: Cluster, file: File, tmp
     assert all((each.size or 0) > 0 for each in planned.ranges)
     assert [name for name, _ in planned.columns] == ["id", "part", "half", "_topic", "_partition", "_offset"]
     assert [row["reason"].partition(" ")[0] for row in planned.letters] == ["decode:", "expectation"]
-    assert all(row["part"] is not None for row in planned.sample)
+    assert planned.sample[:2] == [
+        {"id": 0, "part": "000", "half": 0.0, "_topic": cluster.topic, "_partition": 0, "_offset": 0},
+        {"id": 1, "part": "001", "half": 0.5, "_topic": cluster.topic, "_partition": 0, "_offset": 1},
+    ]
 
     told: list[Progress] = []
     done = Run(pipeline, file.environment, spark, tell=told.append).run()

@@ -7,24 +7,22 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from tests.patience import PATIENCE
 from tests.spark.conftest import Cluster
 from tests.spark.source.memory import stream_options
 
 from kadence import Broker, Consumer, TopicPartition
 from kadence.errors import BrokerError, KafkaError, KafkaTimeoutError, OffsetOutOfRangeError
 from kadence.protocol.list_offsets import ListOffsetsRequest
+from kadence.protocol.metadata import MetadataRequest
 from kadence.spark.source.clients import AdminOffsets, driver_client, executor_client
 from kadence.spark.source.options import SourceOptions
 from kadence.spark.source.start import Partitions, Pattern, Subscription
 
 
 def options_for(cluster: Cluster, **more: str) -> SourceOptions:
-    return stream_options(
-        kafka_bootstrap_servers=cluster.bootstrap_servers,
-        subscribe=cluster.topic,
-        kafka_group_id=cluster.group,
-        **more,
-    )
+    own = {"kafka_bootstrap_servers": cluster.bootstrap_servers, "kafka_group_id": cluster.group}
+    return stream_options(subscribe=cluster.topic, **own | more)
 
 
 @pytest.fixture
@@ -182,6 +180,20 @@ def test_client_settings_reach_the_clients(cluster: Cluster) -> None:
     client = executor_client(options.client, "other", ("offset",))
     assert "mine" in repr(client._consumer)
     client.close()
+
+
+def test_only_brokers_that_cannot_be_connected_to_are_out_of_reach(
+    embedded: Broker, cluster: Cluster, driver: AdminOffsets
+) -> None:
+    driver.check_reachable(PATIENCE)
+    with embedded.faults.drop(MetadataRequest):
+        driver.check_reachable(0.2)  # whoever asks it next may be patient
+    away = driver_client(options_for(cluster, kafka_bootstrap_servers="127.0.0.1:1"))
+    try:
+        with pytest.raises(KafkaTimeoutError, match="cannot connect to"):
+            away.check_reachable(1.0)
+    finally:
+        away.close()
 
 
 def test_how_long_an_answer_is_waited_for_once_brokers_have_answered(

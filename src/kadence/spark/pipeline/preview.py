@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from kadence.spark.pipeline.ranges import Range, batch_options, pending
 from kadence.spark.pipeline.run import check_plan, told_simply
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["Preview", "preview"]
 
@@ -26,7 +27,8 @@ class Preview:
     Attributes:
         origin: where the starts come from, in words.
         columns: names and types of the sink's columns.
-        sample: rows of the sink, cells as text. letters: dead letters among the same records, with their reasons.
+        sample: rows of the sink as JSON has them: numbers, texts, lists, objects; bytes of a column as UTF-8.
+        letters: dead letters among the same records, with their reasons.
     """
 
     origin: str
@@ -61,12 +63,24 @@ def _preview(pipeline: Pipeline, environment: Environment, spark: SparkSession, 
     source = loaded(pipeline, batch_options(options, chosen), spark.read)
     parts = split(decoded(source, pipeline), pipeline)
     good = rows(parts.judged, pipeline.sink)
-    sample = good.selectExpr(*(f"cast(`{name}` as string) as `{name}`" for name in good.columns)).take(count)
+    sample = _documents(good.limit(count))
     reasons = None
     if pipeline.dead_letters is not None and pipeline.dead_letters.topic is None:
         reasons = letters(parts, pipeline, "plan")
     dead = [] if reasons is None else reasons.selectExpr("topic", "partition", "offset", "reason").take(count)
-    return Preview(origin, ranges, columns, [row.asDict() for row in sample], [row.asDict() for row in dead])
+    return Preview(origin, ranges, columns, sample, [row.asDict() for row in dead])
+
+
+def _documents(frame: DataFrame) -> list[dict[str, Any]]:
+    """Rows by Spark's own rule of what a value is in JSON."""
+    from pyspark.sql import functions as f
+
+    columns = [
+        f.col(f"`{name}`").cast("string").alias(name) if kind == "binary" else f.col(f"`{name}`")
+        for name, kind in frame.dtypes
+    ]
+    made = frame.select(f.to_json(f.struct(*columns), {"ignoreNullFields": "false"}).alias("row"))
+    return [json.loads(each.row) for each in made.collect()]
 
 
 def _first(ranges: Sequence[Range], count: int) -> list[Range]:

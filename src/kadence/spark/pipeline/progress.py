@@ -50,7 +50,8 @@ class Progress:
         state: starting, running, finished (available-now has read all), stopped (it was asked to) or failed.
         started_ms, updated_ms: since 1970. batch: the last one that is in the outputs; None: none yet.
         rows_per_second: records read, smoothed over the batches. growth_per_second: records that arrive, smoothed.
-        lag: for each partition, as ``topic-0``, how many offsets it is behind; None while no broker answers.
+        lag: for each partition, as ``topic-0``, how many offsets it is behind; None while a broker that is
+            needed does not answer.
         error: why it failed.
         others: counted since the run began.
     """
@@ -121,7 +122,7 @@ class Progress:
 
     @property
     def total_lag(self) -> int | None:
-        """Offsets that are not in the sink, over all partitions; None while no broker answers."""
+        """Offsets that are not in the sink, over all partitions; None: that of a partition is not known."""
         known = [behind for behind in self.lag.values() if behind is not None]
         return sum(known) if len(known) == len(self.lag) else None
 
@@ -158,7 +159,8 @@ class Progress:
 
 def shown_lag(lag: int | None) -> str:
     """A lag for people."""
-    return "no broker answers" if lag is None else f"{lag:,} behind"
+    # All brokers may be silent, or one that leads some of the partitions: the log names it.
+    return "lag unknown, a broker does not answer" if lag is None else f"{lag:,} behind"
 
 
 def shown_seconds(seconds: float) -> str:

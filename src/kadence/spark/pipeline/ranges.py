@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kadence.errors import KafkaTimeoutError
 from kadence.spark.pipeline.checkpoint import committed
 from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.files import Files
@@ -17,7 +18,10 @@ from kadence.spark.source.options import parse
 from kadence.spark.source.start import check_existence, resolve
 from kadence.types import TopicPartition
 
-__all__ = ["Range", "batch_options", "pending"]
+__all__ = ["Range", "batch_options", "check_reachable", "pending"]
+
+REACHED_S: Final = 3.0
+"""How long `check_reachable` tries to connect."""
 
 _OF_STREAMS: Final = (
     "subscribe",
@@ -63,6 +67,22 @@ def batch_options(options: Mapping[str, str], ranges: Iterable[Range]) -> dict[s
         "startingOffsets": json.dumps(to_shape({each.partition: each.start for each in chosen})),
         "endingOffsets": json.dumps(to_shape({each.partition: each.end for each in chosen})),
     }
+
+
+def check_reachable(pipeline: Pipeline, environment: Environment) -> None:
+    """Ends soon where the file names no broker that can be reached; `pending` would wait ``default.api.timeout.ms``.
+
+    Raises:
+        ConfigError: options that do not fit each other. KafkaTimeoutError: no address can be connected to.
+        AuthenticationError: a broker refuses the credentials.
+    """
+    brokers = driver_client(parse(environment.fill_all(pipeline.source_options()), streaming=True))
+    try:
+        brokers.check_reachable(REACHED_S)
+    except KafkaTimeoutError as problem:
+        raise KafkaTimeoutError(environment.hide(str(problem))) from None
+    finally:
+        brokers.close()
 
 
 def pending(pipeline: Pipeline, environment: Environment, files: Files) -> tuple[str, list[Range]]:

@@ -14,10 +14,12 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from kadence import Admin, Consumer
+from kadence import Admin
 from kadence.clock import SystemClock
 from kadence.config import AdminConfig, keys
 from kadence.errors import (
+    BrokerError,
+    ConnectError,
     KafkaError,
     KafkaTimeoutError,
     OffsetOutOfRangeError,
@@ -33,6 +35,8 @@ from kadence.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from kadence import Consumer
 
 __all__ = ["AdminOffsets", "ConsumerRecords", "driver_client", "executor_client"]
 
@@ -102,6 +106,8 @@ def executor_client(client: Mapping[str, str], name: str, columns: tuple[str, ..
 
 
 def _consumer(client: Mapping[str, Any], name: str) -> Consumer:
+    from kadence import Consumer
+
     settings: dict[str, Any] = {
         "client.id": name,
         **client,
@@ -143,6 +149,20 @@ class AdminOffsets:
         return (
             self._answer_seconds if configured is None else min(self._answer_seconds, int(configured) / 1000)
         )
+
+    def check_reachable(self, seconds: float) -> None:
+        """Look for a broker for so long. One that is merely slow is no error: whoever asks it next may be patient.
+
+        Raises:
+            KafkaTimeoutError: no address could be connected to.
+        """
+        try:
+            self._admin.describe_cluster(timeout=seconds)
+        except KafkaTimeoutError as problem:
+            if isinstance(problem.__cause__, ConnectError):
+                raise
+        except BrokerError as problem:
+            _log.debug("the cluster is not described: %s", problem)
 
     # ------------------------------------------------------------ logs
 

@@ -83,7 +83,7 @@ class StreamDriver:
         self._cluster.ask(self._judge.freeze_target)
 
     def latest(self, start_json: Json, *, unlimited: bool = False) -> Json:
-        """The end of the next batch, or ``start_json`` itself when there is nothing new, or no broker answers.
+        """The end of the next batch, or ``start_json`` itself: nothing is new, or a needed broker does not answer.
 
         Args:
             start_json: everything below it is in the sink.
@@ -129,9 +129,10 @@ class StreamDriver:
             self._wait(min(left, DISCOVERY_MS))
 
     def report(self) -> Json | None:
-        """The ends of the logs as last seen, for the query's progress; none while no broker answers. Asks nobody.
+        """The ends of the logs as last seen, for the query's progress. Asks nobody.
 
-        With partitions that no batch has met yet comes where the query will begin in them.
+        None of them while a broker that is needed does not answer. With partitions that no batch has met yet comes
+        where the query will begin in them.
         """
         ranges = self._cluster.ranges
         if self._cluster.is_away:
@@ -171,7 +172,7 @@ class StreamDriver:
     # ------------------------------------------------------------ looking at the cluster
 
     def _look(self, start: Point) -> Step | None:
-        """None: no broker answers. An availableNow query must not end then, so it waits here."""
+        """None: a needed broker does not answer. An availableNow query must not end then, so it waits here."""
         if self._judge.target is not None:
             return self._cluster.insist(lambda: self._judge.step(start))
         return self._cluster.ask_unless_away(lambda: self._judge.step(start))
