@@ -129,6 +129,10 @@ class Keeper(ABC, Generic[Step]):
 
     def _settle(self, step: Step) -> None:
         """Store the records, and deliver the answers once that is for good."""
+        if not step.records and not self._unsettled:  # as most: a heartbeat stores nothing
+            deliver(step.answers)
+            self._follow(step)
+            return
         by_partition: dict[int, list[Record]] = {}
         for record in step.records:
             by_partition.setdefault(coordinator_partition(self._key_of(record)), []).append(record)
