@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.broker.test_coordination import commit, offsets
 from tests.broker.wire import Wire
 from tests.patience import PATIENCE, until
 
 from kadence import Consumer, Producer, TopicPartition
 from kadence.broker import Broker
-from kadence.errors import ConfigError
+from kadence.errors import ConfigError, LocalError
 from kadence.protocol import error_codes as codes
+from kadence.protocol.elect_leaders import ElectLeadersRequest
 from kadence.protocol.metadata import MetadataRequest
 
 
@@ -102,6 +109,83 @@ def test_a_client_lives_through_the_loss_of_each_node() -> None:
         consumer.commit()
         committed = consumer.committed([TopicPartition("t", each) for each in range(3)])
         assert len(committed) == 3
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """Says whether the disk is full."""
+    real, is_full = os.pwrite, False
+
+    def pwrite(descriptor: int, data: Any, offset: int) -> int:
+        if is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(descriptor, data, offset)
+
+    def say(full: bool) -> None:
+        nonlocal is_full
+        is_full = full
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    return say
+
+
+def test_with_a_full_disk_no_node_stops_or_starts_halfway(
+    tmp_path: Path, full_disk: Callable[[bool], None]
+) -> None:
+    with Broker(nodes=2, topics={"t": 4, "u": 2}, data_dir=tmp_path) as broker, Wire(broker, 1) as wire:
+        address = broker.bootstrap_servers.split(",")[1]
+        before = leaders(wire), leaders(wire, "u")
+        full_disk(True)
+        with pytest.raises(LocalError, match=r"was not made.*No space left on device"):
+            broker.stop_node(2)
+        assert (broker.node_ids, leaders(wire), leaders(wire, "u")) == ([1, 2], *before)
+        with Wire(broker, 2) as running:
+            assert leaders(running) == before[0]
+        full_disk(False)
+        broker.stop_node(2, elect=False)
+        stopped = leaders(wire), leaders(wire, "u")
+        assert -1 in stopped[0]
+        full_disk(True)
+        with pytest.raises(LocalError, match="No space left on device"):
+            broker.start_node(2)
+        assert refuses(address)
+        assert (broker.node_ids, leaders(wire), leaders(wire, "u")) == ([1], *stopped)
+        full_disk(False)
+        broker.start_node(2)
+        assert (leaders(wire), leaders(wire, "u")) == before
+
+
+def test_with_a_full_disk_nobody_else_leads(tmp_path: Path, full_disk: Callable[[bool], None]) -> None:
+    with Broker(nodes=2, topics={"t": 1}, data_dir=tmp_path) as broker, Wire(broker, 1) as wire:
+        broker.move_leader("t", 0, 1)
+        assert wire.produce("t", [b"v"]).error_code == codes.NONE
+        full_disk(True)
+        acts: list[Callable[[], None]] = [
+            lambda: broker.move_leader("t", 0, 2),
+            lambda: broker.elect_uncleanly("t", 0, 0, 2),
+            lambda: broker.create_topic("new"),
+        ]
+        for act in acts:
+            with pytest.raises(LocalError, match="No space left on device"):
+                act()
+        assert (leaders(wire), broker.offsets("t")) == ([1], [(0, 1)])
+
+
+def test_an_elected_leader_coordinates_and_is_kept(tmp_path: Path, full_disk: Callable[[bool], None]) -> None:
+    """A group's partition gets its leader back by ElectLeaders."""
+    elect = ElectLeadersRequest(election_type=0, topic_partitions=None)
+    with Broker(nodes=2, topics={"t": 1}, data_dir=tmp_path) as broker, Wire(broker, 1) as wire:
+        broker.move_coordinator("g", 1)
+        assert wire.call(commit(5), 8).topics[0].partitions[0].error_code == codes.NONE
+        broker.move_coordinator("g", -1)
+        full_disk(True)
+        assert wire.call(elect).error_code == codes.KAFKA_STORAGE_ERROR
+        assert broker.coordinator_of("g") == -1
+        full_disk(False)
+        assert wire.call(elect).error_code == codes.NONE
+        assert broker.coordinator_of("g") == 1
+        found = wire.call(offsets(), 8).groups[0].topics[0].partitions[0]
+        assert found.committed_offset == 5
 
 
 @pytest.mark.parametrize(

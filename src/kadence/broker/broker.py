@@ -28,7 +28,7 @@ from kadence.broker.server.security import Security, TlsFiles
 from kadence.broker.settings import Settings
 from kadence.broker.storage import FSYNC, DataDirectory, FsyncPolicy
 from kadence.clock import Clock
-from kadence.errors import ClosedError, ConfigError
+from kadence.errors import ClosedError, ConfigError, LocalError
 
 __all__ = ["Broker"]
 
@@ -158,12 +158,16 @@ class Broker:
         """Add a topic.
 
         Raises:
-            ConfigError: it exists, or the name or number cannot be used.
+            ConfigError: it exists, or the name or number cannot be used. LocalError: the disk takes no more.
         """
         self._on_loop(lambda: self._core.create_topic(name, partitions))
 
     def move_leader(self, topic: str, partition: int, node_id: int) -> None:
-        """Give a partition to another node, or to none (-1); its leader epoch rises, and waiting fetches are told."""
+        """Give a partition to another node, or to none (-1); its leader epoch rises, and waiting fetches are told.
+
+        Raises:
+            LocalError: the disk takes no more; nothing has changed. So do the next two.
+        """
         self._may_lead(node_id)
         self._on_loop(lambda: self._core.lead(self._core.partition(topic, partition), node_id))
 
@@ -190,7 +194,7 @@ class Broker:
                 starts again, as with a replication factor of 1.
 
         Raises:
-            ConfigError: it does not run.
+            ConfigError: it does not run. LocalError: the data directory cannot keep who leads; the node runs on.
         """
         self._on_loop(lambda: self._core.nodes.stop(node_id, elect=elect))
 
@@ -198,7 +202,8 @@ class Broker:
         """Start a stopped node again, on the same port. It leads what has no leader and was its own.
 
         Raises:
-            ConfigError: it was not stopped. ConnectError: its port is taken meanwhile.
+            ConfigError: it was not stopped. ConnectError: its port is taken meanwhile. LocalError: the data directory
+                cannot keep who leads; the node is stopped as it was.
         """
         self._on_loop(lambda: self._core.nodes.start(node_id))
 
@@ -255,4 +260,11 @@ class Broker:
     def _on_loop(self, action: Callable[[], T]) -> T:
         if self._is_closed:
             raise ClosedError("the broker is closed")
-        return self._core.loop.call(action).result()
+        try:
+            return self._core.loop.call(action).result()
+        except OSError as error:
+            if self._disk is None:
+                raise
+            raise LocalError(
+                f"the change was not made, since the data directory {self._disk.path} cannot keep it: {error}"
+            ) from error

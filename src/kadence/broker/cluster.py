@@ -240,6 +240,27 @@ class Cluster:
             leaders = [(each.replica_id, each.leader_epoch) for each in topic.partitions]
             self._disk.keep_topic(topic.name, topic.topic_id, topic.config, leaders)
 
+    def lead(self, leaders: Mapping[Partition, int]) -> None:
+        """Give partitions to other nodes, or to none (-1).
+
+        Raises:
+            OSError: the disk takes no more, and all have the leader that they had.
+        """
+        if self._disk is not None:
+            self._disk.keep_leaders(
+                {
+                    topic.name: [
+                        each.led_by(leaders[each])
+                        if each in leaders
+                        else (each.replica_id, each.leader_epoch)
+                        for each in topic.partitions
+                    ]
+                    for topic in {each.topic: None for each in leaders}
+                }
+            )
+        for partition, node_id in leaders.items():
+            partition.lead(node_id)
+
     def configure_group(self, group_id: str, config: Mapping[str, int]) -> None:
         """Let ``config`` be what is set for the group. Raises `OSError`: the disk takes no more."""
         if self._disk is not None:

@@ -97,7 +97,8 @@ class BrokerCore:
         )
         dispatcher = Dispatcher(self._services, self.faults)
         self.server = Server(self.loop, security, settings.limits(), dispatcher.on_frame)
-        self.nodes = Nodes(self.server, self.cluster, host, self.lead, surroundings.listen)
+        tell_leaders = self._services.tell_leaders
+        self.nodes = Nodes(self.server, self.cluster, host, tell_leaders, surroundings.listen)
         for node_id, sock in enumerate(sockets, 1):
             self.server.add(node_id, sock)
         self._upkeep = Upkeep(self.loop, self.cluster, settings, disk)
@@ -153,14 +154,13 @@ class BrokerCore:
 
     def lead(self, partition: Partition, node_id: int) -> None:
         """Let a node lead the partition (-1: none), and tell whoever must know."""
-        partition.lead(node_id)
-        self.cluster.keep(partition.topic)
-        self.coordination.on_new_leader(partition)
-        self.transactions.on_new_leader(partition)
+        self.cluster.lead({partition: node_id})
+        self._services.tell_leaders([partition])
 
     def elect_uncleanly(self, partition: Partition, end_offset: int, node_id: int | None) -> None:
+        self.cluster.lead({partition: partition.leader_id if node_id is None else node_id})
         partition.truncate(end_offset, self.loop.wall_ms())
-        self.lead(partition, partition.leader_id if node_id is None else node_id)
+        self._services.tell_leaders([partition])
 
     def partition(self, topic: str, index: int) -> Partition:
         """Raises `ConfigError` if it is not there."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import cycle
 
 from kadence.broker.cluster import BrokerNode, Cluster
@@ -22,25 +22,25 @@ class Nodes:
 
     Args:
         host: what they listen on.
-        lead: gives a partition to a node, or to none (-1), and tells whoever must know.
+        tell_leaders: called with partitions that have another leader, or none.
         listen: opens the socket of a node that starts again.
     """
 
-    __slots__ = ("_cluster", "_host", "_lead", "_listen", "_server", "_stopped")
+    __slots__ = ("_cluster", "_host", "_listen", "_server", "_stopped", "_tell_leaders")
 
     def __init__(
         self,
         server: Server,
         cluster: Cluster,
         host: str,
-        lead: Callable[[Partition, int], None],
+        tell_leaders: Callable[[Iterable[Partition]], None],
         listen: Listen,
     ) -> None:
         self._listen = listen
         self._server = server
         self._cluster = cluster
         self._host = host
-        self._lead = lead
+        self._tell_leaders = tell_leaders
         self._stopped: dict[int, BrokerNode] = {}
 
     def all(self) -> list[BrokerNode]:
@@ -52,32 +52,40 @@ class Nodes:
         """Close its listener and connections; what it led goes to the others, or has no leader.
 
         Raises:
-            ConfigError: it does not run.
+            ConfigError: it does not run. OSError: the disk cannot keep who leads; the node runs on.
         """
         if node_id not in self._cluster.nodes:
             raise ConfigError(f"no node {node_id} runs; those that do are {list(self._cluster.nodes)}")
+        others = sorted(self._cluster.nodes.keys() - {node_id})
+        led = [each for each in self._partitions() if each.leader_id == node_id]
+        leaders = dict(zip(led, cycle(others if elect and others else [-1]), strict=False))
+        self._cluster.lead(leaders)
         self._stopped[node_id] = self._cluster.nodes.pop(node_id)
         self._server.stop(node_id)
-        leaders = cycle(sorted(self._cluster.nodes) if elect and self._cluster.nodes else [-1])
-        for partition in self._partitions():
-            if partition.leader_id == node_id:
-                self._lead(partition, next(leaders))
+        self._tell_leaders(leaders)
 
     def start(self, node_id: int) -> None:
         """Listen on its port again; partitions whose only replica it has, and that have no leader, are its own again.
 
         Raises:
-            ConfigError: it was not stopped. ConnectError: its port is taken.
+            ConfigError: it was not stopped. ConnectError: its port is taken. OSError: the disk cannot keep who leads;
+                the node is stopped as it was.
         """
         node = self._stopped.get(node_id)
         if node is None:
             raise ConfigError(f"node {node_id} was not stopped; stopped are {sorted(self._stopped)}")
         sock = self._listen(self._host, node.port)
+        leaders = {
+            each: node_id for each in self._partitions() if each.leader_id < 0 and each.replica_id == node_id
+        }
+        try:
+            self._cluster.lead(leaders)
+        except OSError:
+            sock.close()
+            raise
         self._cluster.nodes[node_id] = self._stopped.pop(node_id)
         self._server.add(node_id, sock)
-        for partition in self._partitions():
-            if partition.leader_id < 0 and partition.replica_id == node_id:
-                self._lead(partition, node_id)
+        self._tell_leaders(leaders)
 
     def _partitions(self) -> list[Partition]:
         return [each for topic in self._cluster.topics.values() for each in topic.partitions]

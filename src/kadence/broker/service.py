@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kadence.broker.server.loop import Loop
     from kadence.broker.sessions import SessionCache
     from kadence.broker.settings import Settings
+    from kadence.broker.storage import Partition
     from kadence.broker.transactions import Transactions
 
 __all__ = ["Call", "Handler", "Services"]
@@ -153,6 +154,12 @@ class Services:
     transactions: Transactions
     sessions: SessionCache
     loop: Loop
+
+    def tell_leaders(self, partitions: Iterable[Partition]) -> None:
+        """Partitions have other leaders (`Cluster.lead`): what coordinators keep there has another coordinator."""
+        for each in partitions:
+            self.coordination.on_new_leader(each)
+            self.transactions.on_new_leader(each)
 
     def reply_durably(self, call: Call, response: Any) -> None:
         """Answer a call that has changed topics, once that is durable."""

@@ -27,7 +27,7 @@ _WORDS = {
 }
 
 
-def handle(services: Services, call: Call) -> ElectLeadersResponse:
+def handle(services: Services, call: Call) -> ElectLeadersResponse | None:
     request: ElectLeadersRequest = call.message
     if request.election_type not in (_PREFERRED, _UNCLEAN):
         return refuse(call, codes.INVALID_REQUEST)
@@ -38,19 +38,35 @@ def handle(services: Services, call: Call) -> ElectLeadersResponse:
         ]
     else:
         asked = [(each.topic, each.partitions) for each in request.topic_partitions]
+    elected: dict[Partition, int] = {}
     results = []
     for name, indexes in asked:
         found = [
-            (index, _elect(services, services.cluster.partition(name, index), request)) for index in indexes
+            (index, _elect(services, services.cluster.partition(name, index), request, elected))
+            for index in indexes
         ]
         if request.topic_partitions is None:
             # Asked for all, Kafka leaves out those that need none.
             found = [each for each in found if each[1] != codes.ELECTION_NOT_NEEDED]
         results.append(_result(name, found))
-    return ElectLeadersResponse(error_code=codes.NONE, replica_election_results=results)
+    try:
+        services.cluster.lead(elected)
+    except OSError:
+        return refuse(call, codes.KAFKA_STORAGE_ERROR)
+    services.tell_leaders(elected)
+    services.reply_durably(
+        call, ElectLeadersResponse(error_code=codes.NONE, replica_election_results=results)
+    )
+    return None
 
 
-def _elect(services: Services, partition: Partition | None, request: ElectLeadersRequest) -> int:
+def _elect(
+    services: Services,
+    partition: Partition | None,
+    request: ElectLeadersRequest,
+    elected: dict[Partition, int],
+) -> int:
+    """Whether the partition gets its replica back; if so, it is one of the ``elected``."""
     if partition is None:
         return codes.UNKNOWN_TOPIC_OR_PARTITION
     if partition.leader_id >= 0:
@@ -58,7 +74,7 @@ def _elect(services: Services, partition: Partition | None, request: ElectLeader
     if partition.replica_id not in services.cluster.nodes:
         is_preferred = request.election_type == _PREFERRED
         return codes.PREFERRED_LEADER_NOT_AVAILABLE if is_preferred else codes.ELIGIBLE_LEADERS_NOT_AVAILABLE
-    partition.lead(partition.replica_id)
+    elected[partition] = partition.replica_id
     return codes.NONE
 
 

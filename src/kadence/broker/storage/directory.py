@@ -18,7 +18,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
@@ -189,9 +189,10 @@ class DataDirectory:
             topic = StoredTopic(entry["topic"], bytes.fromhex(entry["id"]), entry["config"], leaders)
             self.topics[topic.name] = topic
 
-    def _write(self, entry: dict[str, Any]) -> None:
-        self._journal.append(entry)
-        self._apply(entry)
+    def _write(self, *entries: dict[str, Any]) -> None:
+        self._journal.append(*entries)
+        for entry in entries:
+            self._apply(entry)
         if self._flusher is not None and self.fsync == "flush":
             self._flusher.want(self._journal)
 
@@ -203,6 +204,10 @@ class DataDirectory:
         stored = self.topics.get(name)
         if stored != topic:
             self._write(topic.entry())
+
+    def keep_leaders(self, leaders: Mapping[str, list[tuple[int, int]]]) -> None:
+        """Topics have other leaders. Raises `OSError`: the disk takes no more, and knows none of it."""
+        self._write(*(replace(self.topics[name], leaders=each).entry() for name, each in leaders.items()))
 
     def drop_topic(self, name: str) -> None:
         """A topic is deleted. Raises `OSError`: the disk takes no more."""

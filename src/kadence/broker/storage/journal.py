@@ -51,18 +51,18 @@ class Journal:
         self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
         self._size = self._durable = self._flushing = len(data)
 
-    def append(self, entry: dict[str, Any]) -> None:
-        """Add one entry; `begin_flush` makes it durable.
+    def append(self, *entries: dict[str, Any]) -> None:
+        """Add entries; `begin_flush` makes them durable.
 
         Raises:
-            OSError: there is no room for it; the file is as before.
+            OSError: there is no room for all of them; the file is as before.
         """
-        line = _line(entry)
+        data = b"".join(_line(each) for each in entries)
         at = self._size
         try:
-            while line:
-                written = os.pwrite(self._descriptor, line, at)
-                line = line[written:]
+            while data:
+                written = os.pwrite(self._descriptor, data, at)
+                data = data[written:]
                 at += written
         except OSError:
             with contextlib.suppress(OSError):

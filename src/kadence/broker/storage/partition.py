@@ -314,10 +314,12 @@ class Partition:
     def lead(self, node_id: int) -> None:
         """Give the partition to another node, or to none (-1); its leader epoch rises."""
         self.leader_id = node_id
-        if node_id >= 0:
-            self.replica_id = node_id
-        self.leader_epoch += 1
+        self.replica_id, self.leader_epoch = self.led_by(node_id)
         self._tell()
+
+    def led_by(self, node_id: int) -> tuple[int, int]:
+        """The replica and the leader epoch that it would have under another leader, or none (-1)."""
+        return node_id if node_id >= 0 else self.replica_id, self.leader_epoch + 1
 
     def delete_before(self, offset: int) -> None:
         """Let all records below ``offset`` go.
