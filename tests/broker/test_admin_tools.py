@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka.admin
@@ -77,6 +78,13 @@ def test_log_dirs_tell_sizes(wire: Wire) -> None:
         DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic="t", partitions=[1])])
     ).results
     assert [each.partition_index for each in one.topics[0].partitions] == [1]
+
+
+def test_log_dirs_tell_the_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for directory, told in (("data", str(tmp_path / "data")), (None, "/embedded")):
+        with Broker(topics={"t": 1}, data_dir=directory) as broker, Wire(broker) as wire:
+            assert [each.log_dir for each in wire.call(DescribeLogDirsRequest(topics=None)).results] == [told]
 
 
 def test_producers_of_a_partition(wire: Wire) -> None:

@@ -82,6 +82,7 @@ def altering(talk: Talk) -> None:
         alter(*configs)
     for name in ("no-such-topic", "", "a/b"):
         alter(("retention.ms", "7"), name=name)
+        alter(("retention.ms", None), ("nonsense", None), name=name)
         alter(name=name)
     for kind in (0, 1, 3, 64, -1):
         alter(("retention.ms", "7"), kind=kind)
@@ -140,10 +141,15 @@ def altering_single_entries(talk: Talk) -> None:
         [("follower.replication.throttled.replicas", SUBTRACT, "0:1")],
         [("min.compaction.lag.ms", SET, "9"), ("max.compaction.lag.ms", SET, "3")],
         [("remote.storage.enable", SET, "true")], [("nonsense", APPEND, "x")], [("nonsense", SUBTRACT, "x")],
+        [("retention.ms", 9, "7")], [("retention.ms", -1, "7")], [("retention.ms", 9, None)], [("nonsense", 9, "1")],
+        [("nonsense", SET, "1"), ("retention.ms", 9, "7")], [("segment.ms", APPEND, "x"), ("retention.ms", 9, "7")],
+        [("segment.ms", SET, "x"), ("retention.ms", SET, None)], [("nonsense", SET, None)],
+        [("retention.ms", APPEND, None)],
     ):  # fmt: skip
         alter(*configs)
     for name in ("no-such-topic", "", "a/b"):
         alter(("retention.ms", SET, "7"), name=name)
+        alter(("retention.ms", SET, None), name=name)
         alter(name=name)
     for kind in (0, 1, 3, 64, -1):
         alter(("retention.ms", SET, "7"), kind=kind)

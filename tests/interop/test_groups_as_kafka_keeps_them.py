@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 from tests.broker.wire import at, fetch
 from tests.interop.test_same_as_kafka import Side, name_of, protocols
+from tests.interop.test_transactions_same_as_kafka import Stage
 
 from kadence.broker import Broker
 from kadence.broker.cluster import OFFSETS_TOPIC, STATE_PARTITIONS, coordinator_partition
@@ -187,7 +188,7 @@ def stored(side: Side) -> list[tuple[bytes, bytes | None]]:
 
 
 def everything_that_is_stored(side: Side) -> None:
-    """A group's life: made, assigned, a static member replaced, offsets, empty, deleted."""
+    """A group's life: made, assigned, a static member replaced, offsets, those of a transaction, empty, deleted."""
     joined = side.join(group_instance_id="a")
     side.sync(joined, group_instance_id="a")
     back = side.join(group_instance_id="a")
@@ -195,6 +196,12 @@ def everything_that_is_stored(side: Side) -> None:
     side.leave(MemberIdentity(member_id=back.member_id, group_instance_id="a"))
     side.commit()
     side.commit(4, retention_time_ms=60_000)
+    # A transaction's offsets have no topic id, though Kafka knows it.
+    transaction = Stage(side)
+    producer = transaction.begin()
+    transaction.add_offsets(producer)
+    assert transaction.commit_offsets(producer, 9, partitions=[0, 1]) == ["NONE", "NONE"]
+    assert transaction.end(producer, committed=True) == "NONE"
     side.wire.call(DeleteGroupsRequest(groups_names=[side.group]))
 
 

@@ -117,6 +117,11 @@ class Cluster:
     def controller_id(self) -> int:
         return min(self.nodes, default=-1)
 
+    @property
+    def log_dir(self) -> str:
+        """Where partitions lie, as clients are told."""
+        return "/embedded" if self._disk is None else str(self._disk.path.absolute())
+
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
         return self._by_id.get(topic_id)
 

@@ -11,11 +11,14 @@ from kadence.broker.service import Services
 from kadence.broker.topic_configs import TOPIC_KEYS, TopicKey, check_topic_config, contradiction
 from kadence.protocol import error_codes as codes
 
-__all__ = ["GROUP", "TOPIC", "Configured", "Verdict", "find_configured"]
+__all__ = ["DELETE", "GROUP", "TOPIC", "Configured", "Verdict", "find_configured"]
 
 TOPIC: Final = 2
 GROUP: Final = 32
 """Types of resources in the protocol."""
+
+DELETE: Final = 1
+"""The operation of IncrementalAlterConfigs that needs no value."""
 
 Verdict = tuple[int, str | None]
 
@@ -33,7 +36,7 @@ class Configured(Protocol):
     @property
     def config(self) -> Mapping[str, str]: ...
 
-    def fault(self, config: Mapping[str, str | None], names: Iterable[str]) -> Verdict | None:
+    def fault(self, config: Mapping[str, str], names: Iterable[str]) -> Verdict | None:
         """Why ``config``, in which ``names`` are new, cannot be; None if it can."""
 
     def configure(self, config: Mapping[str, str]) -> None:
@@ -52,7 +55,7 @@ class _TopicConfig:
     def config(self) -> Mapping[str, str]:
         return self._topic.config
 
-    def fault(self, config: Mapping[str, str | None], names: Iterable[str]) -> Verdict | None:
+    def fault(self, config: Mapping[str, str], names: Iterable[str]) -> Verdict | None:
         # A topic of the coordinators is compacted in name, so what was set stands; what is new is checked.
         new = {name: config[name] for name in names if name in config}
         wrong = check_topic_config(new) or contradiction(config)
@@ -81,12 +84,8 @@ class _GroupConfig:
         own = self._services.cluster.group_configs.get(self._group_id, {})
         return {name: str(value) for name, value in own.items()}
 
-    def fault(self, config: Mapping[str, str | None], names: Iterable[str]) -> Verdict | None:
-        given = {name: value for name, value in config.items() if value is not None}
-        if len(given) < len(config):
-            missing = ",".join(name for name in config if name not in given)
-            return codes.INVALID_REQUEST, f"Null value not supported for : {missing}"
-        wrong = check_group_config(self._services.settings.coordinator(), given)
+    def fault(self, config: Mapping[str, str], names: Iterable[str]) -> Verdict | None:
+        wrong = check_group_config(self._services.settings.coordinator(), config)
         return None if wrong is None else (codes.INVALID_CONFIG, wrong)
 
     def configure(self, config: Mapping[str, str]) -> None:

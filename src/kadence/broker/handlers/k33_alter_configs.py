@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kadence.broker.configured import TOPIC, Configured, Verdict, find_configured
+from kadence.broker.configured import DELETE, Configured, Verdict, find_configured
 from kadence.broker.service import Call, Handler, Services
 from kadence.protocol import error_codes as codes
 from kadence.protocol.alter_configs import (
@@ -18,7 +18,7 @@ from kadence.protocol.alter_configs import (
 
 __all__ = ["HANDLER", "change_configs"]
 
-Change = Callable[[Configured, Any], tuple[Mapping[str, str | None], Verdict | None]]
+Change = Callable[[Configured, Any], tuple[Mapping[str, str], Verdict | None]]
 """A topic or group and what a request says of it: the configuration that it would have, or why not."""
 
 
@@ -30,18 +30,15 @@ def handle(services: Services, call: Call) -> None:
     services.reply_durably(call, AlterConfigsResponse(responses=responses))
 
 
-def _replaced(
-    _present: Configured, asked: AlterConfigsResource
-) -> tuple[Mapping[str, str | None], Verdict | None]:
-    config = {each.name: each.value for each in asked.configs}
-    missing = ",".join(name for name, value in config.items() if value is None)
-    if missing and asked.resource_type == TOPIC:
-        return config, (codes.INVALID_REQUEST, f"Null value not supported for: {missing}")
-    return config, None
+def _replaced(_present: Configured, asked: AlterConfigsResource) -> tuple[Mapping[str, str], Verdict | None]:
+    return {each.name: each.value or "" for each in asked.configs}, None
 
 
 def change_configs(services: Services, request: Any, change: Change) -> list[Verdict]:
-    """Configure each resource of the request, or say why not; also for IncrementalAlterConfigs."""
+    """Configure each resource of the request, or say why not; also for IncrementalAlterConfigs.
+
+    An entry has a value, unless it is deleted, when ``change`` is called.
+    """
     counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
     return [
         (codes.INVALID_REQUEST, "Each resource must appear at most once.")
@@ -52,19 +49,25 @@ def change_configs(services: Services, request: Any, change: Change) -> list[Ver
 
 
 def _change(services: Services, asked: Any, change: Change, *, validate_only: bool) -> Verdict:
-    found = find_configured(services, asked.resource_type, asked.resource_name)
-    if isinstance(found, tuple):
-        return found
+    # In Kafka's order: what the request says is judged before what it names.
     names = [each.name for each in asked.configs]
     if len(set(names)) < len(names):
         return codes.INVALID_REQUEST, "Error due to duplicate config keys"
+    # AlterConfigs has no operations.
+    set_ = [each for each in asked.configs if getattr(each, "config_operation", None) != DELETE]
+    missing = [each.name for each in set_ if each.value is None]
+    if missing:
+        return codes.INVALID_REQUEST, f"Null value not supported for : {', '.join(missing)}"
+    found = find_configured(services, asked.resource_type, asked.resource_name)
+    if isinstance(found, tuple):
+        return found
     config, refusal = change(found, asked)
     refusal = refusal or found.fault(config, names)
     if refusal is not None:
         return refusal
     if not validate_only:
         try:
-            found.configure({name: str(value) for name, value in config.items()})
+            found.configure(config)
         except OSError as error:
             return codes.KAFKA_STORAGE_ERROR, f"The disk takes no more: {error}"
     return codes.NONE, None

@@ -16,9 +16,6 @@ from kadence.protocol.describe_log_dirs import (
 
 __all__ = ["HANDLER"]
 
-_DIRECTORY = "/embedded"
-"""One directory is told, whatever partitions are kept in."""
-
 
 def handle(services: Services, call: Call) -> DescribeLogDirsResponse:
     asked: list[DescribableLogDirTopic] | None = call.message.topics
@@ -38,7 +35,7 @@ def handle(services: Services, call: Call) -> DescribeLogDirsResponse:
         ]
         if partitions:
             topics.append(DescribeLogDirsTopic(name=topic.name, partitions=partitions))
-    result = DescribeLogDirsResult(error_code=codes.NONE, log_dir=_DIRECTORY, topics=topics)
+    result = DescribeLogDirsResult(error_code=codes.NONE, log_dir=services.cluster.log_dir, topics=topics)
     return DescribeLogDirsResponse(error_code=codes.NONE, results=[result])
 
 

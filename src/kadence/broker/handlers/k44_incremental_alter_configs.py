@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kadence.broker.configured import GROUP, Configured, Verdict
+from kadence.broker.configured import DELETE, Configured, Verdict
 from kadence.broker.handlers.k33_alter_configs import change_configs
 from kadence.broker.service import Call, Handler, Services
-from kadence.broker.topic_configs import TopicKey
 from kadence.protocol import error_codes as codes
 from kadence.protocol.incremental_alter_configs import (
     AlterableConfig,
@@ -19,7 +18,7 @@ from kadence.protocol.incremental_alter_configs import (
 
 __all__ = ["HANDLER"]
 
-_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+_SET, _APPEND, _SUBTRACT = 0, 2, 3
 
 
 def handle(services: Services, call: Call) -> None:
@@ -30,51 +29,39 @@ def handle(services: Services, call: Call) -> None:
     services.reply_durably(call, IncrementalAlterConfigsResponse(responses=responses))
 
 
-def _changed(
-    present: Configured, asked: AlterConfigsResource
-) -> tuple[Mapping[str, str | None], Verdict | None]:
-    config: dict[str, str | None] = dict(present.config)
+def _changed(present: Configured, asked: AlterConfigsResource) -> tuple[Mapping[str, str], Verdict | None]:
+    config = dict(present.config)
     for each in asked.configs:
-        refusal = _change(config, present, asked.resource_type, each)
+        refusal = _change(config, present, each)
         if refusal is not None:
             return config, refusal
     return config, None
 
 
-def _change(
-    config: dict[str, str | None], present: Configured, resource_type: int, asked: AlterableConfig
-) -> Verdict | None:
-    """Change one entry of ``config``, or say why not."""
-    name, operation = asked.name, asked.config_operation
+def _change(config: dict[str, str], present: Configured, asked: AlterableConfig) -> Verdict | None:
+    """Change one entry of ``config``, or say why not. Names that nobody knows may be deleted, as in Kafka."""
+    name, operation, value = asked.name, asked.config_operation, asked.value or ""
     key = present.keys.get(name)
-    if operation == _DELETE:
-        # As in Kafka, where names that nobody knows may be deleted.
+    if operation == DELETE:
         config.pop(name, None)
-    elif operation in (_SET, _APPEND, _SUBTRACT) and asked.value is None and resource_type != GROUP:
-        return codes.INVALID_REQUEST, f"Null value not supported for: {name}"
-    elif key is None:
-        return codes.INVALID_CONFIG, f"Unknown {present.noun} config name: {name}"
     elif operation == _SET:
-        config[name] = asked.value
-    elif operation in (_APPEND, _SUBTRACT):
-        if key.kind != "LIST":
-            word = "APPEND" if operation == _APPEND else "SUBTRACT"
-            return codes.INVALID_CONFIG, f"Can't {word} to key {name} because its type is not LIST."
-        config[name] = None if asked.value is None else _edited(config.get(name), key, asked)
+        config[name] = value
+    elif operation not in (_APPEND, _SUBTRACT):
+        # As in Kafka, which falls over it.
+        return codes.UNKNOWN_SERVER_ERROR, None
+    elif key is None or key.kind != "LIST":
+        word = "APPEND" if operation == _APPEND else "SUBTRACT"
+        return codes.INVALID_CONFIG, f"Can't {word} to key {name} because its type is not LIST."
     else:
-        return codes.INVALID_REQUEST, f"There is no config operation {operation}."
+        items = config.get(name, key.default).split(",")
+        config[name] = ",".join(_edited([] if items == [""] else items, operation, value.split(",")))
     return None
 
 
-def _edited(present: str | None, key: TopicKey, asked: AlterableConfig) -> str:
-    value = key.default if present is None else present
-    items = value.split(",") if value else []
-    changes = (asked.value or "").split(",")
-    if asked.config_operation == _APPEND:
-        items += [each for each in changes if each not in items]
-    else:
-        items = [each for each in items if each not in changes]
-    return ",".join(items)
+def _edited(items: list[str], operation: int, changes: list[str]) -> list[str]:
+    if operation == _APPEND:
+        return items + [each for each in changes if each not in items]
+    return [each for each in items if each not in changes]
 
 
 def _response(asked: AlterConfigsResource, code: int, message: str | None) -> AlterConfigsResourceResponse:

@@ -3,7 +3,8 @@
 v3  who commits (KIP-447); older producers say nothing of a group's member, and are believed
 
 The shell has asked the transaction coordinator whether the producer may write here. The offsets lie beside the
-committed ones until `GroupCoordinator.end_transaction` decides about them.
+committed ones until `GroupCoordinator.end_transaction` decides about them. They are stored without a topic id, as by
+Kafka 4.3.1.
 """
 
 from __future__ import annotations
