@@ -17,6 +17,7 @@ __all__ = ["Chunks", "encode_scattered"]
 
 _SMALL: Final = 4096
 """Below this, copying is cheaper than one more entry in the scatter list."""
+_INT32: Final = struct.Struct(">i")
 
 
 class Chunks:
@@ -37,7 +38,7 @@ class _ScatterWriter(Writer):
 
     def nullable_bytes(self, value: Any) -> None:
         if isinstance(value, Chunks):
-            self.put(struct.pack(">i", value.size))
+            self.put(_INT32.pack(value.size))
             self._parts.extend(value.views)
         else:
             super().nullable_bytes(value)
@@ -49,10 +50,14 @@ class _ScatterWriter(Writer):
         else:
             super().compact_nullable_bytes(value)
 
-    def buffers(self) -> list[Buffer]:
-        """Everything in order, with neighbours that are small joined."""
+    def frame(self) -> list[Buffer]:
+        """Everything in order behind its length, with neighbours that are small joined."""
+        size = sum(map(len, self._parts))
+        length = _INT32.pack(size)
+        if size < _SMALL:  # as most answers
+            return [b"".join((length, *self._parts))]
         joined: list[Buffer] = []
-        small: list[Buffer] = []
+        small: list[Buffer] = [length]
         for part in self._parts:
             if len(part) < _SMALL:
                 small.append(part)
@@ -70,9 +75,8 @@ def encode_scattered(response: Any, version: int, correlation_id: int) -> list[B
     """A response with its header and length prefix, ready to be sent; `Chunks` are allowed as records."""
     writer = _ScatterWriter()
     header_version = registry.response_header_version(response.API_KEY, version)
-    writer.put(struct.pack(">i", correlation_id))
+    writer.put(_INT32.pack(correlation_id))
     if header_version >= 1:
         writer.put(b"\x00")
     response.write(writer, version)
-    buffers = writer.buffers()
-    return [struct.pack(">i", sum(len(each) for each in buffers)), *buffers]
+    return writer.frame()

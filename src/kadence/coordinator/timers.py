@@ -8,7 +8,7 @@ there too, and all at once when they outnumber the living.
 from __future__ import annotations
 
 import heapq
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
 from kadence.clock import FOREVER
@@ -18,8 +18,8 @@ __all__ = ["TimerKey", "TimerKind", "Timers"]
 _REBUILD_ABOVE = 64
 
 
-class TimerKind(Enum):
-    """What a timer is about."""
+class TimerKind(StrEnum):
+    """What a timer is about. Text, because each heartbeat looks timers up by it: an `Enum` is hashed in Python."""
 
     SESSION = "session"
     """A member's (or pending member's) heartbeats have been missing for a session timeout."""
