@@ -112,7 +112,7 @@ def test_unknown_topics_partitions_and_ids(wire: Wire) -> None:
     by_id = FetchRequest(session_epoch=-1, topics=[FetchTopic(topic_id=b"x" * 16, partitions=[at(0)])])
     assert only(wire.call(by_id, 13)).error_code == codes.UNKNOWN_TOPIC_ID
     by_id.topics[0].topic_id = bytes(16)
-    assert only(wire.call(by_id, 13)).error_code == codes.UNKNOWN_TOPIC_OR_PARTITION
+    assert only(wire.call(by_id, 13)).error_code == codes.UNKNOWN_TOPIC_ID
 
 
 def test_kip_320_leader_epochs_are_compared(broker: Broker, wire: Wire) -> None:

@@ -26,14 +26,18 @@ from kadence.protocol.find_coordinator import FindCoordinatorRequest
 from kadence.protocol.heartbeat import HeartbeatRequest
 from kadence.protocol.init_producer_id import InitProducerIdRequest
 from kadence.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kadence.records import iter_batches
 from kadence.testing.kafka import Kafka
 from kadence.wire import ZERO_UUID
 from kadence.wire.structure import Structure
 
-__all__ = ["UNKNOWN_ID", "Scenario", "Talk", "assert_same", "differences"]
+__all__ = ["MADE_UP_IDS", "UNKNOWN_ID", "Scenario", "Talk", "assert_same", "differences"]
 
 UNKNOWN_ID: Final = b"?" * 16
 """A topic id that no topic has."""
+
+MADE_UP_IDS: Final = 7_000_000
+"""Ids of producers from here on are those of a test, and told as they are."""
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _MESSAGES: Final = {"error_message", "batch_index_error_message"}
@@ -185,6 +189,8 @@ class Talk:
             return plain if field in _ORDERED else sorted(plain, key=repr)
         if isinstance(value, bytes | bytearray | memoryview):
             value = bytes(value)
+            if field == "records":
+                return _whole_batches(value)
             return self._ids.get(value, "an id") if field == "topic_id" else value
         if isinstance(value, bool) or value is None:
             return value
@@ -205,13 +211,18 @@ class Talk:
             return "<port>" if value == self._port else value
         if field == "session_id":
             return "<session>" if value else 0
-        if field == "producer_id" and value >= 0:
+        if field == "producer_id" and 0 <= value < MADE_UP_IDS:
             if value not in self._producers:
                 self._producers.append(value)
             return f"<producer {self._producers.index(value)}>"
         if field in ("total_bytes", "usable_bytes"):
             return "<bytes>" if value >= 0 else value
         return "<now>" if _RECENT < value < 2 * _RECENT else value
+
+
+def _whole_batches(records: bytes) -> list[bytes]:
+    """Kafka cuts off in the middle of a batch where its limit of bytes is, and clients leave that piece out."""
+    return [bytes(data) for _, data in iter_batches(records)]
 
 
 Scenario = Callable[[Talk], None]

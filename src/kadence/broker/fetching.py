@@ -31,18 +31,24 @@ __all__ = ["News", "ParkedFetch", "check_leader"]
 
 _READ_COMMITTED = 1
 _LEADER_HINT_VERSION = 12
+_TOPIC_ID_VERSION = 13
 _ENDPOINTS_VERSION = 16
 _NEW_LEADER_HINTS = frozenset({codes.NOT_LEADER_OR_FOLLOWER, codes.FENCED_LEADER_EPOCH})
 """Errors whose answer tells who leads now (KIP-951)."""
 
 
 def check_leader(partition: Partition | None, node_id: int, current_leader_epoch: int) -> int:
-    """Whether ``node_id`` may serve ``partition`` to a client that believes in ``current_leader_epoch`` (KIP-320)."""
+    """Whether ``node_id`` may serve ``partition`` to a client that believes in ``current_leader_epoch`` (KIP-320).
+
+    -1 is a client that knows no epoch.
+    """
     if partition is None:
         return codes.UNKNOWN_TOPIC_OR_PARTITION
     if partition.leader_id != node_id:
         return codes.NOT_LEADER_OR_FOLLOWER
-    if 0 <= current_leader_epoch < partition.leader_epoch:
+    if current_leader_epoch == -1:
+        return codes.NONE
+    if current_leader_epoch < partition.leader_epoch:
         return codes.FENCED_LEADER_EPOCH
     if current_leader_epoch > partition.leader_epoch:
         return codes.UNKNOWN_LEADER_EPOCH
@@ -123,10 +129,11 @@ class ParkedFetch:
 
     def _check(self, wanted: WantedPartition) -> tuple[Partition | None, int]:
         partition = self._find(wanted)
-        if partition is None and wanted.topic_id != ZERO_UUID:
+        if partition is None and self._call.version >= _TOPIC_ID_VERSION:
             known = self._services.cluster.topic_by_id(wanted.topic_id) is not None
             return None, codes.UNKNOWN_TOPIC_OR_PARTITION if known else codes.UNKNOWN_TOPIC_ID
-        code = check_leader(partition, self._call.node_id, wanted.current_leader_epoch)
+        # As Kafka: in a Fetch each negative epoch is none.
+        code = check_leader(partition, self._call.node_id, max(wanted.current_leader_epoch, -1))
         if partition is not None and code == codes.NONE:
             if wanted.offset < partition.start_offset:
                 code = codes.OFFSET_OUT_OF_RANGE
@@ -171,8 +178,9 @@ class ParkedFetch:
         for wanted in list(context.partitions):
             partition, code = self._check(wanted)
             data = PartitionData(partition_index=wanted.index, error_code=code, high_watermark=-1)
-            # Only read_committed has a list at all.
-            data.aborted_transactions = [] if self._isolation is Isolation.COMMITTED else None
+            # As in Kafka: only read_committed, and what is not there, have a list at all.
+            is_told = partition is None or self._isolation is Isolation.COMMITTED
+            data.aborted_transactions = [] if is_told else None
             data.records = b""
             has_records = is_parted = False
             if code == codes.NONE and partition is not None:

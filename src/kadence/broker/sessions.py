@@ -102,7 +102,7 @@ class SessionCache:
         uses_ids = version >= _FIRST_TOPIC_ID_VERSION
         if request.session_epoch == -1 or version < 7:
             self._sessions.pop(request.session_id, None)
-            return FetchContext(_named(request))
+            return FetchContext(_once(_named(request)))
         if request.session_epoch == 0:
             self._sessions.pop(request.session_id, None)
             return self._open(now, request, uses_ids)
@@ -123,8 +123,8 @@ class SessionCache:
 
     def _open(self, now: int, request: FetchRequest, uses_ids: bool) -> FetchContext:
         wanted = _named(request)
-        if not wanted or not self._make_room(now):
-            return FetchContext(wanted)
+        if not self._make_room(now):
+            return FetchContext(_once(wanted))
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = random.randrange(1, 2**31)
@@ -172,6 +172,11 @@ def _named(request: FetchRequest) -> list[WantedPartition]:
         for topic in request.topics
         for each in topic.partitions
     ]
+
+
+def _once(wanted: list[WantedPartition]) -> list[WantedPartition]:
+    """Of a partition that is named twice the last holds, as in a session."""
+    return list({_key(each): each for each in wanted}.values())
 
 
 def _key(wanted: WantedPartition) -> _Key:

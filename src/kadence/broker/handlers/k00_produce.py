@@ -27,6 +27,7 @@ from kadence.protocol.produce import (
 )
 from kadence.records import BatchHeader
 from kadence.types import TopicPartition
+from kadence.wire.reader import Buffer
 
 __all__ = ["HANDLER"]
 
@@ -34,6 +35,12 @@ _FIRST_LEADER_HINT_VERSION = 10
 _FIRST_ABORTABLE_VERSION = 11
 _FIRST_ADDING_VERSION = 12
 _FIRST_TOPIC_ID_VERSION = 13
+_FIRST_ZSTD_VERSION = 7
+_ZSTD = 4
+_ATTRIBUTES_AT = 22
+"""The byte of a batch that says how it is compressed."""
+_WITHOUT_LOG_START = frozenset({codes.CORRUPT_MESSAGE, codes.MESSAGE_TOO_LARGE, codes.KAFKA_STORAGE_ERROR})
+"""Errors beside which Kafka does not say where the log begins."""
 _ADMIN_CLIENT = "__admin_client"
 """The one client id that Kafka lets write to internal topics."""
 
@@ -59,9 +66,10 @@ class _Produce:
         for data in self._call.message.topic_data:
             topic, missing = self._topic(data)
             results = [self._append(topic, missing, each, appended) for each in data.partition_data]
-            self._responses.append(
-                TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=results)
-            )
+            if results:  # as Kafka: topics without partitions are not told
+                self._responses.append(
+                    TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=results)
+                )
         if self._call.message.acks != 0:
             self._pending += len(appended)
             for partition, result in appended:
@@ -119,6 +127,8 @@ class _Produce:
                 leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
             )
             self._leaders.add(partition.leader_id)
+        if code == codes.NONE and call.version < _FIRST_ZSTD_VERSION and _is_zstd(data.records):
+            result.error_code = code = codes.UNSUPPORTED_COMPRESSION_TYPE
         if code != codes.NONE:
             return result
         try:
@@ -130,6 +140,8 @@ class _Produce:
             )
         except BatchError as error:
             result.error_code, result.error_message = error.code, error.message
+            if error.at_log and error.code not in _WITHOUT_LOG_START:
+                result.log_start_offset = partition.start_offset
             result.record_errors = [
                 BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
                 for index, message in error.records
@@ -150,7 +162,12 @@ class _Produce:
             knows_abortable=self._call.version >= _FIRST_ABORTABLE_VERSION,
         )
         if code != codes.NONE:
-            raise BatchError(code, f"the transaction does not allow it: {codes.name(code)}")
+            message = f"the transaction does not allow it: {codes.name(code)}"
+            raise BatchError(code, message, at_log=False)
+
+
+def _is_zstd(records: Buffer | None) -> bool:
+    return records is not None and len(records) > _ATTRIBUTES_AT and records[_ATTRIBUTES_AT] & 7 == _ZSTD
 
 
 def _end_silently(call: Call, responses: list[TopicProduceResponse]) -> None:

@@ -7,6 +7,8 @@ v10 timeout
 
 from __future__ import annotations
 
+from collections import Counter
+
 from kadence.broker.fetching import check_leader
 from kadence.broker.service import Call, Handler, Services
 from kadence.broker.storage import Isolation, TimedOffset
@@ -23,16 +25,27 @@ __all__ = ["HANDLER"]
 
 _FIRST_EPOCH_VERSION = 4
 _READ_COMMITTED = 1
+_SPECIAL_FROM = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
+"""The version from which a timestamp that is no time may be asked for."""
+_NEVER = 2**15
 
 
 def handle(services: Services, call: Call) -> ListOffsetsResponse:
+    counts = Counter(
+        (topic.name, each.partition_index) for topic in call.message.topics for each in topic.partitions
+    )
+    found: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
+    for topic in call.message.topics:
+        for each in topic.partitions:
+            if counts[topic.name, each.partition_index] > 1:  # told once, as in Kafka
+                answer = ListOffsetsPartitionResponse(each.partition_index, codes.INVALID_REQUEST)
+            else:
+                answer = _look_up(services, call, topic.name, each)
+            found.setdefault(topic.name, {})[each.partition_index] = answer
     return ListOffsetsResponse(
         topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[_look_up(services, call, topic.name, each) for each in topic.partitions],
-            )
-            for topic in call.message.topics
+            ListOffsetsTopicResponse(name=name, partitions=list(partitions.values()))
+            for name, partitions in found.items()
         ]
     )
 
@@ -48,6 +61,9 @@ def _look_up(
     isolation = (
         Isolation.COMMITTED if call.message.isolation_level == _READ_COMMITTED else Isolation.UNCOMMITTED
     )
+    if asked.timestamp < 0 and call.version < _SPECIAL_FROM.get(asked.timestamp, _NEVER):
+        answer.error_code = codes.UNSUPPORTED_VERSION
+        return answer
     limit = partition.limit(isolation)
     answer.leader_epoch = partition.leader_epoch
     match asked.timestamp:
@@ -59,10 +75,8 @@ def _look_up(
             answer.leader_epoch = -1
         case -3:  # the largest timestamp
             _fill(answer, partition.offset_of_newest(), limit)
-        case timestamp if timestamp >= 0:
+        case timestamp:
             _fill(answer, partition.offset_since(timestamp), limit)
-        case _:
-            answer.error_code = codes.UNSUPPORTED_VERSION
     if call.version < _FIRST_EPOCH_VERSION:
         answer.leader_epoch = -1
     return answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kadence.broker.cluster import is_valid_topic_name
 from kadence.broker.fetching import check_leader
 from kadence.broker.service import Call, Handler, Services
 from kadence.protocol import error_codes as codes
@@ -23,10 +24,14 @@ def handle(services: Services, call: Call) -> DescribeProducersResponse:
 
 
 def _describe(services: Services, call: Call, topic: str, index: int) -> PartitionResponse:
+    if not is_valid_topic_name(topic):
+        code, words = codes.INVALID_TOPIC_EXCEPTION, "No topic can have this name."
+        return PartitionResponse(partition_index=index, error_code=code, error_message=words)
     partition = services.cluster.partition(topic, index)
     code = check_leader(partition, call.node_id, -1)
     if partition is None or code != codes.NONE:
-        return PartitionResponse(partition_index=index, error_code=code)
+        missing = None if topic in services.cluster.topics else "This topic does not exist."
+        return PartitionResponse(partition_index=index, error_code=code, error_message=missing)
     return PartitionResponse(
         partition_index=index,
         error_code=codes.NONE,

@@ -43,16 +43,20 @@ def frame(data: memoryview) -> tuple[memoryview, BatchHeader]:
     """
     size = _frame_size(data, 0)
     if size is None:
-        raise BatchError(codes.INVALID_RECORD, "there is no whole batch for the partition")
+        raise BatchError(codes.INVALID_RECORD, "there is no whole batch for the partition", at_log=False)
     magic = data[MAGIC_AT]
     if magic != MAGIC:
         raise BatchError(
-            codes.INVALID_RECORD, f"the batch has format {magic}; Produce from v3 on takes format {MAGIC}"
+            codes.INVALID_RECORD,
+            f"the batch has format {magic}; Produce from v3 on takes format {MAGIC}",
+            at_log=False,
         )
     if size < HEADER_SIZE:
         raise BatchError(codes.CORRUPT_MESSAGE, f"a batch claims {size} bytes; its header has {HEADER_SIZE}")
     if _frame_size(data, size) is not None:
-        raise BatchError(codes.INVALID_RECORD, "there is more than one batch for a partition; send one")
+        raise BatchError(
+            codes.INVALID_RECORD, "there is more than one batch for a partition; send one", at_log=False
+        )
     # As Kafka: the beginning of another batch, at the end, is left out.
     batch = data[:size]
     return batch, BatchHeader.parse(batch)

@@ -24,14 +24,19 @@ class LeaderEpochs:
         return True
 
     def end_of(self, epoch: int, end_offset: int) -> tuple[int, int]:
-        """The largest epoch not above ``epoch`` and the offset where it ends; (-1, -1) if there is none.
+        """The largest epoch not above ``epoch`` and the offset where it ends.
+
+        An epoch from before the log begins ended where the log's first one began; of -1, and in a log without epochs,
+        it is (-1, -1).
 
         Args:
             end_offset: where the log ends, and with it the newest epoch.
         """
         number = bisect_right(self.entries, epoch, key=lambda entry: entry[0]) - 1
-        if number < 0:
+        if epoch == -1 or not self.entries:
             return -1, -1
+        if number < 0:
+            return epoch, self.entries[0][1]
         following = number + 1
         end = self.entries[following][1] if following < len(self.entries) else end_offset
         return self.entries[number][0], end

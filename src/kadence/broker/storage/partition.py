@@ -53,7 +53,8 @@ class Appended(NamedTuple):
     """What became of a batch.
 
     Attributes:
-        log_append_time: the broker's time in its records; -1 where they keep the producer's.
+        log_append_time: the broker's time in its records; -1 where they keep the producer's. Of a duplicate its
+            largest date.
         duplicate: it was there already, and was not appended again.
     """
 
@@ -166,13 +167,14 @@ class Partition:
                 raise BatchError(
                     codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                     "a transactional batch came in a request without a transactional id",
+                    at_log=False,
                 )
             check_client_batch(batch, header, self.config)
             batch, header = prepare(batch, header, self.config, now)
             known = self.producers.check(header)
             if known is not None:
-                # A retry of what is there already: the same answer again.
-                return Appended(known.base_offset, -1, self.start_offset, duplicate=True)
+                # A retry of what is there already: the same answer again, but for the date, which Kafka tells then.
+                return Appended(known.base_offset, header.max_timestamp, self.start_offset, duplicate=True)
             is_new = not self.producers.is_open(header.producer_id, header.producer_epoch)
             if admit is not None and header.is_transactional and is_new:
                 admit(header)
