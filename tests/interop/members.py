@@ -20,11 +20,11 @@ from tests.patience import PATIENCE
 
 from kadence.testing.kafka import Kafka
 
-__all__ = ["Group", "Member", "mixed_group"]
+__all__ = ["FAST_JVM", "Commit", "Group", "Member", "Owned", "Read", "mixed_group"]
 
 _JOB: Final = Path(__file__).parent / "jobs" / "member.py"
 
-_FAST_JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m")
+FAST_JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,8 @@ class Member:
     reads: list[Read] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     owned: list[Owned] = field(default_factory=list)
+    values: list[tuple[int, int, str]] = field(default_factory=list)
+    """Partition, offset and value of each record, of Java's members that are verbose."""
     stopped_at: int | None = None
     absences: list[tuple[int, int]] = field(default_factory=list)
     """From when to when it was stopped, in milliseconds."""
@@ -103,7 +105,7 @@ class Member:
         assert self._listener is not None
         self._listener.join(PATIENCE)
         assert self.process.stdout is not None
-        self.process.stdout.close()
+        self.process.stdout.close()  # a second time does nothing
         self._owns_nothing(_now())
 
     def _owns_nothing(self, since: int) -> None:
@@ -135,6 +137,8 @@ class Member:
                     Read(at, each["partition"], each["minOffset"], each["maxOffset"])
                     for each in said["partitions"]
                 ]
+            case "record_data":
+                self.values.append((said["partition"], said["offset"], said["value"]))
             case "offsets_committed" if said["success"]:
                 self.commits += [Commit(at, each["partition"], each["offset"]) for each in said["offsets"]]
             case "offsets_committed":
@@ -155,6 +159,7 @@ class Group:
         protocol: str = "classic",
         assignor: str = "range",
         session_ms: int = 4_000,
+        verbose: bool = False,
     ) -> None:
         self.name = "mixed"
         self.all: list[Member] = []
@@ -164,6 +169,7 @@ class Group:
         self._protocol = protocol
         self._assignor = assignor
         self._session_ms = session_ms
+        self._verbose = verbose
 
     def start(self, client: str) -> Member:
         """A member of ``java``, or of a client that jobs/member.py knows."""
@@ -184,9 +190,7 @@ class Group:
         return [each for each in self.all if each.process.poll() is None]
 
     def end(self) -> None:
-        for member in self.running:
-            if member.stopped_at is not None:
-                os.kill(member.process.pid, signal.SIGCONT)
+        for member in self.all:
             member.kill()
 
     def told(self) -> str:
@@ -218,7 +222,9 @@ class Group:
             ]  # fmt: skip
         else:
             arguments += ["--group-remote-assignor", self._assignor]
-        return Kafka().tool_command(f"{TOOLS}.VerifiableConsumer", *arguments, jvm_options=_FAST_JVM)
+        if self._verbose:
+            arguments.append("--verbose")
+        return Kafka().tool_command(f"{TOOLS}.VerifiableConsumer", *arguments, jvm_options=FAST_JVM)
 
     def _python(self, client: str) -> list[str]:
         return [
