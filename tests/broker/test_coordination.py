@@ -32,6 +32,7 @@ from kadence.coordinator import CoordinatorConfig, Record
 from kadence.coordinator.records import decode
 from kadence.errors import ConfigError
 from kadence.protocol import error_codes as codes
+from kadence.protocol.create_topics import CreatableTopic, CreateTopicsRequest
 from kadence.protocol.find_coordinator import FindCoordinatorRequest
 from kadence.protocol.group_metadata_record import GroupMetadataKey
 from kadence.protocol.heartbeat import HeartbeatRequest
@@ -404,6 +405,14 @@ def test_the_topic_is_there_to_read() -> None:
         assert stored.key == OffsetCommitKey("g", "t", 0)
         assert stored.value is not None
         assert stored.value.offset == 5
+
+
+def test_a_client_may_have_made_the_topic_with_fewer_partitions() -> None:
+    with Broker(topics={"t": 1}) as broker, Wire(broker) as wire:
+        topic = CreatableTopic(name=OFFSETS_TOPIC, num_partitions=1, replication_factor=1)
+        assert wire.call(CreateTopicsRequest(topics=[topic])).topics[0].error_code == codes.NONE
+        assert wire.call(commit(5), 8).topics[0].partitions[0].error_code == codes.NONE
+        assert len(broker.offsets(OFFSETS_TOPIC)) == STATE_PARTITIONS
 
 
 def beat(wire: Wire, member: Any) -> int:

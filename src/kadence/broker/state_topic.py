@@ -85,7 +85,7 @@ class StateTopic:
         """By partition: the size at which it is written anew."""
 
     def partitions(self) -> list[Partition]:
-        """All of them. The topic is made if it is not there; its leaders go round the nodes.
+        """At least as many as keys hash to. The topic is made if it is not there; its leaders go round the nodes.
 
         Raises:
             OSError: the disk does not take it.
@@ -95,6 +95,9 @@ class StateTopic:
             nodes = sorted(self._cluster.nodes)
             leaders = [nodes[index % len(nodes)] for index in range(STATE_PARTITIONS)]
             topic = self._cluster.create_topic(self.name, STATE_PARTITIONS, _CONFIG, leaders)
+        elif len(topic.partitions) < STATE_PARTITIONS:
+            # A client has made it: it may, as on Kafka.
+            self._cluster.add_partitions(topic, STATE_PARTITIONS)
         return topic.partitions
 
     def partition(self, index: int) -> Partition:
