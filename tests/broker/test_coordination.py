@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.broker.wire import Wire, at, fetch
+from tests.luck import examples
 from tests.patience import until
 
 from kadence.broker import Broker, state_topic
@@ -359,6 +362,44 @@ def test_what_follows_a_torn_snapshot_is_loaded(stage: Stage, monkeypatch: pytes
         assert stage.commit(5, SAME[2]) == codes.NONE
     stage.coordination = stage.again()
     assert [stage.committed(group) for group in SAME[:3]] == [1, 1, 5]
+
+
+@pytest.mark.chance
+@examples(30)
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["commit", "pend", "end", "abort", "rewrite"]), st.integers(0, 5)),
+        max_size=25,
+    )
+)
+def test_whatever_a_crash_leaves_is_the_state_of_that_moment(steps: list[tuple[str, int]]) -> None:
+    stage = Stage()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(state_topic, "_BATCH_RECORDS", 2)
+        patched.setattr(Partition, "on_flushed", lambda *_: None)
+        partition = stage.partition()
+        states = {0: stage.snapshot()}
+        for number, (step, which) in enumerate(steps):
+            group, producer = SAME[which % 2], which % 3
+            if step == "commit":
+                stage.commit(number, group)
+            elif step == "pend":
+                value = OffsetCommitValue(offset=number, metadata="")
+                record = Record(OffsetCommitKey(group, "t", 0), value, (producer, 0))
+                stage.coordination.topic.append(partition.index, [record])
+                stage.coordination.coordinator.replay(record)
+            elif step == "rewrite":
+                stage.coordination.topic.rewrite(partition.index, stage.snapshot())
+            else:
+                stage.coordination.end_transaction(partition, producer, 0, 0, committed=step == "end")
+            states[partition.end_offset] = stage.snapshot()
+        while partition.end_offset:
+            assert (
+                stage.snapshot(stage.again())
+                == states[max(at for at in states if at <= partition.end_offset)]
+            )
+            partition.truncate(partition.end_offset - 1, 0)
+    stage.loop.close()
 
 
 def test_a_record_that_cannot_be_read_is_left_out(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
