@@ -77,6 +77,7 @@ def test_all_nodes_may_stop_and_come_back_with_their_records() -> None:
             broker.stop_node(node_id, elect=False)
         with pytest.raises(ConfigError, match="all are stopped"):
             broker.create_topic("new")
+        assert broker.coordinator_of("g") == -1
         for node_id in (2, 1):
             broker.start_node(node_id)
         with Wire(broker, 1) as wire:

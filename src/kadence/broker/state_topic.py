@@ -116,6 +116,8 @@ class StateTopic:
 
         None: nobody does, or there is no disk to keep it.
         """
+        if not self._cluster.nodes:
+            return None
         try:
             return self._cluster.nodes.get(self.keeper_of(key).leader_id)
         except OSError as error:
