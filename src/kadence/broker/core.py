@@ -44,7 +44,7 @@ class Surroundings:
     Attributes:
         clock: the monotonic one. selector: None: the system's, which other threads can wake.
         worker: waits for the disk; None: a thread. listen: opens a listening socket. new_uuid: 16 bytes, for topic ids.
-        new_member_id: the random part of member ids; None: UUIDs.
+        new_member_id: the random part of member ids; None: UUIDs. wall_ms: ms since 1970; None: the machine's.
     """
 
     clock: Clock = field(default_factory=SystemClock)
@@ -53,6 +53,7 @@ class Surroundings:
     listen: Listen = listen
     new_uuid: Callable[[], bytes] = lambda: uuid4().bytes
     new_member_id: Callable[[], str] | None = None
+    wall_ms: Callable[[], int] | None = None
 
 
 class BrokerCore:
@@ -75,13 +76,14 @@ class BrokerCore:
         disk: DataDirectory | None,
         surroundings: Surroundings,
     ) -> None:
+        self.settings = settings
         self._disk = disk
         self._worker = surroundings.worker
         self.faults = Faults()
         self.cluster = Cluster(cluster_id, surroundings.new_uuid, log_defaults=settings.log())
         for node_id, sock in enumerate(sockets, 1):
             self.cluster.nodes[node_id] = BrokerNode(node_id, advertised, sock.getsockname()[1])
-        self.loop = Loop(surroundings.clock, self._before_wait, surroundings.selector)
+        self.loop = Loop(surroundings.clock, self._before_wait, surroundings.selector, surroundings.wall_ms)
         self.coordination = Coordination(
             settings.coordinator(), self.cluster, self.loop, new_id=surroundings.new_member_id
         )
@@ -95,10 +97,9 @@ class BrokerCore:
             SessionCache(settings.fetch_session_slots),
             self.loop,
         )
-        dispatcher = Dispatcher(self._services, self.faults)
-        self.server = Server(self.loop, security, settings.limits(), dispatcher.on_frame)
-        tell_leaders = self._services.tell_leaders
-        self.nodes = Nodes(self.server, self.cluster, host, tell_leaders, surroundings.listen)
+        self.dispatcher = Dispatcher(self._services, self.faults)
+        self.server = Server(self.loop, security, settings.limits(), self.dispatcher.on_frame)
+        self.nodes = Nodes(self.server, self.cluster, host, self._services.tell_leaders, surroundings.listen)
         for node_id, sock in enumerate(sockets, 1):
             self.server.add(node_id, sock)
         self._upkeep = Upkeep(self.loop, self.cluster, settings, disk)

@@ -27,13 +27,18 @@ _log = logging.getLogger("kadence.broker")
 
 
 class Dispatcher:
-    """Takes the frames of all connections."""
+    """Takes the frames of all connections.
 
-    __slots__ = ("_faults", "_services")
+    Attributes:
+        watch: told of each call before it is served.
+    """
+
+    __slots__ = ("_faults", "_services", "watch")
 
     def __init__(self, services: Services, faults: Faults) -> None:
         self._services = services
         self._faults = faults
+        self.watch: Callable[[Call], None] | None = None
 
     def on_frame(self, connection: Connection, frame: Buffer) -> None:
         """Serve one request, or one step of a login that comes without a request (SaslHandshake v0)."""
@@ -78,6 +83,8 @@ class Dispatcher:
         if not handler.keeps_frame:
             connection.let_request_go()
         connection.on_gone = call.abandon
+        if self.watch is not None:
+            self.watch(call)
         self._guarded(call, self._intercept)
 
     def _step_login(self, connection: Connection, token: Buffer) -> None:

@@ -34,6 +34,7 @@ class Call:
     Attributes:
         message: the decoded request. node_id: the node it was sent to. version: of the API.
         now: when it came (ms). on_abandoned: set it to be told that the client is gone before the answer.
+        on_reply: told of the answer, before it is sent (a simulation's watch).
     """
 
     __slots__ = (
@@ -48,6 +49,7 @@ class Call:
         "node_id",
         "now",
         "on_abandoned",
+        "on_reply",
         "version",
     )
 
@@ -73,6 +75,7 @@ class Call:
         self._is_muted = False
         self._cut_to: int | None = None
         self.on_abandoned: Callable[[], None] | None = None
+        self.on_reply: Callable[[Any], None] | None = None
 
     def __repr__(self) -> str:
         return f"<call {type(self.message).__name__} v{self.version} of {self.connection.peer}>"
@@ -92,6 +95,8 @@ class Call:
         if self.is_done:
             return
         self.is_done = True
+        if self.on_reply is not None:
+            self.on_reply(response)
         if self.connection.is_closed or self._is_muted:
             return
         buffers = self._encode(response)

@@ -10,7 +10,7 @@ import selectors
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kadence.net import drain
-from kadence.net.wakeup import PlainWakeup, Wakeup
+from kadence.net.wakeup import ClearedWakeup, PlainWakeup, Wakeup
 
 if TYPE_CHECKING:
     from kadence.net.intake import Intake
@@ -56,7 +56,7 @@ def new_poller() -> tuple[Poller, Wakeup]:
 class PlainPoller:
     """By a selector of the standard library's interface."""
 
-    def __init__(self, selector: selectors.BaseSelector, wakeup: PlainWakeup) -> None:
+    def __init__(self, selector: selectors.BaseSelector, wakeup: ClearedWakeup) -> None:
         self._wakeup = wakeup
         self._selector = selector
         self._selector.register(wakeup.fileno(), selectors.EVENT_READ, (None, None))

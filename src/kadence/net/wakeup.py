@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Final, Protocol
 
-__all__ = ["PlainWakeup", "Wakeup"]
+__all__ = ["ClearedWakeup", "PlainWakeup", "Wakeup"]
 
 _DRAIN: Final = 64
 
@@ -23,6 +23,14 @@ class Wakeup(Protocol):
 
     def close(self) -> None:
         """Close both ends."""
+        ...
+
+
+class ClearedWakeup(Wakeup, Protocol):
+    """One that a poller in Python takes away itself."""
+
+    def clear(self) -> None:
+        """The wait has seen it."""
         ...
 
 

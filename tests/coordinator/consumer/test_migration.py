@@ -111,6 +111,16 @@ def classic_pair(world: ConsumerWorld, second: bytes = assignment(2, 3)) -> tupl
 # ------------------------------------------------------------ up
 
 
+def test_an_id_that_was_given_out_and_not_used_yet_holds_up_no_modern_member(world: ConsumerWorld) -> None:
+    """A classic group without members is empty for Kafka, whoever is about to join it."""
+    waiting = world.new_id(protocols={"cooperative-sticky": subscription()})
+    modern = world.member("new")
+    assert modern.said.error_code == 0
+    late = Classic(world, waiting)
+    assert late.join() == 0
+    assert world.consumer_group.classic_members == 1
+
+
 def test_a_live_classic_group_is_turned_over_by_the_first_modern_member(world: ConsumerWorld) -> None:
     first, second = classic_pair(world)
     generation = first.joined.generation_id

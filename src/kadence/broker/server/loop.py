@@ -52,6 +52,7 @@ class Loop:
             deadline.
         selector: waits for the sockets. None: the system's, and a wake-up of its own for other threads; with another
             one everything happens on the thread that calls `turn`.
+        wall: ms since 1970; None: the machine's, moved on as the clock is.
 
     Attributes:
         turn_at: when the present turn looked at its sockets (ms).
@@ -62,11 +63,11 @@ class Loop:
         clock: Clock,
         before_wait: Callable[[int], int],
         selector: selectors.BaseSelector | None = None,
+        wall: Callable[[], int] | None = None,
     ) -> None:
         self.clock = clock
         self.selector = selectors.DefaultSelector() if selector is None else selector
-        self._machine = SystemClock()
-        self._ahead = clock.now_ms() - self._machine.now_ms()
+        self._wall = wall or _moved_on(clock)
         self._before_wait = before_wait
         self._timers: list[tuple[int, int, Timer]] = []
         self._serial = 0
@@ -83,8 +84,8 @@ class Loop:
             self.selector.register(self._wake_out, selectors.EVENT_READ, self._drain_wakeups)
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970: the machine's, and as far ahead of them as the clock was moved on (in tests)."""
-        return wall_ms() + self.clock.now_ms() - self._machine.now_ms() - self._ahead
+        """Milliseconds since 1970."""
+        return self._wall()
 
     def at(self, deadline: int, action: Callable[[], None]) -> Timer:
         """Do ``action`` at ``deadline`` (this thread only)."""
@@ -192,3 +193,10 @@ class Loop:
         with contextlib.suppress(BlockingIOError):
             while self._wake_out.recv(4096):
                 pass
+
+
+def _moved_on(clock: Clock) -> Callable[[], int]:
+    """The machine's time of day, as far ahead as ``clock`` is moved on from here (in tests)."""
+    machine = SystemClock()
+    ahead = clock.now_ms() - machine.now_ms()
+    return lambda: wall_ms() + clock.now_ms() - machine.now_ms() - ahead

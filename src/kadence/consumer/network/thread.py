@@ -42,7 +42,7 @@ from kadence.consumer.news import in_short
 from kadence.consumer.state.subscription import Subscription
 from kadence.errors import ClosedError, FatalNetworkError
 
-__all__ = ["NetworkThread", "Outlet", "Turn"]
+__all__ = ["NetworkSide", "NetworkThread", "Outlet", "Turn"]
 
 log = logging.getLogger("kadence.consumer")
 
@@ -258,20 +258,54 @@ def _ended(error: BaseException | None) -> Exception:
     return fatal
 
 
-class NetworkThread:
-    """Runs turns on a daemon thread of its own until the consumer is closed.
+class NetworkSide:
+    """One network side from its first turn to its end, on whatever thread runs its turns.
 
     Args:
-        build: makes the `Turn`, on the thread itself: nothing of the network side is ever shared.
+        build: makes the `Turn`, where it will run: nothing of the network side is ever shared.
         dispose: closes the sockets, whether a turn was ever built or not.
     """
+
+    def __init__(self, border: Border, build: Callable[[], Turn], dispose: Callable[[], None]) -> None:
+        self._border = border
+        self._build = build
+        self._dispose = dispose
+        self._turn: Turn | None = None
+
+    def run_once(self) -> bool:
+        """One turn. False when it was the last: the consumer is closed, or a bug ended it."""
+        try:
+            if self._turn is None:
+                self._turn = self._build()
+            if self._turn.run_once():
+                return True
+        except BaseException as error:
+            log.exception("the network thread of this consumer ended with a bug")
+            self._end(error)
+        else:
+            self._end(None)
+        return False
+
+    def _end(self, cause: BaseException | None) -> None:
+        border = self._border
+        border.dead = cause
+        # From here on every call raises; only then is whoever waits already told, so nobody waits for nothing.
+        border.ended = True
+        try:
+            if self._turn is not None:
+                self._turn.finish(cause)
+        finally:
+            self._dispose()
+            border.alert()
+
+
+class NetworkThread:
+    """Runs turns on a daemon thread of its own until the consumer is closed. The arguments are `NetworkSide`'s."""
 
     def __init__(
         self, name: str, border: Border, build: Callable[[], Turn], dispose: Callable[[], None]
     ) -> None:
-        self._border = border
-        self._build = build
-        self._dispose = dispose
+        self._side = NetworkSide(border, build, dispose)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -284,20 +318,5 @@ class NetworkThread:
         return self._thread.is_alive()
 
     def _run(self) -> None:
-        border, turn, cause = self._border, None, None
-        try:
-            turn = self._build()
-            while turn.run_once():
-                pass
-        except BaseException as error:
-            cause = error
-            log.exception("the network thread of this consumer ended with a bug")
-        border.dead = cause
-        # From here on every call raises; only then is whoever waits already told, so nobody waits for nothing.
-        border.ended = True
-        try:
-            if turn is not None:
-                turn.finish(cause)
-        finally:
-            self._dispose()
-            border.alert()
+        while self._side.run_once():
+            pass

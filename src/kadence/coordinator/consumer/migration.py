@@ -43,7 +43,8 @@ def upgraded(shard: Shard, now: int, group_id: str, limit: int) -> ConsumerGroup
     group = ConsumerGroup(group_id)
     if classic is None:
         refuse_if_full(group, "", limit)
-    elif not classic.members and not classic.pending_joins:
+    elif classic.is_empty:
+        # As in Kafka: ids that were given out and not used yet go with it, and may be used to join the new group.
         refuse_if_full(group, "", limit)
         _forget(shard, classic)
     else:

@@ -72,7 +72,8 @@ class ValidationManager:
         self._truncation = Truncation(config, subscription, outbox)
         self._seen: tuple[int, int] | None = None
         self._snapshot: object = None
-        self._awaiting: set[PartitionState] = set()
+        # In the order in which they came, so that the same history leads to the same requests.
+        self._awaiting: dict[PartitionState, None] = {}
         self._asked: dict[Request, dict[TopicPartition, _Asked]] = {}
         self._latest: dict[PartitionState, _Asked] = {}
         self._behind_since: dict[PartitionState, int] = {}
@@ -113,7 +114,7 @@ class ValidationManager:
             return
         self._forget(state)
         state.status, state.retry_at = Status.AWAIT_VALIDATION, 0
-        self._awaiting.add(state)
+        self._awaiting[state] = None
 
     def _is_of_another_topic(self, state: PartitionState) -> bool:
         topic_id = self._metadata.topic_id(state.partition.topic)
@@ -282,7 +283,7 @@ class ValidationManager:
         self._latest.pop(state, None)
 
     def _forget(self, state: PartitionState) -> None:
-        self._awaiting.discard(state)
+        self._awaiting.pop(state, None)
         self._latest.pop(state, None)
         self._behind_since.pop(state, None)
 

@@ -1,0 +1,31 @@
+"""Deterministic simulation: a whole group in one process under virtual time, by seed (SYSTEM G2).
+
+`Simulation` runs your programs, written with `kadence.AsyncConsumer` as in production, against the real network side of
+a consumer, the real broker and a network that does what it is told. A minute of theirs takes a second of yours.
+"""
+
+from __future__ import annotations
+
+from kadence.testing.simulation.history import History
+from kadence.testing.simulation.members import Handler, member, writer
+from kadence.testing.simulation.network import Network
+from kadence.testing.simulation.producer import SimulatedProducer
+from kadence.testing.simulation.scheduler import SimulationError
+from kadence.testing.simulation.simulation import Main, Program, Simulation
+from kadence.testing.simulation.story import Story
+from kadence.testing.simulation.trouble import Trouble
+
+__all__ = [
+    "Handler",
+    "History",
+    "Main",
+    "Network",
+    "Program",
+    "SimulatedProducer",
+    "Simulation",
+    "SimulationError",
+    "Story",
+    "Trouble",
+    "member",
+    "writer",
+]

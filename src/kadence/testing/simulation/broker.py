@@ -1,0 +1,179 @@
+"""The broker of a simulation: the embedded one, all of it but its thread, on a process that can crash and come back."""
+
+from __future__ import annotations
+
+import base64
+import random
+import shutil
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+from kadence.broker.core import BrokerCore, Surroundings
+from kadence.broker.server.security import Security
+from kadence.broker.settings import Settings
+from kadence.broker.storage import DataDirectory
+from kadence.broker.storage.flusher import run_guarded
+from kadence.testing.simulation.driver import Driver
+from kadence.testing.simulation.history import History
+from kadence.testing.simulation.network import Network
+from kadence.testing.simulation.scheduler import Process, Scheduler, SimulationError
+
+__all__ = ["BROKER", "SimulatedBroker"]
+
+BROKER: Final = "broker"
+"""The name of its process."""
+
+_HOST: Final = "10.0.0.1"
+_FIRST_PORT: Final = 9_092
+
+
+class _Disk:
+    """What waits for the disk (`kadence.broker.storage.Worker`): after some time, on no thread."""
+
+    def __init__(
+        self, process: Process, rng: random.Random, delay_ms: tuple[int, int], stir: Callable[[], None]
+    ) -> None:
+        self._process = process
+        self._stir = stir
+        self._rng = rng
+        self._delay_ms = delay_ms
+        self._free_at = 0
+
+    def put(self, call: Callable[[], None]) -> None:
+        now = self._process.scheduler.now_ms()
+        self._free_at = max(self._free_at, now) + self._rng.randint(*self._delay_ms)
+        self._process.at(self._free_at, lambda: self._run(call))
+
+    def close(self) -> None:
+        """What was not made durable is not."""
+
+    def _run(self, call: Callable[[], None]) -> None:
+        run_guarded(call)
+        # In reality the loop is woken by its socket pair.
+        self._stir()
+
+
+class SimulatedBroker:
+    """Several logical nodes in one process, with a data directory that outlives it.
+
+    Args:
+        path: the data directory is made in it anew after each crash. history: looks at what it does.
+
+    Attributes:
+        core: the broker that runs, or that crashed last.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        network: Network,
+        rng: random.Random,
+        path: Path,
+        *,
+        nodes: int,
+        config: Mapping[str, Any],
+        disk_delay_ms: tuple[int, int],
+        history: History,
+    ) -> None:
+        self._scheduler = scheduler
+        self._network = network
+        self._rng = rng
+        self._path = path
+        self._nodes = nodes
+        self._settings = Settings.parse(config)
+        self._disk_delay_ms = disk_delay_ms
+        self._history = history
+        self._lives = 0
+        self._cluster_id = base64.urlsafe_b64encode(rng.randbytes(16)).decode().rstrip("=")
+        self.bootstrap_servers = ",".join(f"{_HOST}:{_FIRST_PORT + number}" for number in range(nodes))
+        self._start()
+
+    def __repr__(self) -> str:
+        return (
+            f"<simulated broker of {self._nodes} nodes, {'up' if self.is_up else 'down'}, life {self._lives}>"
+        )
+
+    @property
+    def is_up(self) -> bool:
+        return self.process.is_alive
+
+    def crash(self) -> None:
+        """End it as kill -9 would: what the system was given is on the disk, nobody said goodbye.
+
+        Raises:
+            SimulationError: it is down already.
+        """
+        if not self.is_up:
+            raise SimulationError("the broker is down already")
+        # As the files are now: closing the directory, which frees its descriptors, would put it in order.
+        after = self._path / str(self._lives + 1)
+        shutil.copytree(
+            self._path / str(self._lives),
+            after,
+            ignore=shutil.ignore_patterns(".lock", ".kafka_cleanshutdown"),
+        )
+        self.process.end()
+        self._network.crash(self.process, silently=False)
+        self._free()
+
+    def restart(self) -> None:
+        """Start it again on what it has stored.
+
+        Raises:
+            SimulationError: it runs.
+        """
+        if self.is_up:
+            raise SimulationError("the broker runs; crash it first")
+        self._lives += 1
+        self._start()
+
+    def close(self) -> None:
+        """Free what it holds."""
+        if self.is_up:
+            self.process.end()
+            self._free()
+
+    def _start(self) -> None:
+        self.process = process = Process(self._scheduler, BROKER)
+        driver = Driver(process, self._network, lambda: self._history.turned(core))
+        sockets = [
+            cast("socket.socket", self._network.listen(process, _HOST, _FIRST_PORT + number))
+            for number in range(self._nodes)
+        ]
+        self.core = core = BrokerCore(
+            self._settings,
+            sockets,
+            _HOST,
+            advertised=_HOST,
+            security=Security(),
+            cluster_id=self._cluster_id,
+            disk=DataDirectory(self._path / str(self._lives), self._cluster_id, "flush"),
+            surroundings=Surroundings(
+                clock=self._scheduler,
+                selector=driver.selector,
+                worker=_Disk(process, self._rng, self._disk_delay_ms, driver.stir),
+                listen=lambda host, port: cast("socket.socket", self._network.listen(process, host, port)),
+                new_uuid=lambda: self._rng.randbytes(16),
+                new_member_id=lambda: self._rng.randbytes(16).hex(),
+                wall_ms=self._scheduler.wall_ms,
+            ),
+        )
+
+        def turn() -> bool:
+            next_at = core.loop.turn()
+            driver.selector.patience_ms = max(0, next_at - self._scheduler.now_ms())
+            return True
+
+        driver.turn = turn
+        core.attach_faults(
+            lambda nodes, frozen: core.server.freeze(nodes or sorted(core.cluster.nodes), frozen=frozen)
+        )
+        core.dispatcher.watch = lambda call: self._history.watch(core, call)
+        self._history.begins()
+        core.start({})
+        driver.stir()
+
+    def _free(self) -> None:
+        self.core.free()

@@ -1,0 +1,154 @@
+"""Consumers and producers of a simulation: the real ones, on simulated sockets and in virtual time."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import random
+import socket
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
+
+from kadence.config import ConsumerConfig
+from kadence.consumer.assembly import Surroundings, network_side
+from kadence.consumer.border.buffer import Border
+from kadence.consumer.network.thread import NetworkSide
+from kadence.metrics.network import NetworkMeters
+from kadence.net import ConnectionConfig, NetworkClient
+from kadence.net.poller import PlainPoller, Poller
+from kadence.net.stream import PlainStream, Stream
+from kadence.net.wakeup import Wakeup as AnyWakeup
+from kadence.testing.simulation.driver import Driver
+from kadence.testing.simulation.network import Network, SimulatedSocket, Wakeup
+from kadence.testing.simulation.scheduler import Process, Scheduler
+
+__all__ = ["Engine", "Sockets", "engines"]
+
+_LONGEST_JOB_MS = 20
+
+Done = Callable[[int, object, Exception | None], None]
+
+
+class Sockets:
+    """The simulated network as a `NetworkClient` sees it (`kadence.net.sockets.Sockets`)."""
+
+    def __init__(self, network: Network, process: Process, driver: Driver) -> None:
+        self._network = network
+        self._process = process
+        self._driver = driver
+
+    def open(self, family: int) -> socket.socket:
+        del family
+        return cast("socket.socket", SimulatedSocket(self._network, self._process))
+
+    def has_decided(self, sock: socket.socket) -> bool:
+        return cast("SimulatedSocket", sock).has_decided()
+
+    def stream(self, sock: socket.socket) -> Stream:
+        return PlainStream(sock, self._network.scheduler)
+
+    def poller(self) -> tuple[Poller, AnyWakeup]:
+        wakeup = Wakeup(self._network, self._process)
+        return PlainPoller(self._driver.selector, wakeup), wakeup
+
+
+class _Jobs:
+    """Runs jobs (assignors) after some time, on no thread."""
+
+    def __init__(self, process: Process, rng: random.Random, wake: Callable[[], None]) -> None:
+        self._process = process
+        self._rng = rng
+        self._wake = wake
+        self._finished: deque[tuple[Done, object, Exception | None]] = deque()
+        self._free_at = 0
+
+    def submit(self, work: Callable[[], object], done: Done) -> None:
+        now = self._process.scheduler.now_ms()
+        self._free_at = max(self._free_at, now) + self._rng.randint(0, _LONGEST_JOB_MS)
+        self._process.at(self._free_at, lambda: self._run(work, done))
+
+    def deliver(self, now: int) -> bool:
+        count = len(self._finished)
+        for _ in range(count):
+            done, result, error = self._finished.popleft()
+            done(now, result, error)
+        return count > 0
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+    def _run(self, work: Callable[[], object], done: Done) -> None:
+        result: object = None
+        error: Exception | None = None
+        try:
+            result = work()
+        except Exception as raised:  # noqa: BLE001 - it is the job's result
+            error = raised
+        self._finished.append((done, result, error))
+        self._wake()
+
+
+class _Surroundings(Surroundings):
+    """What a consumer's network side has from a simulation instead of the machine."""
+
+    has_pulse = False
+
+    def __init__(self, process: Process, network: Network, driver: Driver, rng: random.Random) -> None:
+        self.scheduler: Scheduler = process.scheduler
+        self.clock = process.scheduler
+        self._process = process
+        self._network = network
+        self._driver = driver
+        self._rng = rng
+
+    def client(self, config: ConnectionConfig, meters: NetworkMeters) -> NetworkClient:
+        sockets = Sockets(self._network, self._process, self._driver)
+        return NetworkClient(config, self.clock, rng=self._rng, meters=meters, sockets=sockets)
+
+    def jobs(self, name: str, wake: Callable[[], None]) -> _Jobs:
+        del name
+        return _Jobs(self._process, self._rng, wake)
+
+    def wall_ms(self) -> int:
+        return self.scheduler.wall_ms()
+
+    def new_member_id(self) -> str:
+        return "m" + base64.urlsafe_b64encode(self._rng.randbytes(15)).decode()
+
+
+class Engine:
+    """A consumer's network side, driven by events of its process (`kadence.consumer.application.core.Engine`)."""
+
+    def __init__(
+        self, config: ConsumerConfig, process: Process, network: Network, rng: random.Random
+    ) -> None:
+        self._process = process
+        self._driver = Driver(process, network)
+        surroundings = _Surroundings(process, network, self._driver, rng)
+        self.border, client, build = network_side(config, surroundings)
+        self._driver.turn = NetworkSide(self.border, build, client.close).run_once
+
+    def start(self) -> None:
+        self._driver.stir()
+
+    def join(self, seconds: float) -> None:
+        """A consumer that closes has heard from its network side already that it has ended."""
+
+    def is_alive(self) -> bool:
+        return self._process.is_alive and not self._driver.has_ended
+
+
+def engines(
+    process: Process, network: Network, rng: random.Random
+) -> Callable[[ConsumerConfig], tuple[Border, Engine]]:
+    """Makes the network sides of the consumers of one process."""
+    count = itertools.count(1)
+
+    def make(config: ConsumerConfig) -> tuple[Border, Engine]:
+        # A name that was made up depends on what else this process of yours has done.
+        engine = Engine(replace(config, client_id=f"{process.name}-{next(count)}"), process, network, rng)
+        return engine.border, engine
+
+    return make

@@ -1,0 +1,65 @@
+"""Turns of what in reality has a thread of its own, as events of a process: a network side, a broker's loop.
+
+A turn that would wait says for how long, by its selector; the next one is due then, or as soon as something that it
+watches is ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kadence.testing.simulation.network import Network, SimulatedSelector
+from kadence.testing.simulation.scheduler import Event, Process
+
+__all__ = ["Driver"]
+
+
+class Driver:
+    """Runs turns until one of them is the last.
+
+    Args:
+        on_turn: called after each turn.
+
+    Attributes:
+        selector: what the turns wait with. turn: does one; False means that it was the last. Set it before `stir`.
+    """
+
+    turn: Callable[[], bool]
+
+    def __init__(self, process: Process, network: Network, on_turn: Callable[[], None] | None = None) -> None:
+        self.selector = SimulatedSelector(network, self.stir)
+        self._process = process
+        self._on_turn = on_turn
+        self._is_stirred = False
+        self._timer: Event | None = None
+        self.has_ended = False
+
+    def stir(self) -> None:
+        """Let the next turn come now."""
+        if not self._is_stirred and not self.has_ended:
+            self._is_stirred = True
+            self._process.soon(self._run)
+
+    def _run(self) -> None:
+        if self.has_ended:
+            return
+        self._is_stirred = False
+        if self._timer is not None:
+            self._timer.cancel()
+        self.selector.has_found = False
+        # A turn that looks at nothing has more to do.
+        self.selector.patience_ms = 0
+        began_at = self._process.scheduler.now_ms()
+        goes_on = self.turn()
+        if self._on_turn is not None:
+            self._on_turn()
+        if not goes_on:
+            self.has_ended = True
+        elif self.selector.has_found or self.selector.patience_ms == 0:
+            self.stir()
+        elif self.selector.patience_ms is not None:
+            self._timer = self._process.at(began_at + self.selector.patience_ms, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self.stir()

@@ -1,0 +1,333 @@
+"""What has happened in a simulation, and the invariants that hold at every step of it.
+
+Looked at from where it is decided: calls as they reach the broker and answers as they leave it, the groups after each
+turn of its loop, the log at the end. The first thing that is wrong ends the run.
+
+* One owner for each partition in each generation of a classic group, and at any time in a KIP-848 group.
+* Generations, group epochs and member epochs only grow.
+* No member outlives its session, or the time for giving partitions up.
+* No commit is accepted of who is no member, or of a generation or epoch that is over.
+* Nothing is committed that was not processed before (where the programs say what they process).
+* Nothing that was acknowledged is lost, and nothing of it changes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kadence.coordinator import ClassicGroup
+from kadence.coordinator.classic.group import State
+from kadence.coordinator.consumer.group import ConsumerGroup
+from kadence.protocol import error_codes as codes
+from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kadence.protocol.consumer_protocol_assignment import ConsumerProtocolAssignment
+from kadence.protocol.heartbeat import HeartbeatRequest
+from kadence.protocol.join_group import JoinGroupRequest
+from kadence.protocol.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from kadence.protocol.registry import decode_versioned
+from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
+from kadence.records import FetchedRecords, iter_batches
+from kadence.testing.simulation.scheduler import Scheduler, SimulationError
+from kadence.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kadence.broker.core import BrokerCore
+    from kadence.broker.service import Call
+
+__all__ = ["History"]
+
+_SLACK_MS: Final = 250
+"""A loop that was held up reads what has arrived before its timers judge; and a turn takes its time."""
+
+_ALIVE: Final = (HeartbeatRequest, JoinGroupRequest, SyncGroupRequest, ConsumerGroupHeartbeatRequest)
+"""What keeps a session."""
+
+_READ_BYTES: Final = 1 << 20
+
+
+class _Epochs(NamedTuple):
+    """A group as it was when it was looked at last."""
+
+    kind: type[Any]
+    epoch: int
+    has_members: bool
+    members: dict[str, int]
+
+
+class History:
+    """See the head of this file.
+
+    Attributes:
+        acknowledged: value of each record that a program was told is written, by partition and offset.
+        sent: how often a value was sent, by topic and value.
+        committed: the last offset that was accepted, by group and partition.
+        processed: offsets that programs have said they are done with, by group and partition.
+        wrong: the first invariant that did not hold; `Simulation.run` raises it.
+        calls: how many requests the broker took. fingerprint: of what they were and when: the same for the same run.
+    """
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self.acknowledged: dict[TopicPartition, dict[int, bytes]] = {}
+        self.sent: Counter[tuple[str, bytes]] = Counter()
+        self.committed: dict[tuple[str, TopicPartition], int] = {}
+        self.processed: dict[tuple[str, TopicPartition], set[int]] = {}
+        self.wrong: str | None = None
+        self.calls = 0
+        self.fingerprint = 0
+        self._frontier: dict[tuple[str, TopicPartition], int] = {}
+        self._owners: dict[tuple[str, int], dict[TopicPartition, str]] = {}
+        self._epochs: dict[str, _Epochs] = {}
+        self._heard_at: dict[tuple[str, str], int] = {}
+        self._revoking_since: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def __repr__(self) -> str:
+        written = sum(len(offsets) for offsets in self.acknowledged.values())
+        done = sum(len(offsets) for offsets in self.processed.values())
+        return f"<history of {self.calls} calls: {written} records acknowledged, {done} processed>"
+
+    # What programs tell
+
+    def wrote(self, partition: TopicPartition, offset: int, value: bytes) -> None:
+        """A record was acknowledged to a program."""
+        known = self.acknowledged.setdefault(partition, {}).setdefault(offset, value)
+        if known != value:
+            self._wrong(f"{partition} offset {offset} was acknowledged for {known!r} and for {value!r}")
+
+    def has_processed(self, group_id: str, partition: TopicPartition, offset: int) -> None:
+        """A program of the group is done with a record."""
+        self.processed.setdefault((group_id, partition), set()).add(offset)
+
+    # What the broker does
+
+    def begins(self) -> None:
+        """A broker starts, on what the one before it has stored: members get their time anew."""
+        self._heard_at.clear()
+        self._revoking_since.clear()
+        self._epochs.clear()
+
+    def watch(self, core: BrokerCore, call: Call) -> None:
+        """A request has reached the broker."""
+        self.calls += 1
+        message = call.message
+        line = f"{self.fingerprint} {call.now} {call.client_id} {call.connection.peer} {message!r}"
+        self.fingerprint = zlib.crc32(line.encode())
+        if isinstance(message, _ALIVE):
+            self._heard_at[message.group_id, message.member_id] = self._scheduler.now_ms()
+        if isinstance(message, OffsetCommitRequest):
+            group = core.coordination.coordinator.groups.get(message.group_id)
+            if isinstance(group, ClassicGroup):
+                # A commit is as good as a heartbeat there.
+                self._heard_at[message.group_id, message.member_id] = self._scheduler.now_ms()
+            allowed = _may_commit(group, message)
+            call.on_reply = lambda response: self._committed(core, message, response, allowed)
+        elif isinstance(message, SyncGroupRequest):
+            call.on_reply = lambda response: self._synced(message, response)
+
+    def turned(self, core: BrokerCore) -> None:
+        """The broker's loop has done a turn."""
+        for group in core.coordination.coordinator.groups.values():
+            if isinstance(group, ClassicGroup):
+                self._look_at_classic(group)
+            elif isinstance(group, ConsumerGroup):
+                self._look_at_consumer(core, group)
+
+    def check_log(self, core: BrokerCore) -> None:
+        """Everything that was acknowledged is in the log, once, where it was said to be."""
+        for partition, expected in self.acknowledged.items():
+            found = dict(_records(core, partition))
+            for offset, value in expected.items():
+                if found.get(offset) != value:
+                    raise SimulationError(
+                        f"{partition} offset {offset} was acknowledged as {value!r}, and the log has "
+                        f"{found.get(offset)!r}"
+                    )
+            for value, count in Counter(found.values()).items():
+                if count > self.sent[partition.topic, value] > 0:
+                    raise SimulationError(
+                        f"{partition} has {value!r} more often than it was sent, though producers are idempotent"
+                    )
+
+    # Inside
+
+    def _wrong(self, what: str) -> None:
+        """An invariant does not hold. Not raised here: a broker goes on serving whatever one of its calls raises."""
+        if self.wrong is None:
+            self.wrong = what
+
+    def _committed(
+        self,
+        core: BrokerCore,
+        request: OffsetCommitRequest,
+        response: OffsetCommitResponse,
+        allowed: bool,
+    ) -> None:
+        for topic, answered in zip(request.topics, response.topics, strict=True):
+            name = topic.name
+            if not name:
+                known = core.cluster.topic_by_id(topic.topic_id)
+                name = "" if known is None else known.name
+            codes_of = {each.partition_index: each.error_code for each in answered.partitions}
+            for each in topic.partitions:
+                if codes_of.get(each.partition_index) != codes.NONE:
+                    continue
+                partition = TopicPartition(name, each.partition_index)
+                if not allowed:
+                    self._wrong(
+                        f"a commit from the past was accepted: {partition} offset {each.committed_offset} of member "
+                        f"{request.member_id!r}, generation or epoch {request.generation_id_or_member_epoch}, in "
+                        f"{core.coordination.coordinator.groups.get(request.group_id)!r}"
+                    )
+                self._look_at_commit(request.group_id, partition, each.committed_offset)
+
+    def _look_at_commit(self, group_id: str, partition: TopicPartition, offset: int) -> None:
+        key = (group_id, partition)
+        self.committed[key] = offset
+        if not any(group == group_id for group, _ in self.processed):
+            return
+        done = self.processed.setdefault(key, set())
+        frontier = self._frontier.get(key, 0)
+        while frontier in done:
+            frontier += 1
+        self._frontier[key] = frontier
+        if offset > frontier:
+            self._wrong(
+                f"group {group_id!r} committed {partition} up to {offset}, and did not process the record at {frontier}"
+            )
+
+    def _synced(self, request: SyncGroupRequest, response: SyncGroupResponse) -> None:
+        if response.error_code != codes.NONE or not response.assignment:
+            return
+        owners = self._owners.setdefault((request.group_id, request.generation_id), {})
+        # A static member that was started again has a new id, and what the old one had.
+        who = request.group_instance_id or request.member_id
+        given = decode_versioned(ConsumerProtocolAssignment, response.assignment)[1]
+        for topic in given.assigned_partitions:
+            for index in topic.partitions:
+                partition = TopicPartition(topic.topic, index)
+                owner = owners.setdefault(partition, who)
+                if owner != who:
+                    self._wrong(
+                        f"{partition} was given to {owner!r} and to {who!r} in generation "
+                        f"{request.generation_id} of group {request.group_id!r}"
+                    )
+
+    def _look_at_classic(self, group: ClassicGroup) -> None:
+        self._look_at_epochs(group, group.generation_id, {})
+        if group.state is not State.STABLE:
+            # Between generations a member may be parked for as long as the rebalance takes.
+            for member_id in group.members:
+                self._heard_at[group.group_id, member_id] = self._scheduler.now_ms()
+            return
+        for member_id, member in group.members.items():
+            self._look_at_session(group, member_id, member.session_timeout_ms)
+
+    def _look_at_consumer(self, core: BrokerCore, group: ConsumerGroup) -> None:
+        self._look_at_epochs(
+            group, group.epoch, {member_id: member.epoch for member_id, member in group.members.items()}
+        )
+        owners: dict[tuple[bytes, int], str] = {}
+        configs = core.cluster.group_configs.get(group.group_id, {})
+        timeout = configs.get(
+            "consumer.session.timeout.ms", core.settings.coordinator().consumer_session_timeout_ms
+        )
+        for member_id, member in group.members.items():
+            for held in (member.assigned, member.revoking):
+                for topic, partitions in held.items():
+                    for index in partitions:
+                        other = owners.setdefault((topic, index), member_id)
+                        if other != member_id:
+                            self._wrong(
+                                f"partition {index} of topic {topic.hex()} is held by {other!r} and by {member_id!r} "
+                                f"in {group!r}"
+                            )
+            if member.epoch >= 0:
+                classic = member.classic
+                self._look_at_session(
+                    group, member_id, timeout if classic is None else classic.session_timeout_ms
+                )
+            self._look_at_revocation(group, member_id, member)
+
+    def _look_at_epochs(
+        self, group: ClassicGroup | ConsumerGroup, epoch: int, members: dict[str, int]
+    ) -> None:
+        known = self._epochs.get(group.group_id)
+        # An empty group may be deleted, and another one of its name begins anew.
+        if known is not None and known.kind is type(group) and known.has_members:
+            if epoch < known.epoch:
+                self._wrong(f"{group!r} went back from generation or epoch {known.epoch}")
+            for member_id, its in members.items():
+                if 0 <= its < known.members.get(member_id, 0):
+                    self._wrong(
+                        f"member {member_id!r} of {group!r} went back from epoch {known.members[member_id]} to {its}"
+                    )
+        elif known is not None and epoch < known.epoch:
+            self._owners = {key: owners for key, owners in self._owners.items() if key[0] != group.group_id}
+        self._epochs[group.group_id] = _Epochs(type(group), epoch, bool(group.members), members)
+
+    def _look_at_session(self, group: Any, member_id: str, timeout_ms: int) -> None:
+        now = self._scheduler.now_ms()
+        heard_at = self._heard_at.setdefault((group.group_id, member_id), now)
+        if now - heard_at > timeout_ms + _SLACK_MS:
+            self._wrong(
+                f"member {member_id!r} of {group!r} was last heard {now - heard_at} ms ago, and its session is "
+                f"{timeout_ms} ms"
+            )
+
+    def _look_at_revocation(self, group: ConsumerGroup, member_id: str, member: Any) -> None:
+        key = (group.group_id, member_id)
+        if not member.revoking or member.rebalance_timeout_ms < 0:
+            self._revoking_since.pop(key, None)
+            return
+        now = self._scheduler.now_ms()
+        epoch, since = self._revoking_since.setdefault(key, (member.epoch, now))
+        if epoch != member.epoch:
+            self._revoking_since[key] = member.epoch, now
+        elif now - since > member.rebalance_timeout_ms + _SLACK_MS:
+            self._wrong(
+                f"member {member_id!r} of {group!r} has not given partitions up for {now - since} ms, and its "
+                f"rebalance timeout is {member.rebalance_timeout_ms} ms"
+            )
+
+
+def _may_commit(group: Any, request: OffsetCommitRequest) -> bool:
+    """Whether the group must accept the commit of this member, or at least may."""
+    generation = request.generation_id_or_member_epoch
+    if isinstance(group, ClassicGroup):
+        if generation < 0:
+            return group.state is State.EMPTY
+        return request.member_id in group.members and generation == group.generation_id
+    if isinstance(group, ConsumerGroup):
+        member = group.members.get(request.member_id)
+        if member is None:
+            return generation < 0 and not group.members
+        if generation == member.epoch:
+            return True
+        # KIP-1251: an older epoch will do for what the member has had since then.
+        return generation < member.epoch and all(
+            (since := _assigned_since(member, topic.topic_id, each.partition_index)) is None
+            or generation >= since
+            for topic in request.topics
+            for each in topic.partitions
+        )
+    return generation < 0
+
+
+def _assigned_since(member: Any, topic_id: bytes, partition: int) -> int | None:
+    since: int | None = member.assignment_epoch(topic_id, partition)
+    return since
+
+
+def _records(core: BrokerCore, partition: TopicPartition) -> Iterator[tuple[int, bytes]]:
+    """Offset and value of everything in the log."""
+    log = core.partition(partition.topic, partition.partition)
+    offset = log.start_offset
+    while views := log.read(offset, _READ_BYTES):
+        for header, batch in chain.from_iterable(map(iter_batches, views)):
+            for record in FetchedRecords(batch, partition.topic, partition.partition, offset).take():
+                yield record.offset, bytes(record.value or b"")
+            offset = header.next_offset

@@ -1,0 +1,168 @@
+"""An asyncio event loop in virtual time: one for each program of a simulation.
+
+The programs are ordinary coroutines, with asyncio's own tasks, queues, locks and timeouts; `asyncio.sleep` takes no
+time of yours. Threads and sockets of asyncio are refused: nothing outside the simulation may decide what happens in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from typing import Any, Final, NoReturn, TypeVar
+
+from kadence.testing.simulation.scheduler import Event, Process, SimulationError
+
+__all__ = ["ProcessLoop"]
+
+T = TypeVar("T")
+
+_LAYERS: Final = 1_000
+"""How often a coroutine that is left may wait again on its way out."""
+
+
+class _Handle(asyncio.TimerHandle):
+    """A call that is due; cancelling it takes its event away."""
+
+    __slots__ = ("event",)
+
+    event: Event
+
+    def cancel(self) -> None:
+        if not self.cancelled():
+            self.event.cancel()
+        super().cancel()
+
+
+class ProcessLoop(asyncio.AbstractEventLoop):
+    """Runs the tasks of one process.
+
+    Attributes:
+        troubles: what a callback or a forgotten task raised, as asyncio's exception handlers are told.
+    """
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._scheduler = process.scheduler
+        self._tasks: list[asyncio.Task[Any]] = []
+        process.on_end.append(self._unwind)
+        self.troubles: list[dict[str, Any]] = []
+
+    def __repr__(self) -> str:
+        return f"<loop of {self._process.name}>"
+
+    def time(self) -> float:
+        return self._scheduler.now_ms() / 1000
+
+    # What asyncio's futures and tasks ask of a loop. Typeshed types the arguments of callbacks one by one.
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        return self._call(self._scheduler.now_ms(), callback, args, context)
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self._call(self._scheduler.now_ms() + _ms(delay), callback, args, context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self._call(_ms(when), callback, args, context)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(self, coro: Any, *, name: object = None, context: Context | None = None) -> Any:
+        made: asyncio.Task[Any] = asyncio.Task(
+            coro, loop=self, name=None if name is None else str(name), context=context
+        )
+        self._tasks = [each for each in self._tasks if not each.done()]
+        self._tasks.append(made)
+        return made
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return self._process.is_alive
+
+    def is_closed(self) -> bool:
+        return not self._process.is_alive
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        self.troubles.append(context)
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        self.call_exception_handler(context)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., T], *args: Any
+    ) -> NoReturn:
+        raise SimulationError(
+            "a program of a simulation cannot use threads (asyncio.to_thread, run_in_executor): their time is not the "
+            "simulation's"
+        )
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """asyncio's handles tell their loop; `_Handle` has done what there is to do."""
+
+    # Running
+
+    def start(self, main: Coroutine[Any, Any, T], context: Context) -> asyncio.Task[T]:
+        """Begin a program; it runs with the process."""
+        made: asyncio.Task[T] = context.run(self.create_task, main, name=self._process.name, context=context)
+        return made
+
+    def _call(
+        self, when: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> _Handle:
+        handle = _Handle(when / 1000, callback, args, self, context)
+        handle.event = self._process.at(when, lambda: self._run(handle))
+        return handle
+
+    def _run(self, handle: asyncio.Handle) -> None:
+        outer = asyncio._get_running_loop()
+        asyncio._set_running_loop(self)
+        try:
+            handle._run()
+        finally:
+            asyncio._set_running_loop(outer)
+
+    def _unwind(self) -> None:
+        """The process is killed: leave its coroutines now, or the collector would complain of them later.
+
+        What they do on their way out (``finally``, ``async with``) reaches nobody: no event of a dead process runs.
+        """
+        outer = asyncio._get_running_loop()
+        asyncio._set_running_loop(self)
+        tasks, self._tasks = self._tasks, []
+        try:
+            for task in tasks:
+                if not task.done() and task.get_coro() is not None:
+                    _leave(task.get_coro())
+        finally:
+            asyncio._set_running_loop(outer)
+
+
+class _Killed(BaseException):
+    """Thrown into the coroutines of a process that is killed."""
+
+
+def _leave(coroutine: Any) -> None:
+    for _ in range(_LAYERS):
+        try:
+            coroutine.throw(_Killed())
+        except BaseException:  # noqa: BLE001 - whatever a dead program says
+            return
+
+
+def _ms(seconds: float) -> int:
+    """Rounded up, but for what a float adds."""
+    return -int(-(seconds * 1000 - 1e-6) // 1)

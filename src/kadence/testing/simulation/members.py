@@ -1,0 +1,103 @@
+"""Programs that most simulations want: a member of a group around your handler, and a writer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from kadence.consumer.async_consumer import AsyncConsumer
+from kadence.errors import FencedInstanceIdError, KafkaError, UnreleasedInstanceIdError
+from kadence.records import Record
+from kadence.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kadence.testing.simulation.simulation import Main, Program
+
+__all__ = ["Handler", "member", "writer"]
+
+Handler = Callable[["Program", Record], Awaitable[None]]
+"""Processes one record in a program; it may `asyncio.sleep`, and raise."""
+
+_POLL_S: Final = 1.0
+_PAUSE_S: Final = 5.0
+
+
+def member(
+    group_id: str,
+    topics: Iterable[str],
+    handler: Handler,
+    config: Mapping[str, Any] | None = None,
+    *,
+    commits: bool = False,
+) -> Main:
+    """A program that reads topics in a group, record by record, until it is told to stop.
+
+    What it has processed is known to the simulation's history, which then refuses commits that skip a record.
+
+    Args:
+        handler: processes one record. config: Kafka's dotted keys, e.g. ``{"group.protocol": "consumer"}``.
+        commits: commit by hand after each poll's records; else auto-commit does.
+    """
+    names = list(topics)
+
+    async def main(program: Program) -> None:
+        settings = {
+            "bootstrap.servers": program.bootstrap_servers,
+            "group.id": group_id,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": not commits,
+            **(config or {}),
+        }
+        while not program.stopping.is_set():
+            try:
+                await read(program, settings)
+            except (FencedInstanceIdError, UnreleasedInstanceIdError):
+                # Another process has the name, or one that died had it a moment ago: what restarts programs waits.
+                await program.sleep(_PAUSE_S)
+
+    async def read(program: Program, settings: Mapping[str, Any]) -> None:
+        async with AsyncConsumer(settings) as consumer:
+            await consumer.subscribe(names)
+            while not program.stopping.is_set():
+                records = await consumer.poll(_POLL_S)
+                for record in records:
+                    await handler(program, record)
+                    program.has_processed(
+                        group_id, TopicPartition(record.topic, record.partition), record.offset
+                    )
+                if commits and records:
+                    await _commit(consumer)
+
+    return main
+
+
+def writer(topics: Iterable[str], count: int, pause_s: float) -> Main:
+    """A program that writes ``count`` numbered records, each to one of the topics, and returns how many were written.
+
+    A record that fails is not written again.
+    """
+    names = list(topics)
+
+    async def main(program: Program) -> int:
+        producer = program.producer()
+        written = 0
+        for number in range(count):
+            topic = program.rng.choice(names)
+            if await program.sleep(pause_s * 2 * program.rng.random()):
+                break
+            try:
+                await producer.send(topic, f"{program.name} {program.lives} {number}".encode())
+            except KafkaError:
+                continue
+            written += 1
+        return written
+
+    return main
+
+
+async def _commit(consumer: AsyncConsumer) -> None:
+    try:
+        await consumer.commit()
+    except KafkaError:
+        # The partitions have gone, or the broker is away: whoever has them next processes the records again.
+        return

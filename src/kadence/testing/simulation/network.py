@@ -1,0 +1,473 @@
+"""A simulated network: sockets, listening ports, selectors; delays, cuts and resets by seed.
+
+Connections are TCP's: bytes of one direction come in order, however long they take, and either all or none of what was
+written before a loss arrives. What a real network does to a TCP connection is done here: it delays (each piece of each
+connection by itself, so connections overtake each other), it holds everything while hosts cannot reach each other
+(`cut`), and it breaks connections with what is on its way (`reset`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import selectors
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from kadence.testing.simulation.scheduler import Process, Scheduler
+
+__all__ = ["Network", "SimulatedSelector", "SimulatedSocket", "Wakeup"]
+
+_WINDOW: Final = 262_144
+"""Bytes on their way, or unread, in one direction of a connection."""
+
+_RETRY_MS: Final = 1_000
+"""How soon a connection attempt that was held by a cut is tried again."""
+
+_FIRST_FD: Final = 1_000_000
+"""Beyond any descriptor of the system's, so that one used by mistake fails."""
+
+
+class Network:
+    """The wires between the processes of a simulation.
+
+    Attributes:
+        delay_ms: least and most that a piece takes; drawn for each.
+        sockets: what can be watched, by descriptor.
+    """
+
+    def __init__(self, scheduler: Scheduler, rng: random.Random) -> None:
+        self.scheduler = scheduler
+        self._rng = rng
+        self.delay_ms = (0, 2)
+        self.sockets: dict[int, Watchable] = {}
+        self._fds = _FIRST_FD
+        self._ports = 30_000
+        self._listening: dict[tuple[str, int], SimulatedSocket] = {}
+        self._cut: set[frozenset[str]] = set()
+        self._alone: set[str] = set()
+        self._held: list[Pipe] = []
+
+    def __repr__(self) -> str:
+        return f"<network of {len(self.sockets)} sockets, {len(self._cut) + len(self._alone)} cuts>"
+
+    # What happens to the wires
+
+    def cut(self, one: str, other: str | None = None) -> None:
+        """Let nothing pass between two processes, or between one and all others, until `heal`. Nobody is told."""
+        if other is None:
+            self._alone.add(one)
+        else:
+            self._cut.add(frozenset({one, other}))
+
+    def heal(self, one: str | None = None) -> None:
+        """End the cuts of a process, or all: what was held arrives."""
+        if one is None:
+            self._cut.clear()
+            self._alone.clear()
+        else:
+            self._alone.discard(one)
+            self._cut = {pair for pair in self._cut if one not in pair}
+        held, self._held = self._held, []
+        for pipe in held:
+            pipe.go_on()
+
+    def reset(self, one: str, other: str | None = None) -> None:
+        """Break the connections of a process (with one other): both ends are told, what is on its way is lost."""
+        for sock in list(self.sockets.values()):
+            if not isinstance(sock, SimulatedSocket) or sock.peer is None or sock.process.name != one:
+                continue
+            if other in (None, sock.peer.process.name):
+                sock.break_off(errno.ECONNRESET)
+
+    def is_cut(self, one: Process, other: Process) -> bool:
+        """Whether nothing passes between them now."""
+        names = {one.name, other.name}
+        return bool(names & self._alone) or frozenset(names) in self._cut
+
+    # For sockets
+
+    def listen(self, process: Process, host: str, port: int) -> SimulatedSocket:
+        """A listening socket; port 0: any free one."""
+        if port == 0:
+            self._ports += 1
+            port = self._ports
+        if (host, port) in self._listening:
+            raise OSError(errno.EADDRINUSE, "address already in use")
+        sock = SimulatedSocket(self, process)
+        sock.listens_on((host, port))
+        self._listening[host, port] = sock
+        return sock
+
+    def listener_at(self, address: tuple[str, int]) -> SimulatedSocket | None:
+        return self._listening.get(address)
+
+    def forget(self, sock: Watchable) -> None:
+        self.sockets.pop(sock.fd, None)
+        if isinstance(sock, SimulatedSocket) and self._listening.get(sock.address) is sock:
+            del self._listening[sock.address]
+
+    def add(self, sock: Watchable) -> int:
+        """Its descriptor."""
+        self._fds += 1
+        self.sockets[self._fds] = sock
+        return self._fds
+
+    def delay(self) -> int:
+        return self._rng.randint(*self.delay_ms)
+
+    def new_port(self) -> int:
+        self._ports += 1
+        return self._ports
+
+    def hold(self, pipe: Pipe) -> None:
+        """Keep a direction of a connection until a cut ends."""
+        if pipe not in self._held:
+            self._held.append(pipe)
+
+    def crash(self, process: Process, *, silently: bool) -> None:
+        """The sockets of a process are gone. Its peers are told, unless its whole machine is gone silently."""
+        for sock in list(self.sockets.values()):
+            if sock.process is process:
+                if isinstance(sock, SimulatedSocket) and not silently:
+                    sock.break_off(errno.ECONNRESET)
+                sock.vanish()
+
+
+class Watchable:
+    """What a selector can watch."""
+
+    def __init__(self, network: Network, process: Process) -> None:
+        self.network = network
+        self.process = process
+        self.selector: SimulatedSelector | None = None
+        self.fd = network.add(self)
+
+    def fileno(self) -> int:
+        return self.fd
+
+    def ready(self) -> int:
+        """The events (`selectors`) that it is ready for."""
+        raise NotImplementedError
+
+    def changed(self) -> None:
+        if self.selector is not None:
+            self.selector.stir()
+
+    def vanish(self) -> None:
+        self.network.forget(self)
+
+
+class Wakeup(Watchable):
+    """Ends the wait of one process's network side (`kadence.net.wakeup.ClearedWakeup`)."""
+
+    def __init__(self, network: Network, process: Process) -> None:
+        super().__init__(network, process)
+        self._is_up = False
+
+    def ready(self) -> int:
+        return selectors.EVENT_READ if self._is_up else 0
+
+    def wake(self) -> None:
+        if not self._is_up:
+            self._is_up = True
+            self.changed()
+
+    def clear(self) -> None:
+        self._is_up = False
+
+    def close(self) -> None:
+        self.vanish()
+
+
+class Pipe:
+    """One direction of a connection: pieces arrive in order, each after its delay. None is the end of the stream."""
+
+    def __init__(self, source: SimulatedSocket, target: SimulatedSocket) -> None:
+        self._network = source.network
+        self._source = source
+        self._target = target
+        self._pieces: deque[bytes | None] = deque()
+        self._arrives_at = 0
+        self._is_held = False
+        self._is_broken = False
+        self.unread = 0
+
+    def put(self, piece: bytes | None) -> None:
+        self.unread += len(piece or b"")
+        self._pieces.append(piece)
+        self._schedule()
+
+    def go_on(self) -> None:
+        """The cut is over."""
+        self._is_held = False
+        for _ in self._pieces:
+            self._schedule()
+
+    def break_off(self) -> None:
+        """What is on its way never arrives."""
+        self._is_broken = True
+        self._pieces.clear()
+
+    def _schedule(self) -> None:
+        scheduler = self._network.scheduler
+        # Not before the piece in front of it.
+        self._arrives_at = max(self._arrives_at, scheduler.now_ms() + self._network.delay())
+        scheduler.at(self._arrives_at, self._arrive)
+
+    def _arrive(self) -> None:
+        if self._is_broken or self._is_held or not self._pieces:
+            return
+        if self._network.is_cut(self._source.process, self._target.process):
+            self._is_held = True
+            self._network.hold(self)
+            return
+        self._target.receive(self._pieces.popleft())
+
+
+class SimulatedSocket(Watchable):
+    """A TCP socket, as far as Kadence's client and broker use one."""
+
+    def __init__(self, network: Network, process: Process) -> None:
+        super().__init__(network, process)
+        self.address: tuple[str, int] = ("", 0)
+        self.peer: SimulatedSocket | None = None
+        self._out: Pipe | None = None
+        self._in: deque[bytes] = deque()
+        self._has_ended = False
+        self._error = 0
+        self._is_decided = False
+        self._is_closed = False
+        self._backlog: deque[SimulatedSocket] | None = None
+
+    def __repr__(self) -> str:
+        return f"<simulated socket {self.fd} of {self.process.name} at {self.address}>"
+
+    # As the system's
+
+    def setblocking(self, flag: bool) -> None:
+        assert not flag
+
+    def setsockopt(self, *_args: Any) -> None:
+        """Nothing here depends on options."""
+
+    def getsockopt(self, level: int, option: int) -> int:
+        assert (level, option) == (socket.SOL_SOCKET, socket.SO_ERROR)
+        error, self._error = self._error, 0
+        return error
+
+    def getsockname(self) -> tuple[str, int]:
+        return self.address
+
+    def connect_ex(self, address: tuple[str, int]) -> int:
+        self.address = (self.process.name, self.network.new_port())
+        scheduler = self.network.scheduler
+        scheduler.at(scheduler.now_ms() + self.network.delay(), lambda: self._knock(address[:2]))
+        return errno.EINPROGRESS
+
+    def accept(self) -> tuple[SimulatedSocket, tuple[str, int]]:
+        assert self._backlog is not None
+        if not self._backlog:
+            raise BlockingIOError
+        ours = self._backlog.popleft()
+        # Clients have names, not addresses; the broker shows an address.
+        return ours, ("10.0.1.1", ours.peer.address[1] if ours.peer is not None else 0)
+
+    def recv(self, count: int) -> bytes:
+        if not self._in:
+            self._raise_if_broken()
+            if self._has_ended:
+                return b""
+            raise BlockingIOError
+        piece = self._in.popleft()
+        if len(piece) > count:
+            self._in.appendleft(piece[count:])
+            piece = piece[:count]
+        if self.peer is not None and self.peer._out is not None:
+            self.peer._out.unread -= len(piece)
+            self.peer.changed()
+        return piece
+
+    def recv_into(self, into: memoryview) -> int:
+        piece = self.recv(len(into))
+        into[: len(piece)] = piece
+        return len(piece)
+
+    def send(self, data: Any) -> int:
+        self._raise_if_broken()
+        assert self._out is not None
+        room = _WINDOW - self._out.unread
+        if room <= 0:
+            raise BlockingIOError
+        piece = bytes(memoryview(data)[:room])
+        self._out.put(piece)
+        return len(piece)
+
+    def sendmsg(self, buffers: Iterable[Any]) -> int:
+        total = 0
+        for each in buffers:
+            try:
+                count = self.send(each)
+            except BlockingIOError:
+                if total:
+                    break
+                raise
+            total += count
+            if count < len(each):
+                break
+        return total
+
+    def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._backlog is not None:
+            for waiting in self._backlog:
+                waiting.break_off(errno.ECONNRESET)
+        if self._in or self._error:
+            # As the system does: what nobody has read is told by a reset.
+            self.break_off(errno.ECONNRESET)
+        elif self._out is not None and self.peer is not None:
+            self._out.put(None)
+        self.vanish()
+
+    # The network's side
+
+    def listens_on(self, address: tuple[str, int]) -> None:
+        self.address = address
+        self._backlog = deque()
+
+    def has_decided(self) -> bool:
+        """Whether the attempt to connect has ended."""
+        return self._is_decided
+
+    def ready(self) -> int:
+        if self._backlog is not None:
+            return selectors.EVENT_READ if self._backlog else 0
+        events = 0
+        if self._in or self._has_ended or self._error:
+            events |= selectors.EVENT_READ
+        if self._error or (self._out is not None and self._is_decided and self._out.unread < _WINDOW):
+            events |= selectors.EVENT_WRITE
+        return events
+
+    def receive(self, piece: bytes | None) -> None:
+        if self._is_closed:
+            if piece is not None and self.peer is not None:
+                self.peer.break_off(errno.ECONNRESET)
+            return
+        if piece is None:
+            self._has_ended = True
+        else:
+            self._in.append(piece)
+        self.changed()
+
+    def break_off(self, error: int) -> None:
+        """Both ends learn of it; the other one when the news has arrived."""
+        other, self.peer = self.peer, None
+        if self._out is not None:
+            self._out.break_off()
+        self._fail(error)
+        if other is not None and other.peer is self:
+            other.peer = None
+            if other._out is not None:
+                other._out.break_off()
+            scheduler = self.network.scheduler
+            scheduler.at(scheduler.now_ms() + self.network.delay(), lambda: other._fail(error))
+
+    def _fail(self, error: int) -> None:
+        self._error = error
+        self._is_decided = True
+        self.changed()
+
+    def _raise_if_broken(self) -> None:
+        if self._error:
+            raise OSError(self._error, os.strerror(self._error))
+
+    def _knock(self, address: tuple[str, int]) -> None:
+        """The first packet arrives, or is sent again later."""
+        if self._is_closed or not self.process.is_alive:
+            return
+        network, scheduler = self.network, self.network.scheduler
+        listener = network.listener_at(address)
+        if listener is not None and network.is_cut(self.process, listener.process):
+            scheduler.at(scheduler.now_ms() + _RETRY_MS, lambda: self._knock(address))
+            return
+        if listener is None or not listener.process.is_alive:
+            scheduler.at(scheduler.now_ms() + network.delay(), lambda: self._fail(errno.ECONNREFUSED))
+            return
+        theirs = SimulatedSocket(network, listener.process)
+        theirs.address = address
+        theirs._is_decided = True
+        self.peer, theirs.peer = theirs, self
+        self._out, theirs._out = Pipe(self, theirs), Pipe(theirs, self)
+        assert listener._backlog is not None
+        listener._backlog.append(theirs)
+        listener.changed()
+        scheduler.at(scheduler.now_ms() + network.delay(), self._stands)
+
+    def _stands(self) -> None:
+        if not self._is_closed and not self._error:
+            self._is_decided = True
+            self.changed()
+
+
+class SimulatedSelector(selectors.BaseSelector):
+    """A selector of the standard library's interface that never waits: the owner's next turn is scheduled instead.
+
+    Args:
+        stir: told when something watched may be ready.
+
+    Attributes:
+        patience_ms: how long the latest `select` would have waited; None: for ever.
+        has_found: whether any `select` since this was last set to False has found something.
+    """
+
+    def __init__(self, network: Network, stir: Callable[[], None]) -> None:
+        self._network = network
+        self.stir = stir
+        self._keys: dict[int, selectors.SelectorKey] = {}
+        self.patience_ms: int | None = None
+        self.has_found = False
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        fd = fileobj if isinstance(fileobj, int) else fileobj.fileno()
+        key = selectors.SelectorKey(fileobj, fd, events, data)
+        self._keys[fd] = key
+        watched = self._network.sockets.get(fd)
+        if watched is not None:
+            watched.selector = self
+            if watched.ready() & events:
+                self.stir()
+        return key
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        fd = fileobj if isinstance(fileobj, int) else fileobj.fileno()
+        watched = self._network.sockets.get(fd)
+        if watched is not None:
+            watched.selector = None
+        return self._keys.pop(fd)
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        self.unregister(fileobj)
+        return self.register(fileobj, events, data)
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.patience_ms = None if timeout is None else max(0, round(timeout * 1000))
+        found = []
+        for key in tuple(self._keys.values()):
+            watched = self._network.sockets.get(key.fd)
+            events = 0 if watched is None else watched.ready() & key.events
+            if events:
+                found.append((key, events))
+        self.has_found = self.has_found or bool(found)
+        return found
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return self._keys
+
+    def close(self) -> None:
+        self._keys.clear()

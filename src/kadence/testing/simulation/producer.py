@@ -1,0 +1,141 @@
+"""A producer of a simulation: the real accumulator, sender and connections behind calls that are awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from kadence.config import ProducerConfig
+from kadence.errors import KafkaTimeoutError
+from kadence.net import ConnectionConfig, NetworkClient
+from kadence.producer.accumulator import Accumulator, estimated_size
+from kadence.producer.futures import RecordFuture
+from kadence.producer.partitioner import partition_for_key
+from kadence.producer.thread import Turn
+from kadence.producer.topics import Topics
+from kadence.testing.simulation.clients import Sockets
+from kadence.testing.simulation.driver import Driver
+from kadence.testing.simulation.history import History
+from kadence.testing.simulation.network import Network
+from kadence.testing.simulation.scheduler import Process
+from kadence.types import TopicPartition
+
+__all__ = ["SimulatedProducer"]
+
+_LOOK_AGAIN_S = 0.01
+
+
+class SimulatedProducer:
+    """Writes records; an idempotent producer with Kadence's defaults.
+
+    Args:
+        config: Kafka's dotted keys.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        network: Network,
+        rng: random.Random,
+        history: History,
+        config: Mapping[str, Any],
+    ) -> None:
+        parsed = ProducerConfig.parse({"client.id": process.name, **config})
+        self._process = process
+        self._rng = rng
+        self._history = history
+        self._clock = process.scheduler
+        self._max_block_ms = parsed.max_block_ms
+        gate = threading.Condition(threading.Lock())
+        self._accumulator = Accumulator(
+            batch_size=parsed.batch_size,
+            linger_ms=parsed.linger_ms,
+            buffer_memory=parsed.buffer_memory,
+            delivery_timeout_ms=parsed.delivery_timeout_ms,
+            gate=gate,
+            largest=parsed.max_request_size,
+        )
+        self._gate = gate
+        self._topics = Topics(parsed, gate, self._accumulator.places)
+        self._driver = Driver(process, network)
+        self._client = NetworkClient(
+            ConnectionConfig.of(parsed),
+            self._clock,
+            rng=rng,
+            sockets=Sockets(network, process, self._driver),
+        )
+        self._turn = Turn(parsed, self._clock, self._client, self._accumulator, self._topics)
+        self._driver.turn = self._run_once
+        self._driver.stir()
+
+    async def send(
+        self, topic: str, value: bytes, key: bytes | None = None, *, partition: int | None = None
+    ) -> tuple[int, int]:
+        """Write one record and wait for its acknowledgement.
+
+        Returns:
+            partition and offset.
+
+        Raises:
+            KafkaError: why it was not written; KafkaTimeoutError if nothing is known of the topic in time.
+        """
+        count = await self._partitions_of(topic)
+        if partition is None:
+            partition = self._rng.randrange(count) if key is None else partition_for_key(key, count)
+        size = estimated_size(key, value, ())
+        loop = asyncio.get_running_loop()
+        written: asyncio.Future[tuple[int, int]] = loop.create_future()
+
+        def decided(future: RecordFuture) -> None:
+            try:
+                place = future.result(0)
+            except Exception as error:  # noqa: BLE001 - whoever awaits it gets it
+                loop.call_soon(_settle, written, None, error)
+            else:
+                # Even if the program is killed before it hears of it: it was told.
+                self._history.wrote(TopicPartition(topic, place.partition), place.offset, value)
+                loop.call_soon(_settle, written, (place.partition, place.offset), None)
+
+        self._history.sent[topic, value] += 1
+        with self._gate:
+            future, _ = self._accumulator.append(
+                TopicPartition(topic, partition),
+                self._process.scheduler.wall_ms(),
+                key,
+                value,
+                (),
+                size,
+                self._clock.now_ms(),
+            )
+        future.add_done_callback(decided)
+        self._client.wakeup()
+        return await written
+
+    def _run_once(self) -> bool:
+        return self._turn.run_once()
+
+    async def _partitions_of(self, topic: str) -> int:
+        deadline = self._clock.now_ms() + self._max_block_ms
+        while not (known := self._topics.cluster.partitions_for(topic)):
+            if self._clock.now_ms() >= deadline:
+                raise KafkaTimeoutError(f"nothing is known of topic {topic!r}: {self._turn.trouble}")
+            with self._gate:
+                self._topics.want(topic, self._clock.now_ms())
+            self._client.wakeup()
+            await asyncio.sleep(_LOOK_AGAIN_S)
+        return len(known)
+
+
+def _settle(
+    written: asyncio.Future[tuple[int, int]], place: tuple[int, int] | None, error: Exception | None
+) -> None:
+    if written.done():
+        return
+    if error is not None:
+        written.set_exception(error)
+    else:
+        assert place is not None
+        written.set_result(place)

@@ -1,0 +1,170 @@
+"""Virtual time, and what happens in it, in one order.
+
+Nothing runs by itself: `Scheduler.run_until` carries out events one after the other, and time jumps from each to the
+next. Events of the same millisecond run in the order in which they were asked for, so a run depends on nothing but what
+was put in.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Final
+
+from kadence.clock import FOREVER
+
+__all__ = ["Event", "Process", "Scheduler", "SimulationError"]
+
+_STEPS_AT_ONCE: Final = 200_000
+"""So many events within one millisecond are a program that never waits."""
+
+_START: Final = 1_000_003
+"""An odd number, not 0, so that code which takes 0 for "never" is noticed."""
+
+_START_WALL_MS: Final = 1_767_225_600_000
+"""2026-01-01T00:00:00Z."""
+
+
+class SimulationError(AssertionError):
+    """An invariant does not hold, a program raised, or the simulation cannot go on."""
+
+
+class Event:
+    """Something that is to happen. `cancel` it when it is no longer wanted."""
+
+    __slots__ = ("action", "at", "process", "serial")
+
+    def __init__(self, at: int, serial: int, action: Callable[[], None], process: Process | None) -> None:
+        self.at = at
+        self.serial = serial
+        self.action: Callable[[], None] | None = action
+        self.process = process
+
+    def __lt__(self, other: Event) -> bool:
+        return (self.at, self.serial) < (other.at, other.serial)
+
+    def cancel(self) -> None:
+        self.action = None
+
+
+class Scheduler:
+    """The one clock of a simulation (`kadence.clock.Clock`), and its events."""
+
+    def __init__(self) -> None:
+        self._now = _START
+        self._serial = 0
+        self._events: list[Event] = []
+        self._at_once = 0
+
+    def __repr__(self) -> str:
+        return f"<scheduler at {self.elapsed_ms} ms, {len(self._events)} events to come>"
+
+    def now_ms(self) -> int:
+        """The present, in ms."""
+        return self._now
+
+    def wall_ms(self) -> int:
+        """The present, in ms since 1970: every simulation begins with 2026."""
+        return _START_WALL_MS + self.elapsed_ms
+
+    @property
+    def elapsed_ms(self) -> int:
+        """How long the simulation has run, in its own time."""
+        return self._now - _START
+
+    def at(self, when: int, action: Callable[[], None], process: Process | None = None) -> Event:
+        """Do ``action`` at ``when`` (ms; the past means now), if ``process`` lives then."""
+        self._serial += 1
+        event = Event(max(when, self._now), self._serial, action, process)
+        heapq.heappush(self._events, event)
+        return event
+
+    def run_until(self, deadline: int, done: Callable[[], bool] | None = None) -> bool:
+        """Carry out events until ``deadline`` (ms) or, looked at after each event, until ``done``.
+
+        Returns:
+            whether it is done; without ``done``, True.
+        """
+        while True:
+            if done is not None and done():
+                return True
+            if not self._events or self._events[0].at > deadline:
+                self._now = max(self._now, min(deadline, FOREVER))
+                return done is None
+            event = heapq.heappop(self._events)
+            if event.action is None:
+                continue
+            self._pass_to(event.at)
+            if event.process is None:
+                event.action()
+            else:
+                event.process.take(event)
+
+    def _pass_to(self, when: int) -> None:
+        if when > self._now:
+            self._now = when
+            self._at_once = 0
+            return
+        self._at_once += 1
+        if self._at_once > _STEPS_AT_ONCE:
+            raise SimulationError(
+                f"{_STEPS_AT_ONCE} steps at {self.elapsed_ms} ms without time passing: does a program poll with a "
+                "timeout of 0 in a loop?"
+            )
+
+
+class Process:
+    """What lives and dies as a whole: its events run only while it is alive, and wait while it is frozen.
+
+    Attributes:
+        on_end: called once when it ends, however it does.
+    """
+
+    def __init__(self, scheduler: Scheduler, name: str) -> None:
+        self.name = name
+        self.scheduler = scheduler
+        self.is_alive = True
+        self.is_frozen = False
+        self.on_end: list[Callable[[], None]] = []
+        self._held: list[Event] = []
+
+    def __repr__(self) -> str:
+        return (
+            f"<process {self.name}, {'frozen' if self.is_frozen else 'alive' if self.is_alive else 'dead'}>"
+        )
+
+    def at(self, when: int, action: Callable[[], None]) -> Event:
+        return self.scheduler.at(when, action, self)
+
+    def soon(self, action: Callable[[], None]) -> Event:
+        return self.scheduler.at(self.scheduler.now_ms(), action, self)
+
+    def take(self, event: Event) -> None:
+        """Carry out an event of this process, or keep it until the process is thawed."""
+        if not self.is_alive or event.action is None:
+            return
+        if self.is_frozen:
+            self._held.append(event)
+        else:
+            event.action()
+
+    def freeze(self) -> None:
+        """Stop it as SIGSTOP, or a long pause of the machine, would: nothing of it runs, its connections stand."""
+        self.is_frozen = True
+
+    def thaw(self) -> None:
+        """Let it go on: first what it missed, in order."""
+        self.is_frozen = False
+        held, self._held = self._held, []
+        for event in held:
+            if event.action is not None:
+                self.scheduler.at(self.scheduler.now_ms(), event.action, self)
+
+    def end(self) -> None:
+        """Nothing of it runs any more. A second call does nothing."""
+        if not self.is_alive:
+            return
+        self.is_alive = False
+        self._held.clear()
+        for call in self.on_end:
+            call()

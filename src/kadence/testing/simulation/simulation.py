@@ -1,0 +1,326 @@
+"""`Simulation`: a whole group in one process under virtual time, and what one can do to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import random
+import shutil
+import tempfile
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from kadence.consumer.application import suppliers
+from kadence.testing.simulation.broker import BROKER, SimulatedBroker
+from kadence.testing.simulation.clients import engines
+from kadence.testing.simulation.history import History
+from kadence.testing.simulation.loop import ProcessLoop
+from kadence.testing.simulation.network import Network
+from kadence.testing.simulation.producer import SimulatedProducer
+from kadence.testing.simulation.scheduler import Process, Scheduler, SimulationError
+from kadence.types import TopicPartition
+
+__all__ = ["Main", "Program", "Simulation"]
+
+_MEMORY = Path("/dev/shm")  # noqa: S108 - a directory of our own is made in it
+
+
+class Program:
+    """One program of a simulation: a process with an event loop, which can be frozen, killed and started again.
+
+    Attributes:
+        name: of the process. rng: random numbers of its own, from the simulation's seed.
+        bootstrap_servers: of the simulation's broker. lives: how often it was started.
+        stopping: set by `stop`; the program may wait for it, or look at it.
+    """
+
+    def __init__(self, simulation: Simulation, name: str, main: Main, rng: random.Random) -> None:
+        self.name = name
+        self.rng = rng
+        self.bootstrap_servers = simulation.bootstrap_servers
+        self._simulation = simulation
+        self._main = main
+        self.lives = 0
+        self._start()
+
+    def __repr__(self) -> str:
+        return f"<program {self.name}, {'done' if self.is_done else repr(self.process)}>"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and has neither ended nor been killed."""
+        return self.process.is_alive and not self._task.done()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has returned."""
+        return self._task.done()
+
+    def result(self) -> Any:
+        """What it returned; raises what it raised."""
+        return self._task.result()
+
+    def freeze(self, seconds: float | None = None) -> None:
+        """Stop it as SIGSTOP would, for so long, or until `thaw`."""
+        self.process.freeze()
+        if seconds is not None:
+            process, scheduler = self.process, self._simulation.scheduler
+            scheduler.at(scheduler.now_ms() + round(seconds * 1000), process.thaw)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self.process.thaw()
+
+    def kill(self, *, silently: bool = False) -> None:
+        """End it as kill -9 would.
+
+        Args:
+            silently: its machine is gone, too: nobody hears that its connections have ended.
+        """
+        self.process.end()
+        self._simulation.network.crash(self.process, silently=silently)
+
+    def stop(self) -> None:
+        """Ask it to stop, as SIGTERM would; it does if it looks at `stopping`."""
+        self.stopping.set()
+
+    async def sleep(self, seconds: float) -> bool:
+        """Let time pass, or end at once when the program is to stop. Returns whether it is."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.stopping.wait(), seconds)
+        return self.stopping.is_set()
+
+    def has_processed(self, group_id: str, partition: TopicPartition, offset: int) -> None:
+        """Tell the history that a record was processed; from then on the group's commits are looked at."""
+        if self.process.is_alive:
+            self._simulation.history.has_processed(group_id, partition, offset)
+
+    def restart(self) -> None:
+        """Start it again, from the beginning, in a new process.
+
+        Raises:
+            SimulationError: it runs.
+        """
+        if self.is_running:
+            raise SimulationError(f"{self.name} runs; kill it first")
+        self._start()
+
+    def producer(self, config: Mapping[str, Any] | None = None) -> SimulatedProducer:
+        """A producer of this program."""
+        simulation = self._simulation
+        return SimulatedProducer(
+            self.process,
+            simulation.network,
+            self.rng,
+            simulation.history,
+            {"bootstrap.servers": self.bootstrap_servers, **(config or {})},
+        )
+
+    def _start(self) -> None:
+        simulation = self._simulation
+        self.lives += 1
+        self.stopping = asyncio.Event()
+        self.process = Process(simulation.scheduler, self.name)
+        # What it leaves abstract asyncio itself refuses with NotImplementedError: sockets, signals, processes.
+        self.loop = ProcessLoop(self.process)  # type: ignore[abstract]
+        context = contextvars.copy_context()
+        context.run(
+            suppliers.network_side.simulated.set,
+            engines(self.process, simulation.network, self.rng),
+        )
+        self._task = self.loop.start(self._main(self), context)
+        self._task.add_done_callback(self._ended, context=contextvars.Context())
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._simulation._failed(self, error)
+
+
+Main = Callable[[Program], Coroutine[Any, Any, Any]]
+
+
+class Simulation:
+    """Programs, a broker and a network in one process, one clock and one seed; time passes in `run` only.
+
+    The programs are yours: coroutines that use `kadence.AsyncConsumer` as in production. Behind it are the real
+    network side of a consumer, the real broker with its coordinators and its log on files, and a network that does
+    what it is told. The same seed gives the same run (with the same PYTHONHASHSEED, which decides the order of sets).
+
+        with Simulation(seed=7, topics={"orders": 6}) as simulation:
+            worker = simulation.start("worker", main)
+            simulation.run(30)
+            worker.kill()
+            simulation.run(60)
+            simulation.check()
+
+    Args:
+        seed: of everything that is random. nodes: logical brokers. topics: name to number of partitions.
+        config: Kafka's broker configuration keys. disk_delay_ms: least and most that a flush takes.
+
+    Attributes:
+        network: delays, cuts, resets. broker: crash and restart. history: what was acknowledged, committed, processed;
+            it ends the run as soon as an invariant does not hold.
+    """
+
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        nodes: int = 1,
+        topics: Mapping[str, int] | None = None,
+        config: Mapping[str, Any] | None = None,
+        disk_delay_ms: tuple[int, int] = (0, 3),
+    ) -> None:
+        self.seed = seed
+        self.rng = random.Random(seed)
+        self.scheduler = Scheduler()
+        self.network = Network(self.scheduler, self.new_rng())
+        self.programs: dict[str, Program] = {}
+        self.history = History(self.scheduler)
+        self._shared_random = random.Random(seed).getstate()
+        self._trouble: tuple[str, BaseException] | None = None
+        # Files, for the broker's own code writes them; in memory where that is possible, for nothing outlives the test.
+        self._path = Path(
+            tempfile.mkdtemp(prefix="kadence-simulation-", dir=_MEMORY if _MEMORY.is_dir() else None)
+        )
+        outer = self._enter_random()
+        try:
+            self.broker = SimulatedBroker(
+                self.scheduler,
+                self.network,
+                self.new_rng(),
+                self._path,
+                nodes=nodes,
+                config={"group.initial.rebalance.delay.ms": 0, **(config or {})},
+                disk_delay_ms=disk_delay_ms,
+                history=self.history,
+            )
+            for name, partitions in (topics or {}).items():
+                self.broker.core.create_topic(name, partitions)
+        finally:
+            self._leave_random(outer)
+
+    def __repr__(self) -> str:
+        return f"<Simulation seed {self.seed} at {self.now:.3f} s, {len(self.programs)} programs, {self.broker!r}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """For the programs' configuration."""
+        return self.broker.bootstrap_servers
+
+    @property
+    def now(self) -> float:
+        """Seconds since the simulation began, in its own time."""
+        return self.scheduler.elapsed_ms / 1000
+
+    def start(self, name: str, main: Main) -> Program:
+        """Start a program. It begins to run with the next `run`.
+
+        Args:
+            main: ``async def main(program)``.
+
+        Raises:
+            SimulationError: the name is taken.
+        """
+        if name in self.programs or name == BROKER:
+            raise SimulationError(f"there is a program {name!r} already; restart() starts it again")
+        self.programs[name] = program = Program(self, name, main, self.new_rng())
+        return program
+
+    def run(self, seconds: float) -> None:
+        """Let so much time pass.
+
+        Raises:
+            SimulationError: an invariant does not hold, or a program raised (its cause).
+        """
+        self._run(seconds, None)
+
+    def run_until(self, condition: Callable[[], bool], seconds: float = 600) -> None:
+        """Let time pass until ``condition()``.
+
+        Raises:
+            SimulationError: as `run`; or it does not hold within ``seconds``.
+        """
+        if not self._run(seconds, condition):
+            raise SimulationError(f"{self._place}: not within {seconds} s: {condition}")
+
+    def check(self) -> None:
+        """Look whether everything that was acknowledged is in the log. The other invariants are looked at all the time.
+
+        Raises:
+            SimulationError: it is not.
+        """
+        self._guarded(lambda: self.history.check_log(self.broker.core))
+
+    def close(self) -> None:
+        """Free what it holds; programs that still run are dropped where they stand."""
+        for program in self.programs.values():
+            program.process.end()
+        self.broker.close()
+        shutil.rmtree(self._path, ignore_errors=True)
+
+    # Inside
+
+    @property
+    def _place(self) -> str:
+        return f"seed {self.seed}, at {self.now:.3f} s"
+
+    def later(self, seconds: float, action: Callable[[], None]) -> None:
+        """Do ``action`` when so much time has passed."""
+        self.scheduler.at(self.scheduler.now_ms() + round(seconds * 1000), action)
+
+    def new_rng(self) -> random.Random:
+        """Random numbers of their own, from the seed."""
+        return random.Random(self.rng.getrandbits(64))
+
+    def _run(self, seconds: float, condition: Callable[[], bool] | None) -> bool:
+        def done() -> bool:
+            return (
+                self.history.wrong is not None
+                or self._trouble is not None
+                or (condition is not None and condition())
+            )
+
+        outer = self._enter_random()
+        try:
+            deadline = self.scheduler.now_ms() + round(seconds * 1000)
+            self._guarded(lambda: self.scheduler.run_until(deadline, done))
+        finally:
+            self._leave_random(outer)
+        if self.history.wrong is not None:
+            raise SimulationError(f"{self._place}: {self.history.wrong}")
+        if self._trouble is not None:
+            (who, error), self._trouble = self._trouble, None
+            raise SimulationError(f"{self._place}: {who} raised {error!r}") from error
+        return condition is None or condition()
+
+    def _guarded(self, action: Callable[[], object]) -> None:
+        try:
+            action()
+        except SimulationError as error:
+            raise SimulationError(f"{self._place}: {error}") from error
+
+    def _enter_random(self) -> object:
+        """Parts of the clients draw from the process's generator; in here it goes by the seed."""
+        outer = random.getstate()
+        random.setstate(self._shared_random)
+        return outer
+
+    def _leave_random(self, outer: Any) -> None:
+        self._shared_random = random.getstate()
+        random.setstate(outer)
+
+    def _failed(self, program: Program, error: BaseException) -> None:
+        if self._trouble is None:
+            self._trouble = program.name, error

@@ -1,0 +1,156 @@
+"""Each invariant of a simulation can fail: the coordinator, or the log, is broken on purpose, and the run ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kadence import AsyncConsumer, OffsetAndMetadata, Record, TopicPartition
+from kadence.clock import FOREVER
+from kadence.coordinator.timers import Timers
+from kadence.protocol.consumer_protocol_assignment import ConsumerProtocolAssignment
+from kadence.protocol.consumer_protocol_assignment import TopicPartition as Given
+from kadence.protocol.registry import encode_versioned
+from kadence.protocol.sync_group import SyncGroupResponse
+from kadence.testing.simulation import Program, Simulation, SimulationError, member, writer
+
+
+async def quick(program: Program, record: Record) -> None:
+    """Process a record in no time."""
+
+
+def running(protocol: str, members: int = 2) -> Simulation:
+    simulation = Simulation(seed=1, topics={"t": 4})
+    for number in range(members):
+        simulation.start(
+            f"m{number}",
+            member("g", ["t"], quick, {"group.protocol": protocol, "auto.commit.interval.ms": 100}),
+        )
+    simulation.run(10)
+    return simulation
+
+
+def coordinator_of(simulation: Simulation) -> Any:
+    return simulation.broker.core.coordination.coordinator
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_member_that_outlives_its_session(monkeypatch: pytest.MonkeyPatch, protocol: str) -> None:
+    with running(protocol) as simulation:
+        simulation.programs["m0"].kill()
+        monkeypatch.setattr(Timers, "pop_due", lambda self, now: None)
+        monkeypatch.setattr(Timers, "next_deadline", lambda self: FOREVER)
+        with pytest.raises(
+            SimulationError, match=r"seed 1, at .*: member .* was last heard \d+ ms ago, and its session"
+        ):
+            simulation.run(100)
+
+
+def test_a_partition_that_two_members_hold() -> None:
+    with running("consumer") as simulation:
+        group = coordinator_of(simulation).groups["g"]
+        first, second = group.members.values()
+        group.members[second.member_id] = replace(second, assigned={**second.assigned, **first.assigned})
+        with pytest.raises(SimulationError, match=r"is held by '.*' and by '.*' in <consumer group 'g'"):
+            simulation.run(10)
+
+
+def test_a_partition_that_a_generation_gives_to_two_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = encode_versioned(
+        ConsumerProtocolAssignment(assigned_partitions=[Given("t", [0, 1, 2, 3])]), 1
+    )
+    write = SyncGroupResponse.__init__
+
+    def generous(self: SyncGroupResponse, *args: Any, **more: Any) -> None:
+        write(self, *args, **more)
+        self.assignment = everything
+
+    monkeypatch.setattr(SyncGroupResponse, "__init__", generous)
+    with pytest.raises(SimulationError, match=r"was given to '.*' and to '.*' in generation 1 of group 'g'"):
+        running("classic").run(10)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_generation_that_goes_back(protocol: str) -> None:
+    with running(protocol) as simulation:
+        group = coordinator_of(simulation).groups["g"]
+        if protocol == "classic":
+            group.generation_id -= 1
+        else:
+            group.epoch -= 1
+        with pytest.raises(SimulationError, match=r"went back from generation or epoch \d"):
+            simulation.run(10)
+
+
+def test_a_member_epoch_that_goes_back() -> None:
+    with running("consumer") as simulation:
+        group = coordinator_of(simulation).groups["g"]
+        first = next(iter(group.members.values()))
+        group.members[first.member_id] = replace(first, epoch=first.epoch - 1)
+        with pytest.raises(
+            SimulationError, match=r"member '.*' of .* went back from epoch 3 to 2|went back from epoch"
+        ):
+            simulation.run(10)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_commit_of_a_member_that_is_none(monkeypatch: pytest.MonkeyPatch, protocol: str) -> None:
+    """The group forgets its members, and its coordinator takes their commits all the same."""
+    with running(protocol) as simulation:
+        group = coordinator_of(simulation).groups["g"]
+        simulation.start("writer", writer(["t"], count=200, pause_s=0.02))
+        simulation.run(1)
+        monkeypatch.setattr(type(group), "commit_code", lambda *_args, **_more: 0)
+        group.members.clear()
+        with pytest.raises(SimulationError, match=r"a commit from the past was accepted: t-\d offset"):
+            simulation.run(10)
+
+
+def test_a_commit_that_skips_a_record() -> None:
+    async def main(program: Program) -> None:
+        async with AsyncConsumer(
+            bootstrap_servers=program.bootstrap_servers, group_id="g", enable_auto_commit=False
+        ) as consumer:
+            await consumer.assign({TopicPartition("t", 0): 0})
+            for offset in (0, 1, 3):
+                program.has_processed("g", TopicPartition("t", 0), offset)
+            await consumer.commit({TopicPartition("t", 0): OffsetAndMetadata(2)})
+            await consumer.commit({TopicPartition("t", 0): OffsetAndMetadata(4)})
+
+    with Simulation(topics={"t": 1}) as simulation:
+        simulation.start("skips", main)
+        with pytest.raises(
+            SimulationError, match="committed t-0 up to 4, and did not process the record at 2"
+        ):
+            simulation.run(10)
+        assert simulation.history.committed == {("g", TopicPartition("t", 0)): 4}
+
+
+def test_a_record_that_is_lost() -> None:
+    with Simulation(topics={"t": 1}) as simulation:
+        simulation.start("writer", writer(["t"], count=5, pause_s=0.01))
+        simulation.run(10)
+        simulation.check()
+        simulation.broker.core.partition("t", 0).truncate(3, simulation.scheduler.wall_ms())
+        with pytest.raises(
+            SimulationError, match=r"t-0 offset 3 was acknowledged as .*, and the log has None"
+        ):
+            simulation.check()
+
+
+def test_a_record_that_is_there_twice() -> None:
+    async def main(program: Program) -> None:
+        producer = program.producer()
+        for _ in range(2):
+            await producer.send("t", b"x", partition=0)
+
+    with Simulation(topics={"t": 1}) as simulation:
+        simulation.start("writer", main)
+        simulation.run(10)
+        simulation.check()
+        # As if the program had sent it once, and a retry had written it again.
+        simulation.history.sent["t", b"x"] = 1
+        with pytest.raises(SimulationError, match="t-0 has b'x' more often than it was sent"):
+            simulation.check()
