@@ -191,7 +191,11 @@ class Talk:
             value = bytes(value)
             if field == "records":
                 return _whole_batches(value)
-            return self._ids.get(value, "an id") if field == "topic_id" else value
+            if field == "topic_id":
+                return self._ids.get(value, "an id")
+            for name, told in self._names.items():
+                value = value.replace(name.encode(), told.encode())
+            return value
         if isinstance(value, bool) or value is None:
             return value
         if isinstance(value, int):

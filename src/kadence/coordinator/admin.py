@@ -84,7 +84,8 @@ def _describe(shard: Shard, group_id: str, version: int) -> DescribedGroup:
 def delete_groups(shard: Shard, now: int, caller: Caller, request: DeleteGroupsRequest) -> None:
     """Remove groups without members, and their offsets with them."""
     results = [
-        DeletableGroupResult(group_id=name, error_code=_delete(shard, name)) for name in request.groups_names
+        DeletableGroupResult(group_id=name, error_code=_delete(shard, name))
+        for name in dict.fromkeys(request.groups_names)  # a name that comes twice is told once, as in Kafka
     ]
     shard.answer(caller, DeleteGroupsResponse(results=results))
 

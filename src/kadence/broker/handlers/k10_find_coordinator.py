@@ -29,7 +29,7 @@ def _find(services: Services, key: str, key_type: int) -> Coordinator:
     node = (services.transactions if key_type == _TRANSACTION else services.coordination).node_of(key)
     if node is None:
         return _refused(key, codes.COORDINATOR_NOT_AVAILABLE)
-    return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port, error_message=None)
+    return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port, error_message="")
 
 
 def _refused(key: str, code: int, message: str | None = None) -> Coordinator:
@@ -39,7 +39,8 @@ def _refused(key: str, code: int, message: str | None = None) -> Coordinator:
 def _single(found: Coordinator) -> FindCoordinatorResponse:
     return FindCoordinatorResponse(
         error_code=found.error_code,
-        error_message=found.error_message,
+        # As Kafka, whose single answers have words for success, too.
+        error_message=found.error_message or codes.name(found.error_code),
         node_id=found.node_id,
         host=found.host,
         port=found.port,

@@ -6,6 +6,7 @@ can find out what to speak. `dispatch` sees to that; the header of the answer is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -27,6 +28,11 @@ _FEATURES: Final = {"group.version": 1, "transaction.version": 2}
 
 _FIRST_LEVEL_0_VERSION: Final = 4
 """Older clients reject features whose lowest level is 0 (KAFKA-17011)."""
+
+
+_FIRST_NAMED_VERSION: Final = 3
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+"""Names and versions of clients that Kafka takes (KIP-511)."""
 
 
 def offer(handlers: Iterable[Handler], error_code: int = codes.NONE, version: int = 0) -> ApiVersionsResponse:
@@ -55,6 +61,10 @@ def make_handler(others: Iterable[Handler]) -> Handler:
     known: list[Handler] = list(others)
 
     def handle(_services: Services, call: Call) -> ApiVersionsResponse:
+        asked: ApiVersionsRequest = call.message
+        told = (asked.client_software_name, asked.client_software_version)
+        if call.version >= _FIRST_NAMED_VERSION and not all(_SOFTWARE.fullmatch(each) for each in told):
+            return ApiVersionsResponse(error_code=codes.INVALID_REQUEST)
         return offer(known, version=call.version)
 
     def refuse(call: Call, code: int) -> ApiVersionsResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kadence.broker.operations import GROUP_OPERATIONS
 from kadence.broker.service import Call, Handler, Services
 from kadence.protocol import error_codes as codes
 from kadence.protocol.consumer_group_describe import (
@@ -20,7 +21,15 @@ def handle(services: Services, call: Call) -> None:
     elsewhere = [
         DescribedGroup(error_code=errors[name], group_id=name) for name in asked if errors[name] != codes.NONE
     ]
-    services.coordination.serve(call, lambda response: response.groups.extend(elsewhere))
+
+    def amend(response: ConsumerGroupDescribeResponse) -> None:
+        if call.message.include_authorized_operations:
+            for each in response.groups:
+                if each.error_code == codes.NONE:
+                    each.authorized_operations = GROUP_OPERATIONS
+        response.groups.extend(elsewhere)
+
+    services.coordination.serve(call, amend)
 
 
 def refuse(call: Call, code: int) -> ConsumerGroupDescribeResponse:

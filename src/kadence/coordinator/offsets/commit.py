@@ -60,9 +60,10 @@ def commit(shard: Shard, now: int, caller: Caller, request: OffsetCommitRequest)
             )
             for each in topic.partitions
         ]
-        topics.append(
-            OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
-        )
+        if partitions:  # as Kafka: topics without partitions are not told
+            topics.append(
+                OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+            )
     shard.answer(caller, OffsetCommitResponse(topics=topics))
 
 

@@ -32,6 +32,7 @@ def delete(shard: Shard, now: int, caller: Caller, request: OffsetDeleteRequest)
                 ],
             )
             for topic in request.topics
+            if topic.partitions  # as Kafka: topics without partitions are not told
         ]
         if code == codes.NONE
         else []
