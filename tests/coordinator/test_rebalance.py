@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import ValuesView
+
+import pytest
 from tests.worlds.coordinator import World
 
+from kadence.coordinator.classic.group import Member
 from kadence.protocol import error_codes as codes
 
 
@@ -212,3 +216,38 @@ def test_generations_only_rise() -> None:
         seen.append(member.generation_id)
         world.leave(member.member_id)
     assert seen == sorted(set(seen))
+
+
+class Members(dict[str, Member]):
+    """A group's members; counts how often somebody looks at all of them."""
+
+    looks = 0
+
+    def values(self) -> ValuesView[Member]:  # type: ignore[override]
+        self.looks += 1
+        return super().values()
+
+
+@pytest.mark.parametrize("last_first", [False, True])
+def test_a_rejoin_does_not_look_at_all_members(last_first: bool) -> None:
+    """Else the rejoins of a thousand members would cost a million looks."""
+    world = World()
+    leader, *others = [each.member_id for each in world.stable(100)]
+    members = world.group.members = Members(world.group.members)
+    joins = [world.join(each) for each in (leader, *(reversed(others) if last_first else others))]
+    assert members.looks < 20
+    assert [each.code for each in joins] == [codes.NONE] * 100
+    assert world.group.generation_id == 2
+
+
+def test_who_takes_the_place_of_a_member_that_had_joined_is_waited_for() -> None:
+    world = World()
+    first, second = world.stable(2)
+    rejoined = world.join(first.member_id)
+    assert world.leave(first.member_id).code == codes.NONE
+    pending = world.new_id()
+    last = world.join(second.member_id)
+    assert rejoined.code == codes.UNKNOWN_MEMBER_ID
+    assert last.is_parked
+    joined = world.join(pending)
+    assert [last.code, joined.code] == [codes.NONE] * 2

@@ -117,6 +117,8 @@ class ClassicGroup:
     """The last record of this group; None for one that only has committed offsets. Only replaying sets it."""
     _common: set[str] | None = field(default=None, repr=False, compare=False)
     """What `common_protocols` found; None after a change that it does not follow."""
+    _awaited: list[Member] = field(default_factory=list, repr=False, compare=False)
+    """Members that had not joined when `has_all_members_joined` last looked at all of them."""
 
     def __repr__(self) -> str:
         return (
@@ -190,8 +192,19 @@ class ClassicGroup:
 
     @property
     def has_all_members_joined(self) -> bool:
-        """Every member has (re)joined and nobody who was given an id is still expected."""
-        return not self.pending_joins and all(member.joining is not None for member in self.members.values())
+        """Every member has (re)joined and nobody who was given an id is still expected.
+
+        Every join asks. So all members are looked at only when those that were missing the last time are here, or gone.
+        """
+        if self.pending_joins:
+            return False
+        while self._awaited:
+            member = self._awaited[-1]
+            if member.joining is None and self.members.get(member.member_id) is member:
+                return False
+            self._awaited.pop()
+        self._awaited = [member for member in self.members.values() if member.joining is None]
+        return not self._awaited
 
     def common_protocols(self) -> set[str]:
         """Names that every member knows. A member that names one twice still has one vote.
