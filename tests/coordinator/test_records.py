@@ -9,15 +9,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.luck import examples
-from tests.protocol.values import Case, messages, modules
+from tests.protocol.values import Case, Limits, messages, modules
 
-from kadence.coordinator.records import Record, decode, encode, group_of
+from kadence.coordinator.consumer.member import MemberState
+from kadence.coordinator.records import (
+    MEMBER_STATES,
+    TRANSACTION_STATES,
+    Record,
+    decode,
+    decode_transaction,
+    encode,
+    group_of,
+)
+from kadence.coordinator.transactions.transaction import State
+from kadence.protocol.consumer_group_current_member_assignment_record import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    TopicPartitions,
+)
 from kadence.protocol.consumer_group_metadata_record import ConsumerGroupMetadataKey
 from kadence.protocol.group_metadata_record import GroupMetadataKey, GroupMetadataValue
 from kadence.protocol.offset_commit_record import OffsetCommitKey, OffsetCommitValue
+from kadence.protocol.transaction_log_record import TransactionLogKey, TransactionLogValue
 from kadence.wire import WireError
 
 KINDS = [module for module in modules() if module.record_type is not None and module.name != "TransactionLog"]
+STATES = Limits((("state", st.sampled_from(MEMBER_STATES)),))
 WRITTEN = {"GroupMetadata": 3}
 """The version that is written, where it is not the newest."""
 
@@ -28,8 +45,12 @@ WRITTEN = {"GroupMetadata": 3}
 def test_every_kind_reads_back_as_what_was_written(module: Any, data: st.DataObject) -> None:
     key, value = module.tops
     version = WRITTEN.get(module.name, module.versions.last)
-    values = st.none() | messages(Case(module, value, version))
+    values = st.none() | messages(Case(module, value, version), STATES)
     record = Record(data.draw(messages(Case(module, key, 0))), data.draw(values))
+    if isinstance(record.value, ConsumerGroupCurrentMemberAssignmentValue):
+        for topic in (*record.value.assigned_partitions, *record.value.partitions_pending_revocation):
+            # As many as partitions, or none.
+            topic.assignment_epochs = topic.assignment_epochs and topic.partitions
     encoded = encode(record)
     assert int.from_bytes(encoded[0][:2], "big") == module.record_type
     assert decode(*encoded) == record
@@ -70,6 +91,29 @@ def test_bytes_that_are_no_record_are_an_error() -> None:
     key, _ = encode(Record(GroupMetadataKey("g"), None))
     with pytest.raises(WireError, match="no such version"):
         decode(key, b"\0\x09")
+
+
+def test_a_state_that_is_none_is_an_error() -> None:
+    assert set(MEMBER_STATES) == {each.value for each in MemberState}
+    assert set(TRANSACTION_STATES) == {each.value for each in State}
+    member = encode(
+        Record(
+            ConsumerGroupCurrentMemberAssignmentKey("g", "m"),
+            ConsumerGroupCurrentMemberAssignmentValue(state=7),
+        )
+    )
+    with pytest.raises(WireError, match="there is no state 7"):
+        decode(*member)
+    transaction = encode(Record(TransactionLogKey("x"), TransactionLogValue(transaction_status=8)))
+    with pytest.raises(WireError, match="there is no state 8"):
+        decode_transaction(*transaction)
+
+
+def test_epochs_of_other_partitions_are_an_error() -> None:
+    topic = TopicPartitions(b"t" * 16, [0, 1], assignment_epochs=[1])
+    value = ConsumerGroupCurrentMemberAssignmentValue(assigned_partitions=[topic])
+    with pytest.raises(WireError, match="1 epochs of 2 partitions"):
+        decode(*encode(Record(ConsumerGroupCurrentMemberAssignmentKey("g", "m"), value)))
 
 
 def test_the_group_of_a_record() -> None:

@@ -21,6 +21,7 @@ from kadence.broker.storage import Isolation, Origin, Partition
 from kadence.broker.storage.producers import read_marker
 from kadence.coordinator import Record
 from kadence.coordinator.records import encode
+from kadence.errors import LocalError
 from kadence.records import BatchHeader, FetchedRecords, encode_batch, iter_batches
 from kadence.wire import Buffer, WireError
 
@@ -218,7 +219,12 @@ class StateTopic:
         self, partition: Partition, header: BatchHeader, batch: memoryview, offset: int
     ) -> Iterator[tuple[Record | None, _Place | None]]:
         producer = (header.producer_id, header.producer_epoch) if header.is_transactional else None
-        for each in FetchedRecords(batch, partition.topic.name, partition.index, offset).take():
+        try:
+            found = FetchedRecords(batch, partition.topic.name, partition.index, offset).take()
+        except LocalError:
+            _log.exception("a batch of %s cannot be read: offset %d", partition, header.base_offset)
+            return
+        for each in found:
             record = None
             try:
                 record = self._decode(each.key or b"", each.value)
@@ -227,5 +233,5 @@ class StateTopic:
             place = next((value for name, value in each.headers if name == _SNAPSHOT and value), None)
             yield (
                 None if record is None else replace(record, producer=producer),
-                None if place is None else _PLACE.unpack(place),
+                None if place is None or len(place) != _PLACE.size else _PLACE.unpack(place),
             )

@@ -44,7 +44,15 @@ from kadence.protocol.offset_commit_record import OffsetCommitKey, OffsetCommitV
 from kadence.protocol.transaction_log_record import TransactionLogKey, TransactionLogValue
 from kadence.wire import Buffer, Reader, WireError, Writer
 
-__all__ = ["Record", "decode", "decode_transaction", "encode", "group_of"]
+__all__ = [
+    "MEMBER_STATES",
+    "TRANSACTION_STATES",
+    "Record",
+    "decode",
+    "decode_transaction",
+    "encode",
+    "group_of",
+]
 
 _log = logging.getLogger("kadence.coordinator")
 
@@ -70,6 +78,12 @@ _TYPES: Final[_Types] = {
 
 _TRANSACTION_TYPES: Final[_Types] = {TransactionLogKey.RECORD_TYPE: (TransactionLogKey, TransactionLogValue)}
 """Of `__transaction_state`."""
+
+
+TRANSACTION_STATES: Final = range(6)
+"""The numbers of `kadence.coordinator.transactions.transaction.State`, which stands on this module."""
+MEMBER_STATES: Final = range(3)
+"""Those of `kadence.coordinator.consumer.member.MemberState`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +148,23 @@ def _decode(types: _Types, key: Buffer, value: Buffer | None) -> Record | None:
     version = reader.int16()
     if not value_type.MIN_VERSION <= version <= value_type.MAX_VERSION:
         raise WireError(f"{value_type.__name__} version {version}: no such version is known here")
-    return Record(decoded_key, value_type.read(reader, version))
+    decoded = value_type.read(reader, version)
+    if (fault := _fault(decoded)) is not None:
+        raise WireError(f"{value_type.__name__} version {version}: {fault}")
+    return Record(decoded_key, decoded)
+
+
+def _fault(value: Any) -> str | None:
+    """What no coordinator that is known here has written; to replay it would end the loading of all the others."""
+    if isinstance(value, TransactionLogValue) and value.transaction_status not in TRANSACTION_STATES:
+        return f"there is no state {value.transaction_status}"
+    if isinstance(value, ConsumerGroupCurrentMemberAssignmentValue):
+        if value.state not in MEMBER_STATES:
+            return f"there is no state {value.state}"
+        for topic in (*value.assigned_partitions, *value.partitions_pending_revocation):
+            if topic.assignment_epochs and len(topic.assignment_epochs) != len(topic.partitions):
+                return f"{len(topic.assignment_epochs)} epochs of {len(topic.partitions)} partitions"
+    return None
 
 
 def _encode(message: Any, head: int, version: int) -> bytes:

@@ -6,9 +6,11 @@ import contextlib
 import errno
 import os
 import shutil
+import struct
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -16,67 +18,21 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.broker.storage.disk import Disk
 from tests.broker.storage.test_partition import NOW, batch, end, idempotent, stored, transactional
 from tests.broker.wire import Wire, at, fetch
 from tests.patience import PATIENCE, until
 
 from kadence.broker import Broker
-from kadence.broker.cluster import BrokerNode, Cluster
-from kadence.broker.storage import BatchError, DataDirectory, Flusher, LogConfig, Partition
+from kadence.broker.storage import BatchError, Isolation, Partition
 from kadence.errors import ConfigError
 from kadence.protocol import error_codes as codes
 from kadence.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kadence.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kadence.protocol.init_producer_id import InitProducerIdRequest
+from kadence.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kadence.protocol.metadata import MetadataRequest
-from kadence.records import FetchedRecords
-
-
-class Disk:
-    """A data directory without a broker: one topic "t" of one partition, whose flushes end when `flush` is called."""
-
-    def __init__(self, path: Path, *, fsync: Any = "flush", **config: Any) -> None:
-        self.path = path
-        self._soon: list[Callable[[], None]] = []
-        self._done: list[Callable[[], None]] = []
-        self.directory = DataDirectory(path, "cluster", fsync)
-        self._flusher = Flusher(self._soon.append, self._done.append)
-        self.directory.attach(self._flusher)
-        self.cluster = Cluster("cluster", log_defaults=LogConfig(**config))
-        self.cluster.nodes[1] = BrokerNode(1, "localhost", 9092)
-        self.cut_bytes = self.cluster.load(self.directory, lambda: NOW)
-        if "t" not in self.cluster.topics:
-            self.cluster.create_topic("t", 1)
-        self.flush()
-
-    @property
-    def partition(self) -> Partition:
-        return self.cluster.topics["t"].partitions[0]
-
-    def flush(self) -> None:
-        """Let everything that waits for the disk happen."""
-        for _ in range(3):
-            for call in self._take(self._soon):
-                call()
-            idle = threading.Event()
-            self._flusher.run(idle.set)
-            assert idle.wait(PATIENCE)
-            for call in self._take(self._done):
-                call()
-
-    @staticmethod
-    def _take(calls: list[Callable[[], None]]) -> list[Callable[[], None]]:
-        taken, calls[:] = list(calls), []
-        return taken
-
-    def close(self) -> None:
-        self.flush()
-        self.directory.close()
-
-    def crash(self, to: Path) -> Path:
-        """What a kill at this moment leaves: a copy."""
-        shutil.copytree(self.path, to)
-        return to
+from kadence.records import BatchHeader, FetchedRecords
 
 
 @pytest.fixture
@@ -211,6 +167,79 @@ def test_an_index_that_lies_is_made_anew(disk: Disk, tmp_path: Path) -> None:
     again = Disk(left, segment_bytes=30_000)
     assert state(again.partition) == before
     again.close()
+
+
+def sealed_segments(path: Path) -> Disk:
+    """A log of three segments that was left in order."""
+    disk = Disk(path, segment_bytes=30_000)
+    fill(disk.partition)
+    disk.close()
+    return disk
+
+
+def test_a_length_that_is_damaged_where_an_index_led_past_it_ends_the_log_there(tmp_path: Path) -> None:
+    sealed_segments(tmp_path)
+    segment = min(tmp_path.glob("t-0/*.log"))
+    data = bytearray(segment.read_bytes())
+    size = BatchHeader.parse(data).size
+    # It would lead back to the same batch for ever.
+    struct.pack_into(">i", data, 2 * size + 8, -12)
+    segment.write_bytes(data)
+    again = Disk(tmp_path, segment_bytes=30_000)
+    assert [offset for offset, _ in contents(again.partition)] == [0, 1, 2, 3]
+    assert again.cut_bytes > 2 * size
+    again.close()
+
+
+def test_a_segment_that_was_lost_is_a_hole_that_readers_step_over(tmp_path: Path) -> None:
+    sealed_segments(tmp_path)
+    first, second, third, *_ = sorted(tmp_path.glob("t-0/*.log"))
+    second.unlink()
+    again = Disk(tmp_path, segment_bytes=30_000)
+    views = again.partition.read(int(second.stem), 1, Isolation.LOG_END)
+    assert BatchHeader.parse(views[0]).base_offset == int(third.stem) > int(first.stem)
+    again.close()
+
+
+def test_a_log_that_lost_its_end_above_which_records_were_deleted_gives_no_offset_twice(
+    tmp_path: Path,
+) -> None:
+    sealed_segments(tmp_path)
+    (tmp_path / "t-0" / "log-start-offset").write_bytes(b"1000")
+    logs = {path.name for path in tmp_path.glob("t-0/*.log")}
+    again = Disk(tmp_path, segment_bytes=30_000)
+    assert (again.partition.start_offset, again.partition.end_offset) == (1000, 1000)
+    assert again.partition.append(NOW, batch(2)).base_offset == 1000
+    again.flush()
+    assert {path.name.removesuffix(".stray") for path in tmp_path.glob("t-0/*.stray")} == logs
+    again.close()
+
+
+def test_files_that_no_broker_makes_are_left_alone(tmp_path: Path) -> None:
+    before = contents(sealed_segments(tmp_path).partition)
+    names = ("x.log", "0.log", "-0000000000000000001.log", "9" * 20 + ".log", "x.snapshot", "x.txnindex")
+    for name in names:
+        (tmp_path / "t-0" / name).write_bytes(b"x" * 100)
+    again = Disk(tmp_path, segment_bytes=30_000)
+    assert contents(again.partition) == before
+    assert all((tmp_path / "t-0" / name).exists() for name in names)
+    again.close()
+
+
+def test_a_date_that_leads_to_a_damaged_batch_is_answered_with_the_damage(tmp_path: Path) -> None:
+    with Broker(topics={"t": 1}, data_dir=tmp_path) as broker, Wire(broker) as wire:
+        wire.produce("t", [b"v" * 100])
+        for _ in range(3):
+            wire.produce("t", [b"v" * 3_000])
+    (segment,) = tmp_path.glob("t-0/*.log")
+    data = bytearray(segment.read_bytes())
+    data[61] ^= 0x40
+    segment.write_bytes(data)
+    asked = ListOffsetsRequest(-1, topics=[ListOffsetsTopic("t", [ListOffsetsPartition(0, timestamp=0)])])
+    with Broker(data_dir=tmp_path) as broker, Wire(broker) as wire:
+        assert broker.offsets("t") == [(0, 4)]
+        (answer,) = wire.call(asked, 7).topics[0].partitions
+        assert codes.name(answer.error_code) == "CORRUPT_MESSAGE"
 
 
 def test_segments_that_are_let_go_leave_no_file(disk: Disk) -> None:
@@ -531,6 +560,48 @@ def test_a_torn_journal_keeps_what_was_whole(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path) as broker:
         assert list(broker._core.cluster.topics) == ["t"]
     assert [path.name.partition(".")[0] for path in tmp_path.glob("*-stray")] == ["u-0"]
+
+
+def test_a_journal_that_is_damaged_before_its_end_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    Broker(topics={"t": 1, "u": 1}, data_dir=tmp_path).close()
+    journal = tmp_path / "topics.journal"
+    damaged = bytearray(journal.read_bytes())
+    damaged[damaged.index(b'"t"') + 1] = ord("x")
+    journal.write_bytes(damaged)
+    with pytest.raises(ConfigError, match=r"topics\.journal: line 2 is damaged, and whole lines follow it"):
+        Broker(data_dir=tmp_path)
+    assert journal.read_bytes() == damaged
+    assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"t-0", "u-0"}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        b"[]",
+        b'"t"',
+        b"\xff",
+        b'{"topic":"t"}',
+        b'{"config":{},"id":"00","leaders":[[1,0]],"topic":"t"}',
+        b'{"config":{},"id":"%s","leaders":[[1,0]],"topic":"../t"}' % (b"0" * 32),
+        b'{"config":{},"id":"%s","leaders":[["1",0]],"topic":"t"}' % (b"0" * 32),
+        b'{"config":{"segment.bytes":"much"},"id":"%s","leaders":[[1,0]],"topic":"t"}' % (b"0" * 32),
+        b'{"group":"g","config":{"consumer.session.timeout.ms":"long"}}',
+    ],
+)
+def test_an_entry_of_the_journal_that_is_none_is_refused(tmp_path: Path, entry: bytes) -> None:
+    (tmp_path / "topics.journal").write_bytes(b"%08x %s\n" % (zlib.crc32(entry), entry))
+    with pytest.raises(ConfigError, match=r"topics\.journal"):
+        Broker(data_dir=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff\xfe", b"cluster.id=\n", b"cluster.id=\xe4\n", b"node.id=1\n"]
+)
+def test_a_directory_without_an_id_is_refused(tmp_path: Path, content: bytes) -> None:
+    Broker(data_dir=tmp_path).close()
+    (tmp_path / "meta.properties").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"meta\.properties names no cluster\.id"):
+        Broker(data_dir=tmp_path)
 
 
 @pytest.mark.parametrize("fsync", ["interval", "never"])

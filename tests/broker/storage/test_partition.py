@@ -50,6 +50,14 @@ def stored(of: Partition, offset: int = 0) -> list[Record]:
     return FetchedRecords(data, "t", 0, offset).take()
 
 
+def damaged_header() -> memoryview:
+    """Key, value and the record's length are true: who reads those alone sees nothing."""
+    data = bytearray(encode_batch([(NOW, b"k", b"v", (("name", b"x"),))]))
+    data[data.index(b"name") - 1] = 0x7E
+    struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
+    return memoryview(data)
+
+
 REFUSED: dict[str, tuple[bytes | memoryview, int]] = {
     "none": (b"", codes.INVALID_RECORD),
     "junk": (b"junk", codes.INVALID_RECORD),
@@ -73,6 +81,7 @@ REFUSED: dict[str, tuple[bytes | memoryview, int]] = {
     "not gzip": (changed(">b", 22, 1), codes.INVALID_RECORD),
     "producer without sequence": (batch(producer_id=7, producer_epoch=0), codes.INVALID_RECORD),
     "transactional": (changed(">b", 22, 0x10), codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+    "a header that runs past its record": (damaged_header(), codes.INVALID_RECORD),
     "too large": (batch(1, key=bytes(1_100_000)), codes.MESSAGE_TOO_LARGE),
     "from the future": (batch(timestamp=NOW + HOUR + 1), codes.INVALID_TIMESTAMP),
 }

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.broker.storage.test_disk import Disk, fill
+from tests.broker.storage.disk import Disk
+from tests.broker.storage.test_disk import fill
 from tests.broker.storage.test_partition import NOW, end, idempotent, transactional
 from tests.broker.wire import Wire, at, fetch
 from tests.patience import PATIENCE, until

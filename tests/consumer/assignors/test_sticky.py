@@ -165,5 +165,13 @@ def test_user_data_that_cannot_be_read_claims_nothing(data: bytes) -> None:
     assert STICKY.assign({"a": 1}, members) == {"m": [P]}
 
 
+def test_a_claim_of_a_partition_that_there_cannot_be_counts_for_nothing() -> None:
+    claims = LastAssignment(
+        frozenset({TopicPartition("a", number) for number in (-1, -(2**31), 2**31 - 1)}), 1
+    )
+    members = {"m": MemberSubscription(frozenset("a"), user_data=STICKY.user_data(claims))}
+    assert STICKY.assign({"a": 1}, members) == {"m": [P]}
+
+
 def test_sticky_says_nothing_before_it_was_given_anything() -> None:
     assert STICKY.user_data(LastAssignment()) is None

@@ -7,11 +7,15 @@ v10 timeout
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 
 from kadence.broker.fetching import check_leader
 from kadence.broker.service import Call, Handler, Services
 from kadence.broker.storage import Isolation, TimedOffset
+from kadence.errors import LocalError
 from kadence.protocol import error_codes as codes
 from kadence.protocol.list_offsets import (
     ListOffsetsPartition,
@@ -22,6 +26,8 @@ from kadence.protocol.list_offsets import (
 )
 
 __all__ = ["HANDLER"]
+
+_log = logging.getLogger("kadence.broker")
 
 _FIRST_EPOCH_VERSION = 4
 _READ_COMMITTED = 1
@@ -74,12 +80,21 @@ def _look_up(
         case -5 | -6:  # latest tiered, earliest pending upload: nothing is tiered
             answer.leader_epoch = -1
         case -3:  # the largest timestamp
-            _fill(answer, partition.offset_of_newest(), limit)
+            _find(answer, partition.offset_of_newest, limit)
         case timestamp:
-            _fill(answer, partition.offset_since(timestamp), limit)
+            _find(answer, partial(partition.offset_since, timestamp), limit)
     if call.version < _FIRST_EPOCH_VERSION:
         answer.leader_epoch = -1
     return answer
+
+
+def _find(answer: ListOffsetsPartitionResponse, look: Callable[[], TimedOffset | None], limit: int) -> None:
+    """Look for a record by its date, in whatever the disk kept of the log."""
+    try:
+        _fill(answer, look(), limit)
+    except LocalError as error:
+        _log.error("dates cannot be looked up: %s", error)
+        answer.error_code = codes.CORRUPT_MESSAGE
 
 
 def _fill(answer: ListOffsetsPartitionResponse, found: TimedOffset | None, limit: int) -> None:

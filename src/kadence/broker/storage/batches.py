@@ -141,10 +141,10 @@ def prepare(
 
 
 def _timestamps(batch: memoryview, header: BatchHeader) -> memoryview:
-    """Each record's, in microseconds; so every record is read once."""
+    """Each record's, in microseconds; so every record is read once, its headers too: no reader may stumble later."""
     records = FetchedRecords(batch, "the batch", 0, 0, check_crcs=False)
     try:
-        found = records.take_columns(columns=("timestamp",))
+        found = records.take_columns(columns=("timestamp", "headers"))
         if not records.exhausted:
             records.take(1)
     except RecordTooLargeError as error:

@@ -15,6 +15,7 @@ import base64
 import contextlib
 import fcntl
 import logging
+import operator
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
+from kadence.broker.storage.config import LogConfig
 from kadence.broker.storage.files import write_durably
 from kadence.broker.storage.flusher import Flusher
 from kadence.broker.storage.folder import PartitionFolder
@@ -40,6 +42,7 @@ _LOCK: Final = ".lock"
 _META: Final = "meta.properties"
 _JOURNAL: Final = "topics.journal"
 _PRODUCER_IDS: Final = 1_000
+_TOPIC_ID_BYTES: Final = 16
 
 _log = logging.getLogger("kadence.broker")
 
@@ -71,7 +74,8 @@ class DataDirectory:
             decides).
 
     Raises:
-        ConfigError: another broker uses it, or it is not a directory that we can write to.
+        ConfigError: another broker uses it, it is not a directory that we can write to, or what it says of its topics
+            cannot be read.
 
     Attributes:
         topics: what there is, by name; kept up to date.
@@ -93,8 +97,8 @@ class DataDirectory:
             self._deleted: set[str] = set()
             self._last_producer_id = 0
             self._used_producer_ids = 0
-            for entry in self._journal.read():
-                self._apply(entry)
+            for number, entry in enumerate(self._journal.read(), 1):
+                self._apply_read(number, entry)
             for topic in self.topics.values():
                 topic.leaders = [(leader, epoch + 1) for leader, epoch in topic.leaders]
             self._used_producer_ids = self._last_producer_id
@@ -106,6 +110,9 @@ class DataDirectory:
                 ]
             )
             self._sweep()
+        except OSError as error:
+            self._lock.close()
+            raise ConfigError(f"the data directory {self.path} cannot be used: {error}") from error
         except BaseException:
             self._lock.close()
             raise
@@ -133,10 +140,11 @@ class DataDirectory:
     def _identify(self, cluster_id: str) -> str:
         path = self.path / _META
         with contextlib.suppress(FileNotFoundError):
-            for line in path.read_text().splitlines():
-                name, _, value = line.partition("=")
-                if name == "cluster.id":
-                    return value
+            for line in path.read_bytes().splitlines():
+                name, _, value = line.partition(b"=")
+                if name == b"cluster.id" and value and value.isascii():
+                    return value.decode()
+            raise ConfigError(f"{path} names no cluster.id; mend it, or delete it to have another id")
         write_durably(path, f"version=1\ncluster.id={cluster_id}\nnode.id=1\n".encode())
         return cluster_id
 
@@ -173,13 +181,28 @@ class DataDirectory:
 
     # The journal
 
+    def _apply_read(self, number: int, entry: Any) -> None:
+        """Let an entry of the file take effect; what another version, or somebody's hand, has written may be none."""
+        try:
+            self._apply(entry)
+            topic = self.topics.get(entry.get("topic"))
+            if topic is not None:
+                _check_topic(topic)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"{self.path / _JOURNAL}: line {number} is no entry that this version knows ({error!r}); "
+                "mend it, or cut the file before it"
+            ) from error
+
     def _apply(self, entry: dict[str, Any]) -> None:
         if "producer_ids" in entry:
-            self._last_producer_id = entry["producer_ids"]
+            self._last_producer_id = int(entry["producer_ids"])
         elif "group" in entry:
             self.group_configs.pop(entry["group"], None)
             if entry["config"]:
-                self.group_configs[entry["group"]] = entry["config"]
+                self.group_configs[entry["group"]] = {
+                    name: operator.index(value) for name, value in entry["config"].items()
+                }
         elif "deleted" in entry:
             gone = self.topics.pop(entry["deleted"], None)
             if gone is not None:
@@ -268,6 +291,15 @@ class DataDirectory:
                 write_durably(self.path / _CLEAN, b'{"version":0}\n')
         self._journal.close()
         self._lock.close()
+
+
+def _check_topic(topic: StoredTopic) -> None:
+    """Raise `ValueError` for a topic that nobody can have made: its name becomes part of a folder's."""
+    if not topic.name or "/" in topic.name or "\0" in topic.name or len(topic.topic_id) != _TOPIC_ID_BYTES:
+        raise ValueError("a topic's name or id")
+    if not all(isinstance(each, int) for pair in topic.leaders for each in pair):
+        raise ValueError("a topic's leaders")
+    LogConfig().changed_by(topic.config)
 
 
 def _owner(folder: Path) -> str | None:

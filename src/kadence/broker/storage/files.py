@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -19,18 +20,29 @@ from kadence.broker.storage.config import LogConfig
 from kadence.broker.storage.indexes import encode_offsets, encode_times
 from kadence.broker.storage.segment import Segment
 
-__all__ = ["DELETED", "FileSegment", "FileStore", "fsync_path", "log_name", "write_durably"]
+__all__ = ["DELETED", "FileSegment", "FileStore", "fsync_path", "log_name", "named_files", "write_durably"]
 
 DELETED: Final = ".deleted"
 _FIRST_TAIL: Final = 16 * 1024
 _LARGEST_TAIL: Final = 1024 * 1024
+_NAME: Final = re.compile("[0-9]{20}")
 _LARGEST_DELTA: Final = 2**31 - 1
 """Indexes hold offsets relative to the segment's first, in 32 bits."""
+_LARGEST_BASE: Final = 2**63 - 1 - _LARGEST_DELTA
 
 
 def log_name(base_offset: int, suffix: str = ".log") -> str:
     """Kafka's name of a segment's file."""
     return f"{base_offset:020d}{suffix}"
+
+
+def named_files(folder: Path, suffix: str) -> list[Path]:
+    """The files of one kind by their offsets. Names that no broker gives are left alone."""
+    return sorted(
+        path
+        for path in folder.glob(f"*{suffix}")
+        if _NAME.fullmatch(path.stem) and int(path.stem) <= _LARGEST_BASE and path.is_file()
+    )
 
 
 class FileSegment(Segment):

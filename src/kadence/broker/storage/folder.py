@@ -10,7 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kadence.broker.storage.files import FileSegment, FileStore, fsync_path, log_name, write_durably
+from kadence.broker.storage.files import (
+    FileSegment,
+    FileStore,
+    fsync_path,
+    log_name,
+    named_files,
+    write_durably,
+)
 from kadence.broker.storage.flusher import Flusher, fsync_and_close
 from kadence.broker.storage.indexes import encode_aborted, encode_epochs, encode_producers
 from kadence.broker.storage.recovery import EPOCHS_FILE, START_FILE, recover
@@ -78,7 +85,7 @@ class PartitionFolder:
         """What was said beside the log about its end no longer holds."""
         end = self._partition.end_offset
         self._flushing_upto = min(self._flushing_upto, end)
-        for path in self.path.glob("*.snapshot"):
+        for path in named_files(self.path, ".snapshot"):
             if int(path.stem) > end:
                 path.unlink()
         segments = self._partition.log.segments

@@ -12,6 +12,7 @@ from kadence.broker.storage.aborted import Aborted
 from kadence.broker.storage.producers import Appended, Producer
 from kadence.broker.storage.segment import Segment
 from kadence.records import crc32c
+from kadence.records.batch import HEADER_SIZE
 
 __all__ = [
     "decode_aborted",
@@ -33,6 +34,8 @@ _COUNT: Final = struct.Struct(">i")
 _PRODUCER: Final = struct.Struct(">qhiqiqiq")
 _SNAPSHOT_VERSION: Final = 1
 _SEQUENCES: Final = 2**31
+_LARGEST_EPOCH: Final = 2**31 - 1
+_LARGEST_OFFSET: Final = 2**63 - 1
 
 
 def encode_offsets(segment: Segment) -> bytes:
@@ -59,7 +62,7 @@ def load_indexes(segment: Segment, offsets: bytes, times: bytes, size: int) -> b
         return False
     last_offset = last_position = -1
     for relative, position in _OFFSET.iter_unpack(offsets):
-        if relative <= last_offset or position <= last_position or position >= size:
+        if relative <= last_offset or position <= last_position or position > size - HEADER_SIZE:
             return False
         last_offset, last_position = relative, position
         segment.index_offsets.append(segment.base_offset + relative)
@@ -149,4 +152,11 @@ def decode_epochs(data: bytes) -> list[tuple[int, int]] | None:
         entries = [(int(epoch), int(offset)) for epoch, offset in (line.split() for line in lines)]
     except ValueError:
         return None
-    return entries if version == "0" and count == str(len(entries)) else None
+    if version != "0" or count != str(len(entries)):
+        return None
+    last_epoch = last_offset = -1
+    for epoch, offset in entries:
+        if not (last_epoch < epoch <= _LARGEST_EPOCH and last_offset < offset <= _LARGEST_OFFSET):
+            return None
+        last_epoch, last_offset = epoch, offset
+    return entries

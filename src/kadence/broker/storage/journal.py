@@ -12,6 +12,7 @@ from zlib import crc32
 
 from kadence.broker.storage.files import write_durably
 from kadence.broker.storage.flusher import fsync_and_close
+from kadence.errors import ConfigError
 
 __all__ = ["Journal"]
 
@@ -30,18 +31,26 @@ class Journal:
         self._waiting: list[tuple[int, Callable[[OSError | None], None]]] = []
 
     def read(self) -> list[dict[str, Any]]:
-        """All whole entries, oldest first; what follows a damaged line is not trusted."""
+        """All whole entries, oldest first. A torn end is left out: nobody was told of what it says.
+
+        Raises:
+            ConfigError: whole lines follow a damaged one, so it is damaged and not torn; or a line holds no JSON.
+        """
         try:
-            lines = self._path.read_bytes().split(b"\n")
+            lines = self._path.read_bytes().split(b"\n")[:-1]
         except FileNotFoundError:
             return []
-        entries: list[dict[str, Any]] = []
-        for line in lines[:-1]:
-            crc, _, body = line.partition(b" ")
-            if crc != b"%08x" % crc32(body):
-                break
-            entries.append(json.loads(body))
-        return entries
+        whole = [_is_whole(line) for line in lines]
+        count = whole.index(False) if False in whole else len(lines)
+        if any(whole[count:]):
+            raise ConfigError(
+                f"{self._path}: line {count + 1} is damaged, and whole lines follow it; mend it, or cut the file "
+                "before it and lose what they say"
+            )
+        try:
+            return [json.loads(line.partition(b" ")[2]) for line in lines[:count]]
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"{self._path} has a line that is no JSON: {error}") from error
 
     def rewrite(self, entries: Iterable[dict[str, Any]]) -> None:
         """Let the file hold just these, durably."""
@@ -98,6 +107,11 @@ class Journal:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def _is_whole(line: bytes) -> bool:
+    crc, _, body = line.partition(b" ")
+    return crc == b"%08x" % crc32(body)
 
 
 def _line(entry: dict[str, Any]) -> bytes:

@@ -245,6 +245,11 @@ class Log:
         number = max(self._number(offset), 0)
         first = self.segments[number]
         begin = first.position + first.position_of(offset)
+        # A file that was lost leaves a hole in the offsets; what follows the hole comes from the next segment.
+        while begin == self.segments[number].position + self.segments[number].size and number + 1 < len(
+            self.segments
+        ):
+            number += 1
         last = self.segments[-1]
         if end_offset == self.end_offset:
             return number, begin, last.position + last.size

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from kadence.broker.storage.aborted import Aborted, AbortedIndex
 from kadence.broker.storage.errors import BatchError
+from kadence.errors import LocalError
 from kadence.protocol import error_codes as codes
 from kadence.records import BatchHeader, FetchedRecords, encode_batch
 from kadence.records.batch import CONTROL
@@ -274,7 +275,13 @@ def as_data(batch: memoryview) -> memoryview:
 
 def read_marker(batch: memoryview, header: BatchHeader) -> Marker | None:
     """What a control batch says; None if it is no end of a transaction."""
-    (record,) = FetchedRecords(as_data(batch), "", 0, header.base_offset, check_crcs=False).take()
+    try:
+        records = FetchedRecords(as_data(batch), "", 0, header.base_offset, check_crcs=False).take(2)
+    except LocalError:
+        return None
+    if len(records) != 1:
+        return None
+    (record,) = records
     if record.key is None or len(record.key) < _KEY.size:
         return None
     _, kind = _KEY.unpack_from(record.key)

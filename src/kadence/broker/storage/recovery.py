@@ -1,9 +1,10 @@
 """From a partition's folder to its log, after a clean end or a crash.
 
-A segment with an index was durable when the index was written, so only what lies behind the last entry is read and its
-checksums are verified; without an index that is the whole segment. At the first batch that is not whole and true the
-log is cut: nothing behind it was ever acknowledged as durable. Producers, epochs and aborted transactions come from the
-newest snapshot, and from the batches behind it.
+A segment with an index was durable when the index was written, so of what lies before the last entry only the headers
+are looked at: they must lead from batch to batch. Checksums are verified of what lies behind it; without an index, or
+with one that lies, of the whole segment. At the first batch that is not whole and true the log is cut: nothing behind
+it was ever acknowledged as durable. Producers, epochs and aborted transactions come from the newest snapshot, and from
+the batches behind it.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kadence.broker.storage.epochs import LeaderEpochs
-from kadence.broker.storage.files import DELETED, FileSegment, FileStore
+from kadence.broker.storage.files import DELETED, FileSegment, FileStore, named_files
 from kadence.broker.storage.indexes import decode_aborted, decode_epochs, decode_producers, load_indexes
 from kadence.broker.storage.log import Log
 from kadence.broker.storage.producers import Producers
-from kadence.records import BatchHeader, crc32c
-from kadence.records.batch import CRC_FROM, HEADER_SIZE, LOG_OVERHEAD, MAGIC
+from kadence.records import BatchHeader, crc32c, scan
+from kadence.records.batch import CRC_FROM, HEADER_SIZE, LOG_OVERHEAD, MAGIC, frame_fault
 
 __all__ = ["EPOCHS_FILE", "START_FILE", "Recovered", "recover"]
 
@@ -32,6 +33,8 @@ START_FILE: Final = "log-start-offset"
 _STAMP: Final = struct.Struct(">q4xi")
 """Base offset and leader epoch of a batch."""
 _LEFTOVERS: Final = (DELETED, ".tmp", ".cut")
+_STRAY: Final = ".stray"
+_LARGEST_OFFSET: Final = 2**63 - 1
 
 _log = logging.getLogger("kadence.broker")
 
@@ -54,10 +57,16 @@ def recover(folder: Path, store: FileStore, now: int) -> Recovered:
         OSError: the disk does not give or take what is needed.
     """
     for path in folder.iterdir():
-        if path.name.endswith(_LEFTOVERS):
+        if path.name.endswith(_LEFTOVERS) and path.is_file():
             path.unlink()
     segments, cut_bytes = _segments(folder, store)
     start = _start_offset(folder)
+    if segments and segments[-1].next_offset < start:
+        # Records up to the start were deleted, and then the end of the log was lost: no offset is given out again.
+        _log.warning("%s: the log ends at %d, below its start at %d", folder, segments[-1].next_offset, start)
+        for segment in segments:
+            _put_aside(segment.path)
+        segments = []
     log = Log(store, segments, start_offset=start)
     if not segments:
         log.end_offset = log.start_offset = start
@@ -72,8 +81,11 @@ def recover(folder: Path, store: FileStore, now: int) -> Recovered:
 def _segments(folder: Path, store: FileStore) -> tuple[list[FileSegment], int]:
     segments: list[FileSegment] = []
     position = cut_bytes = 0
-    paths = sorted(folder.glob("*.log"))
+    paths = named_files(folder, ".log")
     for number, path in enumerate(paths):
+        if segments and int(path.stem) < segments[-1].next_offset:
+            _put_aside(path)
+            continue
         size = path.stat().st_size
         segment = FileSegment(path, int(path.stem), position, store.segment_bytes)
         _read(segment, size)
@@ -97,6 +109,15 @@ def _segments(folder: Path, store: FileStore) -> tuple[list[FileSegment], int]:
     return segments, cut_bytes
 
 
+def _put_aside(path: Path) -> None:
+    """Keep a segment's file, which is no part of the log, for whoever wants to know."""
+    aside = path.with_name(path.name + _STRAY)
+    _log.warning("%s is no part of the log, and is put aside as %s", path, aside.name)
+    path.rename(aside)
+    for suffix in (".index", ".timeindex", ".txnindex"):
+        path.with_suffix(suffix).unlink(missing_ok=True)
+
+
 def _read(segment: FileSegment, size: int) -> None:
     """Fill indexes, size and offsets from the file, up to its last whole batch."""
     last_offset = -1
@@ -114,12 +135,22 @@ def _read(segment: FileSegment, size: int) -> None:
         view = memoryview(mapped)
         try:
             _scan(segment, view, last_offset)
-            if segment.size < size and (offsets is not None or times is not None):
+            has_indexes = offsets is not None or times is not None
+            if has_indexes and (segment.size < size or not _leads_through(segment, view)):
                 # The indexes are of another file, or know of more than is there: nothing they say holds.
                 segment.forget()
                 _scan(segment, view, -1)
         finally:
             view.release()
+
+
+def _leads_through(segment: FileSegment, view: memoryview) -> bool:
+    """Whether each header leads to the next one up to the end, and each entry of the index to a header."""
+    for last_offset, position in zip(segment.index_offsets, segment.index_positions, strict=True):
+        if BatchHeader.parse(view, position).last_offset != last_offset:
+            return False
+    with view[: segment.size] as whole:
+        return scan(whole, segment.base_offset)[0] == segment.next_offset
 
 
 def _scan(segment: FileSegment, view: memoryview, last_offset: int) -> None:
@@ -129,7 +160,7 @@ def _scan(segment: FileSegment, view: memoryview, last_offset: int) -> None:
     while size - at >= HEADER_SIZE:
         header = BatchHeader.parse(view, at)
         end = at + header.batch_length + LOG_OVERHEAD
-        if header.magic != MAGIC or end - at < HEADER_SIZE or end > size:
+        if header.magic != MAGIC or end > size or _fault(header):
             return
         if last_offset >= 0 and header.last_offset == last_offset:
             expected, last_offset = header.base_offset, -1
@@ -140,6 +171,10 @@ def _scan(segment: FileSegment, view: memoryview, last_offset: int) -> None:
                 return
         segment.note(end - at, header.last_offset, header.max_timestamp)
         at, expected = end, header.next_offset
+
+
+def _fault(header: BatchHeader) -> str | None:
+    return frame_fault(header.base_offset, header.batch_length, header.last_offset_delta, header.record_count)
 
 
 def _state(folder: Path, log: Log, now: int) -> Producers:
@@ -153,7 +188,7 @@ def _state(folder: Path, log: Log, now: int) -> Producers:
         replay_from = _snapshot(folder, log, producers)
     elif log.segments:
         replay_from = log.segments[0].base_offset
-    for path in sorted(folder.glob("*.txnindex")):
+    for path in named_files(folder, ".txnindex"):
         for aborted in decode_aborted(_bytes(path) or b"") or ():
             if log.start_offset <= aborted.last_offset < replay_from:
                 producers.aborted.add(aborted)
@@ -165,7 +200,7 @@ def _state(folder: Path, log: Log, now: int) -> Producers:
 
 def _snapshot(folder: Path, log: Log, producers: Producers) -> int:
     """Take the newest snapshot that the log reaches; the offset from which batches are to be replayed."""
-    paths = sorted(folder.glob("*.snapshot"), reverse=True)
+    paths = named_files(folder, ".snapshot")[::-1]
     bases = {segment.base_offset for segment in log.segments}
     for number, path in enumerate(paths):
         offset = int(path.stem)
@@ -191,7 +226,8 @@ def _batches(log: Log, offset: int) -> Iterator[memoryview]:
 
 def _start_offset(folder: Path) -> int:
     with contextlib.suppress(ValueError):
-        return int((_bytes(folder / START_FILE) or b"0").decode())
+        offset = int((_bytes(folder / START_FILE) or b"0").decode())
+        return offset if 0 <= offset < _LARGEST_OFFSET else 0
     return 0
 
 

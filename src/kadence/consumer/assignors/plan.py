@@ -197,7 +197,7 @@ def _claimed(counts: Mapping[str, int], claims: Claims) -> dict[TopicPartition, 
     claimed: dict[TopicPartition, dict[str, int]] = {}
     for member, (partitions, generation) in claims.items():
         for partition in partitions:
-            if partition.partition < counts.get(partition.topic, 0):
+            if 0 <= partition.partition < counts.get(partition.topic, 0):
                 claimed.setdefault(partition, {})[member] = generation
     return claimed
 

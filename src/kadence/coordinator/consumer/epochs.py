@@ -62,7 +62,9 @@ def _make_target(shard: Shard, time_of_day: int, group: ConsumerGroup) -> None:
                 counts[topic_id] = 0 if image is None else image.partitions
         had = group.target.get(member_id, {})
         members[member_id] = MemberSpec(member.instance_id, ids[subscription], had)
-    assign = ASSIGNORS[group.preferred_assignor(shard.config.consumer_assignors[0])]
+    default = shard.config.consumer_assignors[0]
+    # A stored member may name one that another broker had.
+    assign = ASSIGNORS.get(group.preferred_assignor(default), ASSIGNORS[default])
     for member_id, partitions in assign(GroupSpec(members, counts)).items():
         if partitions != group.target.get(member_id):
             writing.write_target(shard, group.group_id, member_id, partitions)
