@@ -24,7 +24,7 @@ help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
 	@echo "make test            every test (ARGS='-m \"not kafka\"' and the like reach pytest; WORKERS=0 for one process)"
 	@echo "make test-spark      the tests of the Spark room with another PySpark (PYSPARK=4.2)"
-	@echo "make soak            property tests and simulations with other seeds (MINUTES=10; SEED=n repeats a round)"
+	@echo "make soak            property tests, simulations and fuzzing with other seeds (MINUTES=10; SEED=n repeats a round)"
 	@echo "make hold            C calls that hold the interpreter for 15 and for 30 s, which must not cost the membership"
 	@echo "make kill-spark      kill -9 of a Spark application ROUNDS times, every row accounted for (BROKER=kafka, ARGS='--seed N')"
 	@echo "make lint            ruff, mypy --strict, the directions between rooms, generated code up to date"
@@ -49,7 +49,7 @@ test-spark: export PYTHONHASHSEED ?= 0
 test-spark: $(VENV)/pyspark-$(PYSPARK)
 	@PYTHONPATH=$(CURDIR)/$< $(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not kafka" $(ARGS) tests/spark
 
-soak: $(VENV)/.has-test
+soak: $(VENV)/.has-fuzz
 	@$(RUN) tools/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) -- $(ARGS)
 
 hold: $(VENV)/.has-test
@@ -100,7 +100,7 @@ docs: $(VENV)/.has-test
 	$(RUN) tools/docs.py
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .fuzz .import_linter_cache
 	find src \( -name '*.so' -o -name '*.egg-info' \) -prune -exec rm -rf {} +
 
 # Each stamp says what the environment holds; demo's own needs are fewer than the tests'.
@@ -113,6 +113,11 @@ $(VENV)/.has-test: $(BUILT_FROM) | $(RUN)
 	@echo "installing Kadence and what its tests need into $(VENV) (Spark is large: minutes the first time)"
 	@$(PIP) install --editable '.[demo]' --group dev || { echo "installing failed: see pip's last lines above" >&2; exit 1; }
 	@touch $@ $(VENV)/.has-demo
+
+# libFuzzer for Python, where there is a wheel of it; elsewhere mutations alone are tried.
+$(VENV)/.has-fuzz: $(VENV)/.has-test
+	@$(PIP) install --only-binary atheris --group fuzz || echo "no atheris for this Python: fuzzing goes on without coverage"
+	@touch $@
 
 $(VENV)/pyspark-%: | $(VENV)/.has-test
 	@echo "installing PySpark $* into $@"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -11,20 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.luck import examples, seeds
 from tests.records.batches import Row, batch, from_rows, marker, record
-from tests.records.conftest import COMPILED, PYTHON, Half, load_half
+from tests.records.conftest import COMPILED, PYTHON, load_half
+from tests.records.parity import both, buffers
 
-from kadence.errors import KafkaError
-from kadence.records import ALL_COLUMNS, OWN_COLUMNS, FetchedRecords, _implementation, fetched, scan
+from kadence.records import FetchedRecords, fetched
 
 T0 = 1_700_000_000_000
-SHAPES = {
-    "records": (),
-    "columns": OWN_COLUMNS,
-    "with headers": ALL_COLUMNS,
-    "some columns": ("value", "timestamp"),
-    "other columns": ("timestampType", "key"),
-    "mixed": ALL_COLUMNS,
-}
 BIG = 9000
 
 content = st.none() | st.binary(max_size=70) | st.integers(0, BIG).map(bytes)
@@ -59,65 +50,6 @@ def partitions(draw: st.DrawFn) -> bytes:
             parts.append(marker(offset, 5, commit=draw(st.booleans())))
             offset += 1
     return b"".join(parts)
-
-
-@dataclass
-class Outcome:
-    """Everything that can be seen of a reader."""
-
-    records: list[tuple[Any, ...]]
-    columns: list[Any]
-    errors: list[str]
-    ends: list[tuple[int, bool, int]]
-
-
-def buffers(value: Any) -> Any:
-    """Columns as plain comparable values."""
-    if hasattr(value, "__dataclass_fields__"):
-        return [(name, buffers(getattr(value, name))) for name in value.__dataclass_fields__]
-    return value if value is None or isinstance(value, int | str) else bytes(value)
-
-
-def read(half: Half, data: bytes, offset: int, steps: list[int], *, strict: bool, **options: Any) -> Outcome:
-    """Read with one half: as records, as columns, and mixed, in steps of the sizes given."""
-    seen = Outcome([], [], [], [])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fetched, "Cursor", half.records.Cursor)
-        patch.setattr(fetched, "ColumnsBuilder", half.columns.ColumnsBuilder)
-        for shape, columns in SHAPES.items():
-            reader = FetchedRecords(data, "t", 1, offset, check_crcs=strict, **options)
-            for turn in range(10_000):
-                limit = steps[turn % len(steps)]
-                as_records = shape == "records" or (shape == "mixed" and turn % 2)
-                try:
-                    if as_records:
-                        got: list[Any] = [one._fields() for one in reader.take(limit)]
-                        seen.records += got
-                    else:
-                        got = [buffers(one) for one in reader.take_columns(limit, columns=columns)]
-                        seen.columns += got
-                except KafkaError as error:
-                    seen.errors.append(type(error).__name__)
-                    break
-                if not got and limit:
-                    break
-            seen.ends.append((reader.next_offset, reader.exhausted, reader.complete_bytes))
-            reader.close()
-    return seen
-
-
-def scans(data: bytes, offset: int) -> None:
-    one, other = (load_half(name).records.scan for name in (COMPILED, PYTHON))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_implementation, "scan", other)
-        assert one(data, offset) == scan(data, offset)
-
-
-def both(data: bytes, offset: int, steps: list[int], **options: Any) -> Outcome:
-    one, other = (read(load_half(name), data, offset, steps, **options) for name in (COMPILED, PYTHON))
-    assert one == other
-    scans(data, offset)
-    return one
 
 
 @given(partitions(), st.lists(st.integers(1, 9), min_size=1, max_size=4), st.booleans())
