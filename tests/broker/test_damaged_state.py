@@ -27,7 +27,7 @@ def test_a_batch_that_cannot_be_read_costs_what_it_holds(
 ) -> None:
     for offset, group in ((1, "g"), (2, "h"), (3, "g")):
         stage.commit(offset, group)
-    log = stage.coordination.offsets_topic.partition(coordinator_partition("h")).log
+    log = stage.coordination.topic.partition(coordinator_partition("h")).log
     (records,) = log.segments[0].views(61, 62)
     records[0] = 0x7E  # the record's length
     stage.coordination = stage.again()
@@ -42,7 +42,7 @@ def test_a_record_of_a_state_that_is_unknown_here_costs_that_record(
     stage.commit(1)
     value = ConsumerGroupCurrentMemberAssignmentValue(state=9)
     record = Record(ConsumerGroupCurrentMemberAssignmentKey("g", "m"), value)
-    stage.coordination.offsets_topic.append(coordinator_partition("g"), [record])
+    stage.coordination.topic.append(coordinator_partition("g"), [record])
     stage.coordination = stage.again()
     assert stage.committed("g") == 1
     assert "there is no state 9" in caplog.text

@@ -58,7 +58,10 @@ def test_nonsense_on_sockets(target: Broker, seed: int, caplog: pytest.LogCaptur
         _visit(target, lambda: chance.choice(good) if chance.random() < _GOOD else mutated(), chance)
         _others_are_served(target)
     assert "bug" not in caplog.text, caplog.text
-    until(lambda: not target._on_loop(lambda: list(target._server.connections)), what="connections are left")
+    until(
+        lambda: not target._on_loop(lambda: list(target._core.server.connections)),
+        what="connections are left",
+    )
     until(lambda: not target._on_loop(lambda: _waiting(target)), what="calls are left")
     assert "Traceback" not in caplog.text, caplog.text
 
@@ -85,7 +88,7 @@ def _visit(broker: Broker, frame: Callable[[], bytes], chance: random.Random) ->
         mark = encode_request(ApiVersionsRequest("fuzz", "1"), 3, _MARK, "fuzz")
         if _send(sock, [struct.pack(">i", len(mark)) + mark]):
             _until_through(broker, sock)
-        held = broker._on_loop(lambda: sum(each.held_bytes for each in broker._server.connections))
+        held = broker._on_loop(lambda: sum(each.held_bytes for each in broker._core.server.connections))
         assert held < _HELD_BYTES
 
 
@@ -123,7 +126,7 @@ def _is_waiting(broker: Broker, peer: str) -> bool:
     """A request of this connection is parked; or less came of a frame than it announced."""
 
     def look() -> bool:
-        found = [each for each in broker._server.connections if each.peer == peer]
+        found = [each for each in broker._core.server.connections if each.peer == peer]
         return not found or found[0].is_waiting_for_us or found[0]._frames.held_bytes > 0
 
     return broker._on_loop(look)
@@ -132,7 +135,7 @@ def _is_waiting(broker: Broker, peer: str) -> bool:
 def _waiting(broker: Broker) -> list[Any]:
     return [
         waiter
-        for topic in broker._cluster.topics.values()
+        for topic in broker._core.cluster.topics.values()
         for each in topic.partitions
         for waiter in each.waiting
     ]
