@@ -186,6 +186,20 @@ def test_each_end_raises_the_epoch_and_a_retry_is_told_the_same() -> None:
     assert world.add_v2((producer[0], producer[1] + 1), 0) == 0
 
 
+def test_an_old_answer_asked_for_again_ends_no_transaction_of_the_next_epoch() -> None:
+    world = World()
+    old = world.begin()
+    world.add(old, 0)
+    answer = world.end(old, committed=True, version=5)
+    now = answer.producer_id, answer.producer_epoch
+    world.add(now, 0)
+    assert world.end(old, committed=True, version=5).error_code == codes.PRODUCER_FENCED
+    assert world.of().state is State.ONGOING
+    assert world.end(now, committed=True, version=5).error_code == 0
+    world.begin()
+    assert world.end(now, committed=True, version=5).error_code == codes.PRODUCER_FENCED
+
+
 def test_an_abort_of_nothing_raises_the_epoch_too_and_a_commit_of_nothing_is_refused() -> None:
     world = World()
     producer = world.begin()

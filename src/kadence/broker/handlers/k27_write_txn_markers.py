@@ -32,7 +32,7 @@ def refuse(call: Call, code: int) -> WriteTxnMarkersResponse:
 
 
 def _answer(call: Call, write: Callable[[WritableTxnMarker, TopicPartition], int]) -> WriteTxnMarkersResponse:
-    """One result for each marker and partition."""
+    """One result for each marker and partition; as Kafka, none for a marker without partitions."""
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(
@@ -49,9 +49,11 @@ def _answer(call: Call, write: Callable[[WritableTxnMarker, TopicPartition], int
                         ],
                     )
                     for topic in marker.topics
+                    if topic.partition_indexes
                 ],
             )
             for marker in call.message.markers
+            if any(topic.partition_indexes for topic in marker.topics)
         ]
     )
 
@@ -62,6 +64,8 @@ def _write(services: Services, node_id: int, marker: WritableTxnMarker, at: Topi
         return codes.UNKNOWN_TOPIC_OR_PARTITION
     if partition.leader_id != node_id:
         return codes.NOT_LEADER_OR_FOLLOWER
+    if marker.producer_id < 0 or marker.producer_epoch < 0:
+        return codes.UNKNOWN_SERVER_ERROR  # as Kafka: nobody has such an id
     try:
         services.transactions.write_marker(
             partition,

@@ -30,7 +30,9 @@ def handle(services: Services, call: Call) -> TxnOffsetCommitResponse | None:
     code = services.coordination.coordinator_error(call, request.group_id)
     if code != codes.NONE:
         return refuse(call, code)
-    if any(_exists(services, topic.name, each.partition_index) for topic, each in _partitions(request)):
+    if not request.group_id:
+        code = codes.INVALID_GROUP_ID
+    elif any(_exists(services, topic.name, each.partition_index) for topic, each in _partitions(request)):
         code = services.transactions.admit_offsets(
             request.transactional_id,
             request.producer_id,
@@ -78,6 +80,7 @@ def _answer(request: TxnOffsetCommitRequest, code_of: Callable[[str, int], int])
                 ],
             )
             for topic in request.topics
+            if topic.partitions  # as Kafka: topics without partitions are not told
         ]
     )
 

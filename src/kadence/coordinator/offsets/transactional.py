@@ -38,7 +38,8 @@ def commit(shard: Shard, now: int, caller: Caller, request: TxnOffsetCommitReque
             partitions.append(
                 TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
             )
-        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions))
+        if partitions:  # as Kafka: topics without partitions are not told
+            topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions))
     shard.answer(caller, TxnOffsetCommitResponse(topics=topics))
 
 

@@ -73,7 +73,13 @@ def _end(ledger: Ledger, now: int, request: EndTxnRequest, *, raises: bool) -> t
 
 
 def _is_retry(known: Transaction, request: EndTxnRequest) -> bool:
-    """Whether an end is said again because its answer was lost: since then the epoch rose by one, or the id changed."""
+    """Whether an end is said again because its answer was lost: since then the epoch rose by one, or the id changed.
+
+    Once the next transaction is open, or a new producer has begun, nobody waits for that answer: who comes with the
+    epoch before is fenced, or it would end what is not its own.
+    """
+    if known.state in (State.EMPTY, State.ONGOING):
+        return False
     if known.producer_id == request.producer_id:
         return known.producer_epoch == request.producer_epoch + 1
     return (
