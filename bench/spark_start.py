@@ -4,8 +4,9 @@
     python bench/spark_start.py --rounds 5 --warm
 
 Each figure is an application of its own: ``session()``, then the time from ``spark.readStream`` to the first batch's
-commit. The two take turns, so that a slow minute of the machine hits both. With ``--warm`` a stream of Spark's own
-(``rate``) has run in the session before, and what the JVM loads for any stream does not count.
+commit, and the processor time of Java and Python in it. The two take turns, so that a slow minute of the machine hits
+both. With ``--warm`` a stream of Spark's own (``rate``) has run in the session before, and what the JVM loads for any
+stream does not count.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from kadence.testing.kafka import KAFKA_VERSION
 from spark import ENGINES, ROOT, SPARK_VERSION, connector_jars, environment
 
 RECORDS = 8_000
-FIGURES = ("session", "load", "first batch")
+FIGURES = ("session", "load", "first batch", "processor")
 
 
 def application(python: Path, plan: dict[str, object]) -> dict[str, float]:
