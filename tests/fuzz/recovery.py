@@ -128,6 +128,7 @@ _WAYS: Final[tuple[Callable[[bytes, bytes, int], bytes], ...]] = (
     lambda head, tail, byte: head + head[: byte * 16] + tail,
     lambda head, tail, byte: head + struct.pack(">i", -byte) + tail[4:],
     lambda head, tail, byte: b"%d" % (byte - 2),
+    lambda head, tail, byte: head + random.Random(byte).randbytes(4 * byte) + tail[byte:],
 )
 
 
