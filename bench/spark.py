@@ -87,8 +87,12 @@ def environment() -> Path:
     return python
 
 
-def connector_jars(scratch: Path) -> list[str]:
-    """The connector as Maven has it, and the stand-in compiled against Spark's own jars."""
+def connector_jars(scratch: Path, spark_jars: Path | None = None) -> list[str]:
+    """The connector as Maven has it, and the stand-in compiled against Spark's own jars.
+
+    Args:
+        spark_jars: where those are; None: in the benchmark's environment.
+    """
     javac = shutil.which("javac")
     if javac is None:
         raise SystemExit("javac is needed to compile three small classes: install a JDK, 17 or newer")
@@ -101,7 +105,8 @@ def connector_jars(scratch: Path) -> list[str]:
         ],
         excluded=["org.apache.spark:spark-token-provider-kafka-0-10_2.13"],
     )
-    spark_jars = next(ENVIRONMENT.glob("lib/python*/site-packages/pyspark/jars"))
+    if spark_jars is None:
+        spark_jars = next(ENVIRONMENT.glob("lib/python*/site-packages/pyspark/jars"))
     classes = scratch / "classes"
     sources = [str(path) for path in STAND_IN.rglob("*.java")]
     subprocess.run([javac, "-cp", f"{spark_jars}/*", "-d", str(classes), *sources], check=True)

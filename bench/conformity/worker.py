@@ -69,7 +69,41 @@ def stream(spark: Any, order: dict[str, Any]) -> dict[str, Any]:
     return {"rows": sorted(rows), "batches": batches}
 
 
-WORK: dict[str, Callable[[Any, dict[str, Any]], dict[str, Any]]] = {"batch": batch, "stream": stream}
+def write(spark: Any, order: dict[str, Any]) -> dict[str, Any]:
+    """Rows with all columns that the sink takes, keys and values null now and then; as a batch or as a stream.
+
+    A stream copies them from the topic that the batch wrote, each partition to its own.
+    """
+    if order["of"]:
+        reader = spark.readStream.format(order["format"]).options(**order["options"], subscribe=order["of"])
+        frame = reader.option("startingOffsets", "earliest").option("includeHeaders", "true").load()
+        query = (
+            frame.select("key", "value", "headers", "partition")
+            .writeStream.format(order["format"])
+            .options(**order["options"], topic=order["topic"], checkpointLocation=order["checkpoint"])
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return {}
+    columns = (
+        "IF(id % 7 = 6, NULL, CAST(CONCAT('key-', id % 9) AS BINARY)) AS key",
+        "IF(id % 11 = 10, NULL, CAST(CONCAT('value-', id) AS BINARY)) AS value",
+        "ARRAY(NAMED_STRUCT('key', 'h', 'value', CAST(CAST(id AS STRING) AS BINARY))) AS headers",
+        "CAST(id % 3 AS INT) AS partition",
+        f"'{order['topic']}' AS topic",
+    )
+    spark.range(order["rows"]).selectExpr(*columns).write.format(order["format"]).options(
+        **order["options"]
+    ).save()
+    return {}
+
+
+WORK: dict[str, Callable[[Any, dict[str, Any]], dict[str, Any]]] = {
+    "batch": batch,
+    "stream": stream,
+    "write": write,
+}
 
 
 def main() -> None:
@@ -81,6 +115,8 @@ def main() -> None:
         master="local[2]",
         conf={
             "spark.driver.memory": "1g",
+            # Short queries: a fast start is worth more than the second compiler.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "spark.jars": ",".join(plan["jars"]),
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
