@@ -17,6 +17,7 @@ _OWN_SPARK: Final = (
     "tests/docs/test_documents.py",
     "tests/spark/pipeline/test_kill.py",
     "tests/cli/test_demo.py",
+    "tests/interop/test_spark_connector.py",
     "tests/spark/test_cluster.py",
     "tests/spark/pipeline/test_spark_pipelines.py",
     "tests/spark/test_connect.py",
@@ -41,6 +42,8 @@ _SHARED_SPARK: Final = (
 """They use the session that a process of the run starts once; longest before shorter."""
 
 _LONG: Final = (
+    "tests/interop/test_mixed_groups.py",
+    "tests/interop/test_verifiable_tools.py",
     "tests/consumer/test_group.py",
     "tests/weaknesses/test_peers.py",
     "tests/spark/decode/test_avro.py",
