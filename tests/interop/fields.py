@@ -154,9 +154,13 @@ class Talk:
         except ConnectionError:
             answer = None
             self.wire = self.connect()
-        told = "the connection ended" if answer is None else self._plain(answer, "", without, mine)
-        self.note(f"{self._known(repr(request))} v{version}", told)
+        asked = f"{self._known(repr(request))} v{version}"
+        self.note(asked, "the connection ended" if answer is None else self._plain(answer, "", without, mine))
         return answer
+
+    def keep(self, what: str, answer: Any, *, without: tuple[str, ...] = ()) -> None:
+        """Keep an answer that came on another connection."""
+        self.note(what, self._plain(answer, "", without, mine=False))
 
     def note(self, what: str, told: Any) -> None:
         """Keep something for comparison."""

@@ -171,6 +171,34 @@ def altering_single_entries(talk: Talk) -> None:
     describe(talk, (TOPIC, topic), keys=[key, "retention.ms"], synonyms=True)
 
 
+def other_resources(talk: Talk) -> None:
+    """What of brokers, loggers, client metrics and groups both have: who is not there, and what cannot be."""
+    group = talk.group()
+    for kind, name in (
+        (BROKER, "9"), (BROKER, "x"), (LOGGER, "9"), (LOGGER, "x"), (LOGGER, ""), (METRICS, ""), (GROUP, ""),
+        (GROUP, group), (TOPIC, "__consumer_offsets"),
+    ):  # fmt: skip
+        describe(talk, (kind, name), keys=["nonsense"])
+    for kind, name in (
+        (BROKER, "9"),
+        (BROKER, "x"),
+        (LOGGER, "9"),
+        (LOGGER, "x"),
+        (METRICS, ""),
+        (GROUP, ""),
+    ):
+        replaced = alter_configs.AlterConfigsResource(
+            kind, name, [alter_configs.AlterableConfig("nonsense", "1")]
+        )
+        talk.ask(AlterConfigsRequest([replaced], validate_only=True))
+        entry = incremental_alter_configs.AlterableConfig("nonsense", SET, "1")
+        changed = incremental_alter_configs.AlterConfigsResource(kind, name, [entry])
+        talk.ask(IncrementalAlterConfigsRequest([changed], validate_only=True))
+    entry = incremental_alter_configs.AlterableConfig("retention.ms", SET, "1")
+    internal = incremental_alter_configs.AlterConfigsResource(TOPIC, "__consumer_offsets", [entry])
+    talk.ask(IncrementalAlterConfigsRequest([internal], validate_only=True))
+
+
 def listing_resources(talk: Talk) -> None:
     talk.topic()
     talk.ask(ListConfigResourcesRequest(), 0)
@@ -181,7 +209,8 @@ def listing_resources(talk: Talk) -> None:
 
 
 SCENARIOS: list[Scenario] = [
-    describing_a_topic, describing_what_is_not_there, altering, altering_single_entries, listing_resources,
+    describing_a_topic, describing_what_is_not_there, altering, altering_single_entries, other_resources,
+    listing_resources,
 ]  # fmt: skip
 
 

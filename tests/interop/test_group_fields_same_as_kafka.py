@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.interop.fields import UNKNOWN_ID, Scenario, Talk, assert_same
 
+from kadence.protocol import error_codes as codes
 from kadence.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
 from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from kadence.protocol.delete_groups import DeleteGroupsRequest
@@ -299,6 +300,46 @@ def synced_and_beating(talk: Talk, group: str, generation: int, name: str) -> No
             talk.ask(HeartbeatRequest(group, generation, name, "who"), each)
 
 
+def rebalancing(talk: Talk) -> None:
+    """Two members, a static one among them, from the first join to the last leave; what each is told."""
+    group = talk.group()
+    first = member(talk, group).member_id
+    other = talk.connect()
+    other.send(join(group, group_instance_id="i"))
+    told_to_rejoin = HeartbeatRequest(group, 1, first)
+    talk.until(lambda: talk.wire.call(told_to_rejoin).error_code != codes.NONE, "no rebalance")
+    talk.ask(told_to_rejoin)
+    talk.ask(DescribeGroupsRequest([group]))
+    talk.ask(SyncGroupRequest(group, 1, first, None, "consumer", "range"))
+    joined = talk.ask(join(group, first))
+    static = other.receive()
+    talk.keep("the static member's join", static)
+    talk.ask(DescribeGroupsRequest([group]))
+    talk.ask(HeartbeatRequest(group, 2, static.member_id, "i"))
+    talk.ask(HeartbeatRequest(group, 1, first))
+    follower = SyncGroupRequest(group, 2, static.member_id, "i", "consumer", "range")
+    other.send(follower)
+    assigned = [
+        SyncGroupRequestAssignment(first, b"mine"),
+        SyncGroupRequestAssignment(static.member_id, b"yours"),
+    ]
+    assert joined.leader == first
+    talk.ask(SyncGroupRequest(group, 2, first, None, "consumer", "range", assigned))
+    talk.keep("the static member's assignment", other.receive())
+    talk.ask(DescribeGroupsRequest([group]))
+    talk.ask(ListGroupsRequest(), mine=True)
+    back = talk.ask(join(group, group_instance_id="i"))
+    talk.ask(follower)
+    talk.ask(HeartbeatRequest(group, 2, static.member_id, "i"))
+    talk.ask(SyncGroupRequest(group, 2, back.member_id, "i", "consumer", "range"))
+    talk.ask(join(group, static.member_id, group_instance_id="i"))
+    talk.ask(DescribeGroupsRequest([group]))
+    talk.ask(LeaveGroupRequest(group, [MemberIdentity(static.member_id, "i"), MemberIdentity("", "i")]))
+    talk.ask(LeaveGroupRequest(group, [MemberIdentity(first), MemberIdentity(first)]))
+    talk.ask(DescribeGroupsRequest([group]))
+    talk.ask(ListGroupsRequest(), mine=True)
+
+
 def leaving(talk: Talk) -> None:
     for version in range(6):
         group = talk.group(f"group-of-v{version}")
@@ -402,7 +443,8 @@ def consumer_heartbeats(talk: Talk) -> None:
 
 
 SCENARIOS: list[Scenario] = [
-    coordinators, committing, committed, deleting_offsets, classic_members, leaving, describing, consumer_heartbeats,
+    coordinators, committing, committed, deleting_offsets, classic_members, rebalancing, leaving,
+    describing, consumer_heartbeats,
 ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.broker.wire import at
 from tests.interop.fields import UNKNOWN_ID, Scenario, Talk, assert_same
 
 from kadence.protocol.create_partitions import (
@@ -26,7 +27,20 @@ from kadence.protocol.describe_cluster import DescribeClusterRequest
 from kadence.protocol.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from kadence.protocol.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from kadence.protocol.elect_leaders import ElectLeadersRequest, TopicPartitions
+from kadence.protocol.fetch import FetchRequest, FetchTopic
 from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from kadence.protocol.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kadence.protocol.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from kadence.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kadence.records import encode_batch
 from kadence.testing.kafka import Kafka
 
 
@@ -62,7 +76,7 @@ def creating(talk: Talk) -> None:
         for odd in (
             new(-1, -1), new(-1, 1), new(1, -1), new(0), new(-2), new(1, 0), new(1, -2), new(1, 2), new(1, 32_767),
             new(10_001), new(name=""), new(name="."), new(name=".."), new(name="a b"), new(name="ä"),
-            new(name="x" * 249, count=0), new(name="x" * 250), new(name="__consumer_offsets"),
+            new(name="x" * 249, count=0), new(name="x" * 250),
             new(-1, -1, {0: [1]}), new(-1, -1, {0: [1], 1: [1]}), new(-1, -1, {1: [1]}), new(-1, -1, {0: [1], 2: [1]}),
             new(-1, -1, {0: [2]}), new(-1, -1, {0: [1, 1]}), new(-1, -1, {0: []}), new(-1, -1, {0: [-1]}),
             new(-1, -1, {-1: [1]}), new(1, 1, {0: [1]}), new(1, -1, {0: [1]}), new(-1, 1, {0: [1]}),
@@ -322,8 +336,70 @@ def deleting_records(talk: Talk) -> None:
     talk.ask(DeleteRecordsRequest([asked, asked], 5_000))
 
 
+def made_again(talk: Talk) -> None:
+    """A topic that is deleted, and another of its name: who knows the old one by its id hears that it is gone."""
+    topic, group = talk.topic(2, "kept"), talk.group()
+    old = talk.topic_id(topic)
+    talk.wire.produce(topic, [b"v"])
+    partition = OffsetCommitRequestPartition(0, 1)
+    commit = OffsetCommitRequest(
+        group, topics=[OffsetCommitRequestTopic(topic_id=old, partitions=[partition])]
+    )
+    talk.ask(commit)
+    by_id = FetchTopic(topic_id=old, partitions=[at(0)])
+    by_name = FetchTopic(topic=topic, partitions=[at(0)])
+    opened = talk.ask(FetchRequest(session_epoch=0, topics=[by_id])).session_id
+    named = talk.ask(FetchRequest(session_epoch=0, topics=[by_name]), 12).session_id
+    talk.ask(DeleteTopicsRequest([DeleteTopicState(topic)], timeout_ms=5_000))
+    metadata_of = MetadataRequest([MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    talk.until(lambda: talk.wire.call(metadata_of).topics[0].error_code != 0, "it is not gone")
+
+    def look(epoch: int) -> None:
+        talk.ask(MetadataRequest([MetadataRequestTopic(old, None)]))
+        talk.ask(FetchRequest(session_epoch=-1, topics=[by_id]))
+        talk.ask(FetchRequest(session_epoch=-1, topics=[by_name]), 12)
+        talk.ask(FetchRequest(session_id=opened, session_epoch=epoch))
+        talk.ask(FetchRequest(session_id=named, session_epoch=epoch), 12)
+        data = [PartitionProduceData(0, encode_batch([(0, None, b"v", ())]))]
+        talk.ask(ProduceRequest(None, -1, 5_000, [TopicProduceData(topic_id=old, partition_data=data)]))
+        talk.ask(commit)
+        asked = OffsetFetchRequestTopics(old, partition_indexes=[0])
+        talk.ask(OffsetFetchRequest([OffsetFetchRequestGroup(group, topics=[asked])]))
+        talk.ask(DeleteTopicsRequest([DeleteTopicState(None, old)], timeout_ms=5_000))
+
+    look(1)
+    talk.ask(CreateTopicsRequest([CreatableTopic(topic, 1, 1)], 5_000))
+    talk.wait_for_leaders(topic, 1)
+    look(2)
+
+
+def internal_topics(talk: Talk) -> None:
+    talk.group()
+    name = "__consumer_offsets"
+    named = MetadataRequest([MetadataRequestTopic(name=name)])
+    talk.ask(named, without=("topic_id", "partitions"))
+    pages_of = DescribeTopicPartitionsRequest([TopicRequest(name)], 1)
+    talk.ask(pages_of, without=("topic_id", "partitions", "next_cursor"))
+    data = [PartitionProduceData(0, encode_batch([(0, b"k", b"v", ())]))]
+    for version in (3, 9, 12):
+        request = ProduceRequest(None, -1, 5_000, [TopicProduceData(name=name, partition_data=data)])
+        talk.ask(request, version, without=("error_message",))
+    talk.ask(CreateTopicsRequest([CreatableTopic(name, 1, 1)], 5_000))
+    talk.ask(DeleteRecordsRequest([DeleteRecordsTopic(name, [DeleteRecordsPartition(0, 0)])], 5_000))
+    talk.ask(ElectLeadersRequest(0, [TopicPartitions(name, [0])], 5_000))
+
+
+def made_by_asking(talk: Talk) -> None:
+    """Names that no topic can be made of, and one that collides with a topic's."""
+    name = talk.topic(kind="a.b")
+    for version in (1, 3, 4, 8, 12, 13):
+        for odd in ("", "a/b", ".", "x" * 250, name.replace(".", "_")):
+            talk.ask(MetadataRequest([MetadataRequestTopic(name=odd)]), version)
+
+
 SCENARIOS: list[Scenario] = [
     creating, growing, deleting, metadata, pages, clusters, elections, directories, deleting_records,
+    made_again, internal_topics, made_by_asking,
 ]  # fmt: skip
 
 

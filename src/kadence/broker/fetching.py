@@ -124,14 +124,16 @@ class ParkedFetch:
         cluster = self._services.cluster
         if wanted.topic_id != ZERO_UUID:
             topic = cluster.topic_by_id(wanted.topic_id)
-            return None if topic is None else topic.partition(wanted.index)
+            if topic is None:
+                return None
+            wanted.known_as = topic.name
+            return topic.partition(wanted.index)
         return cluster.partition(wanted.topic, wanted.index)
 
     def _check(self, wanted: WantedPartition) -> tuple[Partition | None, int]:
         partition = self._find(wanted)
         if partition is None and self._call.version >= _TOPIC_ID_VERSION:
-            known = self._services.cluster.topic_by_id(wanted.topic_id) is not None
-            return None, codes.UNKNOWN_TOPIC_OR_PARTITION if known else codes.UNKNOWN_TOPIC_ID
+            return None, self._missing(wanted)
         # As Kafka: in a Fetch each negative epoch is none.
         code = check_leader(partition, self._call.node_id, max(wanted.current_leader_epoch, -1))
         if partition is not None and code == codes.NONE:
@@ -143,6 +145,15 @@ class ParkedFetch:
             elif wanted.offset > partition.end_offset and not _diverges(partition, wanted):
                 code = codes.OFFSET_OUT_OF_RANGE
         return partition, code
+
+    def _missing(self, wanted: WantedPartition) -> int:
+        """Why there is no partition for a topic id. A session remembers the topic it found before, as in Kafka."""
+        cluster = self._services.cluster
+        if cluster.topic_by_id(wanted.topic_id) is not None or (
+            wanted.known_as and wanted.known_as not in cluster.topics
+        ):
+            return codes.UNKNOWN_TOPIC_OR_PARTITION
+        return codes.INCONSISTENT_TOPIC_ID if wanted.known_as else codes.UNKNOWN_TOPIC_ID
 
     def _is_due(self) -> bool:
         """Enough bytes, or an error that the client should hear of now."""
@@ -173,13 +184,14 @@ class ParkedFetch:
         version = self._call.version
         left = min(self._message.max_bytes, self._services.settings.fetch_max_bytes)
         is_first = True
+        is_committed = self._isolation is Isolation.COMMITTED
         topics: list[FetchableTopicResponse] = []
         leaders: set[int] = set()
         for wanted in list(context.partitions):
             partition, code = self._check(wanted)
             data = PartitionData(partition_index=wanted.index, error_code=code, high_watermark=-1)
             # As in Kafka: only read_committed, and what is not there, have a list at all.
-            is_told = partition is None or self._isolation is Isolation.COMMITTED
+            is_told = (partition is None and code != codes.INCONSISTENT_TOPIC_ID) or is_committed
             data.aborted_transactions = [] if is_told else None
             data.records = b""
             has_records = is_parted = False
@@ -195,7 +207,7 @@ class ParkedFetch:
                     views = partition.read(
                         wanted.offset, min(wanted.max_bytes, left), self._isolation, at_least_one=is_first
                     )
-                if views and self._isolation is Isolation.COMMITTED:
+                if views and is_committed:
                     data.aborted_transactions = [
                         AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
                         for each in partition.aborted(wanted.offset)

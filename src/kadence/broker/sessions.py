@@ -28,7 +28,11 @@ _Key = tuple[str, bytes, int]
 
 @dataclass(slots=True)
 class WantedPartition:
-    """One partition of a fetch, and what the client was told about it last."""
+    """One partition of a fetch, and what the client was told about it last.
+
+    Attributes:
+        known_as: the name of the topic whose id was given, once it has been found.
+    """
 
     topic: str
     topic_id: bytes
@@ -39,6 +43,7 @@ class WantedPartition:
     last_fetched_epoch: int = -1
     told_high_watermark: int = -1
     told_log_start: int = -1
+    known_as: str = ""
 
 
 @dataclass(slots=True)

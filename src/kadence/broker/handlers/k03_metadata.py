@@ -72,7 +72,7 @@ def _find(services: Services, call: Call, asked: MetadataRequestTopic) -> Metada
     if not is_valid_topic_name(name):
         return MetadataResponseTopic(error_code=codes.INVALID_TOPIC_EXCEPTION, name=name)
     may_create = call.version < 4 or call.message.allow_auto_topic_creation
-    if services.settings.auto_create_topics and may_create:
+    if services.settings.auto_create_topics and may_create and not cluster.collides(name):
         try:
             return _describe(cluster.create_topic(name, services.settings.num_partitions))
         except OSError:
