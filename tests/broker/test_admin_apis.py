@@ -338,3 +338,20 @@ def test_kip_320_the_end_of_an_epoch(broker: Broker, wire: Wire, version: int) -
     assert end_of(1) == (codes.NONE, 1, 3)
     assert end_of(0, current=0)[0] == codes.FENCED_LEADER_EPOCH
     assert end_of(0, partition=5)[0] == codes.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_name_that_collides_is_free_again_once_its_topic_is_deleted(wire: Wire) -> None:
+    def made(name: str) -> int:
+        return int(create(wire, topic(name))[0].error_code)
+
+    assert [made("a.b"), made("a_b"), made("a.b")] == [
+        codes.NONE,
+        codes.INVALID_TOPIC_EXCEPTION,
+        codes.TOPIC_ALREADY_EXISTS,
+    ]
+    wire.call(DeleteTopicsRequest(topics=[DeleteTopicState(name="a.b")], timeout_ms=1_000))
+    assert [made("a_b"), made("a.b"), made("ab")] == [
+        codes.NONE,
+        codes.INVALID_TOPIC_EXCEPTION,
+        codes.NONE,
+    ]

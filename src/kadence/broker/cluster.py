@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -82,6 +83,7 @@ class Cluster:
         "_log_defaults",
         "_new_topic_id",
         "_next_leader",
+        "_plain_names",
         "_wall_ms",
         "cluster_id",
         "group_configs",
@@ -105,6 +107,8 @@ class Cluster:
         self.group_configs: dict[str, dict[str, int]] = {}
         """What groups have set for themselves, by group id."""
         self._by_id: dict[bytes, Topic] = {}
+        self._plain_names: Counter[str] = Counter()
+        """How many topics have a name that is this one but for dots and underscores."""
         self._new_topic_id = new_topic_id
         self._next_leader = 0
         self._last_producer_id = 1_000
@@ -131,10 +135,7 @@ class Cluster:
 
     def collides(self, name: str) -> bool:
         """Whether a topic's name is ``name`` but for dots and underscores: in names of Kafka's metrics they are one."""
-        if "." not in name and "_" not in name:
-            return False
-        plain = name.replace(".", "_")
-        return any(each.replace(".", "_") == plain and each != name for each in self.topics)
+        return self._plain_names[_plain(name)] > (name in self.topics)
 
     def load(self, disk: DataDirectory, wall_ms: Callable[[], int]) -> int:
         """Take in the topics of a data directory, and keep what changes there from now on.
@@ -231,6 +232,7 @@ class Cluster:
 
     def _register(self, topic: Topic) -> None:
         self.topics[topic.name] = topic
+        self._plain_names[_plain(topic.name)] += 1
         self._by_id[topic.topic_id] = topic
         self.topics_version += 1
 
@@ -279,6 +281,10 @@ class Cluster:
         if self._disk is not None:
             self._disk.drop_topic(topic.name)
         del self.topics[topic.name]
+        plain = _plain(topic.name)
+        self._plain_names[plain] -= 1
+        if not self._plain_names[plain]:
+            del self._plain_names[plain]
         del self._by_id[topic.topic_id]
         self.topics_version += 1
         for partition in topic.partitions:
@@ -317,6 +323,10 @@ class Cluster:
 
 
 @lru_cache(maxsize=1024)
+def _plain(name: str) -> str:
+    return name.replace(".", "_")
+
+
 def coordinator_partition(key: str) -> int:
     """The partition that keeps a group or transactional id: Java's string hash over UTF-16 units, modulo partitions.
 
