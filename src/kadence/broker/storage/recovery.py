@@ -32,6 +32,8 @@ EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 START_FILE: Final = "log-start-offset"
 _STAMP: Final = struct.Struct(">q4xi")
 """Base offset and leader epoch of a batch."""
+_LAST: Final = struct.Struct(">q15xi")
+"""Base offset of a batch, and what its last offset adds to it."""
 _LEFTOVERS: Final = (DELETED, ".tmp", ".cut")
 _STRAY: Final = ".stray"
 _LARGEST_OFFSET: Final = 2**63 - 1
@@ -147,7 +149,8 @@ def _read(segment: FileSegment, size: int) -> None:
 def _leads_through(segment: FileSegment, view: memoryview) -> bool:
     """Whether each header leads to the next one up to the end, and each entry of the index to a header."""
     for last_offset, position in zip(segment.index_offsets, segment.index_positions, strict=True):
-        if BatchHeader.parse(view, position).last_offset != last_offset:
+        base_offset, delta = _LAST.unpack_from(view, position)
+        if base_offset + delta != last_offset:
             return False
     with view[: segment.size] as whole:
         return scan(whole, segment.base_offset)[0] == segment.next_offset
