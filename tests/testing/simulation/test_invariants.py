@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -52,7 +51,7 @@ def test_a_partition_that_two_members_hold() -> None:
     with running("consumer") as simulation:
         group = coordinator_of(simulation).groups["g"]
         first, second = group.members.values()
-        group.members[second.member_id] = replace(second, assigned={**second.assigned, **first.assigned})
+        group.members[second.member_id] = second.evolved(assigned={**second.assigned, **first.assigned})
         with pytest.raises(SimulationError, match=r"is held by '.*' and by '.*' in <consumer group 'g'"):
             simulation.run(10)
 
@@ -68,7 +67,7 @@ def test_a_partition_that_a_generation_gives_to_two_members(monkeypatch: pytest.
         self.assignment = everything
 
     monkeypatch.setattr(SyncGroupResponse, "__init__", generous)
-    with pytest.raises(SimulationError, match=r"was given to '.*' and to '.*' in generation 1 of group 'g'"):
+    with pytest.raises(SimulationError, match=r"was given to '.*' and to '.*' in generation \d of group 'g'"):
         running("classic").run(10)
 
 
@@ -88,7 +87,7 @@ def test_a_member_epoch_that_goes_back() -> None:
     with running("consumer") as simulation:
         group = coordinator_of(simulation).groups["g"]
         first = next(iter(group.members.values()))
-        group.members[first.member_id] = replace(first, epoch=first.epoch - 1)
+        group.members[first.member_id] = first.evolved(epoch=first.epoch - 1)
         with pytest.raises(
             SimulationError, match=r"member '.*' of .* went back from epoch 3 to 2|went back from epoch"
         ):

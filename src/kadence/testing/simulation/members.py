@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.consumer.async_consumer import AsyncConsumer
-from kadence.errors import FencedInstanceIdError, KafkaError, UnreleasedInstanceIdError
+from kadence.errors import FencedInstanceIdError, KafkaError, KafkaTimeoutError, UnreleasedInstanceIdError
 from kadence.records import Record
 from kadence.types import TopicPartition
 
@@ -51,8 +51,9 @@ def member(
         while not program.stopping.is_set():
             try:
                 await read(program, settings)
-            except (FencedInstanceIdError, UnreleasedInstanceIdError):
-                # Another process has the name, or one that died had it a moment ago: what restarts programs waits.
+            except (FencedInstanceIdError, UnreleasedInstanceIdError, KafkaTimeoutError):
+                # Another process has the name, or one that died had it a moment ago; or the program was frozen while
+                # it closed its consumer. What restarts programs waits.
                 await program.sleep(_PAUSE_S)
 
     async def read(program: Program, settings: Mapping[str, Any]) -> None:
