@@ -35,10 +35,7 @@ BENCH = Path(__file__).resolve().parents[2] / "bench"
 CHOSEN = (
     "between offsets",
     "between times",
-    "headers, empty, null and repeated",
-    "codecs: none, gzip, snappy, lz4, zstd",
     "committed records of transactions",
-    "records deleted that were to be read, to go on",
     "started again with other options",
     "committed records, and one more transaction",
 )
