@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kadence import AsyncConsumer, Record, TopicPartition
+from kadence.protocol.join_group import JoinGroupRequest
 from kadence.testing.simulation import Program, Simulation, SimulationError, member, writer
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -266,3 +267,68 @@ def test_three_nodes_whose_leaders_move() -> None:
         simulation.run_until(lambda: writes.is_done)
         simulation.run_until(lambda: all_processed(simulation, 60), 60)
         simulation.check()
+
+
+def test_what_listeners_are_told_and_what_members_are_ordered() -> None:
+    with Simulation(seed=1, topics={"t": 2, "u": 1}, versions={JoinGroupRequest: 3}) as simulation:
+        joins = simulation.broker.core.faults.observe(JoinGroupRequest)
+        reader = simulation.start("reader", member("g", ["t"], quick, {"group.protocol": "classic"}))
+        simulation.run(5)
+        t = (TopicPartition("t", 0), TopicPartition("t", 1))
+        assert [told[1:] for told in reader.told] == [("assigned", t)]
+        assert (reader.owned, reader.held) == (frozenset(t), frozenset(t))
+
+        async def subscribe(consumer: AsyncConsumer) -> None:
+            await consumer.subscribe("u", listener=reader.listener)
+
+        reader.order(subscribe)
+        simulation.run(10)
+        u = (TopicPartition("u", 0),)
+        assert [told[1:] for told in reader.told[1:]] == [("revoked", t), ("assigned", u)]
+        assert {call.version for call in joins.calls} == {3}
+        reader.kill()
+        assert (reader.owned, reader.held) == (frozenset(), frozenset())
+        simulation.broker.crash()
+        simulation.broker.restart()
+        joins = simulation.broker.core.faults.observe(JoinGroupRequest)
+        reader.restart()
+        simulation.run(30)
+        assert reader.held == frozenset(t)  # and not what it was ordered in its life before
+        assert {call.version for call in joins.calls} == {3}
+
+
+def test_a_listener_that_is_told_what_cannot_be() -> None:
+    async def main(program: Program) -> None:
+        async with AsyncConsumer(bootstrap_servers=program.bootstrap_servers) as consumer:
+            listener = program.attach(consumer)
+            listener.on_partitions_assigned([TopicPartition("t", 0)])
+            await asyncio.sleep(1)
+            if program.name == "twice":
+                listener.on_partitions_assigned([TopicPartition("t", 0)])
+            else:
+                listener.on_partitions_revoked([TopicPartition("t", 1)])
+
+    for name, words in (
+        ("twice", "twice was assigned .* twice"),
+        ("never", "never was to give up .*, which it was"),
+    ):
+        with Simulation() as simulation:
+            simulation.start(name, main)
+            with pytest.raises(SimulationError, match=words):
+                simulation.run(5)
+
+
+@PROTOCOLS
+def test_b7_close_while_the_machine_is_paused_gives_the_network_side_its_time_afterwards(
+    protocol: str,
+) -> None:
+    with Simulation(seed=1, topics={"t": 2}) as simulation:
+        simulation.network.delay_ms = (800, 800)
+        reads = simulation.start("reads", member("g", ["t"], quick, {"group.protocol": protocol}))
+        simulation.run(20)
+        reads.stop()
+        simulation.run(1.2)  # it is closing: nothing has been answered
+        assert not reads.is_done
+        reads.freeze(100)
+        simulation.run_until(lambda: reads.is_done, 110)
+        reads.result()

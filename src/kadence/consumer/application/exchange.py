@@ -109,15 +109,15 @@ class Exchange:
         self, kind: type[m.Imperative], call_id: int, deadline: int, *, heeds_wakeup: bool = True
     ) -> Waits[Any]:
         """Wait for the answer to what `start` sent; raises as `call` does."""
+        until = add_ms(deadline, _GRACE_MS)
         try:
             while (answer := self.answer(call_id)) is None:
                 if heeds_wakeup:
                     self.raise_wakeup()
                 if self._border.ended:
                     self._raise_dead()
-                if self._clock.now_ms() >= add_ms(deadline, _GRACE_MS):
-                    raise KafkaTimeoutError(_unanswered(kind))
-                yield add_ms(deadline, _GRACE_MS)
+                until = self._patience(kind, until)
+                yield until
                 self.take_facts()
         finally:
             self.ignore(call_id)
@@ -149,6 +149,7 @@ class Exchange:
     ) -> Waits[None]:
         """An imperative during which the group asks for callbacks: ``serve`` runs them."""
         call_id = self.start(kind, deadline, **fields)
+        until = add_ms(deadline, _GRACE_MS)
         error: Exception | None = None
         while call_id not in self._answers and not self._border.ended:
             self.take_facts()
@@ -158,14 +159,27 @@ class Exchange:
                 error = error or raised
             if call_id in self._answers:
                 break
-            if self._clock.now_ms() >= add_ms(deadline, _GRACE_MS):
-                raise KafkaTimeoutError(_unanswered(kind))
-            yield add_ms(deadline, _GRACE_MS)
+            until = self._patience(kind, until)
+            yield until
         answer = self.answer(call_id)
         if answer is not None and answer.error is not None:
             log.info("%s: %s", kind.__name__, answer.error)
         if error is not None:
             raise error
+
+    def _patience(self, kind: type[m.Imperative], until: int) -> int:
+        """Until when the network thread may take to answer, which was ``until``.
+
+        Raises:
+            KafkaTimeoutError: that is over.
+        """
+        now = self._clock.now_ms()
+        if now >= add_ms(until, _GRACE_MS):
+            # Nobody looked for so long: the machine was paused, and the network thread with it.
+            return add_ms(now, _GRACE_MS)
+        if now >= until:
+            raise KafkaTimeoutError(_unanswered(kind))
+        return until
 
     def wakeup(self) -> None:
         """From any thread: end the blocking call under way, or the next one."""

@@ -7,15 +7,17 @@ a consumer, the real broker and a network that does what it is told. A minute of
 from __future__ import annotations
 
 from kadence.testing.simulation.history import History
+from kadence.testing.simulation.listener import Told
 from kadence.testing.simulation.members import Handler, member, writer
 from kadence.testing.simulation.network import Network
 from kadence.testing.simulation.producer import SimulatedProducer
 from kadence.testing.simulation.scheduler import SimulationError
-from kadence.testing.simulation.simulation import Main, Program, Simulation
+from kadence.testing.simulation.simulation import Action, Main, Program, Simulation
 from kadence.testing.simulation.story import Story
 from kadence.testing.simulation.trouble import Trouble
 
 __all__ = [
+    "Action",
     "Handler",
     "History",
     "Main",
@@ -25,6 +27,7 @@ __all__ = [
     "Simulation",
     "SimulationError",
     "Story",
+    "Told",
     "Trouble",
     "member",
     "writer",

@@ -75,6 +75,7 @@ class SimulatedBroker:
         nodes: int,
         config: Mapping[str, Any],
         disk_delay_ms: tuple[int, int],
+        versions: Mapping[type[Any], int],
         history: History,
     ) -> None:
         self._scheduler = scheduler
@@ -84,6 +85,7 @@ class SimulatedBroker:
         self._nodes = nodes
         self._settings = Settings.parse(config)
         self._disk_delay_ms = disk_delay_ms
+        self._versions = dict(versions)
         self._history = history
         self._lives = 0
         self._cluster_id = base64.urlsafe_b64encode(rng.randbytes(16)).decode().rstrip("=")
@@ -170,6 +172,8 @@ class SimulatedBroker:
         core.attach_faults(
             lambda nodes, frozen: core.server.freeze(nodes or sorted(core.cluster.nodes), frozen=frozen)
         )
+        for request, version in self._versions.items():
+            core.faults.limit(request, version)
         core.dispatcher.watch = lambda call: self._history.watch(core, call)
         self._history.begins()
         core.start({})

@@ -9,6 +9,7 @@ turn of its loop, the log at the end. The first thing that is wrong ends the run
 * No commit is accepted of who is no member, or of a generation or epoch that is over.
 * Nothing is committed that was not processed before (where the programs say what they process).
 * Nothing that was acknowledged is lost, and nothing of it changes.
+* A listener is assigned nothing twice, and gives up nothing that it was not assigned.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class History:
         """A record was acknowledged to a program."""
         known = self.acknowledged.setdefault(partition, {}).setdefault(offset, value)
         if known != value:
-            self._wrong(f"{partition} offset {offset} was acknowledged for {known!r} and for {value!r}")
+            self.object_to(f"{partition} offset {offset} was acknowledged for {known!r} and for {value!r}")
 
     def has_processed(self, group_id: str, partition: TopicPartition, offset: int) -> None:
         """A program of the group is done with a record."""
@@ -152,12 +153,12 @@ class History:
                         f"{partition} has {value!r} more often than it was sent, though producers are idempotent"
                     )
 
-    # Inside
-
-    def _wrong(self, what: str) -> None:
+    def object_to(self, what: str) -> None:
         """An invariant does not hold. Not raised here: a broker goes on serving whatever one of its calls raises."""
         if self.wrong is None:
             self.wrong = what
+
+    # Inside
 
     def _committed(
         self,
@@ -177,7 +178,7 @@ class History:
                     continue
                 partition = TopicPartition(name, each.partition_index)
                 if not allowed:
-                    self._wrong(
+                    self.object_to(
                         f"a commit from the past was accepted: {partition} offset {each.committed_offset} of member "
                         f"{request.member_id!r}, generation or epoch {request.generation_id_or_member_epoch}, in "
                         f"{core.coordination.coordinator.groups.get(request.group_id)!r}"
@@ -195,7 +196,7 @@ class History:
             frontier += 1
         self._frontier[key] = frontier
         if offset > frontier:
-            self._wrong(
+            self.object_to(
                 f"group {group_id!r} committed {partition} up to {offset}, and did not process the record at {frontier}"
             )
 
@@ -211,7 +212,7 @@ class History:
                 partition = TopicPartition(topic.topic, index)
                 owner = owners.setdefault(partition, who)
                 if owner != who:
-                    self._wrong(
+                    self.object_to(
                         f"{partition} was given to {owner!r} and to {who!r} in generation "
                         f"{request.generation_id} of group {request.group_id!r}"
                     )
@@ -241,7 +242,7 @@ class History:
                     for index in partitions:
                         other = owners.setdefault((topic, index), member_id)
                         if other != member_id:
-                            self._wrong(
+                            self.object_to(
                                 f"partition {index} of topic {topic.hex()} is held by {other!r} and by {member_id!r} "
                                 f"in {group!r}"
                             )
@@ -259,10 +260,10 @@ class History:
         # An empty group may be deleted, and another one of its name begins anew.
         if known is not None and known.kind is type(group) and known.has_members:
             if epoch < known.epoch:
-                self._wrong(f"{group!r} went back from generation or epoch {known.epoch}")
+                self.object_to(f"{group!r} went back from generation or epoch {known.epoch}")
             for member_id, its in members.items():
                 if 0 <= its < known.members.get(member_id, 0):
-                    self._wrong(
+                    self.object_to(
                         f"member {member_id!r} of {group!r} went back from epoch {known.members[member_id]} to {its}"
                     )
         elif known is not None and epoch < known.epoch:
@@ -273,7 +274,7 @@ class History:
         now = self._scheduler.now_ms()
         heard_at = self._heard_at.setdefault((group.group_id, member_id), now)
         if now - heard_at > timeout_ms + _SLACK_MS:
-            self._wrong(
+            self.object_to(
                 f"member {member_id!r} of {group!r} was last heard {now - heard_at} ms ago, and its session is "
                 f"{timeout_ms} ms"
             )
@@ -288,7 +289,7 @@ class History:
         if epoch != member.epoch:
             self._revoking_since[key] = member.epoch, now
         elif now - since > member.rebalance_timeout_ms + _SLACK_MS:
-            self._wrong(
+            self.object_to(
                 f"member {member_id!r} of {group!r} has not given partitions up for {now - since} ms, and its "
                 f"rebalance timeout is {member.rebalance_timeout_ms} ms"
             )

@@ -32,7 +32,8 @@ def member(
 ) -> Main:
     """A program that reads topics in a group, record by record, until it is told to stop.
 
-    What it has processed is known to the simulation's history, which then refuses commits that skip a record.
+    What it has processed is known to the simulation's history, which then refuses commits that skip a record. Its
+    listener is that of `Program.attach`, and it does what `Program.order` says.
 
     Args:
         handler: processes one record. config: Kafka's dotted keys, e.g. ``{"group.protocol": "consumer"}``.
@@ -58,7 +59,7 @@ def member(
 
     async def read(program: Program, settings: Mapping[str, Any]) -> None:
         async with AsyncConsumer(settings) as consumer:
-            await consumer.subscribe(names)
+            await consumer.subscribe(names, listener=program.attach(consumer))
             while not program.stopping.is_set():
                 records = await consumer.poll(_POLL_S)
                 for record in records:
@@ -68,6 +69,7 @@ def member(
                     )
                 if commits and records:
                     await _commit(consumer)
+                await program.obey()
 
     return main
 

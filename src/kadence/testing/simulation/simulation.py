@@ -8,22 +8,27 @@ import contextvars
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Coroutine, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from kadence.consumer.application import suppliers
 from kadence.testing.simulation.broker import BROKER, SimulatedBroker
 from kadence.testing.simulation.clients import engines
 from kadence.testing.simulation.history import History
+from kadence.testing.simulation.listener import Recorder, Told
 from kadence.testing.simulation.loop import ProcessLoop
 from kadence.testing.simulation.network import Network
 from kadence.testing.simulation.producer import SimulatedProducer
 from kadence.testing.simulation.scheduler import Process, Scheduler, SimulationError
 from kadence.types import TopicPartition
 
-__all__ = ["Main", "Program", "Simulation"]
+if TYPE_CHECKING:
+    from kadence.consumer.async_consumer import AsyncConsumer
+
+__all__ = ["Action", "Main", "Program", "Simulation"]
 
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a directory of our own is made in it
 
@@ -35,6 +40,8 @@ class Program:
         name: of the process. rng: random numbers of its own, from the simulation's seed.
         bootstrap_servers: of the simulation's broker. lives: how often it was started.
         stopping: set by `stop`; the program may wait for it, or look at it.
+        consumer: what was given to `attach` last, of whatever life. listener: its listener.
+        told: what such listeners were told, oldest first, in all lives.
     """
 
     def __init__(self, simulation: Simulation, name: str, main: Main, rng: random.Random) -> None:
@@ -44,6 +51,10 @@ class Program:
         self._simulation = simulation
         self._main = main
         self.lives = 0
+        self.consumer: AsyncConsumer | None = None
+        self.told: list[Told] = []
+        self.listener: Recorder | None = None
+        self.process: Process
         self._start()
 
     def __repr__(self) -> str:
@@ -58,6 +69,16 @@ class Program:
     def is_done(self) -> bool:
         """Whether it has returned."""
         return self._task.done()
+
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        """What its consumer has now; nothing while it does not run."""
+        return self.consumer.assignment() if self.is_running and self.consumer is not None else frozenset()
+
+    @property
+    def held(self) -> frozenset[TopicPartition]:
+        """The same by what its listener was told: the two differ while a callback waits to be run."""
+        return frozenset(self.listener.held) if self.is_running and self.listener is not None else frozenset()
 
     def result(self) -> Any:
         """What it returned; raises what it raised."""
@@ -86,6 +107,30 @@ class Program:
     def stop(self) -> None:
         """Ask it to stop, as SIGTERM would; it does if it looks at `stopping`."""
         self.stopping.set()
+
+    def attach(self, consumer: AsyncConsumer) -> Recorder:
+        """Show the simulation a consumer that the program has made.
+
+        Returns:
+            a listener for `subscribe`. What it is told comes to `told` and `held`; callbacks that contradict each other
+            end the run.
+        """
+        self.consumer = consumer
+        self.listener = listener = Recorder(self.process, self.told, self._simulation.history.object_to)
+        return listener
+
+    def order(self, action: Action) -> None:
+        """Have the program await ``action(consumer)`` when it has processed what it polled last.
+
+        `member` does so, within a second while it waits for records. What has not been done when the program is killed
+        is forgotten. While an action takes its time the program does not poll.
+        """
+        self._orders.append(action)
+
+    async def obey(self) -> None:
+        """Carry out what was ordered, in a program of your own."""
+        while self._orders and self.consumer is not None:
+            await self._orders.popleft()(self.consumer)
 
     async def sleep(self, seconds: float) -> bool:
         """Let time pass, or end at once when the program is to stop. Returns whether it is."""
@@ -123,6 +168,8 @@ class Program:
         simulation = self._simulation
         self.lives += 1
         self.stopping = asyncio.Event()
+        self._orders: deque[Action] = deque()
+        self.listener = None
         self.process = Process(simulation.scheduler, self.name)
         # What it leaves abstract asyncio itself refuses with NotImplementedError: sockets, signals, processes.
         self.loop = ProcessLoop(self.process)  # type: ignore[abstract]
@@ -140,6 +187,10 @@ class Program:
 
 
 Main = Callable[[Program], Coroutine[Any, Any, Any]]
+"""A program: ``async def main(program)``."""
+
+Action = Callable[["AsyncConsumer"], Awaitable[object]]
+"""What a program can be told to do with its consumer: ``async def action(consumer)``."""
 
 
 class Simulation:
@@ -159,6 +210,8 @@ class Simulation:
     Args:
         seed: of everything that is random. nodes: logical brokers. topics: name to number of partitions.
         config: Kafka's broker configuration keys. disk_delay_ms: least and most that a flush takes.
+        versions: the highest version of a request (its class of `kadence.protocol`) that the broker offers, as an older
+            broker does.
 
     Attributes:
         network: delays, cuts, resets. broker: crash and restart. history: what was acknowledged, committed, processed;
@@ -173,6 +226,7 @@ class Simulation:
         topics: Mapping[str, int] | None = None,
         config: Mapping[str, Any] | None = None,
         disk_delay_ms: tuple[int, int] = (0, 3),
+        versions: Mapping[type[Any], int] | None = None,
     ) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
@@ -196,6 +250,7 @@ class Simulation:
                 nodes=nodes,
                 config={"group.initial.rebalance.delay.ms": 0, **(config or {})},
                 disk_delay_ms=disk_delay_ms,
+                versions=versions or {},
                 history=self.history,
             )
             for name, partitions in (topics or {}).items():

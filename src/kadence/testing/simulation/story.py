@@ -4,21 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from kadence.protocol.heartbeat import HeartbeatRequest
+from kadence.protocol.join_group import JoinGroupRequest
+from kadence.protocol.leave_group import LeaveGroupRequest
+from kadence.protocol.sync_group import SyncGroupRequest
 from kadence.testing.simulation.members import member, writer
 from kadence.testing.simulation.scheduler import SimulationError
 from kadence.testing.simulation.simulation import Simulation
 from kadence.testing.simulation.trouble import Trouble
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kadence.records import Record
-    from kadence.testing.simulation.simulation import Program
+    from kadence.testing.simulation.simulation import Main, Program
 
 __all__ = ["Story"]
 
 _STRATEGIES: Final = ("cooperative-sticky", "range", "sticky", "roundrobin")
+_UPGRADES: Final = (
+    ("cooperative-sticky", "range"),
+    ("cooperative-sticky", "sticky"),
+    ("sticky", "roundrobin"),
+)
+"""What members offer in the middle of a rolling upgrade: the new assignor before the old one (KIP-429)."""
+
+_CLASSIC: Final[tuple[type[Any], ...]] = (
+    JoinGroupRequest,
+    SyncGroupRequest,
+    HeartbeatRequest,
+    LeaveGroupRequest,
+)
 _REST_S: Final = 900
+_MAX_POLL_MS: Final = 60_000
+_BUSY_S: Final = (2, 20, 90)
+"""The longest is beyond max.poll.interval.ms."""
 
 
 class Story:
@@ -34,22 +56,34 @@ class Story:
         topics = {"t": rng.randint(1, 6), "u": rng.randint(1, 3)}
         nodes = rng.choice([1, 1, 3])
         protocol = rng.choice(["classic", "consumer", "mixed"])
-        self.simulation = Simulation(seed, nodes=nodes, topics=topics)
+        # Only later versions of JoinGroup know static members.
+        self._is_old = protocol == "classic" and rng.random() < 0.3
+        versions = {each: rng.randint(0, each.MAX_VERSION) for each in _CLASSIC} if self._is_old else {}
+        self.simulation = Simulation(seed, nodes=nodes, topics=topics, versions=versions)
         names = [f"member{number}" for number in range(rng.randint(1, 4))]
         # Groups that members of both protocols share are migrated as they come and go.
-        strategy = rng.choice(_STRATEGIES[:2] if protocol == "mixed" else _STRATEGIES)
+        strategies: tuple[str, ...] = (rng.choice(_STRATEGIES[:2] if protocol == "mixed" else _STRATEGIES),)
+        if protocol == "classic" and rng.random() < 0.4:
+            strategies = rng.choice(_UPGRADES)
         for number, name in enumerate(names):
             speaks = rng.choice(["classic", "consumer"]) if protocol == "mixed" else protocol
-            config: dict[str, object] = {"group.protocol": speaks, "max.poll.interval.ms": 60_000}
-            if speaks == "classic":
-                config["partition.assignment.strategy"] = strategy
-            if rng.random() < 0.3:
+            config = {
+                "group.protocol": speaks,
+                "max.poll.interval.ms": _MAX_POLL_MS,
+                "client.rack": rng.choice(["", "r1"]),
+            }
+            if not self._is_old and rng.random() < 0.3:
                 config["group.instance.id"] = f"i{number}"
-            handler = _Sleeper(rng.choice([0.0, 0.01, 0.2]))
-            self.simulation.start(name, member("g", topics, handler, config, commits=rng.random() < 0.5))
+            self.simulation.start(name, self._member(topics, strategies, config))
         self.simulation.start("writer", writer(topics, rng.randint(20, 150), rng.choice([0.02, 0.3])))
-        self.trouble = Trouble(self.simulation, names)
-        self.title = f"{protocol} ({strategy}), {len(names)} members, {nodes} nodes, topics {topics}"
+        self._is_peaceful = rng.random() < 0.2
+        self.trouble = Trouble(
+            self.simulation, names, topics=topics, busy_s=_BUSY_S, peaceful=self._is_peaceful
+        )
+        self.title = (
+            f"{protocol} ({', '.join(strategies)}), {len(names)} members, {nodes} nodes, topics {topics}"
+            f"{', old versions' if self._is_old else ''}{', peaceful' if self._is_peaceful else ''}"
+        )
 
     def run(self) -> None:
         """Live through it.
@@ -65,9 +99,29 @@ class Story:
                 self.trouble.end()
                 simulation.run_until(lambda: simulation.programs["writer"].is_done, _REST_S)
                 simulation.run_until(self._is_processed, _REST_S)
+                simulation.run_until(self._is_at_rest, _REST_S)
                 simulation.check()
+                self._look_at_causes()
             except SimulationError as error:
                 raise SimulationError("\n  ".join([str(error), self.title, *self.trouble.told])) from error
+
+    def _member(
+        self, topics: Mapping[str, int], strategies: tuple[str, ...], config: Mapping[str, object]
+    ) -> Main:
+        handler = _Sleeper(self._rng.choice([0.0, 0.01, 0.2]))
+        commits = self._rng.random() < 0.5
+
+        async def main(program: Program) -> None:
+            # Each time that it is started it may be the upgraded one, which offers the old assignor, too, or not yet.
+            offers = strategies if program.rng.random() < 0.5 else strategies[-1:]
+            more = (
+                {"partition.assignment.strategy": ",".join(offers)}
+                if config["group.protocol"] == "classic"
+                else {}
+            )
+            await member("g", topics, handler, {**config, **more}, commits=commits)(program)
+
+        return main
 
     def _is_processed(self) -> bool:
         history = self.simulation.history
@@ -75,6 +129,28 @@ class Story:
             offsets.keys() <= history.processed.get(("g", partition), set())
             for partition, offsets in history.acknowledged.items()
         )
+
+    def _is_at_rest(self) -> bool:
+        """Every member has what its listener was told, and between them they have everything."""
+        programs = [self.simulation.programs[name] for name in self.simulation.programs if name != "writer"]
+        owned = [partition for program in programs for partition in program.owned]
+        topics = self.simulation.broker.core.cluster.topics
+        return (
+            all(program.owned == program.held for program in programs)
+            and len(owned) == len(set(owned))
+            and len(owned) == sum(len(topics[name].partitions) for name in ("t", "u"))
+        )
+
+    def _look_at_causes(self) -> None:
+        """Where nothing broke and cooperative members gave up only what moved, nobody was thrown out."""
+        if not self._is_peaceful:
+            return
+        for program in self.simulation.programs.values():
+            for rebalance in program.consumer.rebalances() if program.consumer is not None else ():
+                if rebalance.cause.startswith("session lost"):
+                    raise SimulationError(
+                        f"{program.name} lost its session, and nothing broke: {rebalance.cause}"
+                    )
 
 
 class _Sleeper:

@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from kadence.protocol import error_codes as codes
+from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kadence.protocol.heartbeat import HeartbeatRequest
 
 if TYPE_CHECKING:
-    from kadence.testing.simulation.simulation import Program, Simulation
+    from kadence.broker.faults import Injected
+    from kadence.consumer.async_consumer import AsyncConsumer
+    from kadence.testing.simulation.simulation import Action, Program, Simulation
 
 __all__ = ["Trouble"]
 
 _CALM_DELAY_MS: Final = (0, 2)
+
+_REFUSALS: Final[dict[type[Any], list[int]]] = {
+    HeartbeatRequest: [
+        codes.NOT_COORDINATOR,
+        codes.COORDINATOR_LOAD_IN_PROGRESS,
+        codes.REBALANCE_IN_PROGRESS,
+        codes.UNKNOWN_MEMBER_ID,
+    ],
+    ConsumerGroupHeartbeatRequest: [
+        codes.NOT_COORDINATOR,
+        codes.COORDINATOR_LOAD_IN_PROGRESS,
+        codes.FENCED_MEMBER_EPOCH,
+        codes.UNKNOWN_MEMBER_ID,
+    ],
+}
 
 
 class Trouble:
@@ -18,15 +40,30 @@ class Trouble:
 
     Args:
         programs: whom it may befall, by name.
+        topics: what those that are `member`s may change their subscriptions to, and all of which they read in the end.
+        busy_s: how long the handlers of `member`s may take for themselves; beyond max.poll.interval.ms they lose their
+            membership. peaceful: only what programs do of their own will happens, nothing that breaks.
 
     Attributes:
         told: what has happened, a line each with its time.
     """
 
-    def __init__(self, simulation: Simulation, programs: list[str]) -> None:
+    def __init__(
+        self,
+        simulation: Simulation,
+        programs: list[str],
+        *,
+        topics: Iterable[str] = (),
+        busy_s: Iterable[float] = (5, 40),
+        peaceful: bool = False,
+    ) -> None:
         self._simulation = simulation
         self._names = programs
         self._rng = simulation.new_rng()
+        self._topics = sorted(topics)
+        self._busy_s = list(busy_s)
+        self._is_peaceful = peaceful
+        self._refused: list[Injected] = []
         self.told: list[str] = []
 
     def __repr__(self) -> str:
@@ -35,8 +72,21 @@ class Trouble:
     def happen(self) -> None:
         """Let one thing happen."""
         kinds: list[tuple[Callable[[], str], int]] = [
-            (self._kill, 3),
             (self._stop, 2),
+            (self._restart, 4),
+            (self._work, 3),
+            (self._rebalance, 1),
+        ]
+        if self._topics:
+            kinds.append((self._subscribe, 2))
+        if not self._is_peaceful:
+            kinds += self._breaks()
+        act = self._rng.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]
+        self.told.append(f"{self._simulation.now:9.3f} s  {act()}")
+
+    def _breaks(self) -> list[tuple[Callable[[], str], int]]:
+        return [
+            (self._kill, 3),
             (self._freeze, 3),
             (self._cut, 3),
             (self._reset, 3),
@@ -44,10 +94,8 @@ class Trouble:
             (self._crash_broker, 2),
             (self._freeze_broker, 1),
             (self._move, 2),
-            (self._restart, 4),
+            (self._refuse, 2),
         ]
-        act = self._rng.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]
-        self.told.append(f"{self._simulation.now:9.3f} s  {act()}")
 
     def end(self) -> None:
         """Everything works again, and every program runs."""
@@ -57,6 +105,8 @@ class Trouble:
         if not simulation.broker.is_up:
             simulation.broker.restart()
         simulation.broker.process.thaw()
+        for injected in self._refused:
+            injected.remove()
         for name in self._names:
             program = simulation.programs[name]
             program.thaw()
@@ -64,6 +114,8 @@ class Trouble:
                 program.kill()
             if not program.is_running:
                 program.restart()
+            if self._topics:
+                program.order(self._subscribed(program, self._topics))
         self.told.append(f"{simulation.now:9.3f} s  all is well again")
 
     # What may happen; each tells it.
@@ -90,6 +142,46 @@ class Trouble:
         name = self._rng.choice(down)
         simulation.programs[name].restart()
         return f"{name} starts again"
+
+    def _work(self) -> str:
+        program, seconds = self._anybody(), self._rng.choice(self._busy_s)
+
+        async def work(consumer: AsyncConsumer) -> None:
+            del consumer
+            await asyncio.sleep(seconds)
+
+        program.order(work)
+        return f"{program.name} will not poll for {seconds} s"
+
+    def _rebalance(self) -> str:
+        program = self._anybody()
+
+        async def rebalance(consumer: AsyncConsumer) -> None:
+            consumer.enforce_rebalance("trouble")
+
+        program.order(rebalance)
+        return f"{program.name} will ask for a rebalance"
+
+    def _subscribe(self) -> str:
+        program = self._anybody()
+        topics = self._rng.sample(self._topics, self._rng.randint(1, len(self._topics)))
+        program.order(self._subscribed(program, topics))
+        return f"{program.name} will subscribe to {', '.join(topics)}"
+
+    def _subscribed(self, program: Program, topics: list[str]) -> Action:
+        async def subscribe(consumer: AsyncConsumer) -> None:
+            await consumer.subscribe(topics, listener=program.listener)
+
+        return subscribe
+
+    def _refuse(self) -> str:
+        broker = self._simulation.broker
+        if not broker.is_up:
+            return "nothing"
+        request = self._rng.choice(list(_REFUSALS))
+        code, times = self._rng.choice(_REFUSALS[request]), self._rng.choice([1, 1, 4])
+        self._refused.append(broker.core.faults.error(request, code, times=times))
+        return f"{times} x {request.__name__} will be refused with {code}"
 
     def _freeze(self) -> str:
         program, seconds = self._anybody(), self._rng.choice([0.5, 3, 12, 50])

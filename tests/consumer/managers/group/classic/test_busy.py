@@ -1,93 +1,89 @@
-"""C5 under virtual time: a member that processes for a minute holds up nobody who does not need its partitions."""
+"""C5 in virtual time: a member that processes for a minute holds up nobody who does not need its partitions."""
 
 from __future__ import annotations
 
-import pytest
-from tests.worlds.classic_group import Group
-from tests.worlds.cluster import partitions
-from tests.worlds.members import Member
+from typing import Any
 
-from kadence.consumer.border import messages as m
-from kadence.types import TopicPartition
+import pytest
+from tests.simulated import Group, flowing, partitions, rebalances, revoked, work
+
+from kadence.testing.simulation import Program
 
 HEARTBEAT = 3_000
-BOUND = HEARTBEAT + 1_000
-MINUTE = 60_000
+BOUND_S = 4
+MINUTE_S = 60
 
 
-def joined_after(member: Member, group: Group, since: int) -> int:
-    """How long it took the member to get its first assignment."""
-    group.advance(MINUTE)
-    return int(member.of(m.RebalanceFinished)[0].rebalance.ended_at) - since
+def first_told_after(group: Group, program: Program) -> float:
+    """How many seconds the member took to get its first assignment, which may be empty."""
+    return group.until(lambda: bool(program.told))
 
 
-def busy_group() -> tuple[Group, Member, Member]:
-    """Two members, of which the first processes for a minute from now on, right after its last heartbeat."""
-    group = Group({"t": 4, "u": 2})
-    busy = group.member("busy", heartbeat_interval_ms=HEARTBEAT)
-    other = group.member("other", heartbeat_interval_ms=HEARTBEAT)
-    group.advance(20_000)
-    busy.work(group.now)
+def busy_group(topics: dict[str, int], phase_s: float) -> tuple[Group, Program, Program]:
+    """Two members, of which the first has begun to process for a minute, so long ago."""
+    group = Group(topics)
+    group.read_topics.pop("u", None)
+    busy, other = group.member("busy"), group.member("other")
+    group.settle()
+    group.run(10)
+    work(group, busy, MINUTE_S)
+    group.run(phase_s)
     return group, busy, other
 
 
 @pytest.mark.parametrize("phase", range(0, HEARTBEAT, 500))
 def test_c5_a_member_of_another_topic_joins_within_a_heartbeat_and_owns_all_of_it(phase: int) -> None:
-    group, busy, other = busy_group()
-    group.advance(phase)
-    since = group.now
-    newcomer = group.member("new", ("u",))
-    assert joined_after(newcomer, group, since) <= BOUND
-    assert newcomer.owned == partitions("u", 0, 1)
-    assert busy.owned
-    assert not [fact for fact in busy.unread if isinstance(fact, m.RevokePartitions)]
-    assert len(other.flowing) == 2
+    group, busy, other = busy_group({"t": 4, "u": 2}, phase / 1_000)
+    with group:
+        told = len(revoked(busy))
+        newcomer = group.member("new", ("u",))
+        assert first_told_after(group, newcomer) <= BOUND_S
+        assert newcomer.held == partitions("u", 0, 1)
+        group.run(MINUTE_S)
+        assert newcomer.held == partitions("u", 0, 1)
+        assert [len(each.held) for each in (busy, other)] == [2, 2]
+        assert len(revoked(busy)) == told
 
 
 @pytest.mark.parametrize("phase", range(0, HEARTBEAT, 500))
 def test_c5_only_what_the_busy_member_holds_and_must_move_waits_for_it(phase: int) -> None:
     """Six partitions of three members: the newcomer's share comes from the busy one and the other one."""
-    group = Group({"t": 6})
-    busy = group.member("busy", heartbeat_interval_ms=HEARTBEAT)
-    other = group.member("other", heartbeat_interval_ms=HEARTBEAT)
-    group.advance(20_000)
-    busy.work(group.now)
-    group.advance(phase)
-    since = group.now
-    newcomer = group.member("new", heartbeat_interval_ms=HEARTBEAT)
-    took = joined_after(newcomer, group, since)
-    assert took <= BOUND
-    # From the one that polls it has its partition; from the busy one it waits for the other.
-    assert len(other.owned) == 2
-    assert len(newcomer.owned) == 1
-    assert (len(busy.owned), len(busy.flowing)) == (3, 2)
-    busy.poll(group.now)
-    group.settle()
-    assert [len(member.owned) for member in (busy, other, newcomer)] == [2, 2, 2]
+    group, busy, other = busy_group({"t": 6}, phase / 1_000)
+    with group:
+        newcomer = group.member("new")
+        assert first_told_after(group, newcomer) <= BOUND_S
+        group.run(MINUTE_S - 10)
+        # From the one that polls it has its partition; from the busy one it waits for the other.
+        assert [len(each.held) for each in (other, newcomer)] == [2, 1]
+        assert (len(busy.owned), len(flowing(busy))) == (3, 2)
+        group.settle()
+        assert [len(each.owned) for each in (busy, other, newcomer)] == [2, 2, 2]
 
 
 def test_c5_partitions_that_stay_flow_at_every_moment_of_a_rebalance() -> None:
-    group = Group({"t": 6})
-    one = group.member("one", heartbeat_interval_ms=HEARTBEAT)
-    two = group.member("two", heartbeat_interval_ms=HEARTBEAT)
-    group.settle()
-    group.member("three", heartbeat_interval_ms=HEARTBEAT)
-    always: dict[str, set[TopicPartition]] = {each.name: set(each.owned) for each in (one, two)}
-    for _ in range(2_000):
-        group.advance(10)
-        for each in (one, two):
-            always[each.name] &= set(each.flowing)
-    assert [always[each.name] for each in (one, two)] == [set(one.owned), set(two.owned)]
-    assert [len(each.owned) for each in group.members] == [2, 2, 2]
+    with Group({"t": 6}) as group:
+        one, two = group.member("one"), group.member("two")
+        group.settle()
+        three = group.member("three")
+        always = {each.name: each.owned for each in (one, two)}
+        for _ in range(1_000):
+            group.run(0.01)
+            for each in (one, two):
+                always[each.name] &= flowing(each)
+        assert [always[each.name] for each in (one, two)] == [one.owned, two.owned]
+        assert [len(each.owned) for each in (one, two, three)] == [2, 2, 2]
 
 
 def test_c5_an_eager_member_that_is_busy_holds_the_group_up_that_is_what_eager_means() -> None:
-    group = Group({"t": 4})
-    busy = group.member("busy", partition_assignment_strategy=("range",), max_poll_interval_ms=MINUTE)
-    group.advance(20_000)
-    busy.work(group.now)
-    since = group.now
-    newcomer = group.member("new", partition_assignment_strategy=("range",), max_poll_interval_ms=MINUTE)
-    group.advance(MINUTE + 10_000)
-    took = newcomer.of(m.RebalanceFinished)[0].rebalance.ended_at - since
-    assert BOUND < took <= MINUTE + BOUND, "until the busy one leaves the group for it (B4)"
+    with Group({"t": 4}) as group:
+        eager: dict[str, Any] = {
+            "partition_assignment_strategy": "range",
+            "max_poll_interval_ms": MINUTE_S * 1_000,
+        }
+        busy = group.member("busy", **eager)
+        group.settle()
+        work(group, busy, 2 * MINUTE_S)
+        newcomer = group.member("new", **eager)
+        took = first_told_after(group, newcomer)
+        assert BOUND_S < took <= MINUTE_S + BOUND_S, "until the busy one leaves the group for it (B4)"
+        assert frozenset(rebalances(newcomer)[0].assigned) == partitions("t", 0, 1, 2, 3)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from tests.worlds.classic import NOW, Bench
-from tests.worlds.classic_group import Group
 from tests.worlds.cluster import NODE, partitions
 
 from kadence.connection.request import Completed, Lane
@@ -618,23 +617,3 @@ def test_assignors_that_share_no_protocol_are_refused() -> None:
     assert common_protocol([CooperativeStickyAssignor()]) is RebalanceProtocol.COOPERATIVE
     with pytest.raises(ConfigError):
         common_protocol([RangeAssignor(), Only()])
-
-
-def test_group_with_members_of_default_java_agrees_on_the_common_assignor() -> None:
-    group = Group({"t": 4})
-    java_like = group.member("java", partition_assignment_strategy=("range", "cooperative-sticky"))
-    group.settle()
-    ours = group.member("ours")
-    group.settle()
-    assert (len(java_like.owned), len(ours.owned)) == (2, 2)
-
-
-def test_group_without_a_common_assignor_says_how_to_bridge() -> None:
-    group = Group({"t": 4})
-    group.member("other", partition_assignment_strategy=("range",))
-    group.settle()
-    ours = group.member("ours")
-    group.advance(100)
-    failed = ours.of(m.Failed)[0]
-    assert isinstance(failed.error, InconsistentGroupProtocolError)
-    assert "cooperative-sticky,range" in str(failed.error)

@@ -1,0 +1,59 @@
+"""A rebalance listener that remembers what it is told, and objects to what cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kadence.consumer.application.callbacks import RebalanceListener
+from kadence.testing.simulation.scheduler import Process
+from kadence.types import TopicPartition
+
+__all__ = ["Recorder", "Told"]
+
+
+class Told(NamedTuple):
+    """One callback. ``kind`` is "assigned", "revoked" or "lost"; ``at_ms`` is since the simulation began."""
+
+    at_ms: int
+    kind: str
+    partitions: tuple[TopicPartition, ...]
+
+
+class Recorder(RebalanceListener):
+    """Listens for one consumer.
+
+    Args:
+        told: where it writes what it is told. object_to: hears of a callback that contradicts the ones before it.
+
+    Attributes:
+        held: what the consumer has by what was told.
+    """
+
+    def __init__(self, process: Process, told: list[Told], object_to: Callable[[str], None]) -> None:
+        self.held: set[TopicPartition] = set()
+        self._process = process
+        self._told = told
+        self._object_to = object_to
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        self._note("assigned", partitions)
+        if twice := self.held & set(partitions):
+            self._object_to(f"{self._process.name} was assigned {sorted(twice)} twice")
+        self.held |= set(partitions)
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        self._note("revoked", partitions)
+        if strange := set(partitions) - self.held:
+            self._object_to(
+                f"{self._process.name} was to give up {sorted(strange)}, which it was never assigned"
+            )
+        self.held -= set(partitions)
+
+    def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+        # Lost may also be what was given and not told of yet.
+        self._note("lost", partitions)
+        self.held -= set(partitions)
+
+    def _note(self, kind: str, partitions: list[TopicPartition]) -> None:
+        self._told.append(Told(self._process.scheduler.elapsed_ms, kind, tuple(partitions)))
