@@ -60,7 +60,7 @@ class AsyncConsumer(ConsumerState):
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         parsed = ConsumerConfig.parse(config, **settings)
         self._config = replace(parsed, client_id=parsed.client_id or generated_client_id("consumer"))
-        border, engine = suppliers.network_side(self._config)
+        border, engine = suppliers.network_side(self._config, awaits=AsyncShell.AWAITS)
         clock = border.clock
         self._border = border
         self._core = Core(self._config, border, engine, clock, suppliers.letter_producer)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from kadence.errors import IllegalStateError
+
 if TYPE_CHECKING:
     from kadence.config import ConsumerConfig
     from kadence.consumer.application.core import Engine, Engines
@@ -30,8 +32,18 @@ class _NetworkSides:
     def __init__(self) -> None:
         self.simulated: ContextVar[Engines | None] = ContextVar("simulated", default=None)
 
-    def __call__(self, config: ConsumerConfig) -> tuple[Border, Engine]:
-        return (self.simulated.get() or self.real)(config)
+    def __call__(self, config: ConsumerConfig, *, awaits: bool) -> tuple[Border, Engine]:
+        """For a consumer whose calls are awaited, or block their thread.
+
+        Raises:
+            IllegalStateError: they block, in a simulation, where nothing else happens meanwhile.
+        """
+        simulated = self.simulated.get()
+        if simulated is not None and not awaits:
+            raise IllegalStateError(
+                "a program of a simulation cannot use Consumer, which blocks; use AsyncConsumer"
+            )
+        return (simulated or self.real)(config)
 
 
 network_side = _NetworkSides()

@@ -6,6 +6,7 @@ import base64
 import random
 import shutil
 import socket
+from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
@@ -25,7 +26,9 @@ __all__ = ["BROKER", "SimulatedBroker"]
 BROKER: Final = "broker"
 """The name of its process."""
 
-_HOST: Final = "10.0.0.1"
+_HOST: Final = "192.0.2.1"
+"""An address of no network (RFC 5737): a client that got it by mistake reaches nobody."""
+
 _FIRST_PORT: Final = 9_092
 
 
@@ -40,17 +43,21 @@ class _Disk:
         self._rng = rng
         self._delay_ms = delay_ms
         self._free_at = 0
+        self._waiting: deque[Callable[[], None]] = deque()
 
     def put(self, call: Callable[[], None]) -> None:
         now = self._process.scheduler.now_ms()
         self._free_at = max(self._free_at, now) + self._rng.randint(*self._delay_ms)
-        self._process.at(self._free_at, lambda: self._run(call))
+        self._waiting.append(call)
+        self._process.at(self._free_at, self._run)
 
     def close(self) -> None:
-        """What was not made durable is not."""
+        """The broker is dead, and nobody reads these files again: what waits still has descriptors to close."""
+        while self._waiting:
+            run_guarded(self._waiting.popleft())
 
-    def _run(self, call: Callable[[], None]) -> None:
-        run_guarded(call)
+    def _run(self) -> None:
+        run_guarded(self._waiting.popleft())
         # In reality the loop is woken by its socket pair.
         self._stir()
 
@@ -78,6 +85,8 @@ class SimulatedBroker:
         versions: Mapping[type[Any], int],
         history: History,
     ) -> None:
+        if nodes < 1:
+            raise SimulationError(f"a broker has at least 1 node, not {nodes}")
         self._scheduler = scheduler
         self._network = network
         self._rng = rng
@@ -88,6 +97,8 @@ class SimulatedBroker:
         self._versions = dict(versions)
         self._history = history
         self._lives = 0
+        self._is_closed = False
+        network.names.add(BROKER)
         self._cluster_id = base64.urlsafe_b64encode(rng.randbytes(16)).decode().rstrip("=")
         self.bootstrap_servers = ",".join(f"{_HOST}:{_FIRST_PORT + number}" for number in range(nodes))
         self._start()
@@ -128,11 +139,14 @@ class SimulatedBroker:
         """
         if self.is_up:
             raise SimulationError("the broker runs; crash it first")
+        if self._is_closed:
+            raise SimulationError("the simulation is closed")
         self._lives += 1
         self._start()
 
     def close(self) -> None:
         """Free what it holds."""
+        self._is_closed = True
         if self.is_up:
             self.process.end()
             self._free()

@@ -7,13 +7,19 @@ time of yours. Threads and sockets of asyncio are refused: nothing outside the s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import contextlib
+import logging
+import sys
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextvars import Context
 from typing import Any, Final, NoReturn, TypeVar
 
 from kadence.testing.simulation.scheduler import Event, Process, SimulationError
 
-__all__ = ["ProcessLoop"]
+__all__ = ["ProcessLoop", "threads_refused"]
+
+_log = logging.getLogger("kadence.testing.simulation")
 
 T = TypeVar("T")
 
@@ -97,7 +103,9 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return not self._process.is_alive
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """What nobody waits for has raised: it is logged, as asyncio's own loops do."""
         self.troubles.append(context)
+        _log.error("%s: %s", self._process.name, context.get("message"), exc_info=context.get("exception"))
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         self.call_exception_handler(context)
@@ -109,6 +117,9 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             "a program of a simulation cannot use threads (asyncio.to_thread, run_in_executor): their time is not the "
             "simulation's"
         )
+
+    def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> NoReturn:  # type: ignore[override]
+        raise SimulationError("a program of a simulation gets no signals: Program.stop sets program.stopping")
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """asyncio's handles tell their loop; `_Handle` has done what there is to do."""
@@ -128,12 +139,19 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return handle
 
     def _run(self, handle: asyncio.Handle) -> None:
-        outer = asyncio._get_running_loop()
+        outer, hooks = asyncio._get_running_loop(), sys.get_asyncgen_hooks()
         asyncio._set_running_loop(self)
+        sys.set_asyncgen_hooks(None, self._close_generator)
         try:
             handle._run()
         finally:
+            sys.set_asyncgen_hooks(*hooks)
             asyncio._set_running_loop(outer)
+
+    def _close_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """An asynchronous generator was left before its end: its ``finally`` may await something."""
+        if self._process.is_alive:
+            self.create_task(generator.aclose())
 
     def _unwind(self) -> None:
         """The process is killed: leave its coroutines now, or the collector would complain of them later.
@@ -145,10 +163,32 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         tasks, self._tasks = self._tasks, []
         try:
             for task in tasks:
+                # A task that never ends is no mistake here; it would keep the whole simulation to complain of it.
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
                 if not task.done() and task.get_coro() is not None:
                     _leave(task.get_coro())
         finally:
             asyncio._set_running_loop(outer)
+
+
+@contextlib.contextmanager
+def threads_refused() -> Iterator[None]:
+    """Within it a program that starts a thread, as `kadence.Producer` does, gets a `SimulationError`."""
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if isinstance(asyncio._get_running_loop(), ProcessLoop):
+            raise SimulationError(
+                f"a program of a simulation cannot start a thread ({thread.name}): its time is not the simulation's. "
+                "Use AsyncConsumer and program.producer(); Consumer, Producer and Admin have threads"
+            )
+        start(thread)
+
+    threading.Thread.start = refuse  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        threading.Thread.start = start  # type: ignore[method-assign]
 
 
 class _Killed(BaseException):

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from kadence.testing.simulation.scheduler import Process, Scheduler
+from kadence.testing.simulation.scheduler import Process, Scheduler, SimulationError
 
 __all__ = ["Network", "SimulatedSelector", "SimulatedSocket", "Wakeup"]
 
@@ -35,15 +35,15 @@ class Network:
     """The wires between the processes of a simulation.
 
     Attributes:
-        delay_ms: least and most that a piece takes; drawn for each.
-        sockets: what can be watched, by descriptor.
+        sockets: what can be watched, by descriptor. names: of the processes that it connects.
     """
 
     def __init__(self, scheduler: Scheduler, rng: random.Random) -> None:
         self.scheduler = scheduler
         self._rng = rng
-        self.delay_ms = (0, 2)
+        self._delay_ms = (0, 2)
         self.sockets: dict[int, Watchable] = {}
+        self.names: set[str] = set()
         self._fds = _FIRST_FD
         self._ports = 30_000
         self._listening: dict[tuple[str, int], SimulatedSocket] = {}
@@ -56,15 +56,44 @@ class Network:
 
     # What happens to the wires
 
+    @property
+    def delay_ms(self) -> tuple[int, int]:
+        """Least and most milliseconds that a piece takes; drawn for each. At first (0, 2).
+
+        Raises:
+            SimulationError: it is set to something else than two whole numbers, the least first.
+        """
+        return self._delay_ms
+
+    @delay_ms.setter
+    def delay_ms(self, least_and_most: tuple[int, int]) -> None:
+        match least_and_most:
+            case (int(least), int(most)) if 0 <= least <= most:
+                self._delay_ms = least, most
+            case _:
+                raise SimulationError(
+                    f"delay_ms is (least, most) in whole milliseconds, from 0 on, and not {least_and_most!r}"
+                )
+
     def cut(self, one: str, other: str | None = None) -> None:
-        """Let nothing pass between two processes, or between one and all others, until `heal`. Nobody is told."""
+        """Let nothing pass between two processes, or between one and all others, until `heal`. Nobody is told.
+
+        Raises:
+            SimulationError: there is no process of such a name; the broker's is ``"broker"``.
+        """
+        self._look_for(one, other)
         if other is None:
             self._alone.add(one)
         else:
             self._cut.add(frozenset({one, other}))
 
     def heal(self, one: str | None = None) -> None:
-        """End the cuts of a process, or all: what was held arrives."""
+        """End the cuts of a process, or all: what was held arrives.
+
+        Raises:
+            SimulationError: there is no process of such a name.
+        """
+        self._look_for(one)
         if one is None:
             self._cut.clear()
             self._alone.clear()
@@ -76,7 +105,12 @@ class Network:
             pipe.go_on()
 
     def reset(self, one: str, other: str | None = None) -> None:
-        """Break the connections of a process (with one other): both ends are told, what is on its way is lost."""
+        """Break the connections of a process (with one other): both ends are told, what is on its way is lost.
+
+        Raises:
+            SimulationError: there is no process of such a name.
+        """
+        self._look_for(one, other)
         for sock in list(self.sockets.values()):
             if not isinstance(sock, SimulatedSocket) or sock.peer is None or sock.process.name != one:
                 continue
@@ -87,6 +121,12 @@ class Network:
         """Whether nothing passes between them now."""
         names = {one.name, other.name}
         return bool(names & self._alone) or frozenset(names) in self._cut
+
+    def _look_for(self, *names: str | None) -> None:
+        """A name that was misspelt would make a test of nothing."""
+        for name in names:
+            if name is not None and name not in self.names:
+                raise SimulationError(f"there is no process {name!r}, only {', '.join(sorted(self.names))}")
 
     # For sockets
 
@@ -117,7 +157,7 @@ class Network:
         return self._fds
 
     def delay(self) -> int:
-        return self._rng.randint(*self.delay_ms)
+        return self._rng.randint(*self._delay_ms)
 
     def new_port(self) -> int:
         self._ports += 1
@@ -155,7 +195,7 @@ class Watchable:
 
     def changed(self) -> None:
         if self.selector is not None:
-            self.selector.stir()
+            self.selector.has_changed(self.fd)
 
     def vanish(self) -> None:
         self.network.forget(self)
@@ -430,6 +470,8 @@ class SimulatedSelector(selectors.BaseSelector):
         self._network = network
         self.stir = stir
         self._keys: dict[int, selectors.SelectorKey] = {}
+        # Only these may be ready: a broker of many connections does not look at all of them each turn.
+        self._changed: set[int] = set()
         self.patience_ms: int | None = None
         self.has_found = False
 
@@ -441,7 +483,7 @@ class SimulatedSelector(selectors.BaseSelector):
         if watched is not None:
             watched.selector = self
             if watched.ready() & events:
-                self.stir()
+                self.has_changed(fd)
         return key
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
@@ -449,6 +491,7 @@ class SimulatedSelector(selectors.BaseSelector):
         watched = self._network.sockets.get(fd)
         if watched is not None:
             watched.selector = None
+        self._changed.discard(fd)
         return self._keys.pop(fd)
 
     def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -458,16 +501,25 @@ class SimulatedSelector(selectors.BaseSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         self.patience_ms = None if timeout is None else max(0, round(timeout * 1000))
         found = []
-        for key in tuple(self._keys.values()):
-            watched = self._network.sockets.get(key.fd)
+        for fd in sorted(self._changed):
+            key, watched = self._keys[fd], self._network.sockets.get(fd)
             events = 0 if watched is None else watched.ready() & key.events
             if events:
                 found.append((key, events))
+            else:
+                self._changed.discard(fd)
         self.has_found = self.has_found or bool(found)
         return found
+
+    def has_changed(self, fd: int) -> None:
+        """Something watched may be ready for more than before; whoever becomes ready says so."""
+        if fd in self._keys:
+            self._changed.add(fd)
+        self.stir()
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
         return self._keys
 
     def close(self) -> None:
         self._keys.clear()
+        self._changed.clear()

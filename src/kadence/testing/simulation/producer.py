@@ -20,7 +20,7 @@ from kadence.testing.simulation.clients import Sockets
 from kadence.testing.simulation.driver import Driver
 from kadence.testing.simulation.history import History
 from kadence.testing.simulation.network import Network
-from kadence.testing.simulation.scheduler import Process
+from kadence.testing.simulation.scheduler import Process, SimulationError
 from kadence.types import TopicPartition
 
 __all__ = ["SimulatedProducer"]
@@ -44,6 +44,8 @@ class SimulatedProducer:
         config: Mapping[str, Any],
     ) -> None:
         parsed = ProducerConfig.parse({"client.id": process.name, **config})
+        if parsed.transactional_id is not None:
+            raise SimulationError("a simulation's producer has no transactions; leave transactional.id away")
         self._process = process
         self._rng = rng
         self._history = history

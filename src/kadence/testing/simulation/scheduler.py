@@ -100,6 +100,10 @@ class Scheduler:
             else:
                 event.process.take(event)
 
+    def close(self) -> None:
+        """Nothing more will happen: forget what was to."""
+        self._events.clear()
+
     def _pass_to(self, when: int) -> None:
         if when > self._now:
             self._now = when
@@ -129,9 +133,7 @@ class Process:
         self._held: list[Event] = []
 
     def __repr__(self) -> str:
-        return (
-            f"<process {self.name}, {'frozen' if self.is_frozen else 'alive' if self.is_alive else 'dead'}>"
-        )
+        return f"<process {self.name}, {'dead' if not self.is_alive else 'frozen' if self.is_frozen else 'alive'}>"
 
     def at(self, when: int, action: Callable[[], None]) -> Event:
         return self.scheduler.at(when, action, self)
@@ -166,5 +168,6 @@ class Process:
             return
         self.is_alive = False
         self._held.clear()
-        for call in self.on_end:
+        calls, self.on_end = self.on_end, []
+        for call in calls:
             call()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import math
 import random
-import shutil
 import tempfile
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -19,7 +19,7 @@ from kadence.testing.simulation.broker import BROKER, SimulatedBroker
 from kadence.testing.simulation.clients import engines
 from kadence.testing.simulation.history import History
 from kadence.testing.simulation.listener import Recorder, Told
-from kadence.testing.simulation.loop import ProcessLoop
+from kadence.testing.simulation.loop import ProcessLoop, threads_refused
 from kadence.testing.simulation.network import Network
 from kadence.testing.simulation.producer import SimulatedProducer
 from kadence.testing.simulation.scheduler import Process, Scheduler, SimulationError
@@ -50,6 +50,7 @@ class Program:
         self.bootstrap_servers = simulation.bootstrap_servers
         self._simulation = simulation
         self._main = main
+        simulation.network.names.add(name)
         self.lives = 0
         self.consumer: AsyncConsumer | None = None
         self.told: list[Told] = []
@@ -81,7 +82,15 @@ class Program:
         return frozenset(self.listener.held) if self.is_running and self.listener is not None else frozenset()
 
     def result(self) -> Any:
-        """What it returned; raises what it raised."""
+        """What it returned; raises what it raised.
+
+        Raises:
+            SimulationError: it still runs, or it was killed.
+        """
+        if not self._task.done():
+            raise SimulationError(
+                f"{self!r} has no result: it {'still runs' if self.is_running else 'was killed'}"
+            )
         return self._task.result()
 
     def freeze(self, seconds: float | None = None) -> None:
@@ -213,6 +222,10 @@ class Simulation:
         versions: the highest version of a request (its class of `kadence.protocol`) that the broker offers, as an older
             broker does.
 
+    Raises:
+        ConfigError: a topic's name or number of partitions, or a key or value of ``config``, cannot be.
+        SimulationError: there is no node.
+
     Attributes:
         network: delays, cuts, resets. broker: crash and restart. history: what was acknowledged, committed, processed;
             it ends the run as soon as an invariant does not hold.
@@ -237,16 +250,21 @@ class Simulation:
         self._shared_random = random.Random(seed).getstate()
         self._trouble: tuple[str, BaseException] | None = None
         # Files, for the broker's own code writes them; in memory where that is possible, for nothing outlives the test.
-        self._path = Path(
-            tempfile.mkdtemp(prefix="kadence-simulation-", dir=_MEMORY if _MEMORY.is_dir() else None)
+        self._directory = tempfile.TemporaryDirectory(
+            prefix="kadence-simulation-",
+            dir=_MEMORY if _MEMORY.is_dir() else None,
+            ignore_cleanup_errors=True,
         )
+        self._is_running = False
+        self._is_closed = False
         outer = self._enter_random()
+        self.broker: SimulatedBroker
         try:
             self.broker = SimulatedBroker(
                 self.scheduler,
                 self.network,
                 self.new_rng(),
-                self._path,
+                Path(self._directory.name),
                 nodes=nodes,
                 config={"group.initial.rebalance.delay.ms": 0, **(config or {})},
                 disk_delay_ms=disk_delay_ms,
@@ -255,6 +273,9 @@ class Simulation:
             )
             for name, partitions in (topics or {}).items():
                 self.broker.core.create_topic(name, partitions)
+        except BaseException:
+            self.close()
+            raise
         finally:
             self._leave_random(outer)
 
@@ -286,8 +307,9 @@ class Simulation:
             main: ``async def main(program)``.
 
         Raises:
-            SimulationError: the name is taken.
+            SimulationError: the name is taken, or the simulation is closed.
         """
+        self._must_be_open()
         if name in self.programs or name == BROKER:
             raise SimulationError(f"there is a program {name!r} already; restart() starts it again")
         self.programs[name] = program = Program(self, name, main, self.new_rng())
@@ -297,7 +319,8 @@ class Simulation:
         """Let so much time pass.
 
         Raises:
-            SimulationError: an invariant does not hold, or a program raised (its cause).
+            SimulationError: an invariant does not hold, or a program raised (its cause); ``seconds`` is no time, a
+                program calls this, or the simulation is closed.
         """
         self._run(seconds, None)
 
@@ -308,7 +331,8 @@ class Simulation:
             SimulationError: as `run`; or it does not hold within ``seconds``.
         """
         if not self._run(seconds, condition):
-            raise SimulationError(f"{self._place}: not within {seconds} s: {condition}")
+            programs = ", ".join(map(repr, self.programs.values()))
+            raise SimulationError(f"{self._place}: not within {seconds} s: {condition}; {programs}")
 
     def check(self) -> None:
         """Look whether everything that was acknowledged is in the log. The other invariants are looked at all the time.
@@ -319,13 +343,22 @@ class Simulation:
         self._guarded(lambda: self.history.check_log(self.broker.core))
 
     def close(self) -> None:
-        """Free what it holds; programs that still run are dropped where they stand."""
+        """Free what it holds; programs that still run are dropped where they stand. A second call does nothing."""
+        self._is_closed = True
         for program in self.programs.values():
             program.process.end()
-        self.broker.close()
-        shutil.rmtree(self._path, ignore_errors=True)
+        # A constructor that failed may not have come so far.
+        if hasattr(self, "broker"):
+            self.broker.close()
+        # What waits for a consumer to be collected knows its process, and so all that was to happen: a circle.
+        self.scheduler.close()
+        self._directory.cleanup()
 
     # Inside
+
+    def _must_be_open(self) -> None:
+        if self._is_closed:
+            raise SimulationError(f"{self!r} is closed")
 
     @property
     def _place(self) -> str:
@@ -347,11 +380,19 @@ class Simulation:
                 or (condition is not None and condition())
             )
 
+        self._must_be_open()
+        if not 0 <= seconds < math.inf:
+            raise SimulationError(f"time passes for some seconds, from 0 on, and not for {seconds!r}")
+        if self._is_running:
+            raise SimulationError("time passes already: a program waits with asyncio.sleep, not with run()")
         outer = self._enter_random()
+        self._is_running = True
         try:
             deadline = self.scheduler.now_ms() + round(seconds * 1000)
-            self._guarded(lambda: self.scheduler.run_until(deadline, done))
+            with threads_refused():
+                self._guarded(lambda: self.scheduler.run_until(deadline, done))
         finally:
+            self._is_running = False
             self._leave_random(outer)
         if self.history.wrong is not None:
             raise SimulationError(f"{self._place}: {self.history.wrong}")
