@@ -332,3 +332,16 @@ def test_b7_close_while_the_machine_is_paused_gives_the_network_side_its_time_af
         reads.freeze(100)
         simulation.run_until(lambda: reads.is_done, 110)
         reads.result()
+
+
+def test_a_group_that_begins_with_the_latest_records_skips_none_of_them() -> None:
+    with Simulation(seed=1, topics={"t": 1}) as simulation:
+        simulation.start("early", writer(["t"], count=20, pause_s=0.1))
+        simulation.run(10)
+        simulation.start("reader", member("g", ["t"], quick, {"auto.offset.reset": "latest"}))
+        simulation.run(10)
+        simulation.start("late", writer(["t"], count=20, pause_s=0.3))
+        simulation.run_until(lambda: all_processed(simulation, 20), 60)
+        simulation.run(10)
+        key = "g", TopicPartition("t", 0)
+        assert (min(simulation.history.processed[key]), simulation.history.committed[key]) == (20, 40)

@@ -67,6 +67,7 @@ class History:
         sent: how often a value was sent, by topic and value.
         committed: the last offset that was accepted, by group and partition.
         processed: offsets that programs have said they are done with, by group and partition.
+        late_groups: groups that need not begin with the first record: what each commits first is where it began.
         wrong: the first invariant that did not hold; `Simulation.run` raises it.
         calls: how many requests the broker took. fingerprint: of what they were and when: the same for the same run.
     """
@@ -77,6 +78,7 @@ class History:
         self.sent: Counter[tuple[str, bytes]] = Counter()
         self.committed: dict[tuple[str, TopicPartition], int] = {}
         self.processed: dict[tuple[str, TopicPartition], set[int]] = {}
+        self.late_groups: set[str] = set()
         self.wrong: str | None = None
         self.calls = 0
         self.fingerprint = 0
@@ -191,7 +193,7 @@ class History:
         if not any(group == group_id for group, _ in self.processed):
             return
         done = self.processed.setdefault(key, set())
-        frontier = self._frontier.get(key, 0)
+        frontier = self._frontier.get(key, offset if group_id in self.late_groups else 0)
         while frontier in done:
             frontier += 1
         self._frontier[key] = frontier

@@ -49,6 +49,8 @@ def member(
             "enable.auto.commit": not commits,
             **(config or {}),
         }
+        if settings["auto.offset.reset"] != "earliest":
+            program.begins_late(group_id)
         while not program.stopping.is_set():
             try:
                 await read(program, settings)

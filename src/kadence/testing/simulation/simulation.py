@@ -152,6 +152,10 @@ class Program:
         if self.process.is_alive:
             self._simulation.history.has_processed(group_id, partition, offset)
 
+    def begins_late(self, group_id: str) -> None:
+        """Tell the history that the group need not begin with the first record (``auto.offset.reset``)."""
+        self._simulation.history.late_groups.add(group_id)
+
     def restart(self) -> None:
         """Start it again, from the beginning, in a new process.
 
