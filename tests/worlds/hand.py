@@ -6,6 +6,9 @@ itself, so the same test always runs the same way.
 
 from __future__ import annotations
 
+import heapq
+import itertools
+from collections.abc import Callable
 from typing import Any
 
 from kadence.clock import FOREVER
@@ -72,6 +75,8 @@ class Hand:
         self.now = now
         self.version = version
         self._managers = managers
+        self._coming: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = itertools.count()
 
     def turn(self, later: int = 0) -> list[Request]:
         """What is sent now, or ``later`` ms later."""
@@ -106,6 +111,39 @@ class Hand:
     def advance(self, duration_ms: int) -> None:
         """Let time pass without a turn."""
         self.now += duration_ms
+
+    def later(self, delay_ms: int, act: Callable[[], None]) -> None:
+        """Let something happen when `pass_time` has passed so much of it."""
+        heapq.heappush(self._coming, (self.now + delay_ms, next(self._order), act))
+
+    def due(self) -> int:
+        """When something happens that is no manager's."""
+        return self._coming[0][0] if self._coming else FOREVER
+
+    def elapse(self) -> None:
+        """What is due happens."""
+        while self._coming and self._coming[0][0] <= self.now:
+            heapq.heappop(self._coming)[2]()
+
+    def pass_time(self, duration_ms: int, send: Callable[[Request], None]) -> None:
+        """Let time pass; turns come when they are due, and what they send goes to ``send``."""
+        end, at_once = self.now + duration_ms, 0
+        while True:
+            requests, wake_at = self.look()
+            for request in requests:
+                send(request)
+            at = self.now if requests else min(wake_at, self.due())
+            if at > end:
+                self.now = end
+                return
+            at_once = 0 if at > self.now else at_once + 1
+            assert at_once < 1_000, "the managers spin without time passing"
+            self.now = max(self.now, at)
+            self.elapse()
+
+    def look(self) -> tuple[list[Request], int]:
+        """What `pass_time` does in each turn: what is sent, and when the next turn is due."""
+        return self._managers.poll_all(self.now)
 
     def answer(
         self, request: Request, response: object, *, version: int | None = None, loan: Any = None

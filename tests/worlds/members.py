@@ -52,7 +52,6 @@ class Member(Managers):
 
     Attributes:
         busy: the application processes and does not poll, so callbacks wait.
-        dead: the process is gone.
         facts: everything told to the application, in order.
         history: names of callbacks run, with their partitions.
     """
@@ -73,8 +72,6 @@ class Member(Managers):
         self.facts = Facts()
         self.history: list[tuple[str, tuple[TopicPartition, ...]]] = []
         self.busy = False
-        self.dead = False
-        self.on_revoked: Callable[[tuple[TopicPartition, ...]], None] | None = None
         self.jobs = FakeJobs()
         self.metadata = FakeMetadata(topics)
         self.progress = Progress()
@@ -139,7 +136,7 @@ class Member(Managers):
 
     def serve(self, now: int) -> None:
         """What the application does inside poll: asking to join, and rebalance callbacks."""
-        if self.busy or self.dead:
+        if self.busy:
             return
         if self.membership.needs_polled:
             self.membership.polled(now)
@@ -152,8 +149,6 @@ class Member(Managers):
             self._served = len(self.facts)
             for fact in without_void(fact for fact in unread if isinstance(fact, m.CallbackNeeded)):
                 ran.append((type(fact).__name__, fact.partitions))
-                if isinstance(fact, m.RevokePartitions) and self.on_revoked is not None:
-                    self.on_revoked(fact.partitions)
                 self.membership.callback_done(now, fact.id, None)
         self.history += ran
         return ran
@@ -183,9 +178,6 @@ class Member(Managers):
         return call_id
 
     # -- to look at
-
-    def has_left(self) -> bool:
-        return bool(self.membership.left)
 
     @property
     def owned(self) -> list[TopicPartition]:
