@@ -83,15 +83,15 @@ def test_one_batch_of_each_partition_and_one_request_per_broker() -> None:
     world = World(batch_size=100)
     other, third = TopicPartition("t", 1), TopicPartition("t", 2)
     world.leaders = {TP: 1, other: 2, third: 1}
+    world.warm_up(TP, other, third)
     for tp in (TP, other, third):
         for n in range(2):
             world.append(b"%d" % n * 50, tp=tp)
-    world.ready()
     first = {request.node_id: request for request in world.turn()}
     assert set(batches_of(first[1])) == {TP, third}
     assert set(batches_of(first[2])) == {other}
     second = {request.node_id: request for request in world.turn()}
-    assert identity_of(batches_of(second[1])[TP]) == (9, 0, 1)
+    assert identity_of(batches_of(second[1])[TP]) == (9, 0, 2)
 
 
 def test_a_request_is_no_larger_than_allowed() -> None:
@@ -109,13 +109,32 @@ def test_a_request_is_no_larger_than_allowed() -> None:
 
 def test_five_in_flight_then_waits() -> None:
     world = World(batch_size=60)
+    world.warm_up()
     for n in range(7):
         world.append(b"%d" % n * 60)
-    world.ready()
     requests = [request for _ in range(9) for request in world.turn()]
-    assert [identity_of(batches_of(request)[TP])[2] for request in requests] == [0, 1, 2, 3, 4]
+    assert [identity_of(batches_of(request)[TP])[2] for request in requests] == [1, 2, 3, 4, 5]
     world.acknowledge(requests[0], 0)
     assert len(world.turn()) == 1
+
+
+def test_until_the_broker_knows_the_producer_one_batch_is_in_flight() -> None:
+    """It takes any number that an unknown producer begins with: the second batch, too, after it refused the first."""
+    world = World(batch_size=60)
+    futures = [world.append(b"%d" % n * 60) for n in range(3)]
+    world.ready()
+    (one,) = world.turn()
+    assert world.turn() == []
+    world.acknowledge(one, code=ec.NOT_ENOUGH_REPLICAS)
+    world.advance(150)
+    (again,) = (r for r in world.turn() if isinstance(r.message, ProduceRequest))
+    assert batches_of(again) == batches_of(one)
+    assert world.turn() == []
+    world.acknowledge(again, 0)
+    two, three = world.turn() + world.turn()
+    world.acknowledge(two, 1)
+    world.acknowledge(three, 2)
+    assert [future.result(0).offset for future in futures] == [0, 1, 2]
 
 
 def test_a_broker_in_backoff_is_left_alone() -> None:
@@ -141,8 +160,8 @@ def test_waits_for_a_leader() -> None:
 
 def test_a_lost_request_is_repeated_byte_for_byte_and_later_ones_wait() -> None:
     world = World(batch_size=60)
+    world.warm_up()
     futures = [world.append(b"%d" % n * 60) for n in range(3)]
-    world.ready()
     one, two = world.turn() + world.turn()
     world.fail(one, LOST)
     # The third was never sent; the second is on its way; neither may overtake the first.
@@ -158,7 +177,7 @@ def test_a_lost_request_is_repeated_byte_for_byte_and_later_ones_wait() -> None:
     assert batches_of(again) == batches_of(two)
     world.acknowledge(again, 1)
     (third,) = world.turn()
-    assert identity_of(batches_of(third)[TP]) == (9, 0, 2)
+    assert identity_of(batches_of(third)[TP]) == (9, 0, 3)
     world.acknowledge(third, 2)
     assert [future.result(0).offset for future in futures] == [0, 1, 2]
 
@@ -254,8 +273,8 @@ def test_the_last_epoch_is_followed_by_a_new_id() -> None:
 
 def test_a_refused_batch_fails_alone() -> None:
     world = World(batch_size=60)
+    world.warm_up()
     futures = [world.append(b"%d" % n * 60) for n in range(2)]
-    world.ready()
     one, two = world.turn() + world.turn()
     world.acknowledge(one, code=ec.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(TopicAuthorizationError):
@@ -321,8 +340,8 @@ def test_time_runs_out_before_it_is_sent() -> None:
 
 def test_time_runs_out_in_flight_and_the_late_answer_changes_nothing() -> None:
     world = World(delivery_timeout_ms=1000, batch_size=60)
+    world.warm_up()
     first = world.append(b"0" * 60)
-    world.ready()
     (request,) = world.turn()
     world.advance(500)
     second = world.append(b"1" * 60)
@@ -476,8 +495,8 @@ def test_records_that_cannot_be_encoded(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_fail_all() -> None:
     world = World(batch_size=60)
+    world.warm_up()
     futures = [world.append(b"%d" % n * 60) for n in range(3)]
-    world.ready()
     one, two = world.turn() + world.turn()
     world.fail(two, LOST)
     world.sender.fail_all(LocalError("over"))
@@ -492,10 +511,10 @@ def test_busy_partitions_take_turns() -> None:
     world = World(batch_size=100, max_request_size=300)
     tps = [TopicPartition("t", number) for number in range(4)]
     world.leaders = dict.fromkeys(tps, 1)
+    world.warm_up(*tps)
     for tp in tps:
         for _ in range(12):
             world.append(b"x" * 100, tp=tp)
-    world.ready()
     served: list[TopicPartition] = []
     requests: list[Request] = []
     for _ in range(16):

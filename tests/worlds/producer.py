@@ -1,4 +1,4 @@
-"""The sender under virtual time: requests come out, the test answers them by hand or from a model of a broker."""
+"""The sender under virtual time: requests come out, the test answers them by hand, or hands them to a partition."""
 
 from __future__ import annotations
 
@@ -87,6 +87,15 @@ class World(Hand):
             for request in self.turn():
                 self.answer_housekeeping(request)
         self.reachable = reachable
+
+    def warm_up(self, *partitions: TopicPartition) -> None:
+        """A record of each partition is written, so that the broker knows the producer and takes several batches."""
+        for tp in partitions or (TP,):
+            self.append(tp=tp)
+        self.ready()
+        while requests := self.turn():
+            for request in requests:
+                self.acknowledge(request)
 
     def answer_housekeeping(self, request: Request) -> None:
         if isinstance(request.message, MetadataRequest):

@@ -4,6 +4,9 @@ The order of a partition is kept by two rules. What was never sent waits while a
 repeated; and what must be repeated is repeated one batch at a time, oldest first, once nothing of the partition
 is in flight. So a retry never overtakes, with or without idempotence.
 
+A broker takes any first number of a producer that it does not know in the partition. So until it has written a batch
+of a producer id, one batch of it is on the way: a second one could be taken although the first was refused.
+
 Sequence numbers belong to (producer id, epoch, partition), so each partition bumps its own epoch, without asking
 the broker. That happens only when the broker refuses the *oldest* undecided batch as out of order: then nothing
 behind it can have been written either, and all of them may be numbered anew without a duplicate.
@@ -29,7 +32,16 @@ class PartitionDelivery:
         has_gap: whether numbers of the epoch were given to records that may not have been written.
     """
 
-    __slots__ = ("_renumber", "epoch", "has_gap", "in_flight", "next_sequence", "producer_id", "undecided")
+    __slots__ = (
+        "_is_known",
+        "_renumber",
+        "epoch",
+        "has_gap",
+        "in_flight",
+        "next_sequence",
+        "producer_id",
+        "undecided",
+    )
 
     def __init__(self) -> None:
         self.undecided: list[Batch] = []
@@ -39,6 +51,7 @@ class PartitionDelivery:
         self.next_sequence = 0
         self.has_gap = False
         self._renumber = False
+        self._is_known = False
 
     @property
     def must_repeat(self) -> bool:
@@ -51,7 +64,8 @@ class PartitionDelivery:
 
     def takes_new(self, most_undecided: int) -> bool:
         """Whether a batch that was never sent may go now."""
-        return not self.must_repeat and len(self.undecided) < most_undecided
+        most = most_undecided if self._is_known or self.producer_id < 0 else 1
+        return not self.must_repeat and len(self.undecided) < most
 
     def is_oldest(self, batch: Batch) -> bool:
         return bool(self.undecided) and self.undecided[0] is batch
@@ -67,6 +81,7 @@ class PartitionDelivery:
 
     def identify(self, producer_id: int, epoch: int) -> None:
         """A new identity: numbering starts at 0."""
+        self._is_known = self._is_known and producer_id == self.producer_id
         self.producer_id = producer_id
         self.epoch = epoch
         self.next_sequence = 0
@@ -102,6 +117,7 @@ class PartitionDelivery:
 
     def written(self, batch: Batch) -> None:
         """It is in the log."""
+        self._is_known = batch.producer_id == self.producer_id
         self._remove(batch)
 
     def failed(self, batch: Batch, *, never_sent: bool = False) -> None:
