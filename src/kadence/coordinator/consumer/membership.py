@@ -29,6 +29,7 @@ __all__ = [
     "find",
     "put_in_place_of",
     "refuse_if_full",
+    "remove",
     "take_out",
     "write_progress",
 ]
@@ -102,11 +103,16 @@ def put_in_place_of(shard: Shard, group: ConsumerGroup, before: Member, member_i
 
 def take_out(shard: Shard, group: ConsumerGroup, member_ids: Collection[str]) -> None:
     """Members leave or are fenced; what they had is for the others."""
+    remove(shard, group, member_ids)
+    forget_unread(shard, group)
+    bump(shard, group)
+
+
+def remove(shard: Shard, group: ConsumerGroup, member_ids: Collection[str]) -> None:
+    """Members are no more; the group does not react yet."""
     for member_id in member_ids:
         writing.remove_member(shard, group.group_id, member_id)
         cancel(shard, group, member_id)
-    forget_unread(shard, group)
-    bump(shard, group)
 
 
 def write_progress(shard: Shard, now: int, group: ConsumerGroup, member: Member) -> None:

@@ -23,7 +23,7 @@ from kadence.coordinator.consumer.embedded import (
 from kadence.coordinator.consumer.group import ConsumerGroup
 from kadence.coordinator.consumer.lookup import consumer_group, find_group
 from kadence.coordinator.consumer.member import ClassicMetadata, Member
-from kadence.coordinator.consumer.membership import arm_session, cancel, refuse_if_full, take_out
+from kadence.coordinator.consumer.membership import arm_session, cancel, refuse_if_full, remove, take_out
 from kadence.coordinator.consumer.partitions import Partitions
 from kadence.coordinator.consumer.refusal import RefusedError
 from kadence.coordinator.shard import Shard
@@ -117,7 +117,8 @@ def _forget(shard: Shard, classic: ClassicGroup) -> None:
 def fence(shard: Shard, now: int, group: ConsumerGroup, member_ids: Collection[str]) -> None:
     """Take members out; if that leaves classic members alone, the group becomes theirs."""
     if can_downgrade(shard, group, member_ids):
-        take_out(shard, group, member_ids)
+        # Its generation is the epoch that the members know: they hear of a rebalance, not that they are of the past.
+        remove(shard, group, member_ids)
         prepare(shard, now, downgrade(shard, now, group))
     else:
         take_out(shard, group, member_ids)

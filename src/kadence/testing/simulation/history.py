@@ -259,6 +259,10 @@ class History:
         self, group: ClassicGroup | ConsumerGroup, epoch: int, members: dict[str, int]
     ) -> None:
         known = self._epochs.get(group.group_id)
+        if known is not None and known.kind is not type(group):
+            # A group that changes its protocol gives its members their sessions anew.
+            for member_id in group.members:
+                self._heard_at[group.group_id, member_id] = self._scheduler.now_ms()
         # An empty group may be deleted, and another one of its name begins anew.
         if known is not None and known.kind is type(group) and known.has_members:
             if epoch < known.epoch:
