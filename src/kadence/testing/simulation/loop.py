@@ -50,7 +50,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def __init__(self, process: Process) -> None:
         self._process = process
         self._scheduler = process.scheduler
-        self._tasks: list[asyncio.Task[Any]] = []
+        self._tasks: dict[asyncio.Task[Any], Any] = {}
         process.on_end.append(self._unwind)
         self.troubles: list[dict[str, Any]] = []
 
@@ -89,8 +89,8 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         made: asyncio.Task[Any] = asyncio.Task(
             coro, loop=self, name=None if name is None else str(name), context=context
         )
-        self._tasks = [each for each in self._tasks if not each.done()]
-        self._tasks.append(made)
+        self._tasks[made] = None
+        made.add_done_callback(lambda task: self._tasks.pop(task, None))
         return made
 
     def get_debug(self) -> bool:
@@ -160,7 +160,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         """
         outer = asyncio._get_running_loop()
         asyncio._set_running_loop(self)
-        tasks, self._tasks = self._tasks, []
+        tasks, self._tasks = list(self._tasks), {}
         try:
             for task in tasks:
                 # A task that never ends is no mistake here; it would keep the whole simulation to complain of it.
