@@ -6,9 +6,11 @@ its absence fails the tests that need it; elsewhere they are skipped, and the en
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import signal
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +23,9 @@ from tests.mock import mock_cluster as running_mock
 
 from kadence.errors import MissingDependencyError
 from kadence.testing.kafka import Kafka
+
+_PEERS: Final = frozenset({"kafka", "aiokafka", "confluent_kafka"})
+"""Packages of clients that are not ours."""
 
 if TYPE_CHECKING:
     from kadence.broker import Broker
@@ -58,6 +63,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return schedule.scheduler(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def _origin(value: object) -> str:
+    """The package that a value of a module comes from."""
+    name = getattr(value, "__module__", None) or getattr(value, "__name__", "")
+    return name.partition(".")[0] if isinstance(name, str) else ""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _sockets_of_peers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Other people's clients leave sockets to the collector: it comes here, and blames no test that runs later."""
+    yield
+    if any(_origin(each) in _PEERS for each in vars(request.module).values()):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
 
 
 @pytest.fixture(autouse=True)

@@ -216,6 +216,8 @@ def test_a_copy_in_transactions_is_exact_although_its_maker_is_killed(kafka: Kaf
             "--broker-list", broker.bootstrap_servers, "--input-topic", "from", "--input-partition", "0",
             "--output-topic", "to", "--transactional-id", "copier", "--consumer-group", "copiers",
             "--transaction-size", "20", "--enable-random-aborts", "--use-group-metadata",
+            # It asks where to begin before it calls initTransactions(): what the killed one left open ends by its time.
+            "--transaction-timeout", "4000",
         )  # fmt: skip
 
         def turns(copier: Lines) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyspark
+from py4j import java_gateway, protocol
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 from tests.patience import PATIENCE
@@ -60,7 +61,8 @@ class Tools:
         jvm.java.lang.System.setIn(jvm.java.io.ByteArrayInputStream(stdin.encode()))
         code, thrown = 0, ""
         try:
-            getattr(jvm, main_class).main(self._array(jvm.java.lang.String, *arguments))
+            with _errors_of_py4j():
+                getattr(jvm, main_class).main(self._array(jvm.java.lang.String, *arguments))
         except Py4JJavaError as error:
             code, thrown = 1, str(error.java_exception.toString())
         self._run_hooks()
@@ -120,6 +122,17 @@ class Tools:
         for index, element in enumerate(elements):
             array[index] = element
         return array
+
+
+@contextmanager
+def _errors_of_py4j() -> Iterator[None]:
+    """PySpark, once it has a session, has Py4J ask Spark's classes about each exception; this JVM has none of them."""
+    told = java_gateway.get_return_value
+    java_gateway.get_return_value = protocol.get_return_value
+    try:
+        yield
+    finally:
+        java_gateway.get_return_value = told
 
 
 def _until_exit(written: str) -> str:

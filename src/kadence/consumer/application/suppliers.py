@@ -9,8 +9,6 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from kadence.errors import IllegalStateError
-
 if TYPE_CHECKING:
     from kadence.config import ConsumerConfig
     from kadence.consumer.application.core import Engine, Engines
@@ -40,6 +38,9 @@ class _NetworkSides:
         """
         simulated = self.simulated.get()
         if simulated is not None and not awaits:
+            # The front door loads this module: it brings nothing along that is not needed yet.
+            from kadence.errors import IllegalStateError
+
             raise IllegalStateError(
                 "a program of a simulation cannot use Consumer, which blocks; use AsyncConsumer"
             )
