@@ -139,8 +139,43 @@ def test_a_port_in_use_names_it_and_what_to_do(broker: Broker) -> None:
 
 
 def test_a_wrong_key_is_refused_with_the_right_one() -> None:
+    """In the way in which the keys were written: with dots, or as keywords."""
     with pytest.raises(ConfigError, match=r"did you mean 'max\.poll\.interval\.ms'"):
+        ConsumerConfig.parse({"bootstrap.servers": "localhost:9092", "max.poll.intervall.ms": 5})
+    with pytest.raises(
+        ConfigError, match=r"key 'max_poll_intervall_ms': did you mean 'max_poll_interval_ms'"
+    ):
         ConsumerConfig.parse(bootstrap_servers="localhost:9092", max_poll_intervall_ms=5)
+
+
+def test_every_mistake_in_the_settings_is_told_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        ConsumerConfig.parse(
+            {"bootstrap.server": "b:9092", "grup.id": "g", "max.poll.records": -5, "linger.ms": 3},
+            fetch_min_bytes="many",
+        )
+    assert str(caught.value).splitlines() == [
+        "5 mistakes in the consumer's settings:",
+        "- unknown consumer configuration key 'bootstrap.server': did you mean 'bootstrap.servers'?",
+        "- unknown consumer configuration key 'grup.id': did you mean 'group.id'?",
+        "- max.poll.records: -5 is not at least 1, -1 or auto",
+        "- 'linger.ms' is a key of the producer, not of the consumer",
+        "- fetch_min_bytes: 'many' is not a whole number >= 0",
+    ]
+
+
+def test_every_contradiction_in_the_settings_is_told_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        ConsumerConfig.parse(
+            {"bootstrap.servers": "b:9092,c", "group.instance.id": "i", "session.timeout.ms": 6_000},
+            heartbeat_interval_ms=6_000,
+        )
+    assert str(caught.value).splitlines() == [
+        "3 mistakes in the consumer's settings:",
+        "- bootstrap.servers: 'c' is not host:port, e.g. 'localhost:9092'",
+        "- heartbeat.interval.ms (6000) must be below session.timeout.ms (6000); a third of it is usual",
+        "- group.instance.id needs group.id",
+    ]
 
 
 def test_a_dead_bootstrap_address_does_not_stand_in_the_way_of_a_live_one(broker: Broker) -> None:

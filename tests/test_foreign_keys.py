@@ -104,7 +104,7 @@ def test_every_key_of_aiokafka_is_known_or_refused_with_advice() -> None:
     ("name", "message"),
     [
         ("socket.timeout.ms", "is another client's name: here it is 'request.timeout.ms'"),
-        ("ssl_cafile", "here it is 'ssl.ca.location'"),
+        ("ssl_cafile", "here it is 'ssl_ca_location'"),
         ("queued.min.messages", "prefetching is bounded by bytes: buffer.memory"),
         ("enable.metrics.push", "not pushed to brokers (KIP-714)"),
         ("sasl.kerberos.kinit.cmd", "the system's Kerberos library gets and renews tickets"),

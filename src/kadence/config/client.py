@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -192,11 +192,14 @@ class ClientConfig:
         """Read dotted keys from ``config`` and snake_case ones from keywords.
 
         Raises:
-            ConfigError: unknown key (with the nearest known one), a value of the wrong type or outside its
-                bounds, the same key given both ways, or values that contradict each other.
+            ConfigError: unknown keys (each with the nearest known one), values of the wrong type or outside their
+                bounds, the same key given both ways, or values that contradict each other. It names every mistake, each
+                key as the caller wrote it; contradictions only where each value by itself is good.
         """
         rows = {row.name: row for row in keys(cls)}
         given: dict[str, Any] = {}
+        spelled: dict[str, str] = {}
+        mistakes: list[str] = []
         whatever: object = config or {}
         if not isinstance(whatever, Mapping):
             kind = type(whatever).__name__  # Not the value: it may hold a password.
@@ -206,37 +209,60 @@ class ClientConfig:
         for name, value in (config or {}).items():
             if not isinstance(name, str):
                 raise ConfigError(f"configuration keys are strings such as 'bootstrap.servers', not {name!r}")
-            given[name.replace("_", ".") if name not in rows else name] = value
+            dotted = name.replace("_", ".")
+            given[dotted] = value
+            spelled[dotted] = name
         for name, value in settings.items():
             dotted = name.replace("_", ".")
             if dotted in given:
-                raise ConfigError(f"{dotted} is given twice: in the dict and as {name}=")
+                mistakes.append(f"{dotted} is given twice: in the dict and as {name}=")
+                continue
             given[dotted] = value
-        for name in given:
+            spelled[dotted] = name
+        values: dict[str, Any] = {}
+        for name, value in given.items():
             if name not in rows:
-                raise ConfigError(stores.advice(name, given) or unknown(name, cls, rows))
-        values = {name.replace(".", "_"): read(rows[name], value) for name, value in given.items()}
+                mistakes.append(stores.advice(name, given) or unknown(spelled[name], cls, rows))
+                continue
+            try:
+                values[name.replace(".", "_")] = read(rows[name], value, spelled[name])
+            except ConfigError as error:
+                mistakes.append(str(error))
+        _refuse(cls, mistakes)
         result = cls(**values)
-        result._check(frozenset(given))
+        _refuse(cls, list(result._contradictions(frozenset(given))))
         return result
 
-    def _check(self, given: frozenset[str]) -> None:
-        """Contradictions between keys."""
+    def _contradictions(self, given: frozenset[str]) -> Iterator[str]:
+        """What is wrong with the keys together, a sentence each."""
         if not self.bootstrap_servers:
-            raise ConfigError("bootstrap.servers is required, e.g. bootstrap_servers='localhost:9092'")
+            yield "bootstrap.servers is required, e.g. bootstrap_servers='localhost:9092'"
         for address in self.bootstrap_servers:
             host, colon, port = address.rpartition(":")
             if not (colon and host and port.isdigit() and 0 < int(port) < 65536):
-                raise ConfigError(f"bootstrap.servers: {address!r} is not host:port, e.g. 'localhost:9092'")
+                yield f"bootstrap.servers: {address!r} is not host:port, e.g. 'localhost:9092'"
         if self.retry_backoff_ms > self.retry_backoff_max_ms and "retry.backoff.max.ms" in given:
-            raise ConfigError("retry.backoff.ms is above retry.backoff.max.ms")
-        stores.check(self)
-        login.check(self, given)
+            yield "retry.backoff.ms is above retry.backoff.max.ms"
+        try:
+            stores.check(self)
+            login.check(self, given)
+        except ConfigError as error:
+            yield str(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConfig(ClientConfig):
     """The admin client's keys: those of every client."""
+
+
+def _refuse(cls: type, mistakes: list[str]) -> None:
+    """Raise what is wrong, if anything is."""
+    if len(mistakes) > 1:
+        kind = cls.__name__.removesuffix("Config").lower()
+        listed = "".join(f"\n- {mistake}" for mistake in mistakes)
+        raise ConfigError(f"{len(mistakes)} mistakes in the {kind}'s settings:{listed}")
+    if mistakes:
+        raise ConfigError(mistakes[0])
 
 
 def generated_client_id(kind: str) -> str:

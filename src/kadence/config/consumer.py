@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,7 +11,6 @@ from kadence.config import foreign
 from kadence.config.client import ClientConfig
 from kadence.config.durations import duration_ms
 from kadence.config.table import AUTO, INT32_MAX, key
-from kadence.errors import ConfigError
 
 __all__ = ["ConsumerConfig"]
 
@@ -245,85 +244,80 @@ class ConsumerConfig(ClientConfig):
         word, _, duration = self.auto_offset_reset.partition(":")
         return duration_ms(duration) if word == _BY_DURATION else None
 
-    def _check(self, given: frozenset[str]) -> None:
-        ClientConfig._check(self, given)
-        self._check_protocol(given)
-        self._check_reset()
+    def _contradictions(self, given: frozenset[str]) -> Iterator[str]:
+        yield from ClientConfig._contradictions(self, given)
+        yield from self._check_protocol(given)
+        yield from self._check_reset()
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
-            raise ConfigError(
+            yield (
                 f"heartbeat.interval.ms ({self.heartbeat_interval_ms}) must be below session.timeout.ms "
                 f"({self.session_timeout_ms}); a third of it is usual"
             )
         if self.prefetch_heuristic != "bytes" and self.max_poll_records < 1:
-            raise ConfigError(
+            yield (
                 f"prefetch.heuristic={self.prefetch_heuristic} needs max.poll.records as a number to fill a poll with; "
                 "without a cap, and with auto, use bytes"
             )
         if "max.poll.records.share" in given and self.max_poll_records != AUTO:
-            raise ConfigError("max.poll.records.share means nothing without max.poll.records=auto")
+            yield "max.poll.records.share means nothing without max.poll.records=auto"
         if self.group_id == "":
-            raise ConfigError("group.id is empty; give it a name, or leave it out to use assign()")
+            yield "group.id is empty; give it a name, or leave it out to use assign()"
         if self.group_id is None and self.enable_auto_commit and "enable.auto.commit" in given:
-            raise ConfigError("enable.auto.commit needs group.id: offsets are committed for a group")
+            yield "enable.auto.commit needs group.id: offsets are committed for a group"
         if self.group_instance_id is not None and self.group_id is None:
-            raise ConfigError("group.instance.id needs group.id")
+            yield "group.instance.id needs group.id"
         name = self.group_instance_id
         if name is not None and (name in (".", "..") or not _INSTANCE.fullmatch(name)):
-            raise ConfigError(
+            yield (
                 f"group.instance.id: {name!r} is no name that brokers take: 1 to 249 letters (a-z, A-Z), digits, dots, "
                 "underscores and hyphens, and not '.' or '..'"
             )
-        self._check_deserializers(given)
+        yield from self._check_deserializers(given)
         # The default may be above a small buffer: fetches never ask for more than there is room for.
         if self.max_partition_fetch_bytes > self.buffer_memory and "max.partition.fetch.bytes" in given:
-            raise ConfigError(
-                "max.partition.fetch.bytes is above buffer.memory, so no full fetch would ever fit"
-            )
+            yield ("max.partition.fetch.bytes is above buffer.memory, so no full fetch would ever fit")
 
-    def _check_reset(self) -> None:
+    def _check_reset(self) -> Iterator[str]:
         word, colon, duration = self.auto_offset_reset.partition(":")
         word = word.strip().lower()
         if word == _BY_DURATION and colon:
             try:
                 duration_ms(duration)
             except ValueError as error:
-                raise ConfigError(
+                yield (
                     f"auto.offset.reset: {error}; write for instance by_duration:PT1H (an hour), PT30M, P7D or P1DT12H"
-                ) from None
+                )
         elif colon or word not in ("earliest", "latest", "none"):
             if (called := foreign.reset(word)) is not None:
-                raise ConfigError(f"auto.offset.reset: {word!r} is librdkafka's word: here it is {called!r}")
-            raise ConfigError(
-                f"auto.offset.reset: {self.auto_offset_reset!r} is not one of earliest, latest, none, "
-                "by_duration:<duration>, e.g. by_duration:PT1H"
-            )
+                yield f"auto.offset.reset: {word!r} is librdkafka's word: here it is {called!r}"
+            else:
+                yield (
+                    f"auto.offset.reset: {self.auto_offset_reset!r} is not one of earliest, latest, none, "
+                    "by_duration:<duration>, e.g. by_duration:PT1H"
+                )
         object.__setattr__(self, "auto_offset_reset", word + colon + duration.strip().upper())
 
-    def _check_deserializers(self, given: frozenset[str]) -> None:
+    def _check_deserializers(self, given: frozenset[str]) -> Iterator[str]:
         """A policy for bad records that can never be needed, or never be kept, is a mistake."""
         decodes = self.key_deserializer is not None or self.value_deserializer is not None
         if "deserialization.errors" in given and self.deserialization_errors != "raise" and not decodes:
-            raise ConfigError(
-                "deserialization.errors needs key.deserializer or value.deserializer: bytes are never bad"
-            )
+            yield ("deserialization.errors needs key.deserializer or value.deserializer: bytes are never bad")
         if (self.deserialization_errors == "dead-letter") != (self.dead_letter_topic is not None):
-            raise ConfigError(
-                "deserialization.errors=dead-letter and dead.letter.topic belong together; one is missing"
-            )
+            yield ("deserialization.errors=dead-letter and dead.letter.topic belong together; one is missing")
 
-    def _check_protocol(self, given: frozenset[str]) -> None:
+    def _check_protocol(self, given: frozenset[str]) -> Iterator[str]:
         """Each group protocol has keys that mean nothing to the other (C4)."""
         if self.group_protocol == "consumer":
             for name, instead in _CLASSIC_ONLY.items():
                 if name in given:
-                    raise ConfigError(
+                    yield (
                         f"{name} is a key of the classic protocol, where the client decides; with "
                         f"group.protocol=consumer the broker does: {instead}, or set group.protocol=classic"
                     )
         elif self.group_protocol == "auto" and not given.isdisjoint(_CLASSIC_ONLY):
             object.__setattr__(self, "group_protocol", "classic")
         if self.group_protocol == "classic" and self.group_remote_assignor is not None:
-            raise ConfigError(
+            yield (
                 "group.remote.assignor needs group.protocol=consumer, and no key of the classic protocol, whose own "
                 "is partition.assignment.strategy"
             )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kadence.config.client import ClientConfig
 from kadence.config.table import key
-from kadence.errors import ConfigError
 
 __all__ = ["ProducerConfig"]
 
@@ -65,20 +65,20 @@ class ProducerConfig(ClientConfig):
         since="KIP-98",
     )
 
-    def _check(self, given: frozenset[str]) -> None:
-        ClientConfig._check(self, given)
+    def _contradictions(self, given: frozenset[str]) -> Iterator[str]:
+        yield from ClientConfig._contradictions(self, given)
         if self.enable_idempotence and self.acks not in ("all", "-1"):
             if "enable.idempotence" in given:
-                raise ConfigError(f"enable.idempotence needs acks=all, not {self.acks}")
+                yield f"enable.idempotence needs acks=all, not {self.acks}"
             object.__setattr__(self, "enable_idempotence", False)
         if self.enable_idempotence and self.max_in_flight_requests_per_connection > 5:
-            raise ConfigError("enable.idempotence allows at most 5 max.in.flight.requests.per.connection")
+            yield "enable.idempotence allows at most 5 max.in.flight.requests.per.connection"
         if self.linger_ms >= self.delivery_timeout_ms:
-            raise ConfigError(
+            yield (
                 f"linger.ms={self.linger_ms} must be below delivery.timeout.ms={self.delivery_timeout_ms}, or records "
                 "fail before they are sent"
             )
         if self.transactional_id == "":
-            raise ConfigError("transactional.id is empty; give it a name, or leave it out")
+            yield "transactional.id is empty; give it a name, or leave it out"
         if self.transactional_id is not None and not self.enable_idempotence:
-            raise ConfigError("transactional.id needs enable.idempotence=true and acks=all")
+            yield "transactional.id needs enable.idempotence=true and acks=all"

@@ -68,20 +68,32 @@ def keys(config: type) -> list[Key]:
 
 
 def unknown(name: str, cls: type, rows: Mapping[str, Key]) -> str:
-    """What to say of a key that is not in the table: another client's key, another table's, or the nearest."""
+    """What to say of a key that is not in the table: another client's key, another table's, or the nearest.
+
+    Args:
+        name: as the caller wrote it, with dots or underscores; what is advised is written in the same way.
+    """
+    written, name = name, name.replace("_", ".")
     client = cls.__name__.removesuffix("Config").lower()
     called, instead = foreign.advice(name)
-    if called in rows:
-        return f"{name!r} is another client's name: here it is {called!r}"
+    if called is not None and called in rows:
+        return f"{written!r} is another client's name: here it is {_as(written, called)!r}"
     if called is not None or instead is not None:
-        return f"{name!r} is another client's key: " + (instead or f"it is for a producer, as {called!r}")
+        return f"{written!r} is another client's key: " + (instead or f"it is for a producer, as {called!r}")
     others: list[type] = cls.__mro__[1].__subclasses__()
     for other in others:
         if any(row.name == name for row in keys(other)):
-            return f"{name!r} is a key of the {other.__name__.removesuffix('Config').lower()}, not of the {client}"
+            return f"{written!r} is a key of the {other.__name__.removesuffix('Config').lower()}, not of the {client}"
     near = difflib.get_close_matches(name, rows, n=1, cutoff=0.6)
-    advice = f"did you mean {near[0]!r}?" if near else "see the reference page for the known keys"
-    return f"unknown {client} configuration key {name!r}: {advice}"
+    advice = (
+        f"did you mean {_as(written, near[0])!r}?" if near else "see the reference page for the known keys"
+    )
+    return f"unknown {client} configuration key {written!r}: {advice}"
+
+
+def _as(written: str, name: str) -> str:
+    """A key in the way in which the caller writes keys."""
+    return name.replace(".", "_") if "_" in written and "." not in written else name
 
 
 def _read_int(row: Key, value: Any) -> int:
@@ -232,8 +244,11 @@ def _allowed(row: Key) -> str:
     return words.get(row.kind, "a string")
 
 
-def read(row: Key, value: Any) -> Any:
+def read(row: Key, value: Any, spelled: str = "") -> Any:
     """The value as its row has it.
+
+    Args:
+        spelled: the key as the caller wrote it, for the error.
 
     Raises:
         ConfigError: it is of another type or out of bounds; a password is not shown.
@@ -246,4 +261,4 @@ def read(row: Key, value: Any) -> Any:
         raise
     except (ValueError, TypeError, OverflowError):
         shown = "the given value" if row.kind == "password" else repr(value)
-        raise ConfigError(f"{row.name}: {shown} is not {_allowed(row)}") from None
+        raise ConfigError(f"{spelled or row.name}: {shown} is not {_allowed(row)}") from None

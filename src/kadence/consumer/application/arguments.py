@@ -41,7 +41,9 @@ __all__ = [
 NO_CAP = 2**31 - 1
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 
-Partitions = Iterable[TopicPartition | tuple[str, int]]
+Partitions = TopicPartition | Iterable[TopicPartition | tuple[str, int]]
+"""What calls take that speak of partitions: several, or one."""
+
 Start = int | OffsetAndMetadata
 Assignable = Partitions | Mapping[TopicPartition, Start] | Mapping[TopicPartition, tuple[Start, int]]
 """What assign() takes: partitions, or a mapping with the offset where each begins, or with (start, end) of a range."""
@@ -172,9 +174,13 @@ def _known_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
 
 def partitions_of(partitions: Partitions) -> tuple[TopicPartition, ...]:
     """Partitions without repetition, in the order given."""
+    if isinstance(partitions, TopicPartition):
+        return (partitions,)
     given: object = partitions
-    if isinstance(given, (str, TopicPartition)):
-        raise TypeError(f"a list of partitions is wanted, such as [TopicPartition('t', 0)], not {given!r}")
+    if isinstance(given, str):
+        raise TypeError(
+            f"a partition, or a list of them, is wanted, such as [TopicPartition('t', 0)], not {given!r}"
+        )
     return tuple(dict.fromkeys(map(partition_of, partitions)))
 
 

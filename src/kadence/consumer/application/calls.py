@@ -6,6 +6,7 @@ classes document the calls and carry them out, each in its way. Application side
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
@@ -60,6 +61,10 @@ Topics = str | Iterable[str] | re.Pattern[str] | SubscriptionPattern
 
 LATEST, EARLIEST = -1, -2
 _CLOSE_MS = 30_000
+_SURELY_MS = 500
+"""A whole number of so many seconds or more is not meant for a poll."""
+
+_log = logging.getLogger("kadence.consumer")
 
 
 class Calls:
@@ -79,6 +84,7 @@ class Calls:
         self._awaits = awaits
         self._metrics = Metrics(config, border, core)
         self._interceptors = core.interceptors
+        self._has_told_unit = False
 
     # ------------------------------------------------------------ what to read
 
@@ -130,7 +136,7 @@ class Calls:
         if core.subscribed is not None or core.pattern is not None:
             raise IllegalStateError("this consumer has topics by subscribe(): the group says what it reads")
         starts, ends = ranges(partitions)
-        wanted = partitions_of((*self._border.assignment, *partitions))
+        wanted = partitions_of((*self._border.assignment, *partitions_of(partitions)))
         yield from core.assign(wanted, starts, ends, self._deadline(timeout))
 
     def incremental_unassign(self, partitions: Partitions, timeout: Seconds | None) -> Waits[None]:
@@ -171,6 +177,7 @@ class Calls:
 
     def poll(self, timeout: Seconds, max_records: int | None) -> Waits[Records]:
         limit = self._cap(max_records, self._config.max_poll_records)
+        self._look_at_unit(timeout)
         chunks = yield from self._core.poll(self._until(timeout), limit)
         if chunks and self._interceptors is not None:
             return self._interceptors.on_consume(Records(chunks))
@@ -376,6 +383,18 @@ class Calls:
     def _deadline(self, timeout: Seconds | None) -> int:
         ms = to_ms(timeout)
         return add_ms(self._clock.now_ms(), self._config.default_api_timeout_ms if ms is None else ms)
+
+    def _look_at_unit(self, timeout: Seconds) -> None:
+        """Other clients' polls take milliseconds: say once what such a number means here."""
+        if not self._has_told_unit and type(timeout) is int and timeout >= _SURELY_MS:
+            self._has_told_unit = True
+            _log.warning(
+                "poll(%d) waits for up to %d seconds: timeouts are seconds here, so %d ms are %s",
+                timeout,
+                timeout,
+                timeout,
+                timeout / 1000,
+            )
 
     def _until(self, timeout: Seconds) -> int:
         ms = to_ms(timeout)
