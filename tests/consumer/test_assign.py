@@ -195,7 +195,6 @@ def test_assigning_an_unknown_partition_says_nothing_and_reads_the_others(served
         lambda c: c.assign([("t", 1.0)]),
         lambda c: c.assign([("t", -1)]),
         lambda c: c.assign([("t", 2**31)]),
-        lambda c: c.assign(TopicPartition("t", 0)),
         lambda c: c.assign({TopicPartition("t", 0): 1.5}),
         lambda c: c.assign({TopicPartition("t", 0): 2**63}),
         lambda c: c.assign({TopicPartition("t", 0): (1,)}),
