@@ -1,9 +1,9 @@
 """A simulated network: sockets, listening ports, selectors; delays, cuts and resets by seed.
 
-Connections are TCP's: bytes of one direction come in order, however long they take, and either all or none of what was
-written before a loss arrives. What a real network does to a TCP connection is done here: it delays (each piece of each
-connection by itself, so connections overtake each other), it holds everything while hosts cannot reach each other
-(`cut`), and it breaks connections with what is on its way (`reset`).
+Connections are TCP's: bytes of one direction arrive in order, however long they take, and what arrives before a
+connection breaks is a beginning of what was written. What a real network does to a TCP connection is done here: it
+delays (each piece of each connection by itself, so connections overtake each other), it holds everything while hosts
+cannot reach each other (`cut`), and it breaks connections with what is on its way (`reset`).
 """
 
 from __future__ import annotations
