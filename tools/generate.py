@@ -1,4 +1,4 @@
-"""Turns schema/*.txt into src/kadence/protocol/, and the text of `Consumer` into that of `AsyncConsumer`.
+"""Turns schema/*.txt into src/kadence/protocol/, and the text of classes for threads into that of their asyncio twins.
 
     python tools/generate.py           writes what has changed
     python tools/generate.py --check   writes nothing; fails when something would change (for CI)
@@ -14,6 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from async_rules import TWINS
 from async_text import RuleError, async_source
 from python_modules import errors_source, module_source, tables_source
 from schema_text import SchemaError, parse_errors, parse_module
@@ -21,7 +22,7 @@ from schema_text import SchemaError, parse_errors, parse_module
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = ROOT / "schema"
 TARGET = ROOT / "src" / "kadence" / "protocol"
-CONSUMER = ROOT / "src" / "kadence" / "consumer"
+PACKAGE = ROOT / "src" / "kadence"
 WRITTEN_BY_HAND = frozenset({"__init__.py", "client_frames.py", "registry.py", "message.py"})
 
 
@@ -35,8 +36,11 @@ def sources() -> dict[str, str]:
 
 
 def async_files() -> dict[str, str]:
-    """The asyncio consumer, as it comes out of the generator."""
-    return {"async_consumer.py": async_source((CONSUMER / "consumer.py").read_text())}
+    """The asyncio classes' modules by name, as they come out of the generator."""
+    return {
+        rules.target: async_source((PACKAGE / rules.folder / rules.source).read_text(), rules)
+        for rules in TWINS
+    }
 
 
 def formatted(files: dict[str, str]) -> dict[str, str]:
@@ -66,7 +70,7 @@ def main() -> int:
     )
     check: bool = parser.parse_args().check
     try:
-        wanted, twin = formatted(sources()), formatted(async_files())
+        wanted, twins = formatted(sources()), formatted(async_files())
     except (SchemaError, RuleError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -76,8 +80,8 @@ def main() -> int:
     changed = sorted(name for name, text in wanted.items() if present.get(name) != text)
     stale = sorted(present.keys() - wanted.keys())
     targets = {TARGET / name: wanted[name] for name in changed}
-    for name, text in twin.items():
-        path = CONSUMER / name
+    for rules in TWINS:
+        path, text = PACKAGE / rules.folder / rules.target, twins[rules.target]
         if not path.exists() or path.read_text() != text:
             targets[path] = text
     for path, text in targets.items():

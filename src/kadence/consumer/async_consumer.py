@@ -1,6 +1,6 @@
 """`AsyncConsumer`: the public API for asyncio, on the loop's own thread. Application side.
 
-Generated from consumer.py by tools/generate.py; do not edit. The rules are in tools/async_text.py.
+Generated from consumer.py by tools/generate.py; do not edit. The rules are in tools/async_rules.py.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class AsyncConsumer(ConsumerState):
-    """`Consumer` for asyncio: the same calls, awaited. Made on a running event loop, and belongs to it.
+    """`Consumer` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
 
     Everything that talks to brokers happens on a network thread of its own. So a loop that something blocks keeps
     its membership for as long as max.poll.interval.ms, and no call below blocks the loop; there is no thread pool.
@@ -319,8 +319,8 @@ class AsyncConsumer(ConsumerState):
 
         Args:
             offsets: as for `commit`.
-            callback: ``callback(offsets, error)``, a function or coroutine function, runs inside a later call, in the
-                order of the commits.
+            callback: ``callback(offsets, error)``, a function or coroutine function, runs inside a later call,
+                in the order of the commits.
         """
         with self._shell:
             self._calls.commit_async(offsets, callback)

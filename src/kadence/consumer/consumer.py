@@ -1,6 +1,6 @@
 """`Consumer`: the public API for threads. Application side; a shell around `core.Core`.
 
-`async_consumer.py` is made from this text by ``make generate`` (tools/async_text.py): whatever differs between threads
+`async_consumer.py` is made from this text by ``make generate`` (tools/async_rules.py): whatever differs between threads
 and asyncio is said by the shell, `self._shell`.
 """
 

@@ -1,0 +1,72 @@
+"""How each asyncio class is made from the threads' one; see async_text.py for what the rules mean.
+
+One more class gets its asyncio twin so: its public module only calls a shell, ``self._shell.run(...)`` say; a shell for
+threads and one for asyncio are written by hand; and `TWINS` gets its `Rules`. Then ``make generate`` writes the twin.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from async_text import Rules
+
+__all__ = ["CONSUMER", "TWINS"]
+
+_CONSUMER: Final = '''"""`Consumer` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
+
+    Everything that talks to brokers happens on a network thread of its own. So a loop that something blocks keeps
+    its membership for as long as max.poll.interval.ms, and no call below blocks the loop; there is no thread pool.
+    One task polls; others may commit, seek or close meanwhile. Rebalances go on in the background; their callbacks run
+    inside `poll`, `unsubscribe` and `close`, and they and commit callbacks may be coroutine functions.
+    Cancelling an await loses no record, and commits nothing that was not returned.
+
+    Args:
+        config: Kafka's dotted keys, e.g. ``{"bootstrap.servers": "localhost:9092", "group.id": "g"}``.
+        settings: the same keys in snake_case, e.g. ``group_id="g"``.
+
+    Raises:
+        ConfigError: see `kadence.config`. RuntimeError: no event loop is running.
+
+    Delivery is at least once by default: auto-commit takes only what a later poll has proved processed.
+    """'''
+
+CONSUMER: Final = Rules(
+    folder="consumer",
+    source="consumer.py",
+    target="async_consumer.py",
+    awaited={"self._shell.run", "self._shell.close"},
+    contexts={"self._shell.polling"},
+    always_async={"__enter__", "__exit__"},
+    names={
+        "Consumer": "AsyncConsumer",
+        "Shell": "AsyncShell",
+        "Iterator": "AsyncIterator",
+        "Iteration": "AsyncIteration",
+        "__iter__": "__aiter__",
+        "__next__": "__anext__",
+        "__enter__": "__aenter__",
+        "__exit__": "__aexit__",
+        "StopIteration": "StopAsyncIteration",
+    },
+    modules={"kadence.consumer.application.shell": "kadence.consumer.application.async_shell"},
+    docstrings={
+        "": '''"""`AsyncConsumer`: the public API for asyncio, on the loop's own thread. Application side.
+
+Generated from consumer.py by tools/generate.py; do not edit. The rules are in tools/async_rules.py.
+"""''',
+        "Consumer": _CONSUMER,
+    },
+    sentences={
+        "listener: told of partitions that come and go; leaving it out removes an earlier one.": (
+            "listener: told of partitions that come and go, by functions or coroutine functions; leaving it out\n"
+            "                removes an earlier one."
+        ),
+        "callback: ``callback(offsets, error)`` runs inside a later call, in the order of the commits.": (
+            "callback: ``callback(offsets, error)``, a function or coroutine function, runs inside a later call,\n"
+            "                in the order of the commits."
+        ),
+    },
+)
+
+TWINS: Final = (CONSUMER,)
+"""Every module that is made so."""
