@@ -18,7 +18,7 @@ PIP := $(RUN) -m pip --disable-pip-version-check -q
 # What the installed package is made of; a change of one of these installs it again.
 BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '_*_c.py' -o -name '*.pxd' -o -name '*.h' \))
 
-.PHONY: help demo test test-spark soak hold coverage lint format generate bench bench-decode bench-gil bench-members bench-spark bench-stages parity-spark kill-spark docs clean
+.PHONY: help demo test test-spark soak hold coverage lint format generate bench bench-decode bench-gil bench-members bench-spark bench-stages parity-spark kill-spark docs site clean
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
@@ -34,6 +34,7 @@ help:
 	@echo "make bench-members   10,000 members held by the embedded broker; joins to a stable group beside Apache Kafka"
 	@echo "make parity-spark    the same options to Spark's JVM connector and to Kadence's source, every row compared"
 	@echo "make docs            write the generated pages of docs/"
+	@echo "make site            the documentation as a site, in build/site (strict: a broken link fails it)"
 	@echo "make coverage        the tests again, with line and branch coverage"
 
 demo: $(VENV)/.has-demo
@@ -99,6 +100,11 @@ parity-spark: $(VENV)/.has-test
 docs: $(VENV)/.has-test
 	$(RUN) tools/docs.py
 
+# The variable silences a notice of the theme's makers about the future of mkdocs.
+site: $(VENV)/.has-site
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs --quiet build --strict
+	@echo "wrote build/site/index.html"
+
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .fuzz .import_linter_cache
 	find src \( -name '*.so' -o -name '*.egg-info' \) -prune -exec rm -rf {} +
@@ -113,6 +119,10 @@ $(VENV)/.has-test: $(BUILT_FROM) | $(RUN)
 	@echo "installing Kadence and what its tests need into $(VENV) (Spark is large: minutes the first time)"
 	@$(PIP) install --editable '.[demo]' --group dev || { echo "installing failed: see pip's last lines above" >&2; exit 1; }
 	@touch $@ $(VENV)/.has-demo
+
+$(VENV)/.has-site: pyproject.toml | $(RUN)
+	@$(PIP) install --group site || { echo "installing failed: see pip's last lines above" >&2; exit 1; }
+	@touch $@
 
 # libFuzzer for Python, where there is a wheel of it; elsewhere mutations alone are tried.
 $(VENV)/.has-fuzz: $(VENV)/.has-test
