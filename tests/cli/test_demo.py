@@ -14,7 +14,6 @@ import pytest
 from kadence import Admin, Broker, Producer
 from kadence.cli.demo import flights
 from kadence.cli.demo.group import Plan, run_group, total_lag
-from kadence.cli.demo.table import plot
 from kadence.errors import MissingDependencyError
 
 PARTITIONS = 6
@@ -75,15 +74,13 @@ def test_the_group_under_accidents() -> None:
     assert ledger.waited_ms.keys() == ledger.orphaned
     assert all(waited >= 2_000 for waited in ledger.waited_ms.values())
     assert len(ledger.ids[outcome.slow]) == 1
+    timeline = outcome.timeline
+    assert sum(work.count for work in timeline.work) == ledger.total + ledger.repeated
+    assert timeline.waited.keys() >= ledger.orphaned
+    assert {span.member for span in timeline.waited.values()} == {outcome.killed}
+    (stall,) = timeline.stalls
+    assert (stall.member, stall.end - stall.start >= 6_000) == (outcome.slow, True)
     assert any("SIGKILL" in line for line in said)
-
-
-def test_the_plot(tmp_path: Path) -> None:
-    rows = [
-        {"carrier": name, "mean_delay": mean, "flights": 5} for name, mean in (("UA", 12.0), ("HA", -3.0))
-    ]
-    plot(rows, tmp_path / "plot.png")
-    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.timeout(400)
@@ -98,5 +95,9 @@ def test_the_whole_demo(tmp_path: Path) -> None:
     assert all(report["checks"].values())
     assert len(report["checks"]) == 9
     assert (report["records"], report["lost"]) == (20_000, 0)
-    assert (tmp_path / "delay-by-carrier.png").exists()
+    drawn = (tmp_path / "picture.svg").read_text()
+    assert all(text in drawn for text in ("killed (SIGKILL)", "stays a member", "delay by carrier", ">UA<"))
+    assert "Who processed which partition" in ran.stdout
+    said = ran.stdout + ran.stderr
+    assert not [word for word in ("Traceback", "Error", "WARN", "Warning", "warning") if word in said], said
     assert list((tmp_path / "flights").glob("batch=*/carrier=UA/*.parquet"))

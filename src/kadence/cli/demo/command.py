@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from kadence.cli.common import CommandError, add_command, print_table, say
+from kadence.cli.demo import picture
 from kadence.cli.demo.flights import Summary, data_file, departures, to_json
 from kadence.cli.demo.group import Outcome, Plan, run_group, total_lag
-from kadence.cli.demo.table import Landed, land, plot
+from kadence.cli.demo.table import Landed, land
 from kadence.cli.pipeline_screen import line
 
 __all__ = ["add", "run"]
@@ -85,6 +86,12 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--output", type=Path, default=Path("demo-output"), metavar="DIR", help="default: %(default)s"
     )
+    parser.add_argument(
+        "--picture",
+        type=Path,
+        metavar="FILE",
+        help="write the picture (SVG) there (default: DIR/picture.svg)",
+    )
     parser.add_argument("--records", type=int, metavar="N", help="only the first N departures")
     parser.add_argument("--only", choices=("group",), help="leave out what needs Spark")
     parser.set_defaults(run=run)
@@ -117,14 +124,15 @@ def run(arguments: argparse.Namespace) -> int:
             screen.title("3. The pipeline examples/flights.toml lands the topic in a table on Spark")
             landed = land(servers, output, lambda told: screen(line(told)))
             screen.close()
-            plot(landed.by_carrier, output / "delay-by-carrier.png")
             spark_lag = total_lag(admin, landed.group, _TOPIC, sizes)
             checks |= _show_table(landed, expected, spark_lag, output)
+    drawn = arguments.picture or output / "picture.svg"
+    drawn.write_text(picture.svg(outcome.timeline, landed.by_carrier if landed else ()), encoding="utf-8")
     _write_report(output / "report.json", expected, outcome, lag, landed, checks)
     print()
     for text, is_true in checks.items():
         print(f"{'ok    ' if is_true else 'FAILED'}  {text}")
-    print(f"\n{time.monotonic() - began:.0f} s in all; the table, the plot and report.json are in {output}/")
+    print(f"\n{time.monotonic() - began:.0f} s in all; the picture: {drawn}; what else there is: {output}/")
     failed = [text for text, is_true in checks.items() if not is_true]
     if failed:
         raise CommandError(f"{len(failed)} of {len(checks)} checks failed: {'; '.join(failed)}")
@@ -136,7 +144,7 @@ def _clean(output: Path) -> Path:
     output.mkdir(parents=True, exist_ok=True)
     for name in ("flights", "checkpoint", "dead-letters"):
         shutil.rmtree(output / name, ignore_errors=True)
-    for name in ("delay-by-carrier.png", "report.json"):
+    for name in ("picture.svg", "report.json"):
         (output / name).unlink(missing_ok=True)
     return output
 
@@ -251,6 +259,7 @@ def _show_group(outcome: Outcome, lag: dict[int, int]) -> dict[str, bool]:
         {"fact": "how long it took", "value": f"{outcome.seconds:.0f} s"},
     ]
     print_table(facts, ("fact", "value"), sys.stdout, title="The group")
+    print(picture.text(outcome.timeline), end="\n\n")
     return {
         "no record was lost": ledger.missing == 0,
         "the slow member was in the group while it was silent for longer than its session": outcome.slow_seen_in_group,

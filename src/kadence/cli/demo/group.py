@@ -23,6 +23,7 @@ from typing import Any, Final, Protocol
 from kadence import Admin, TopicPartition
 from kadence.cli.common import CommandError
 from kadence.cli.demo.ledger import Ledger
+from kadence.cli.demo.timeline import Timeline
 
 __all__ = ["Outcome", "Plan", "run_group", "total_lag"]
 
@@ -55,6 +56,7 @@ class Outcome:
     """What the act showed."""
 
     ledger: Ledger
+    timeline: Timeline
     slow: str = ""
     slow_kept_membership: bool = False
     slow_seen_in_group: bool = False
@@ -62,6 +64,11 @@ class Outcome:
     killed_at: int = 0
     flights: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
+
+
+def _now() -> int:
+    """Monotonic ms, the same clock in all processes of a machine."""
+    return time.monotonic_ns() // 1_000_000
 
 
 class Show(Protocol):
@@ -124,14 +131,14 @@ class _Process:
 class _Act:
     """The act as it goes on."""
 
-    def __init__(self, plan: Plan, ledger: Ledger, admin: Admin, show: Show) -> None:
+    def __init__(self, plan: Plan, sizes: dict[int, int], admin: Admin, show: Show) -> None:
         self._plan = plan
         self._admin = admin
         self._show = show
         self._said: queue.SimpleQueue[tuple[str, dict[str, Any] | None]] = queue.SimpleQueue()
         self._processes: dict[str, _Process] = {}
         self._look_at: float | None = None
-        self.outcome = Outcome(ledger)
+        self.outcome = Outcome(Ledger(sizes), Timeline(sizes, plan.session_timeout_ms))
         self._ended: set[str] = set()
 
     def play(self) -> Outcome:
@@ -159,6 +166,7 @@ class _Act:
                     process.popen.kill()
                 process.end()
         self.outcome.seconds = time.monotonic() - started
+        self.outcome.timeline.end(_now())
         return self.outcome
 
     def _hear(self, wait: float) -> None:
@@ -169,7 +177,7 @@ class _Act:
                 self._take(*self._said.get_nowait())
 
     def _take(self, name: str, event: dict[str, Any] | None) -> None:
-        ledger = self.outcome.ledger
+        ledger, timeline = self.outcome.ledger, self.outcome.timeline
         if event is None:
             self._ended.add(name)
             status = self._processes[name].popen.wait()
@@ -180,18 +188,22 @@ class _Act:
         if kind == "processed":
             for first, last in event["ranges"]:
                 ledger.processed(name, event["partition"], first, last, event["at"])
+                timeline.worked(name, event["partition"], last + 1 - first, event["at"])
             done = ledger.distinct / ledger.total
             self._show(f"{ledger.distinct:,} of {ledger.total:,} records processed ({done:.0%})")
         elif kind == "owns":
             ledger.owns(name, event["partitions"], event["member_id"])
+            timeline.owns(name, event["partitions"], event["at"])
         elif kind == "rebalance":
             ledger.rebalanced(name, event)
         elif kind == "lost":
             ledger.lost_by[name] += 1
         elif kind == "stalling":
+            timeline.stalls_at(name, event["at"])
             session_s = self._plan.session_timeout_ms / 1000
             self._look_at = event["at"] / 1000 + (session_s + self._plan.stall_s) / 2
         elif kind == "stalled":
+            timeline.polls_again(name, event["at"])
             self.outcome.slow_kept_membership = event["kept"] and not ledger.lost_by[name]
             if not self.outcome.slow_kept_membership:
                 raise CommandError(f"{name} was slow for {event['seconds']} s and lost its membership")
@@ -217,8 +229,9 @@ class _Act:
         if outcome.slow and not outcome.killed and done >= _KILL_AT:
             outcome.killed = ledger.busiest(but=[outcome.slow])[0]
             self._processes[outcome.killed].popen.send_signal(signal.SIGKILL)
-            outcome.killed_at = time.monotonic_ns() // 1_000_000
+            outcome.killed_at = _now()
             waiting = ledger.killed(outcome.killed, outcome.killed_at)
+            outcome.timeline.killed(outcome.killed, outcome.killed_at)
             self._show(
                 f"{outcome.killed} killed with SIGKILL; partitions {sorted(waiting)} wait for another member",
                 new_line=True,
@@ -234,7 +247,7 @@ def run_group(plan: Plan, sizes: dict[int, int], admin: Admin, show: Show) -> Ou
     Raises:
         CommandError: the slow member lost its membership, a member ended by itself, or time ran out.
     """
-    return _Act(plan, Ledger(sizes), admin, show).play()
+    return _Act(plan, sizes, admin, show).play()
 
 
 def total_lag(admin: Admin, group: str, topic: str, sizes: dict[int, int]) -> dict[int, int]:

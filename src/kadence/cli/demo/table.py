@@ -1,8 +1,8 @@
-"""The third act: the pipeline `PIPELINE` lands the topic in a partitioned Parquet table; then a query, a plot."""
+"""The third act: the pipeline `PIPELINE` lands the topic in a partitioned Parquet table; then a query."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from kadence.spark.pipeline.progress import Progress
 
-__all__ = ["PIPELINE", "Landed", "land", "plot"]
+__all__ = ["PIPELINE", "Landed", "land"]
 
 PIPELINE: Final = Path(__file__).with_name("flights.toml")
 """What Spark does, in a file; examples/ has it, too."""
@@ -85,34 +85,3 @@ def _ask(spark: SparkSession, place: Path, group: str, told: Progress) -> Landed
         delay_minutes=sum(row["minutes"] for row in rows),
         by_carrier=rows,
     )
-
-
-def plot(by_carrier: Sequence[dict[str, Any]], path: Path) -> None:
-    """Mean departure delay by carrier as a PNG.
-
-    Raises:
-        MissingDependencyError: matplotlib is missing.
-    """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        from kadence.errors import MissingDependencyError
-
-        raise MissingDependencyError("the plot needs matplotlib: pip install 'kadence[demo]'") from error
-    rows = sorted(by_carrier, key=lambda row: row["mean_delay"])
-    figure = Figure(figsize=(8, 5), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    bars = axes.barh(
-        [row["carrier"] for row in rows], [row["mean_delay"] for row in rows], color="#30638e", height=0.7
-    )
-    axes.bar_label(
-        bars, labels=[f"{row['mean_delay']:.1f}  ({row['flights']:,})" for row in rows], padding=4, fontsize=8
-    )
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.tick_params(left=False)
-    axes.margins(x=0.15)
-    axes.set_xlabel("mean departure delay, minutes (number of departures)")
-    axes.set_title("Departures from New York in 2013, by carrier", loc="left")
-    figure.savefig(path, dpi=150)
