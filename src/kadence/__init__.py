@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kadence.consumer.application.interceptors import Interceptor
     from kadence.consumer.application.records import Records
     from kadence.consumer.application.stall import Stall
+    from kadence.consumer.application.stopping import StopOnSignals, stop_on_signals
     from kadence.consumer.assignors import Assignor, LastAssignment, MemberSubscription, RebalanceProtocol
     from kadence.consumer.async_consumer import AsyncConsumer
     from kadence.consumer.border.buffer import Border
@@ -86,11 +87,13 @@ __all__ = [
     "Records",
     "Seconds",
     "Stall",
+    "StopOnSignals",
     "SubscriptionPattern",
     "Token",
     "TopicPartition",
     "TransportError",
     "WakeupError",
+    "stop_on_signals",
 ]
 
 _HOMES = {
@@ -126,11 +129,13 @@ _HOMES = {
     "Records": "kadence.consumer.application.records",
     "Seconds": "kadence.clock",
     "Stall": "kadence.consumer.application.stall",
+    "StopOnSignals": "kadence.consumer.application.stopping",
     "SubscriptionPattern": "kadence.types",
     "Token": "kadence.security",
     "TopicPartition": "kadence.types",
     "TransportError": "kadence.errors",
     "WakeupError": "kadence.errors",
+    "stop_on_signals": "kadence.consumer.application.stopping",
 }
 """Where each name is defined; what type checkers and editors read stands above."""
 

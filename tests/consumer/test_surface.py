@@ -78,7 +78,9 @@ WAITS = {
 
 
 def public(cls: type) -> dict[str, Callable[..., Any]]:
-    return {name: getattr(cls, name) for name in dir(cls) if not name.startswith("_")}
+    """The calls; `stopping` is a value."""
+    found = {name: getattr(cls, name) for name in dir(cls) if not name.startswith("_")}
+    return {name: each for name, each in found.items() if callable(each)}
 
 
 def declared_methods(data: bytes) -> set[str]:

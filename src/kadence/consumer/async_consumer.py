@@ -22,6 +22,7 @@ from kadence.consumer.application.farewell import leave_if_abandoned
 from kadence.consumer.application.reading.steps import AsyncIteration
 from kadence.consumer.application.records import Records
 from kadence.consumer.application.state import ConsumerState
+from kadence.consumer.application.stopping import opened
 from kadence.records import Record
 from kadence.types import (
     OffsetAndMetadata,
@@ -68,6 +69,7 @@ class AsyncConsumer(ConsumerState):
         self._calls = Calls(self._config, border, self._core, clock, awaits=AsyncShell.AWAITS)
         self._shell = AsyncShell(self._core, border, clock)
         self._steps = self._core.steps
+        opened(self)
 
     # ------------------------------------------------------------ what to read
 
@@ -216,7 +218,7 @@ class AsyncConsumer(ConsumerState):
             raise
 
     def __aiter__(self) -> AsyncIterator[Record]:
-        """Iterate over records, for ever unless all assigned ranges end; each step is a poll of one.
+        """Iterate over records until `stop`, or until all assigned ranges end; each step is a poll of one.
 
         So at least once holds per record.
         """
@@ -242,7 +244,7 @@ class AsyncConsumer(ConsumerState):
             yield record
 
     async def _next(self, deadline: int) -> Record | None:
-        """One record, or None at the deadline or when all assigned ranges are done."""
+        """One record, or None at the deadline, after `stop`, or when all assigned ranges are done."""
         core, steps = self._core, self._steps
         left = deadline
         while True:
@@ -266,7 +268,7 @@ class AsyncConsumer(ConsumerState):
                     # Once more, should Ctrl-C come a second time in the midst of it.
                     core.put_back(proofs)
                 raise
-            if left == 0 or core.is_finished:
+            if left == 0 or core.is_finished or core.stopping:
                 return None
 
     # ------------------------------------------------------------ positions

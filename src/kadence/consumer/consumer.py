@@ -23,6 +23,7 @@ from kadence.consumer.application.reading.steps import Iteration
 from kadence.consumer.application.records import Records
 from kadence.consumer.application.shell import Shell
 from kadence.consumer.application.state import ConsumerState
+from kadence.consumer.application.stopping import opened
 from kadence.records import Record
 from kadence.types import (
     OffsetAndMetadata,
@@ -43,8 +44,8 @@ class Consumer(ConsumerState):
     """A Kafka consumer whose heartbeat does not depend on how long processing takes.
 
     Everything that talks to brokers happens on a network thread of its own; the calls below run on yours.
-    One thread at a time may use a consumer: a second one gets `ConcurrentAccessError` at once, except for `wakeup`,
-    `close`, `pause`, `resume` and whatever only tells of state, such as `metrics` (docs/threads.md has the list).
+    One thread at a time may use a consumer: a second one gets `ConcurrentAccessError` at once, except for `stop`,
+    `wakeup`, `close`, `pause`, `resume` and what only tells of state, such as `metrics` (docs/threads.md lists them).
     Rebalances go on in the background; their callbacks run inside `poll`, `unsubscribe` and `close`.
 
     Args:
@@ -71,6 +72,7 @@ class Consumer(ConsumerState):
         self._calls = Calls(self._config, border, self._core, clock, awaits=Shell.AWAITS)
         self._shell = Shell(self._core, border, clock)
         self._steps = self._core.steps
+        opened(self)
 
     # ------------------------------------------------------------ what to read
 
@@ -218,7 +220,7 @@ class Consumer(ConsumerState):
             raise
 
     def __iter__(self) -> Iterator[Record]:
-        """Iterate over records, for ever unless all assigned ranges end; each step is a poll of one.
+        """Iterate over records until `stop`, or until all assigned ranges end; each step is a poll of one.
 
         So at least once holds per record.
         """
@@ -244,7 +246,7 @@ class Consumer(ConsumerState):
             yield record
 
     def _next(self, deadline: int) -> Record | None:
-        """One record, or None at the deadline or when all assigned ranges are done."""
+        """One record, or None at the deadline, after `stop`, or when all assigned ranges are done."""
         core, steps = self._core, self._steps
         left = deadline
         while True:
@@ -268,7 +270,7 @@ class Consumer(ConsumerState):
                     # Once more, should Ctrl-C come a second time in the midst of it.
                     core.put_back(proofs)
                 raise
-            if left == 0 or core.is_finished:
+            if left == 0 or core.is_finished or core.stopping:
                 return None
 
     # ------------------------------------------------------------ positions

@@ -33,6 +33,7 @@ from kadence.consumer.application.arguments import (
 )
 from kadence.consumer.application.callbacks import RebalanceListener
 from kadence.consumer.application.core import CommitCallback, Core, Waits
+from kadence.consumer.application.farewell import FAREWELL_MS
 from kadence.consumer.application.metrics import Metrics
 from kadence.consumer.application.records import Records
 from kadence.consumer.application.stall import Stall
@@ -85,6 +86,7 @@ class Calls:
         self._metrics = Metrics(config, border, core)
         self._interceptors = core.interceptors
         self._has_told_unit = False
+        self._close_by = FOREVER
 
     # ------------------------------------------------------------ what to read
 
@@ -363,10 +365,36 @@ class Calls:
 
     # ------------------------------------------------------------ the end
 
+    def stop(self, grace: Seconds | None) -> None:
+        if (ms := to_ms(grace)) is not None:
+            self._close_by = add_ms(self._clock.now_ms(), ms)
+        self._core.stop()
+
+    @property
+    def stopping(self) -> bool:
+        return self._core.stopping
+
+    def busy(self) -> str | None:
+        """What the application works on instead of closing this consumer, and where; None when it does not. Any thread.
+
+        None, too, while a poll waits: that one ends with `stop`.
+        """
+        core = self._core
+        since = self._border.progress.processing_since(self._clock.now_ms())
+        if core.closing or since is None or core.stalls.thread is None:
+            return None
+        return core.stalls.present()
+
+    def leave_unfinished(self) -> None:
+        """Leave the group, without a commit, whatever the application is doing. Any thread; waits for nothing."""
+        self._border.send(m.Close(0, add_ms(self._clock.now_ms(), FAREWELL_MS), leave=None))
+
     def closed_by(self, timeout: Seconds | None) -> int:
-        """The deadline of a close."""
-        ms = to_ms(timeout)
-        return add_ms(self._clock.now_ms(), _CLOSE_MS if ms is None else ms)
+        """The deadline of a close: without one of its own that of the grace period that `stop` was told of."""
+        now, ms = self._clock.now_ms(), to_ms(timeout)
+        if ms is not None:
+            return add_ms(now, ms)
+        return max(min(add_ms(now, _CLOSE_MS), self._close_by), add_ms(now, FAREWELL_MS))
 
     def close(self, deadline: int, *, proved_only: bool, leave: bool | None = None) -> Waits[None]:
         return self._core.close(deadline, proved_only=proved_only, leave=leave)

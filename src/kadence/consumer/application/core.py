@@ -6,11 +6,12 @@ waited for or run, and its shell (`shell.py` for threads, `async_shell.py` for a
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
 from threading import current_thread
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from kadence.clock import Clock
 from kadence.config import ConsumerConfig
@@ -35,7 +36,12 @@ from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 __all__ = ["CommitCallback", "Core", "Engine", "Engines", "Run", "Waits"]
 
+log = logging.getLogger("kadence.consumer")
+
 T = TypeVar("T")
+
+_SURELY_A_SPIN: Final = 100
+"""So many polls after `stop` are those of a loop that does not look whether it shall end."""
 
 
 class Engine(Protocol):
@@ -111,12 +117,14 @@ class Core:
         if config.max_poll_records == AUTO:
             self.pace = Pace(int(config.max_poll_interval_ms * config.max_poll_records_share))
         self._intake = border.measures.intake
+        self._polls_after_stop = 0
         self._is_counted = False
         """The poll under way was counted on the fast path, which had nothing for it."""
         self._can_step = self.decoding is None and self.interceptors is None
         self.call = self._exchange.call
         self.hand_over = self._exchange.hand_over
         self.wakeup = self._exchange.wakeup
+        self.stop = self._exchange.stop
         engine.start()
 
     @property
@@ -127,6 +135,16 @@ class Core:
     @listener.setter
     def listener(self, listener: RebalanceListener | None) -> None:
         self._rebalancing.listener = listener
+
+    @property
+    def stopping(self) -> bool:
+        """`stop` was called: polls return nothing."""
+        return self._exchange.stopping
+
+    @property
+    def closing(self) -> bool:
+        """It is closed, or a call of close() is under way."""
+        return self.closed or self._rebalancing.closing
 
     @property
     def group(self) -> GroupMetadata:
@@ -158,6 +176,7 @@ class Core:
             or exchange.fatal is not None
             or self._commits.completed
             or exchange.woken
+            or exchange.stopping
             or border.ended
         ):
             attention.up = True
@@ -210,6 +229,9 @@ class Core:
                 if exchange.stalled is not None:
                     self.stalls.over(self.clock.now_ms(), exchange.stalled)
                     exchange.stalled = None
+                if exchange.stopping:
+                    self._tell_polls_after_stop()
+                    return []
                 if border.wants_polled:
                     border.wants_polled = False
                     border.send(m.Polled(0, 0))
@@ -230,6 +252,14 @@ class Core:
             self._intake.waited(now)
             if self.pace is not None:
                 self.pace.returns(now, returned)
+
+    def _tell_polls_after_stop(self) -> None:
+        self._polls_after_stop += 1
+        if self._polls_after_stop == _SURELY_A_SPIN:
+            log.warning(
+                "%d polls since stop(): each returns nothing, at once. End the loop when consumer.stopping is true",
+                self._polls_after_stop,
+            )
 
     def _take_decoded(self, limit: int) -> list[tuple[TopicPartition, list[Record]]]:
         """Deserialisers are user code: one that hangs is processing that hangs (B4), though it runs inside poll()."""

@@ -52,7 +52,7 @@ class Exchange:
         group: this member's identity, as last told. rebalances: the last of them.
         callbacks: steps of a rebalance that the application must take (C5), each until its end was told.
         failures: errors that no call caused, for the next poll (B6). fatal: one that every call raises.
-        woken: `wakeup` was called and nothing has raised it yet.
+        woken: `wakeup` was called and nothing has raised it yet. stopping: `stop` was called: polls return nothing.
         has_records: whether anything that was fetched of a partition under a lease is still to be returned.
         on_commit: takes the end of an asynchronous commit.
         stalled: the stall that was told of and that no poll has ended (B4).
@@ -65,6 +65,7 @@ class Exchange:
         self.failures: list[m.Failed] = []
         self.fatal: Exception | None = None
         self.woken = False
+        self.stopping = False
         self.stalled: m.Stalled | None = None
         self.has_records: Callable[[TopicPartition, int], bool] = lambda partition, lease: False
         self.on_commit: Callable[[m.CommitCompleted], None] = lambda fact: None
@@ -184,6 +185,11 @@ class Exchange:
     def wakeup(self) -> None:
         """From any thread: end the blocking call under way, or the next one."""
         self.woken = True
+        self._border.alert()
+
+    def stop(self) -> None:
+        """From any thread, and from a signal handler: polls return nothing from now on."""
+        self.stopping = True
         self._border.alert()
 
     # ------------------------------------------------------------ what came back

@@ -107,6 +107,11 @@ class Stalls:
         with self._lock:
             return tuple(self._history)
 
+    def present(self) -> str:
+        """What is in hand, and where the thread is that polled last. Any thread but that one."""
+        records, in_hand = self._look()
+        return f"Records of the last poll: {records}{_named(in_hand)}. {self._whereabouts()[1]}"
+
     def noticed(self, fact: Stalled) -> None:
         """On the network thread: leave it to a helper, whatever it takes."""
         recorded = self._recorded = threading.Lock()

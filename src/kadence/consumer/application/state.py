@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
+from kadence.clock import Seconds
 from kadence.consumer.application.arguments import Partitions
 from kadence.consumer.application.calls import Calls
 from kadence.consumer.application.core import Core
@@ -106,6 +107,24 @@ class ConsumerState:
     def wakeup(self) -> None:
         """From any thread: make the call that waits now, or the next one that would, raise `WakeupError`."""
         self._core.wakeup()
+
+    def stop(self, *, grace: Seconds | None = None) -> None:
+        """End reading in order: iterations end after the record in hand, and polls return nothing, at once.
+
+        No exception is raised. A poll that waits returns now; what was fetched and not returned is left for the next
+        member. Commits, seeks and `close` work as before. It cannot be undone. From any thread, and from a signal
+        handler; `kadence.stop_on_signals` calls it when a signal comes.
+
+        Args:
+            grace: seconds from now until which `close` shall be done, if it is given no timeout of its own: what the
+                program's supervisor allows. None: close has its usual 30 s.
+        """
+        self._calls.stop(grace)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether `stop` was called: for loops such as ``while not consumer.stopping``."""
+        return self._calls.stopping
 
     def __reduce__(self) -> NoReturn:
         kind = type(self).__name__

@@ -1,0 +1,226 @@
+"""Ending in order when a signal comes: `stop_on_signals`, the same for threads and asyncio. Application side.
+
+Python runs a signal's handler on the main thread, between two steps of whatever it does there. So the handler only sets
+flags: it starts no thread, takes no lock, logs nothing. A thread that was started before does the rest. That is also
+why this uses no ``loop.add_signal_handler``: a loop that user code blocks would not run that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import threading
+import weakref
+from collections.abc import Callable, Collection
+from types import FrameType, TracebackType
+from typing import Any, Final, Self
+
+from kadence.clock import Seconds, SystemClock, to_ms
+from kadence.consumer.application.farewell import FAREWELL_MS
+from kadence.consumer.application.state import ConsumerState
+
+__all__ = ["StopOnSignals", "opened", "stop_on_signals"]
+
+log = logging.getLogger("kadence.consumer")
+
+_TOLD_AT: Final = 0.8
+"""The share of the grace period after which user code that still works is told of."""
+
+_SAME_MS: Final = 1_000
+"""Signals within so long of the first are the same wish to end: a parent process may pass on what the terminal sent
+to both.
+"""
+
+_consumers: weakref.WeakSet[ConsumerState] = weakref.WeakSet()
+"""Every consumer of this process."""
+
+_ending: list[StopOnSignals] = []
+"""Those that got their signal and speak for all consumers."""
+
+
+def opened(consumer: ConsumerState) -> None:
+    """A consumer was made. A signal that came just before is for it, too."""
+    _consumers.add(consumer)
+    for each in tuple(_ending):
+        each.stop(consumer)
+
+
+def stop_on_signals(
+    *consumers: ConsumerState,
+    grace: Seconds = 25.0,
+    signals: Collection[signal.Signals] = (signal.SIGTERM, signal.SIGINT),
+) -> StopOnSignals:
+    """Within ``with``: the first signal calls `Consumer.stop`, so that the program ends by itself, in order.
+
+    The loop ends after the record in hand, ``with`` closes the consumer, which commits and leaves the group. Put it
+    around the consumer, so that it stands until that is closed::
+
+        with stop_on_signals(grace=25), Consumer(settings) as consumer:
+            consumer.subscribe(["orders"])
+            for record in consumer:
+                ...
+
+    In a coroutine it is a plain ``with``, too, around ``async with AsyncConsumer(...)``.
+
+    When 80 % of the grace period have passed and user code still works, a warning (logger ``kadence.consumer``) says
+    which line it is at and what it has in hand. Near the end of the grace period a consumer that is still not closed
+    leaves the group without it: other members get its partitions at once, what was not committed is read again, and
+    `Consumer.commit` raises `ClosedError` from then on.
+
+    A second signal, a second or more after the first, does what it would have done without this: SIGTERM ends the
+    process at once, SIGINT raises KeyboardInterrupt. The handlers that stood before are put back at the end. A signal
+    that the process ignores stays ignored.
+
+    Args:
+        consumers: those to stop. None given: every consumer of this process, those made meanwhile too.
+        grace: seconds from the signal until all is closed; stay a few below what the supervisor allows, which for
+            Kubernetes is 30 (terminationGracePeriodSeconds).
+        signals: which.
+
+    Raises:
+        RuntimeError: entered on another thread than the main one, where Python lets nobody set handlers. Call
+            `Consumer.stop` from a handler of your own then.
+        ValueError: a negative ``grace``.
+    """
+    return StopOnSignals(consumers, grace, signals)
+
+
+class StopOnSignals:
+    """What `stop_on_signals` returns.
+
+    Attributes:
+        received: the first signal that came; None until then. A program that shall tell its parent which signal
+            ended it exits with ``128 + received``.
+    """
+
+    def __init__(
+        self, consumers: Collection[ConsumerState], grace: Seconds, signals: Collection[signal.Signals]
+    ) -> None:
+        grace_ms = to_ms(grace)
+        if grace_ms is None:
+            raise ValueError("grace is a number of seconds, not None")
+        self.received: signal.Signals | None = None
+        self._chosen = tuple(consumers)
+        self._grace_ms = grace_ms
+        self._signals = tuple(signals)
+        self._clock = SystemClock()
+        self._at = 0
+        self._process = 0
+        self._former: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {}
+        # Bare locks: to release one is a single step, which is allowed in a signal handler.
+        self._came = threading.Lock()
+        self._left = threading.Lock()
+
+    def stop(self, consumer: ConsumerState) -> None:
+        """Stop one, for what is left of the grace period."""
+        left = max(self._at + self._grace_ms - self._clock.now_ms(), 0)
+        consumer.stop(grace=left / 1000)
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError(
+                "stop_on_signals() belongs in the main thread, the only one that may set signal handlers; "
+                "elsewhere call consumer.stop() from a handler of your own"
+            )
+        if self._process:
+            raise RuntimeError("stop_on_signals() is entered once; call it again for another `with`")
+        self._process = os.getpid()
+        self._came.acquire()
+        self._left.acquire()
+        threading.Thread(target=self._watch, name="kadence-stop", daemon=True).start()
+        try:
+            for number in self._signals:
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._former[number] = signal.getsignal(number)
+                    signal.signal(number, self._handle)
+        except BaseException:
+            self._leave()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        self._put_back()
+        if self in _ending:
+            _ending.remove(self)
+        for lock in (self._left, self._came):
+            with contextlib.suppress(RuntimeError):
+                lock.release()
+
+    def _put_back(self) -> None:
+        """The handlers that stood before, where nobody has set another since."""
+        for number, former in self._former.items():
+            if signal.getsignal(number) == self._handle:
+                # None: it was not set from Python, which cannot set it again.
+                signal.signal(number, signal.SIG_DFL if former is None else former)
+
+    # ------------------------------------------------------------ in the signal handler
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        now = self._clock.now_ms()
+        if self.received is not None and now - self._at < _SAME_MS:
+            return
+        if self.received is not None or os.getpid() != self._process:
+            # The second one; or it is for a forked child, which has no part in the parent's consumers.
+            self._put_back()
+            signal.raise_signal(number)
+            return
+        self._at = now
+        self.received = signal.Signals(number)
+        if not self._chosen:
+            _ending.append(self)
+        for consumer in self._mine():
+            self.stop(consumer)
+        with contextlib.suppress(RuntimeError):
+            self._came.release()
+
+    def _mine(self) -> tuple[ConsumerState, ...]:
+        if self._chosen:
+            return self._chosen
+        while True:
+            try:
+                return tuple(_consumers)
+            except RuntimeError:
+                # Another thread made one just now.
+                continue
+
+    # ------------------------------------------------------------ on its own thread
+
+    def _watch(self) -> None:
+        self._came.acquire()
+        if self.received is None:
+            return
+        name, grace_ms = self.received.name, self._grace_ms
+        log.info("%s: consumers stop after the record in hand and close within %g s", name, grace_ms / 1000)
+        if self._is_left_within(int(grace_ms * _TOLD_AT)):
+            return
+        for consumer in self._mine():
+            if (busy := consumer._calls.busy()) is not None:
+                log.warning(
+                    "%r is not closed %.1f s after %s; in another %.1f s the grace period ends. %s",
+                    consumer,
+                    (self._clock.now_ms() - self._at) / 1000,
+                    name,
+                    max(self._at + grace_ms - self._clock.now_ms(), 0) / 1000,
+                    busy,
+                )
+        if self._is_left_within(max(grace_ms - FAREWELL_MS, int(grace_ms * _TOLD_AT))):
+            return
+        for consumer in self._mine():
+            if consumer._calls.busy() is not None:
+                log.warning("%r leaves the group without waiting for the application any longer", consumer)
+                consumer._calls.leave_unfinished()
+
+    def _is_left_within(self, ms: int) -> bool:
+        """Wait until so long after the signal. Returns whether the ``with`` has ended before."""
+        left = self._at + ms - self._clock.now_ms()
+        if not self._left.acquire(timeout=min(max(left, 0) / 1000, threading.TIMEOUT_MAX)):
+            return False
+        self._left.release()
+        return True
