@@ -40,6 +40,7 @@ CONSUMER: Final = Rules(
     names={
         "Consumer": "AsyncConsumer",
         "Shell": "AsyncShell",
+        "RebalanceListener": "AsyncRebalanceListener",
         "Iterator": "AsyncIterator",
         "Iteration": "AsyncIteration",
         "__iter__": "__aiter__",

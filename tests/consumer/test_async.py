@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.patience import PATIENCE
 
-from kadence import AsyncConsumer, Broker, Producer, RebalanceListener, TopicPartition
+from kadence import AsyncConsumer, AsyncRebalanceListener, Broker, Producer, TopicPartition
 from kadence.errors import ClosedError, ConcurrentAccessError, WakeupError
 
 PARTITION = TopicPartition("t", 0)
@@ -187,11 +187,11 @@ def test_the_next_record_may_be_a_task(served: Broker) -> None:
 
 
 def test_callbacks_may_be_coroutines(served: Broker) -> None:
-    class Listener(RebalanceListener):
+    class Listener(AsyncRebalanceListener):
         def __init__(self) -> None:
             self.told: list[str] = []
 
-        async def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:  # type: ignore[override]
+        async def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
             await asyncio.sleep(0.01)
             self.told.append(f"assigned {len(partitions)}")
 

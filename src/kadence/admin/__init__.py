@@ -13,6 +13,7 @@ from kadence.admin.values import (
     GroupListing,
     MemberDescription,
     NewTopic,
+    OffsetSpec,
     Outcomes,
     TopicDescription,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "GroupListing",
     "MemberDescription",
     "NewTopic",
+    "OffsetSpec",
     "Outcomes",
     "TopicDescription",
 ]

@@ -15,9 +15,9 @@ from kadence.config import ConsumerConfig, generated_client_id
 from kadence.consumer.application import suppliers
 from kadence.consumer.application.arguments import Assignable, Offsets, Partitions
 from kadence.consumer.application.async_shell import AsyncShell
-from kadence.consumer.application.callbacks import RebalanceListener
+from kadence.consumer.application.callbacks import AsyncRebalanceListener, CommitCallback
 from kadence.consumer.application.calls import EARLIEST, LATEST, Calls, Topics
-from kadence.consumer.application.core import CommitCallback, Core, Waits
+from kadence.consumer.application.core import Core, Waits
 from kadence.consumer.application.farewell import leave_if_abandoned
 from kadence.consumer.application.reading.steps import AsyncIteration
 from kadence.consumer.application.records import Records
@@ -73,7 +73,7 @@ class AsyncConsumer(ConsumerState):
 
     # ------------------------------------------------------------ what to read
 
-    async def subscribe(self, topics: Topics, *, listener: RebalanceListener | None = None) -> None:
+    async def subscribe(self, topics: Topics, *, listener: AsyncRebalanceListener | None = None) -> None:
         """Join the group for these topics, replacing the subscription. The join starts with the next poll.
 
         Args:

@@ -15,9 +15,9 @@ from kadence.clock import FOREVER, Seconds, add_ms, to_ms
 from kadence.config import ConsumerConfig, generated_client_id
 from kadence.consumer.application import suppliers
 from kadence.consumer.application.arguments import Assignable, Offsets, Partitions
-from kadence.consumer.application.callbacks import RebalanceListener
+from kadence.consumer.application.callbacks import CommitCallback, RebalanceListener
 from kadence.consumer.application.calls import EARLIEST, LATEST, Calls, Topics
-from kadence.consumer.application.core import CommitCallback, Core, Waits
+from kadence.consumer.application.core import Core, Waits
 from kadence.consumer.application.farewell import leave_if_abandoned
 from kadence.consumer.application.reading.steps import Iteration
 from kadence.consumer.application.records import Records

@@ -13,7 +13,7 @@ from operator import index
 from typing import Any, Final, SupportsIndex, cast
 
 from kadence.config.table import is_coroutine_function
-from kadence.consumer.application.callbacks import RebalanceListener
+from kadence.consumer.application.callbacks import AsyncRebalanceListener
 from kadence.errors import InvalidTopicError
 from kadence.records import ALL_COLUMNS, OWN_COLUMNS, Record
 from kadence.types import OffsetAndMetadata, TopicPartition
@@ -101,7 +101,7 @@ def pattern_of(pattern: re.Pattern[Any]) -> str:
     return f"(?{letters})" + re.sub(r"\A\(\?[aiLmsux]+\)", "", text)
 
 
-def listener_of(given: object, *, awaits: bool) -> RebalanceListener | None:
+def listener_of(given: object, *, awaits: bool) -> AsyncRebalanceListener | None:
     """A listener, or an object that can do all that one can. ``awaits``: its methods may be coroutine functions."""
     if given is None:
         return None
@@ -110,9 +110,10 @@ def listener_of(given: object, *, awaits: bool) -> RebalanceListener | None:
     for name in _STEPS:
         method = getattr(given, name, None)
         if not callable(method):
-            raise TypeError(f"listener: {given!r} has no {name}(); subclass kadence.RebalanceListener")
+            base = "AsyncRebalanceListener" if awaits else "RebalanceListener"
+            raise TypeError(f"listener: {given!r} has no {name}(); subclass kadence.{base}")
         _check_awaited(f"{name}() of the listener", method, awaits=awaits)
-    return cast(RebalanceListener, given)
+    return cast(AsyncRebalanceListener, given)
 
 
 def callback_of(given: object, *, awaits: bool) -> Callable[..., Any] | None:

@@ -1,26 +1,58 @@
-"""What the application may be told during a rebalance. Runs on the application thread (C5)."""
+"""What the application may be told: of a rebalance, and of commits. Runs on the application thread."""
 
 from __future__ import annotations
 
-from kadence.types import TopicPartition
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
 
-__all__ = ["RebalanceListener"]
+from kadence.types import OffsetAndMetadata, TopicPartition
+
+__all__ = ["AsyncRebalanceListener", "CommitCallback", "RebalanceListener"]
+
+CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], Exception | None], object]
+"""Called with the offsets of one commit, and None or the error that it ended with.
+
+What it returns is ignored; where `AsyncConsumer` calls it, it may be a coroutine function, which is awaited.
+"""
 
 
-class RebalanceListener:
-    """Subclass it and give it to ``subscribe(..., listener=)``.
+class RebalanceListener(Protocol):
+    """Subclass it, or write a class with all its methods, and give an object of it to ``subscribe(..., listener=)``.
 
     Its methods run on the thread that polls, inside poll(), unsubscribe() or close(); commit(), seek(),
     pause() and position() work inside them. An exception is raised from that call, after the rebalance has
     gone on. The time they take counts as processing, not as polling.
     """
 
-    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+    def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> None:
         """These are about to be given up; they are still yours, so a commit works."""
+        del partitions
 
-    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+    def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> None:
         """These are new (may be empty). Nothing of them is fetched before this returns."""
+        del partitions
 
-    def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+    def on_partitions_lost(self, partitions: list[TopicPartition], /) -> None:
         """These were taken away already: a commit would fail. By default the same as revoked."""
-        self.on_partitions_revoked(partitions)
+        # An AsyncConsumer awaits it, should it be a coroutine function in spite of its type.
+        return self.on_partitions_revoked(partitions)
+
+
+class AsyncRebalanceListener(Protocol):
+    """As `RebalanceListener`, for `AsyncConsumer`: each method may be a function or a coroutine function.
+
+    Coroutine functions are awaited inside poll(), unsubscribe() or close(), on the consumer's event loop. A
+    `RebalanceListener` does as well where nothing has to be awaited.
+    """
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> Awaitable[None] | None:
+        """These are about to be given up; they are still yours, so a commit works."""
+        return None
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> Awaitable[None] | None:
+        """These are new (may be empty). Nothing of them is fetched before this returns."""
+        return None
+
+    def on_partitions_lost(self, partitions: list[TopicPartition], /) -> Awaitable[None] | None:
+        """These were taken away already: a commit would fail. By default the same as revoked."""
+        return self.on_partitions_revoked(partitions)

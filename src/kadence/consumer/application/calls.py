@@ -31,8 +31,8 @@ from kadence.consumer.application.arguments import (
     topic_name,
     topic_names,
 )
-from kadence.consumer.application.callbacks import RebalanceListener
-from kadence.consumer.application.core import CommitCallback, Core, Waits
+from kadence.consumer.application.callbacks import AsyncRebalanceListener, CommitCallback
+from kadence.consumer.application.core import Core, Waits
 from kadence.consumer.application.farewell import FAREWELL_MS
 from kadence.consumer.application.metrics import Metrics
 from kadence.consumer.application.records import Records
@@ -90,7 +90,7 @@ class Calls:
 
     # ------------------------------------------------------------ what to read
 
-    def subscribe(self, topics: Topics, listener: RebalanceListener | None) -> Waits[None]:
+    def subscribe(self, topics: Topics, listener: AsyncRebalanceListener | None) -> Waits[None]:
         core = self._core
         core.need_group("subscribe()")
         if core.manual:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from kadence.clock import Clock, add_ms
 from kadence.config import ConsumerConfig
+from kadence.consumer.application.callbacks import CommitCallback
 from kadence.consumer.application.exchange import Exchange, Run, Waits
 from kadence.consumer.application.interceptors import Interceptors
 from kadence.consumer.border import messages as m
@@ -23,14 +24,12 @@ from kadence.consumer.news import News
 from kadence.errors import CommitFailedError, KafkaError, WakeupError
 from kadence.types import OffsetAndMetadata, TopicPartition
 
-__all__ = ["CommitCallback", "Commits"]
+__all__ = ["Commits"]
 
 log = logging.getLogger("kadence.consumer")
 
 _REFRESH_MS: Final = 60_000
 """How often offsets are committed though they have not changed, at most."""
-
-CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], Exception | None], Any]
 
 
 class _Parting(NamedTuple):

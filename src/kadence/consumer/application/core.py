@@ -16,8 +16,8 @@ from typing import Final, Protocol, TypeVar
 from kadence.clock import Clock
 from kadence.config import ConsumerConfig
 from kadence.config.table import AUTO
-from kadence.consumer.application.callbacks import RebalanceListener
-from kadence.consumer.application.commits import CommitCallback, Commits
+from kadence.consumer.application.callbacks import AsyncRebalanceListener, CommitCallback
+from kadence.consumer.application.commits import Commits
 from kadence.consumer.application.exchange import Exchange, Run, Waits
 from kadence.consumer.application.interceptors import Interceptors
 from kadence.consumer.application.pace import Pace
@@ -34,7 +34,7 @@ from kadence.errors import IllegalStateError, InvalidGroupIdError
 from kadence.records import Columns, Record
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
-__all__ = ["CommitCallback", "Core", "Engine", "Engines", "Run", "Waits"]
+__all__ = ["Core", "Engine", "Engines", "Run", "Waits"]
 
 log = logging.getLogger("kadence.consumer")
 
@@ -128,12 +128,12 @@ class Core:
         engine.start()
 
     @property
-    def listener(self) -> RebalanceListener | None:
+    def listener(self) -> AsyncRebalanceListener | None:
         """Told of partitions that come and go."""
         return self._rebalancing.listener
 
     @listener.setter
-    def listener(self, listener: RebalanceListener | None) -> None:
+    def listener(self, listener: AsyncRebalanceListener | None) -> None:
         self._rebalancing.listener = listener
 
     @property
@@ -308,7 +308,7 @@ class Core:
         topics: frozenset[str] | None,
         pattern: str | None,
         regex: str | None,
-        listener: RebalanceListener | None,
+        listener: AsyncRebalanceListener | None,
         deadline: int,
     ) -> Waits[None]:
         """Replace the subscription. Once this returns no record of a topic that left it is returned by a poll."""

@@ -13,7 +13,7 @@ from inspect import GEN_CLOSED, getgeneratorstate
 from typing import Any
 
 from kadence.clock import Clock
-from kadence.consumer.application.callbacks import RebalanceListener
+from kadence.consumer.application.callbacks import AsyncRebalanceListener
 from kadence.consumer.application.commits import Commits
 from kadence.consumer.application.exchange import Exchange, Run, Waits
 from kadence.consumer.border import messages as m
@@ -31,7 +31,7 @@ class Rebalancing:
     """
 
     def __init__(self, border: Border, exchange: Exchange, commits: Commits, clock: Clock) -> None:
-        self.listener: RebalanceListener | None = None
+        self.listener: AsyncRebalanceListener | None = None
         self.closing = False
         self._border = border
         self._exchange = exchange
@@ -108,7 +108,7 @@ class Rebalancing:
         finally:
             self._tell_done(fact, text)
 
-    def _timed(self, listener: RebalanceListener, fact: m.CallbackNeeded) -> Waits[None]:
+    def _timed(self, listener: AsyncRebalanceListener, fact: m.CallbackNeeded) -> Waits[None]:
         began = self._clock.now_ms()
         try:
             yield Run(_callback(listener, fact))
@@ -136,7 +136,7 @@ def without_void(callbacks: Iterable[m.CallbackNeeded], begun: Container[int] = 
     return left
 
 
-def _callback(listener: RebalanceListener, fact: m.CallbackNeeded) -> Callable[[], Any]:
+def _callback(listener: AsyncRebalanceListener, fact: m.CallbackNeeded) -> Callable[[], Any]:
     partitions = list(fact.partitions)
     if isinstance(fact, m.RevokePartitions):
         return lambda: listener.on_partitions_revoked(partitions)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tests.simulated import Group, work
 
-from kadence import AsyncConsumer, RebalanceListener, TopicPartition
+from kadence import AsyncConsumer, AsyncRebalanceListener, TopicPartition
 from kadence.errors import CommitFailedError, KafkaError
 from kadence.testing.simulation import Program
 from kadence.types import OffsetAndMetadata
@@ -88,11 +88,11 @@ def test_eager_commit_while_the_group_waits_and_inside_the_revocation_callback()
     """The partitions are still this member's, so a commit works."""
     done: list[str] = []
 
-    class Commits(RebalanceListener):
+    class Commits(AsyncRebalanceListener):
         def __init__(self, consumer: AsyncConsumer) -> None:
             self._consumer = consumer
 
-        async def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:  # type: ignore[override]
+        async def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
             await self._consumer.commit({each: OffsetAndMetadata(8) for each in partitions})
             done.append("revoked")
 
