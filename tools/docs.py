@@ -1,6 +1,6 @@
 """Writes the pages of docs/ that are drawn from the code, so that they cannot say anything else.
 
-python tools/docs.py           writes docs/configuration.md and docs/states.md, and drawn parts of others
+python tools/docs.py           writes docs/configuration.md, docs/cli.md and docs/states.md, and drawn parts of others
 python tools/docs.py --check   writes nothing; fails when something would change
 """
 
@@ -19,6 +19,7 @@ import peers
 from kadence import Consumer, config
 from kadence.broker.handlers import HANDLERS
 from kadence.broker.settings import Settings
+from kadence.cli.main import _parser as command_line_parser
 from kadence.consumer.managers.group.classic import states
 from kadence.consumer.managers.group.kip848 import states as kip848_states
 from kadence.coordinator.classic import group
@@ -123,6 +124,65 @@ def state_machines() -> str:
         "\n".join(f"- `{state.name}`: {state.value}" for state in transaction_states.State),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def command_line() -> str:
+    """The commands as their own help describes them."""
+    top = command_line_parser()
+    parts = [
+        "# The command line",
+        NOTE,
+        (
+            "`kadence COMMAND --help` says the same in a terminal. Data goes to stdout, everything said to people to "
+            "stderr. Status 0: all went well; 1: it did not; 2: the command line is wrong; 130: Ctrl-C."
+        ),
+        fenced(top.epilog),
+    ]
+    return "\n\n".join([*parts, *of_subcommands(top, "##")]) + "\n"
+
+
+def of_subcommands(parser: argparse.ArgumentParser, mark: str) -> list[str]:
+    """A section for each command below this one, with those below it."""
+    parts: list[str] = []
+    for action in parser._actions:
+        if not isinstance(action, argparse._SubParsersAction):
+            continue
+        summaries = {each.dest: each.help for each in action._choices_actions}
+        for name, command in action.choices.items():
+            summary = str(summaries.get(name) or "")
+            parts += [f"{mark} {command.prog}", f"{summary[:1].upper()}{summary[1:]}."]
+            # Sub-commands without a text of their own share their parent's.
+            if command.description and command.description != summary:
+                parts.append(fenced(command.description))
+            if rows := [argument_row(command, each) for each in command._actions if shows(each)]:
+                parts.append("\n".join(["| argument | meaning |", "|---|---|", *rows]))
+            parts += of_subcommands(command, f"{mark}#")
+            if command.epilog:
+                parts.append(fenced(command.epilog))
+    return parts
+
+
+def shows(action: argparse.Action) -> bool:
+    hidden = isinstance(action, argparse._HelpAction | argparse._SubParsersAction)
+    return not hidden and action.help != argparse.SUPPRESS
+
+
+def argument_row(command: argparse.ArgumentParser, action: argparse.Action) -> str:
+    formatter = command._get_formatter()
+    value = ""
+    if action.nargs != 0:
+        value = formatter._format_args(action, action.dest.upper())
+    if action.choices is not None and action.metavar is None:
+        value = "{" + ",".join(map(str, action.choices)) + "}"
+    names = ", ".join(action.option_strings)
+    meaning = formatter._expand_help(action) if action.help else ""
+    row = [f"`{' '.join(filter(None, [names, value]))}`", meaning]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+
+
+def fenced(text: str | None) -> str:
+    """A text of the help as it stands. Four marks: no test takes it for what a snippet prints."""
+    return f"````\n{(text or '').rstrip()}\n````"
 
 
 S = TypeVar("S", bound=Enum)
@@ -309,6 +369,7 @@ def drawn(page: str, parts: Mapping[str, str]) -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "broker.md": broker,
+    "cli.md": command_line,
     "configuration.md": configuration,
     **{f"from-{client}.md": partial(coming_from, client) for client in peers.VERSIONS},
     "metrics.md": metrics,
