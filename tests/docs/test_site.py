@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-MADE = {"README.md": "index.md", "CHANGELOG.md": "changelog.md"}
-"""Texts at the top of the project that tools/site_pages.py makes pages of."""
+MADE = ("index.md", "changelog.md", "contributing.md", "security-policy.md")
+"""Pages that tools/site_pages.py makes of the texts at the top of the project."""
 
 
 def test_each_page_stands_in_the_navigation_once() -> None:
@@ -15,4 +15,4 @@ def test_each_page_stands_in_the_navigation_once() -> None:
     named = re.findall(r": (\S+\.md)$", navigation, re.MULTILINE)
     docs = ROOT / "docs"
     there = [path.relative_to(docs).as_posix() for path in docs.rglob("*.md")]
-    assert sorted(named) == sorted([*there, *MADE.values()])
+    assert sorted(named) == sorted([*there, *MADE])
