@@ -1,11 +1,22 @@
 """Builds the optional C extensions; everything else about the package stands in pyproject.toml.
 
-Every ``src/kadence/**/_*_c.py`` is Cython in pure-Python syntax, with a twin in Python or another way
-without it. The environment variable KADENCE_EXTENSION decides:
+Every ``src/kadence/**/_*_c.py`` is Cython in pure-Python syntax. Each has a twin in Python, or another way without it,
+so the package works with all of them, with some, or with none. The environment variable KADENCE_EXTENSION decides:
 
-    auto     (default) compile; when that fails, say so and go on with Python alone
-    require  compile, and fail when that fails: for release builds
+    auto     (default) compile; what cannot be compiled is named in one line, and runs as plain Python
+    require  compile everything that this system can have, and fail when that fails: for release builds
     off      do not compile
+
+What runs where:
+
+    Linux, macOS  all extensions.
+    Windows       all but those of ``POSIX_ONLY``. Python's own sockets run there in place of ``_drain_c``. Nothing
+                  stands in for ``_pulse_c``: whoever holds the interpreter delays heartbeats.
+    elsewhere     what the compiler takes (auto).
+
+How a wheel is tagged: with extensions it is for one version of CPython on one system (``cp313-cp313-linux_x86_64``,
+which auditwheel turns into ``manylinux_...``). Without any, since they are off or no compiler is there, it is
+``py3-none-any``.
 
 The generated C goes below build/, so no wheel carries it. The build uses CPython's full interface: records are
 1.3 to 1.8 times faster than with the stable one.
@@ -14,15 +25,21 @@ The generated C goes below build/, so no wheel carries it. The build uses CPytho
 from __future__ import annotations
 
 import os
-import platform
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 MODES = ("auto", "require", "off")
 SOURCE = Path("src")
+WINDOWS = sys.platform == "win32"
+# They call POSIX's sockets, poll() and threads.
+POSIX_ONLY = ("kadence.net._drain_c", "kadence.net._pulse_c")
+_CIMPORT = re.compile(r"^\s*from (?:cython\.cimports\.)?(kadence\.[\w.]+_c) c?import", re.MULTILINE)
 
 
 def mode() -> str:
@@ -36,20 +53,41 @@ def say(text: str) -> None:
     print(f"kadence: {text}", file=sys.stderr, flush=True)
 
 
+def name_of(source: Path) -> str:
+    return ".".join(source.relative_to(SOURCE).with_suffix("").parts)
+
+
+def path_of(name: str) -> Path:
+    return SOURCE.joinpath(*name.split(".")).with_suffix(".py")
+
+
+def needs(name: str) -> set[str]:
+    """The extensions whose C types this one uses: it cannot be loaded without them."""
+    source = path_of(name)
+    texts = [
+        path.read_text(encoding="utf-8") for path in (source, source.with_suffix(".pxd")) if path.exists()
+    ]
+    return {found for text in texts for found in _CIMPORT.findall(text)} - {name}
+
+
 def extensions() -> list[Extension]:
     """The extensions to build; none when they are off, or cannot be translated and need not be."""
     if mode() == "off":
         say("KADENCE_EXTENSION=off: no extension, Python alone")
         return []
     sources = sorted((SOURCE / "kadence").rglob("_*_c.py"))
-    flags = [] if platform.system() == "Windows" else ["-O3", "-g0", "-fno-strict-aliasing"]
+    if WINDOWS:
+        say(
+            f"not built on Windows: {', '.join(POSIX_ONLY)}; these parts run as plain Python, without the pulse"
+        )
+        sources = [path for path in sources if name_of(path) not in POSIX_ONLY]
     found = [
         Extension(
-            ".".join(path.relative_to(SOURCE).with_suffix("").parts),
+            name_of(path),
             [path.as_posix()],
             include_dirs=[path.parent.as_posix()],
             depends=sorted(header.as_posix() for header in path.parent.glob("*.h")),
-            extra_compile_args=flags,
+            extra_compile_args=[] if WINDOWS else ["-O3", "-g0", "-fno-strict-aliasing"],
         )
         for path in sources
     ]
@@ -79,19 +117,46 @@ def extensions() -> list[Extension]:
 
 
 class BuildAndSay(build_ext):  # type: ignore[misc]
-    """build_ext that ends with one line on what there is now."""
+    """build_ext that compiles on all processors, and ends with one line on what there is now."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        if self.parallel is None:
+            self.parallel = os.cpu_count() or 1
 
     def run(self) -> None:
         super().run()
-        missing = [
-            extension.name
-            for extension in self.extensions
-            if not Path(self.get_ext_fullpath(extension.name)).exists()
-        ]
+        missing = [each.name for each in self.extensions if not self.file_of(each.name).exists()]
+        while widowed := [
+            each.name
+            for each in self.extensions
+            if each.name not in missing and needs(each.name) & {*missing}
+        ]:
+            # It was compiled, and what it needs was not: it could not be loaded.
+            for name in widowed:
+                self.file_of(name).unlink()
+            missing += widowed
         if missing:
             say(f"NOT compiled: {', '.join(missing)}; these parts run as plain Python, many times slower")
-        elif self.extensions:
-            say(f"compiled: {', '.join(extension.name for extension in self.extensions)}")
+        if compiled := [each.name for each in self.extensions if each.name not in missing]:
+            say(f"compiled: {', '.join(compiled)}")
+        if missing and not compiled:
+            # What follows sees a package without extensions: its wheel is for every system.
+            self.distribution.ext_modules = self.extensions = []
+
+    def file_of(self, name: str) -> Path:
+        return Path(self.get_ext_fullpath(name))
 
 
-setup(ext_modules=extensions(), cmdclass={"build_ext": BuildAndSay})
+class TaggedByContent(bdist_wheel):  # type: ignore[misc]
+    """bdist_wheel that tags by what was compiled, not by what was meant to be."""
+
+    def run_command(self, command: str) -> None:
+        super().run_command(command)
+        if command == "build":
+            self.root_is_pure = not self.distribution.has_ext_modules()
+
+
+if __name__ == "__main__":
+    commands: dict[str, Any] = {"build_ext": BuildAndSay, "bdist_wheel": TaggedByContent}
+    setup(ext_modules=extensions(), cmdclass=commands)
