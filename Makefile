@@ -18,7 +18,7 @@ PIP := $(RUN) -m pip --disable-pip-version-check -q
 # What the installed package is made of; a change of one of these installs it again.
 BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '_*_c.py' -o -name '*.pxd' -o -name '*.h' \))
 
-.PHONY: help demo test test-spark soak hold coverage lint format generate bench bench-decode bench-gil bench-members bench-spark bench-stages parity-spark kill-spark docs site clean
+.PHONY: help demo test test-spark soak hold coverage lint format generate bench bench-decode bench-gil bench-members bench-spark bench-stages parity-spark kill-spark docs site wheel clean
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
@@ -35,6 +35,7 @@ help:
 	@echo "make parity-spark    the same options to Spark's JVM connector and to Kadence's source, every row compared"
 	@echo "make docs            write the generated pages of docs/"
 	@echo "make site            the documentation as a site, in build/site (strict: a broken link fails it)"
+	@echo "make wheel           the source distribution and the wheels, in dist (GLIBC=2.17: for older Linux; ARGS=--try)"
 	@echo "make coverage        the tests again, with line and branch coverage"
 
 demo: $(VENV)/.has-demo
@@ -105,6 +106,9 @@ site: $(VENV)/.has-site
 	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs --quiet build --strict
 	@echo "wrote build/site/index.html"
 
+wheel: $(VENV)/.has-package $(if $(GLIBC),$(VENV)/.has-zig)
+	@$(RUN) tools/packages.py $(if $(GLIBC),--glibc $(GLIBC)) $(ARGS)
+
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .fuzz .import_linter_cache
 	find src \( -name '*.so' -o -name '*.egg-info' \) -prune -exec rm -rf {} +
@@ -122,6 +126,14 @@ $(VENV)/.has-test: $(BUILT_FROM) | $(RUN)
 
 $(VENV)/.has-site: pyproject.toml | $(RUN)
 	@$(PIP) install --group site || { echo "installing failed: see pip's last lines above" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.has-package: $(VENV)/.has-test
+	@$(PIP) install --group package || { echo "installing failed: see pip's last lines above" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.has-zig: $(VENV)/.has-test
+	@$(PIP) install --group zig || { echo "installing failed: see pip's last lines above" >&2; exit 1; }
 	@touch $@
 
 # libFuzzer for Python, where there is a wheel of it; elsewhere mutations alone are tried.

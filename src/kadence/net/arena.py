@@ -192,7 +192,7 @@ def _fresh(capacity: int) -> Memory:
     A large bytearray would be cleared first, holding the interpreter (8 MiB: 5 ms). A mapping is not, and goes back
     to the system when it is dropped.
     """
-    if capacity < _MAPPED_FROM:
+    if capacity < _MAPPED_FROM or not hasattr(mmap, "MAP_PRIVATE"):  # Windows maps memory in other words
         return bytearray(capacity)
     return mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 

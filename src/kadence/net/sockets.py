@@ -42,6 +42,9 @@ class _SystemSockets:
         return socket.socket(family, socket.SOCK_STREAM)
 
     def has_decided(self, sock: socket.socket) -> bool:
+        if not hasattr(select, "poll"):  # Windows, where a refused connection is an exception of select
+            _, writable, failed = select.select([], [sock], [sock], 0)
+            return bool(writable or failed)
         poller = select.poll()
         poller.register(sock, select.POLLOUT)
         return bool(poller.poll(0))

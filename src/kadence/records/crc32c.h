@@ -18,6 +18,12 @@
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define KD_HAVE_SSE42 1
 #include <nmmintrin.h>
+/* Clang counts the CRC instructions apart from the rest of SSE 4.2. */
+#if defined(__clang_major__) && __clang_major__ >= 14
+#define KD_SSE42 __attribute__((target("sse4.2,crc32")))
+#else
+#define KD_SSE42 __attribute__((target("sse4.2")))
+#endif
 #endif
 
 #define KD_POLY 0x82F63B78u
@@ -76,7 +82,7 @@ static inline uint64_t kd_load(const unsigned char *p) {
     return word;
 }
 
-__attribute__((target("sse4.2"))) static inline uint32_t kd_three(
+KD_SSE42 static inline uint32_t kd_three(
     uint32_t crc, const unsigned char *p, size_t stride, uint32_t table[4][256]) {
     uint64_t a = crc, b = 0, c = 0;
     for (const unsigned char *end = p + stride; p < end; p += 8) {
@@ -87,7 +93,7 @@ __attribute__((target("sse4.2"))) static inline uint32_t kd_three(
     return kd_shift(table, kd_shift(table, (uint32_t)a) ^ (uint32_t)b) ^ (uint32_t)c;
 }
 
-__attribute__((target("sse4.2"))) static uint32_t kd_crc32c_sse42(uint32_t crc, const unsigned char *p, size_t n) {
+KD_SSE42 static uint32_t kd_crc32c_sse42(uint32_t crc, const unsigned char *p, size_t n) {
     for (; n >= 3 * KD_LONG; p += 3 * KD_LONG, n -= 3 * KD_LONG) crc = kd_three(crc, p, KD_LONG, kd_shift_long);
     for (; n >= 3 * KD_SHORT; p += 3 * KD_SHORT, n -= 3 * KD_SHORT) crc = kd_three(crc, p, KD_SHORT, kd_shift_short);
     for (; n >= 8; p += 8, n -= 8) crc = (uint32_t)_mm_crc32_u64(crc, kd_load(p));

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import ipaddress
 import logging
+import os
 import selectors
 import socket
 from collections.abc import Callable
@@ -167,8 +168,10 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         raise ConnectError(f"cannot listen on {address_text(host, port)}: {error}") from error
     try:
-        # Without it a restart within a minute finds the port held by connections that are over.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if os.name == "posix":
+            # Without it a restart within a minute finds the port held by connections that are over. On Windows it would
+            # let another process take the port.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(_BACKLOG)
         listener.setblocking(False)

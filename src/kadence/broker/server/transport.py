@@ -93,8 +93,9 @@ class PlainTransport:
         total = 0
         try:
             while out:
-                # Most answers are one buffer, for which this costs less.
-                sent = self._sock.send(out[0]) if len(out) == 1 else self._sock.sendmsg(islice(out, _SCATTER))
+                # Most answers are one buffer, for which this costs less. Windows has nothing else.
+                is_one = len(out) == 1 or not hasattr(self._sock, "sendmsg")
+                sent = self._sock.send(out[0]) if is_one else self._sock.sendmsg(islice(out, _SCATTER))
                 _consume(out, sent)
                 total += sent
         except BlockingIOError:
@@ -171,7 +172,7 @@ class TlsTransport:
             self._encrypted.append(memoryview(self._outgoing.read()))
         try:
             while self._encrypted:
-                sent = self._sock.sendmsg([self._encrypted[0]])
+                sent = self._sock.send(self._encrypted[0])
                 _consume(self._encrypted, sent)
         except BlockingIOError:
             pass

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import fcntl
+import importlib.util
 import logging
 import operator
 import os
@@ -123,6 +123,12 @@ class DataDirectory:
         return f"<DataDirectory {self.path}, {len(self.topics)} topics, fsync {self.fsync}>"
 
     def _take(self) -> IO[bytes]:
+        if importlib.util.find_spec("fcntl") is None:
+            raise ConfigError(
+                "a data directory needs the file locks of POSIX, which this system lacks; keep the data in memory"
+            )
+        import fcntl
+
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / _LOCK).open("ab")

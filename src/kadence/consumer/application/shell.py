@@ -39,7 +39,8 @@ def _forked() -> None:
         attention.up = True
 
 
-os.register_at_fork(after_in_child=_forked)
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_forked)
 
 
 def forks() -> int:
