@@ -66,6 +66,7 @@ CALLS: dict[str, Call] = {
     "offsets_for_times": lambda c: c.offsets_for_times({PARTITION: 5}, timeout=TIMEOUT),
     "partitions_for": lambda c: c.partitions_for("other", timeout=TIMEOUT),
     "list_topics": lambda c: c.list_topics(timeout=TIMEOUT),
+    "assign_topics": lambda c: c.assign_topics("other", timeout=TIMEOUT),
     "unsubscribe": lambda c: c.unsubscribe(timeout=TIMEOUT),
     "close": lambda c: c.close(timeout=TIMEOUT),
 }
@@ -73,6 +74,7 @@ CALLS: dict[str, Call] = {
 
 NEEDS_AN_ANSWER = frozenset(
     {
+        "assign_topics",
         "commit",
         "committed",
         "beginning_offsets",
@@ -310,6 +312,7 @@ def patient(name: str) -> Call:
     def call(consumer: Any) -> Any:
         method = getattr(consumer, name)
         arguments: dict[str, tuple[Any, ...]] = {
+            "assign_topics": ("other",),
             "commit": ({PARTITION: 5},),
             "offsets_for_times": ({PARTITION: 5},),
             "partitions_for": ("other",),

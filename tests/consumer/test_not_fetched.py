@@ -8,7 +8,15 @@ import pytest
 from tests.consumer.support import Cluster, partitions, poll_until, read
 from tests.patience import PATIENCE, once_inside
 
-from kadence import AsyncConsumer, Broker, Consumer, NotFetched, NotFetchedReason, TopicPartition
+from kadence import (
+    AsyncConsumer,
+    Broker,
+    Consumer,
+    KafkaTimeoutError,
+    NotFetched,
+    NotFetchedReason,
+    TopicPartition,
+)
 
 pytestmark = pytest.mark.needs("reading")
 
@@ -52,6 +60,36 @@ def test_a_partition_that_does_not_exist_is_unknown(cluster: Cluster) -> None:
     assert why.detail == "UNKNOWN_TOPIC_OR_PARTITION"
     before = why.since
     poll_until(consumer, lambda: consumer.not_fetched()[TopicPartition(topic, 77)].since > before)
+
+
+@pytest.mark.needs("groups")
+def test_a_topic_that_does_not_exist_is_named(cluster: Cluster) -> None:
+    """It has no partitions, so it stands there with −1 as its partition."""
+    missing = cluster.name("orderz")
+    consumer = cluster.consumer(group_id=cluster.name("g"), allow_auto_create_topics=False)
+    consumer.subscribe([missing])
+    poll_until(consumer, lambda: bool(consumer.not_fetched()))
+    ((partition, why),) = consumer.not_fetched().items()
+    assert partition == TopicPartition(missing, -1)
+    assert why.reason is NotFetchedReason.UNKNOWN_TOPIC
+    assert why.detail == f"topic '{missing}': UNKNOWN_TOPIC_OR_PARTITION"
+    poll_until(consumer, lambda: consumer.not_fetched()[partition].since > why.since)
+    consumer.unsubscribe()
+    assert not consumer.not_fetched()
+
+
+def test_a_timeout_names_what_it_waited_for(cluster: Cluster) -> None:
+    consumer = cluster.consumer(allow_auto_create_topics=False)
+    partition = TopicPartition(cluster.name("orderz"), 0)
+    consumer.assign([partition])
+    poll_until(consumer, lambda: reasons(consumer) == {0: NotFetchedReason.UNKNOWN_TOPIC})
+    with pytest.raises(
+        KafkaTimeoutError, match=f"no position for {partition} yet: the cluster does not know"
+    ):
+        consumer.position(partition, timeout=0)
+    for call in (consumer.end_offsets, consumer.beginning_offsets):
+        with pytest.raises(KafkaTimeoutError, match=f"{partition} does not exist"):
+            call([partition], timeout=0.2)
 
 
 def test_another_thread_may_ask_while_a_poll_waits(cluster: Cluster) -> None:

@@ -56,6 +56,7 @@ NOT_HERE = {"clientInstanceId", "registerMetricForSubscription", "unregisterMetr
 
 WAITS = {
     "assign",
+    "assign_topics",
     "beginning_offsets",
     "close",
     "commit",

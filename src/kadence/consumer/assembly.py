@@ -18,6 +18,7 @@ from kadence.consumer.border.measures import Measures
 from kadence.consumer.managers.base import RequestManager
 from kadence.consumer.managers.cluster.metadata import MetadataManager
 from kadence.consumer.managers.fetching.fetch import FetchManager
+from kadence.consumer.managers.fetching.reasons import missing_topics
 from kadence.consumer.managers.group.auto import AutoMembership
 from kadence.consumer.managers.group.classic.member import ClassicMembership
 from kadence.consumer.managers.group.commit import CommitManager
@@ -143,6 +144,7 @@ def _turn(config: ConsumerConfig, surroundings: Surroundings, client: NetworkCli
     def metadata_changed(now: int) -> None:
         client.set_nodes(metadata.cluster.nodes.values())
         processor.topics_changed(now)
+        border.missing = missing_topics(metadata.missing("subscription"))
 
     def rebootstrap(now: int) -> None:
         client.rebootstrap()

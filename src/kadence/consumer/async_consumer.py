@@ -5,7 +5,7 @@ Generated from consumer.py by tools/generate.py; do not edit. The rules are in t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from kadence.clock import FOREVER, Seconds, add_ms, to_ms
 from kadence.config import ConsumerConfig, generated_client_id
 from kadence.consumer.application import suppliers
-from kadence.consumer.application.arguments import Assignable, Offsets, Partitions
+from kadence.consumer.application.arguments import Assignable, Offsets, Partitions, StartOfTopics
 from kadence.consumer.application.async_shell import AsyncShell
 from kadence.consumer.application.callbacks import AsyncRebalanceListener, CommitCallback
 from kadence.consumer.application.calls import EARLIEST, LATEST, Calls, Topics
@@ -108,6 +108,35 @@ class AsyncConsumer(ConsumerState):
             KafkaTimeoutError: the network thread did not answer within ``timeout`` (default.api.timeout.ms).
         """
         await self._run(self._calls.assign(partitions, timeout))
+
+    async def assign_topics(
+        self,
+        topics: str | Iterable[str],
+        *,
+        start: StartOfTopics | None = None,
+        timeout: Seconds | None = None,
+    ) -> None:
+        """Read all partitions of these topics without a group, those that are made later, too.
+
+        Waits until a broker has said which partitions there are, so that `assignment` tells them afterwards. What is
+        made later is found when metadata is refreshed (metadata.max.age.ms, 5 minutes by default) and read from its
+        beginning, so that no record is missed. A topic that does not exist yet is waited for in the background;
+        `not_fetched` names it meanwhile. An empty list is `unsubscribe`.
+
+        Args:
+            topics: one name, or several.
+            start: where every partition is read from: ``"earliest"``, ``"latest"``, or a time (a datetime with a
+                timezone, or ms since 1970): the first record from then on. None: as with `assign`, the committed offset
+                where there is a group.id, else what auto.offset.reset says; partitions that were assigned before go on
+                where they are.
+
+        Raises:
+            IllegalStateError: topics were given by `subscribe` before; unsubscribe first. InvalidTopicError: a name
+                that Kafka does not allow. TopicAuthorizationFailedError. ValueError: another ``start``, or a datetime
+                without a timezone.
+            KafkaTimeoutError: no broker answered within ``timeout`` (default.api.timeout.ms).
+        """
+        await self._run(self._calls.assign_topics(topics, start, timeout))
 
     async def incremental_assign(self, partitions: Assignable, *, timeout: Seconds | None = None) -> None:
         """Read these partitions too, beside those given by `assign`.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from kadence.clock import FOREVER
-from kadence.consumer.border.messages import CallbackDone, Commit, FetchCommitted, Seek
+from kadence.consumer.border.messages import CallbackDone, Commit, FetchCommitted, Seek, TopicMetadata
 from kadence.consumer.network.reaper import Reaper
 from kadence.errors import ClosedError, KafkaTimeoutError
 from kadence.types import TopicPartition
 
 
 def call(call_id: int, deadline: int) -> FetchCommitted:
-    return FetchCommitted(call_id, deadline, frozenset())
+    return FetchCommitted(call_id, deadline, frozenset({TopicPartition("t", 9)}))
 
 
 def test_c2_an_overdue_call_fails_with_what_stood_in_the_way() -> None:
@@ -30,10 +30,10 @@ def test_c2_an_overdue_call_says_what_it_still_waits_for() -> None:
     reaper = Reaper(lambda: None)
     reaper.missing = {1: "t-9 does not exist"}.get
     reaper.watch(call(1, 100))
-    reaper.watch(call(2, 100))
+    reaper.watch(TopicMetadata(2, 100, tuple("fdecba")))
     assert [str(answer.error) for answer in reaper.reap(100)] == [
-        "FetchCommitted was not done in time: t-9 does not exist",
-        "FetchCommitted was not done in time",
+        "looking up committed offsets (topic 't') was not done in time: t-9 does not exist",
+        "looking up topics (topics 'a', 'b', 'c', 'd', 'e' and 1 more) was not done in time",
     ]
 
 

@@ -6,11 +6,13 @@ that ends the consumer.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
 from operator import index
-from typing import Any, Final, SupportsIndex, cast
+from typing import Any, Final, Literal, SupportsIndex, cast
 
 from kadence.config.table import is_coroutine_function
 from kadence.consumer.application.callbacks import AsyncRebalanceListener
@@ -23,6 +25,7 @@ __all__ = [
     "Assignable",
     "Offsets",
     "Partitions",
+    "StartOfTopics",
     "callback_of",
     "cap",
     "columns_of",
@@ -31,6 +34,7 @@ __all__ = [
     "partitions_of",
     "pattern_of",
     "ranges",
+    "start_of_topics",
     "target",
     "timestamps_of",
     "to_offsets",
@@ -48,12 +52,16 @@ Start = int | OffsetAndMetadata
 Assignable = Partitions | Mapping[TopicPartition, Start] | Mapping[TopicPartition, tuple[Start, int]]
 """What assign() takes: partitions, or a mapping with the offset where each begins, or with (start, end) of a range."""
 
+StartOfTopics = Literal["earliest", "latest"] | datetime | int
+"""Where assign_topics() begins: an end of the log, or a time (a datetime with a timezone, or ms since 1970)."""
+
 Offsets = (
     Mapping[TopicPartition, OffsetAndMetadata] | Mapping[TopicPartition, int] | Record | Iterable[Record]
 )
 """What commit() takes: next offsets by partition, or records that are done."""
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_ENDS: Final = {"earliest": -2, "latest": -1}
 _STEPS: Final = ("on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost")
 _FLAGS: Final = {re.ASCII: "a", re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s", re.VERBOSE: "x"}
 
@@ -206,6 +214,21 @@ def ranges(
             )
         starts[partition], ends[partition] = start, end
     return starts, ends
+
+
+def start_of_topics(start: object) -> int | None:
+    """Where each partition is read from, as a timestamp of ListOffsets (−2 earliest, −1 latest, ms since 1970)."""
+    if start is None:
+        return None
+    if isinstance(start, str):
+        if start not in _ENDS:
+            raise ValueError(f"start is 'earliest', 'latest', a datetime or ms since 1970, not {start!r}")
+        return _ENDS[start]
+    if isinstance(start, datetime):
+        if start.tzinfo is None:
+            raise ValueError(f"start: a datetime needs a timezone, such as datetime.now(UTC), not {start!r}")
+        return _whole(math.ceil(start.timestamp() * 1000), "start", _INT64)
+    return _whole(start, "start, in ms since 1970,", _INT64)
 
 
 def target(offset: object) -> tuple[int, int | None]:

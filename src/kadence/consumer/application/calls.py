@@ -17,6 +17,7 @@ from kadence.consumer.application.arguments import (
     Assignable,
     Offsets,
     Partitions,
+    StartOfTopics,
     callback_of,
     cap,
     columns_of,
@@ -25,6 +26,7 @@ from kadence.consumer.application.arguments import (
     partitions_of,
     pattern_of,
     ranges,
+    start_of_topics,
     target,
     timestamps_of,
     to_offsets,
@@ -133,10 +135,29 @@ class Calls:
         yield from core.auto_commit_now(deadline, proved_only=True)
         yield from core.assign(wanted, starts, {**dict.fromkeys(wanted), **ends}, deadline)
 
+    def assign_topics(
+        self, topics: str | Iterable[str], start: StartOfTopics | None, timeout: Seconds | None
+    ) -> Waits[None]:
+        core = self._core
+        if core.subscribed is not None or core.pattern is not None:
+            raise IllegalStateError(
+                "this consumer has topics by subscribe(); unsubscribe() before assign_topics()"
+            )
+        names, timestamp = topic_names(topics), start_of_topics(start)
+        deadline = self._deadline(timeout)
+        if not names:
+            yield from core.unsubscribe(deadline)
+            return
+        yield from core.auto_commit_now(deadline, proved_only=True)
+        # So that the assignment is there when the call returns, and not with some later poll.
+        yield from core.call(m.TopicMetadata, deadline, topics=tuple(sorted(names)))
+        yield from core.assign_topics(names, timestamp, deadline)
+
     def incremental_assign(self, partitions: Assignable, timeout: Seconds | None) -> Waits[None]:
         core = self._core
         if core.subscribed is not None or core.pattern is not None:
             raise IllegalStateError("this consumer has topics by subscribe(): the group says what it reads")
+        self._refuse_followed()
         starts, ends = ranges(partitions)
         wanted = partitions_of((*self._border.assignment, *partitions_of(partitions)))
         yield from core.assign(wanted, starts, ends, self._deadline(timeout))
@@ -145,6 +166,7 @@ class Calls:
         core = self._core
         if not core.manual:
             raise IllegalStateError("this consumer has no partitions by assign()")
+        self._refuse_followed()
         removed = frozenset(partitions_of(partitions))
         for partition in removed:
             core.cell(partition)
@@ -152,6 +174,12 @@ class Calls:
         yield from core.auto_commit_now(deadline, proved_only=True)
         left = tuple(partition for partition in self._border.assignment if partition not in removed)
         yield from core.assign(left, {}, {}, deadline)
+
+    def _refuse_followed(self) -> None:
+        if self._core.followed:
+            raise IllegalStateError(
+                "this consumer reads all partitions of its topics, by assign_topics(): assign() takes single ones"
+            )
 
     def unsubscribe(self, timeout: Seconds | None) -> Waits[None]:
         return self._core.unsubscribe(self._deadline(timeout))
@@ -244,7 +272,7 @@ class Calls:
             core.check()
             if self._clock.now_ms() >= deadline:
                 raise KafkaTimeoutError(
-                    f"no position for {partition} yet: its committed offset or reset is still looked up"
+                    f"no position for {partition} yet: {core.cell(partition).why_unplaced()}"
                 )
             yield deadline
         return at.offset
@@ -272,7 +300,13 @@ class Calls:
 
     def not_fetched(self) -> dict[TopicPartition, NotFetched]:
         now = self._clock.now_ms()
-        found = {}
+        core = self._core
+        named = core.subscribed or core.followed
+        found = {
+            TopicPartition(topic, -1): _not_fetched(now, *why)
+            for topic, why in self._border.missing.items()
+            if topic in named
+        }
         for partition, cell in self._border.assignment.items():
             if cell.paused and not (cell.held or cell.revoking):
                 # The network side hears of a pause with its next turn only.

@@ -75,6 +75,7 @@ class Core:
         self.subscribed: frozenset[str] | None = None
         self.pattern: str | None = None
         self.manual = False
+        self.followed: frozenset[str] = frozenset()
         self._border = border
         self._engine = engine
         self._exchange = Exchange(
@@ -337,7 +338,14 @@ class Core:
         What was sent takes effect even when the wait for its answer is interrupted.
         """
         self.manual = True
+        self.followed = frozenset()
         yield from self.hand_over(m.Assign, deadline, partitions=partitions, starts=starts, ends=ends)
+
+    def assign_topics(self, topics: frozenset[str], timestamp: int | None, deadline: int) -> Waits[None]:
+        """Read all partitions of these, as `messages.AssignTopics` says."""
+        self.manual = True
+        self.followed = topics
+        yield from self.hand_over(m.AssignTopics, deadline, topics=topics, timestamp=timestamp)
 
     # ------------------------------------------------------------ commits
 
@@ -380,6 +388,7 @@ class Core:
         finally:
             self.subscribed = self.pattern = None
             self.manual = False
+            self.followed = frozenset()
         self.listener = None
         if error is not None:
             raise error
@@ -449,7 +458,8 @@ class Core:
 
     def need_group(self, what: str) -> None:
         if self.config.group_id is None:
-            raise InvalidGroupIdError(f"{what} needs group.id")
+            more = "; without a group assign_topics() reads all of a topic" if what == "subscribe()" else ""
+            raise InvalidGroupIdError(f"{what} needs group.id{more}")
 
     def cell(self, partition: TopicPartition) -> Cell:
         """The cell of an assigned partition.

@@ -164,7 +164,7 @@ class Exchange:
             yield until
         answer = self.answer(call_id)
         if answer is not None and answer.error is not None:
-            log.info("%s: %s", kind.__name__, answer.error)
+            log.info("%s: %s", m.what_of(kind), answer.error)
         if error is not None:
             raise error
 
@@ -288,4 +288,4 @@ class Exchange:
 
 
 def _unanswered(kind: type[m.Imperative]) -> str:
-    return f"{kind.__name__}: the network thread did not answer; is something holding the interpreter?"
+    return f"{m.what_of(kind)}: the network thread did not answer; is something holding the interpreter?"

@@ -58,7 +58,8 @@ class ConsumerState:
     def not_fetched(self) -> dict[TopicPartition, NotFetched]:
         """Each assigned partition that is not being fetched now, with the one reason and since when. Any thread.
 
-        A partition that is not in it has a fetch on its way. No request is sent.
+        A partition that is not in it has a fetch on its way. No request is sent. A topic of `subscribe` or
+        `assign_topics` that the cluster does not have is in it, too, with −1 as its partition.
         """
         return self._calls.not_fetched()
 

@@ -23,6 +23,7 @@ from kadence.consumer.border.lateness import Lateness
 from kadence.consumer.border.measures import Measures
 from kadence.consumer.border.messages import Fact, Imperative, Stalled
 from kadence.consumer.border.progress import Progress
+from kadence.consumer.border.reasons import Unfetched
 from kadence.types import TopicPartition
 
 __all__ = ["Border", "Fetched", "Signal"]
@@ -97,6 +98,7 @@ class Border:
         attention: up when the next poll has more to do than to take the next record: a fact, fetched bytes, the end.
         signal: what the application waits on; set after facts or fetched bytes were appended.
         assignment: cells of the assigned partitions, replaced as a whole (network).
+        missing: topics that the application reads and the cluster does not have, or does not show (network).
         changed: cells that the network thread is to look at again: paused, resumed, drained to a mark (application).
         wake_held: a fetch waits for memory: when no more than this is taken (`fetched_bytes`) the network thread wants
             to know; -1: none waits. The network thread sets it, the application takes it away when it tells.
@@ -135,6 +137,7 @@ class Border:
         self.attention = Attention()
         self.signal = Signal()
         self.assignment: Mapping[TopicPartition, Cell] = MappingProxyType({})
+        self.missing: Mapping[str, Unfetched] = MappingProxyType({})
         self.changed: deque[Cell] = deque()
         self.wake_held = -1
         self.wants_polled = False

@@ -86,6 +86,11 @@ class Cell(Standing):
         self.wake_bytes = self.wake_records = 1 << 62
         self.told_bytes = self.told_records = -1
 
+    def why_unplaced(self) -> str:
+        """Why there is no position yet, in words."""
+        unfetched = self.unfetched or _NEW
+        return unfetched.reason.value + (f" ({unfetched.detail})" if unfetched.detail else "")
+
     @property
     def position(self) -> Origin | None:
         """(lease, next offset to return, epoch of the last record returned), of any lease; None before the first."""

@@ -8,8 +8,9 @@ same border can lie between two processes (G3).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
@@ -17,6 +18,7 @@ __all__ = [
     "Answer",
     "Assign",
     "AssignPartitions",
+    "AssignTopics",
     "CallbackDone",
     "CallbackNeeded",
     "Close",
@@ -41,6 +43,7 @@ __all__ = [
     "Subscribe",
     "TopicMetadata",
     "Unsubscribe",
+    "what_of",
 ]
 
 # ---------------------------------------------------------------- application → network
@@ -52,6 +55,11 @@ class Imperative:
 
     id: int
     deadline: int
+
+    @property
+    def what(self) -> str:
+        """What was asked for, in the words of an error."""
+        return what_of(type(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +96,19 @@ class Assign(Imperative):
 
 
 @dataclass(frozen=True, slots=True)
+class AssignTopics(Imperative):
+    """Manual assignment of all partitions of these topics, those that are made later too.
+
+    ``timestamp``: where each is read from, as `ResetPositions` has it, or ms since 1970; None: its committed offset, or
+    what auto.offset.reset says, and partitions that were assigned before go on where they are. What is made later is
+    read from its beginning.
+    """
+
+    topics: frozenset[str]
+    timestamp: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Polled(Imperative):
     """The application polls again: join, rejoin, or go on after a poll timeout."""
 
@@ -121,12 +142,20 @@ class Commit(Imperative):
     retry: bool
     parting: bool = False
 
+    @property
+    def what(self) -> str:
+        return _about(type(self), (p.topic for p in self.offsets))
+
 
 @dataclass(frozen=True, slots=True)
 class FetchCommitted(Imperative):
     """Committed offsets of partitions. Answer: dict[TopicPartition, OffsetAndMetadata | None]."""
 
     partitions: frozenset[TopicPartition]
+
+    @property
+    def what(self) -> str:
+        return _about(type(self), (p.topic for p in self.partitions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +167,20 @@ class ListOffsets(Imperative):
 
     timestamps: Mapping[TopicPartition, int]
 
+    @property
+    def what(self) -> str:
+        return _about(type(self), (p.topic for p in self.timestamps))
+
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata(Imperative):
     """Partitions of topics (None = all). Answer: dict[str, list[PartitionInfo]]; unknown topics are absent."""
 
     topics: tuple[str, ...] | None
+
+    @property
+    def what(self) -> str:
+        return _about(type(self), self.topics or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +211,38 @@ class Close(Imperative):
     """
 
     leave: bool | None
+
+
+_CALLS: Final[dict[type[Imperative], str]] = {
+    Subscribe: "subscribe()",
+    Unsubscribe: "unsubscribe()",
+    Assign: "assign()",
+    AssignTopics: "assign_topics()",
+    Seek: "seek()",
+    ResetPositions: "seek_to_beginning() or seek_to_end()",
+    Close: "close()",
+    Commit: "a commit",
+    FetchCommitted: "looking up committed offsets",
+    ListOffsets: "looking up offsets",
+    TopicMetadata: "looking up topics",
+}
+
+_NAMED: Final = 5
+
+
+def what_of(kind: type[Imperative]) -> str:
+    """What calls of this kind ask for, in the words of an error."""
+    return _CALLS.get(kind, kind.__name__)
+
+
+def _about(kind: type[Imperative], topics: Iterable[str]) -> str:
+    """`what_of` a call that is about these topics."""
+    names = sorted(set(topics))
+    if not names:
+        return what_of(kind)
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    one_or_many = "topic" if len(names) == 1 else "topics"
+    return f"{what_of(kind)} ({one_or_many} {', '.join(map(repr, names[:_NAMED]))}{more})"
 
 
 # ---------------------------------------------------------------- network → application

@@ -14,6 +14,7 @@ from kadence.consumer.managers.positions.offsets import OffsetsManager
 from kadence.consumer.news import in_short
 from kadence.consumer.state.subscription import Subscription
 from kadence.errors import IllegalStateError, InvalidGroupIdError
+from kadence.types import TopicPartition
 
 __all__ = ["Processor"]
 
@@ -45,6 +46,8 @@ class Processor:
         self._commits = commits
         self._tell = tell
         self._leaving: list[m.Unsubscribe] = []
+        self._followed: frozenset[str] = frozenset()
+        """Topics whose partitions are assigned as they are made."""
         self.is_cut_off: Callable[[], bool] = lambda: False
         """Tells whether no broker is there."""
         self.closing: m.Close | None = None
@@ -52,6 +55,7 @@ class Processor:
             m.Subscribe: self._subscribe,
             m.Unsubscribe: self._unsubscribe,
             m.Assign: self._assign,
+            m.AssignTopics: self._assign_topics,
             m.Polled: self._polled,
             m.Seek: self._seek,
             m.ResetPositions: self._reset,
@@ -80,6 +84,7 @@ class Processor:
         Called for a call that has run out of time, too: its late end must not undo what the application begins next.
         """
         self._subscription.unsubscribe()
+        self._followed = frozenset()
         self._metadata.need("subscription", frozenset())
         for call in self._leaving:
             self._answer(call)
@@ -99,9 +104,15 @@ class Processor:
         return (self._membership is None or self._membership.has_parted) and self.is_cut_off()
 
     def topics_changed(self, now: int) -> None:
-        """Metadata changed: a pattern may match other topics now. The membership looks by itself (C5)."""
+        """Metadata changed: a pattern may match other topics now, a topic that is followed have other partitions.
+
+        The membership looks by itself (C5).
+        """
         del now
         subscription = self._subscription
+        if made := [p for p in self._partitions_of(self._followed) if p not in subscription.partitions]:
+            log.info("made meanwhile, and read from the beginning: %s", in_short(made))
+            self._add(made, _EARLIEST)
         if subscription.pattern is None or self._membership is None:
             return
         matching = self._metadata.matching()
@@ -144,6 +155,7 @@ class Processor:
         del now
         if self._leaving:
             self._have_left()
+        self._followed = frozenset()
         self._metadata.need("subscription", frozenset(p.topic for p in call.partitions))
         self._subscription.assign(call.partitions)
         for partition, (offset, leader_epoch) in call.starts.items():
@@ -154,6 +166,39 @@ class Processor:
             self._subscription.limit(partition, floor, end)
         log.info("assigned by hand: %s", in_short(call.partitions))
         self._answer(call)
+
+    def _assign_topics(self, now: int, call: m.AssignTopics) -> None:
+        del now
+        if self._leaving:
+            self._have_left()
+        self._metadata.need("subscription", call.topics)
+        self._followed = call.topics
+        subscription = self._subscription
+        partitions = self._partitions_of(call.topics)
+        subscription.assign([p for p in subscription.partitions if p.topic in call.topics])
+        for partition in subscription.partitions:
+            subscription.limit(partition, 0, None)
+        self._add([p for p in partitions if p not in subscription.partitions], None)
+        if call.timestamp is not None:
+            for partition in partitions:
+                subscription.await_reset(partition, call.timestamp)
+        log.info("topics assigned by hand: %s", in_short(partitions))
+        self._answer(call)
+
+    def _partitions_of(self, topics: frozenset[str]) -> list[TopicPartition]:
+        cluster = self._metadata.cluster
+        return [
+            TopicPartition(topic, each.partition)
+            for topic in sorted(topics)
+            for each in cluster.partitions_for(topic)
+        ]
+
+    def _add(self, partitions: list[TopicPartition], timestamp: int | None) -> None:
+        subscription = self._subscription
+        subscription.assign((*subscription.partitions, *partitions))
+        if timestamp is not None:
+            for partition in partitions:
+                subscription.await_reset(partition, timestamp)
 
     def _polled(self, now: int, call: m.Polled) -> None:
         del call

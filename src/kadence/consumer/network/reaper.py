@@ -29,11 +29,11 @@ class Reaper:
     def __init__(self, why: Callable[[], str | None]) -> None:
         self.missing: Callable[[int], str | None] = lambda call_id: None
         self._why = why
-        self._waiting: dict[int, tuple[int, str]] = {}
+        self._waiting: dict[int, Imperative] = {}
 
     def watch(self, call: Imperative) -> None:
         if _is_answered(call):
-            self._waiting[call.id] = (call.deadline, type(call).__name__)
+            self._waiting[call.id] = call
 
     def settle(self, call_id: int) -> bool:
         """An answer is there. False when the call was reaped before: nobody waits any more."""
@@ -43,17 +43,17 @@ class Reaper:
     def next_deadline(self) -> int:
         if not self._waiting:
             return FOREVER
-        return min(deadline for deadline, _ in self._waiting.values())
+        return min(call.deadline for call in self._waiting.values())
 
     def reap(self, now: int) -> list[Answer]:
         if not self._waiting:
             return []
-        overdue = [call_id for call_id, (deadline, _) in self._waiting.items() if deadline <= now]
+        overdue = [call_id for call_id, call in self._waiting.items() if call.deadline <= now]
         answers = []
         for call_id in overdue:
-            _, name = self._waiting.pop(call_id)
+            call = self._waiting.pop(call_id)
             missing, why = self.missing(call_id), self._why()
-            text = f"{name} was not done in time"
+            text = f"{call.what} was not done in time"
             text += (f": {missing}" if missing else "") + (f"; last trouble: {why}" if why else "")
             answers.append(Answer(call_id, None, KafkaTimeoutError(text)))
         return answers

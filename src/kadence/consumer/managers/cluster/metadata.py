@@ -63,6 +63,8 @@ class MetadataManager:
         self._ask_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._asked: dict[Request, list[TopicMetadata]] = {}
         self._told: set[str] = set()
+        self._missing: dict[str, tuple[int, int]] = {}
+        """Of what is wanted: topics that the last answer gave an error for, each with since when, and the error."""
         self._nameless: frozenset[bytes] = frozenset()
         self._naming: Request | None = None
         self._naming_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -83,6 +85,11 @@ class MetadataManager:
         if not self._wanted <= before:
             self._needs_update = True
             self._backoff.succeeded()
+
+    def missing(self, reason: str) -> dict[str, tuple[int, int]]:
+        """Of the topics that ``reason`` needs: those that the cluster does not show, with since when (ms), and why."""
+        needed = self._reasons.get(reason, frozenset())
+        return {name: told for name, told in self._missing.items() if name in needed}
 
     def want(self, topics: frozenset[str]) -> None:
         """What the group's leader must know to assign partitions to all members."""
@@ -293,9 +300,13 @@ class MetadataManager:
         self._refresh_at = add_ms(now, self._config.metadata_max_age_ms)
         self._needs_update = False
         incomplete = False
+        missing: dict[str, tuple[int, int]] = {}
         for name in self._wanted:
             topic = self.cluster.topics.get(name)
             code = ec.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error_code
+            if code:
+                since, before = self._missing.get(name, (now, code))
+                missing[name] = (since if before == code else now, code)
             if code in _FATAL_FOR_TOPIC and name not in self._told:
                 self._told.add(name)
                 self._outbox(Failed(for_code(code, f"topic {name!r}: {ec.MESSAGES[code]}")))
@@ -304,13 +315,12 @@ class MetadataManager:
                 if name not in self._told:
                     self._told.add(name)
                     log.warning(
-                        "topic %r is not there (%s); it is asked for until it is",
-                        name,
-                        ec.name(code),
+                        "topic %r does not exist (%s); checking again until it does", name, ec.name(code)
                     )
             elif topic is not None:
                 self._told.discard(name)
                 incomplete = incomplete or any(p.leader is None for p in topic.partitions)
+        self._missing = missing
         if incomplete:
             self._needs_update = True
             self._backoff.failed(now)

@@ -7,6 +7,7 @@ What ends a failed fetch is the next one's answer, not its departure: a partitio
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Final
 
 from kadence.clock import FOREVER
@@ -17,7 +18,7 @@ from kadence.consumer.state.subscription import PartitionState, Status
 from kadence.protocol import error_codes as ec
 from kadence.types import TopicPartition
 
-__all__ = ["TELL_AFTER_MS", "Reasons", "trouble_of"]
+__all__ = ["TELL_AFTER_MS", "Reasons", "missing_topics", "trouble_of"]
 
 log = logging.getLogger("kadence.consumer.fetch")
 
@@ -44,6 +45,15 @@ def trouble_of(code: int) -> tuple[NotFetchedReason, str]:
     if code == ec.LEADER_NOT_AVAILABLE:
         return NotFetchedReason.NO_LEADER, ec.name(code)
     return NotFetchedReason.BACKOFF, ec.name(code)
+
+
+def missing_topics(missing: Mapping[str, tuple[int, int]]) -> dict[str, Unfetched]:
+    """What `MetadataManager.missing` tells, as the application reads it."""
+    found = {}
+    for name, (since, code) in missing.items():
+        reason, detail = trouble_of(code)
+        found[name] = Unfetched(reason, since, f"topic {name!r}: {detail}")
+    return found
 
 
 class Reasons:

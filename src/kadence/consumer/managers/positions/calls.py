@@ -32,8 +32,7 @@ _NAMED: Final = 5
 class _Lookup:
     """A call for offsets by time: what is still to be asked, what was found."""
 
-    id: int
-    deadline: int
+    call: ListOffsets
     todo: dict[TopicPartition, int]
     found: dict[TopicPartition, OffsetAndTimestamp | None] = field(default_factory=dict)
     asked: set[TopicPartition] = field(default_factory=set)
@@ -64,23 +63,23 @@ class OffsetCalls:
 
     def begin(self, call: ListOffsets) -> None:
         """Take a call; it is answered when every partition was, or at its deadline, be it here or by the reaper."""
-        self._lookups.append(_Lookup(call.id, call.deadline, dict(call.timestamps)))
+        self._lookups.append(_Lookup(call, dict(call.timestamps)))
         self._need_topics()
 
     def poll(self, now: int, requests: list[Request]) -> int:
         """Add what is to be asked now to ``requests``. Returns when to poll again."""
         wake_at = FOREVER
         if self._lookups:
-            for lookup in [each for each in self._lookups if each.deadline <= now]:
-                text = f"{ListOffsets.__name__} was not done in time: {self._missing(lookup)}"
-                self._end(lookup, Answer(lookup.id, None, KafkaTimeoutError(text)))
+            for lookup in [each for each in self._lookups if each.call.deadline <= now]:
+                text = f"{lookup.call.what} was not done in time: {self._missing(lookup)}"
+                self._end(lookup, Answer(lookup.call.id, None, KafkaTimeoutError(text)))
             for lookup in list(self._lookups):
                 wake_at = min(wake_at, self._ask(now, lookup, requests))
         return wake_at
 
     def missing(self, call_id: int) -> str | None:
         """Which partitions a call still waits for, and why, in words; None if there is no such call."""
-        return next((self._missing(each) for each in self._lookups if each.id == call_id), None)
+        return next((self._missing(each) for each in self._lookups if each.call.id == call_id), None)
 
     def _missing(self, lookup: _Lookup) -> str:
         todo = list(lookup.todo)
@@ -98,7 +97,7 @@ class OffsetCalls:
         self._answered(now, completed, lookup, asked)
 
     def _ask(self, now: int, lookup: _Lookup, requests: list[Request]) -> int:
-        wake_at = lookup.deadline
+        wake_at = lookup.call.deadline
         by_leader: dict[int, dict[TopicPartition, int]] = {}
         for partition, timestamp in lookup.todo.items():
             if partition in lookup.asked:
@@ -111,7 +110,7 @@ class OffsetCalls:
                 by_leader.setdefault(leader, {})[partition] = timestamp
                 continue
             if self._is_unknown_for_good(now, partition):
-                self._end(lookup, Answer(lookup.id, None, self._unknown.error(partition)))
+                self._end(lookup, Answer(lookup.call.id, None, self._unknown.error(partition)))
                 return FOREVER
             self._metadata.request_update(now)
             wake_at = min(wake_at, add_ms(now, self._config.retry_backoff_ms))
@@ -158,9 +157,9 @@ class OffsetCalls:
             code = failed.get(partition, ec.NONE)
             if code and code not in ec.RETRIABLE:
                 error = for_code(code, f"{partition}: {ec.MESSAGES.get(code, '')}")
-                self._end(lookup, Answer(lookup.id, None, error))
+                self._end(lookup, Answer(lookup.call.id, None, error))
                 return
             lookup.retry_at[partition] = add_ms(now, self._config.retry_backoff_ms)
             self._metadata.request_update(now)
         if not lookup.todo:
-            self._end(lookup, Answer(lookup.id, lookup.found))
+            self._end(lookup, Answer(lookup.call.id, lookup.found))

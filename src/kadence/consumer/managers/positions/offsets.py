@@ -296,7 +296,7 @@ class OffsetsManager:
                     "%s starts at offset %d (%s)",
                     partition,
                     at.offset,
-                    _NAMES.get(state.reset_timestamp or 0, self._policy),
+                    _NAMES.get(state.reset_timestamp or 0, "by time"),
                 )
                 self._subscription.position(partition, at.offset, None)
                 continue
