@@ -120,7 +120,7 @@ def test_c5_a_revocation_runs_at_once_in_a_poll_that_waits(cluster: Cluster) -> 
     thread.join(PATIENCE)
 
 
-def test_t17_a_wakeup_inside_a_callback_does_not_hold_the_group(cluster: Cluster) -> None:
+def test_a_wakeup_inside_a_callback_does_not_hold_the_group(cluster: Cluster) -> None:
     topic, group = cluster.topic(2), cluster.name("g")
 
     class Woken(Recorder):

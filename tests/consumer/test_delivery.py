@@ -1,4 +1,4 @@
-"""At least once by default: what is committed, when, and what comes again (SYSTEM.md D)."""
+"""At least once by default: what is committed, when, and what comes again (D1)."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_b6_an_authorisation_error_is_raised_by_each_attempt_and_ends_when_acces
 @pytest.mark.parametrize(
     "code", [ec.COORDINATOR_LOAD_IN_PROGRESS, ec.REBALANCE_IN_PROGRESS, ec.NOT_COORDINATOR]
 )
-def test_t14_what_passes_is_not_raised(cluster: Cluster, code: int) -> None:
+def test_what_passes_is_not_raised(cluster: Cluster, code: int) -> None:
     assert cluster.broker is not None
     topic = cluster.topic()
     cluster.produce(topic, 4)

@@ -49,7 +49,7 @@ def test_a_pattern_matches_whole_names_as_javas(cluster: Cluster) -> None:
     assert topics_of(consumer) == {f"{prefix}-a", f"{prefix}-b"}
 
 
-def test_t15_a_pattern_that_matches_nothing_yet_waits(cluster: Cluster) -> None:
+def test_a_pattern_that_matches_nothing_yet_waits(cluster: Cluster) -> None:
     prefix = cluster.name("p")
     consumer = member(cluster)
     consumer.subscribe(re.compile(f"{prefix}-.*"))

@@ -1,4 +1,4 @@
-"""The log of a session: one line for each change of state, none for each request, and nobody's data (SYSTEM C, D)."""
+"""The log of a session: one line for each change of state, none for each request, and nobody's data."""
 
 from __future__ import annotations
 

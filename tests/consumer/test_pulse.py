@@ -1,4 +1,4 @@
-"""The pulse (SYSTEM G3): a C call that holds the interpreter for longer than the session costs no membership.
+"""The pulse (G3): a C call that holds the interpreter for longer than the session costs no membership.
 
 `make hold` runs these with a session of six seconds, held for 15 and for 30.
 """

@@ -1,4 +1,4 @@
-"""What another subscribe() changes at once, and what it keeps (SYSTEM D), on the brokers."""
+"""What another subscribe() changes at once, and what it keeps (D4), on the brokers."""
 
 from __future__ import annotations
 

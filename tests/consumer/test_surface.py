@@ -1,4 +1,4 @@
-"""The two consumers offer the same, and it is what Kafka's own consumer offers (SYSTEM.md D, G1)."""
+"""The two consumers offer the same, and it is what Kafka's own consumer offers (D2, G1)."""
 
 from __future__ import annotations
 

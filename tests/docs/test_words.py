@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import re
 import tokenize
@@ -10,12 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-import kadence
+from tests.docs.test_reference import ENTRIES
 
 ROOT = Path(__file__).resolve().parents[2]
-RULE = re.compile(r"\([A-G]\d{1,2}[,;)]")
-"""A reference such as ``(C7)``. Names of partitions and the like have no parentheses around them."""
+RULE = re.compile(r"(?<![\w-])[A-G]\d{1,2}(?![\w-])")
+"""The code of a rule, such as C7, wherever it stands."""
+
+PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")} - {ROOT / "docs" / "DESIGN.md"})
+"""What users read. docs/DESIGN.md is for contributors, and lists the rules."""
 
 SOURCES = sorted(path for path in (ROOT / "src").rglob("*.py") if "protocol" not in path.parts)
 
@@ -28,8 +31,10 @@ def said(tree: ast.Module) -> Iterator[str]:
             yield node.value
 
 
-def told_in(path: Path) -> Iterator[str]:
-    """Comments and docstrings of a file."""
+def told_in(path: Path, *, about: re.Pattern[str]) -> Iterator[str]:
+    """Comments and docstrings of a file that has the pattern anywhere: to take all files apart would take long."""
+    if not about.search(path.read_text()):
+        return
     with path.open("rb") as file:
         for token in tokenize.tokenize(file.readline):
             if token.type == tokenize.COMMENT or (
@@ -38,9 +43,10 @@ def told_in(path: Path) -> Iterator[str]:
                 yield token.string
 
 
-def documented(name: str) -> Iterator[str]:
-    """The docstrings of a public name and of its public members."""
-    found = getattr(kadence, name)
+def documented(entry: str) -> Iterator[str]:
+    """The docstrings of a name in the API reference and of its public members."""
+    module, _, name = entry.rpartition(".")
+    found = getattr(importlib.import_module(module), name)
     yield inspect.getdoc(found) or ""
     if isinstance(found, type):
         for member in dir(found):
@@ -52,25 +58,44 @@ def test_errors_log_lines_and_help_name_no_rule() -> None:
     found = [
         (path.relative_to(ROOT).as_posix(), text)
         for path in SOURCES
+        if RULE.search(path.read_text())
         for text in said(ast.parse(path.read_text()))
         if RULE.search(text)
     ]
     assert found == []
 
 
-@pytest.mark.parametrize("name", kadence.__all__)
-def test_public_docstrings_name_no_rule(name: str) -> None:
-    assert [text for text in documented(name) if RULE.search(text)] == []
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_public_docstrings_name_no_rule(entry: str) -> None:
+    assert [text for text in documented(entry) if RULE.search(text)] == []
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_pages_name_no_rule(page: Path) -> None:
     assert RULE.findall(page.read_text()) == []
+
+
+def test_documents_that_comments_name_are_there() -> None:
+    """Whoever looks for one finds it in the repository."""
+    there = {path.name for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))}
+    document = re.compile(r"\b[\w-]+\.md\b")
+    named = {
+        (path.relative_to(ROOT).as_posix(), name)
+        for top in ("src", "tests", "tools")
+        for path in (ROOT / top).rglob("*.py")
+        for text in told_in(path, about=document)
+        for name in document.findall(text)
+    }
+    assert {(path, name) for path, name in named if name not in there} == set()
 
 
 def test_nobody_refers_to_numbers_of_traps() -> None:
     """No document defines them; the reason is said instead."""
     numbered = re.compile(r"\b[Tt]raps? [TP]\d|\([TP]\d{1,2}[,)]")
     files = [*SOURCES, *(ROOT / "tests").rglob("*.py")]
-    found = {path.relative_to(ROOT).as_posix() for path in files if numbered.search("\n".join(told_in(path)))}
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for path in files
+        if numbered.search("\n".join(told_in(path, about=numbered)))
+    }
     assert found == set()

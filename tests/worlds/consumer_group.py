@@ -102,7 +102,7 @@ class ConsumerWorld(World):
         assert self.consumer_group.state_name == "Stable", self.consumer_group
 
     def replayed(self) -> GroupCoordinator:
-        """A coordinator that has seen nothing but the records (SYSTEM E0)."""
+        """A coordinator that has seen nothing but the records (E0)."""
         other = GroupCoordinator(topics=self.topics)
         for record in self.log:
             other.replay(record)

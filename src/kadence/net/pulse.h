@@ -1,4 +1,4 @@
-/* The pulse (SYSTEM G3): one thread for a process that sends heartbeats when the network threads are kept from it.
+/* The pulse (G3): one thread for a process that sends heartbeats when the network threads are kept from it.
  *
  * A network thread leaves it a beat: a heartbeat ready as bytes, the time by which it will have sent that itself, and
  * the time from which nobody may send it. Only when the first time passes does the pulse send the bytes on the group's

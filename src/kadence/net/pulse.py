@@ -1,4 +1,4 @@
-"""What the network thread leaves to the pulse (SYSTEM G3): heartbeats that are sent though it cannot run.
+"""What the network thread leaves to the pulse (G3): heartbeats that are sent though it cannot run.
 
 The pulse is one native thread for a process (pulse.h) that never needs the interpreter. Each connection of a group
 has a *deputy* here, which leaves it a heartbeat as bytes and a time; while the network thread runs it puts that time

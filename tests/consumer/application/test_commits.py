@@ -220,7 +220,7 @@ def test_records_in_any_order_commit_what_comes_after_the_last_of_each_partition
         assert subject.committed([PARTITION])[PARTITION] == OffsetAndMetadata(20, 0)
 
 
-def test_t4_auto_commit_takes_nothing_of_a_poll_that_raised(served: Broker) -> None:
+def test_auto_commit_takes_nothing_of_a_poll_that_raised(served: Broker) -> None:
     """What came before a bad record was returned, and the next poll proves that; the bad one is not processed."""
 
     def refuses(data: bytes) -> bytes:

@@ -103,7 +103,7 @@ def steps() -> Iterable[int]:
         yield at
 
 
-def test_t17_ctrl_c_anywhere_in_a_poll_never_loses_the_end_of_a_callback() -> None:
+def test_ctrl_c_anywhere_in_a_poll_never_loses_the_end_of_a_callback() -> None:
     for at in steps():
         subject = Subject()
         subject.border.tell(m.RevokePartitions(1, (PARTITION,)))

@@ -122,7 +122,7 @@ class Cell(Standing):
             self.proved = Origin(current.lease, offset, leader_epoch)
 
     def proved_position(self) -> Origin | None:
-        """What may be committed without the risk of a loss: see SYSTEM.md D, at least once."""
+        """What may be committed without the risk of a loss: at least once (D1)."""
         origin, proved, hand = self.origin, self.proved, self.hand
         if origin is None:
             return None

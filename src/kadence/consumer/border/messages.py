@@ -3,7 +3,7 @@
 Imperatives go from the application to the network thread, facts the other way. An imperative with an
 ``id`` is answered by exactly one `Answer` with that id; ``deadline`` (absolute ms) is enforced on the
 network thread by the reaper, so no caller waits past it whatever the brokers do. All are picklable: the
-same border can lie between two processes (G3).
+same border can lie between two processes.
 """
 
 from __future__ import annotations

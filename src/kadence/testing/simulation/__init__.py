@@ -1,4 +1,4 @@
-"""Deterministic simulation: a whole group in one process under virtual time, by seed (SYSTEM G2).
+"""Deterministic simulation: a whole group in one process under virtual time, by seed (G2).
 
 `Simulation` runs your programs, written with `kadence.AsyncConsumer` as in production, against the real network side of
 a consumer, the real broker and a network that does what it is told. A minute of theirs takes a second of yours.

@@ -1,4 +1,4 @@
-"""Deserialisers inside poll(), and what becomes of records that they refuse: raise, skip, dead-letter (SYSTEM.md D)."""
+"""Deserialisers inside poll(), and what becomes of records that they refuse: raise, skip, dead-letter (D2)."""
 
 from __future__ import annotations
 

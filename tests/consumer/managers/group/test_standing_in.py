@@ -1,4 +1,4 @@
-"""What is left to the pulse, and when: decided ahead by the heartbeat manager, under virtual time (SYSTEM G3)."""
+"""What is left to the pulse, and when: decided ahead by the heartbeat manager, under virtual time (G3)."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ class Steps:
         return hand
 
     def prove(self) -> None:
-        """The application polls again, so what it was given is processed: at least once (SYSTEM.md D)."""
+        """The application polls again, so what it was given is processed: at least once (D1)."""
         for place in self.touched:
             cell = place.cell
             hand = cell.hand

@@ -111,7 +111,7 @@ class Collector:
     # ------------------------------------------------------------ polls
 
     def prove(self) -> None:
-        """The application polls again, so what it was given is processed: at least once (SYSTEM.md D)."""
+        """The application polls again, so what it was given is processed: at least once (D1)."""
         self.steps.prove()
 
     def take_records(self, limit: int) -> list[tuple[TopicPartition, list[Record]]]:

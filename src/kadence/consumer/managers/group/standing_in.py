@@ -1,4 +1,4 @@
-"""What the pulse may send if the network thread is kept from running (SYSTEM G3), decided ahead of it.
+"""What the pulse may send if the network thread is kept from running (G3), decided ahead of it.
 
 The network thread asks for its turn when a heartbeat is due, or when the answer to one is overdue. If it does not come
 within a *grace* after that, something holds the interpreter. From then on the pulse sends heartbeats, one each

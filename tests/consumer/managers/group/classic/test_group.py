@@ -299,7 +299,7 @@ def test_fenced_static_member_gives_up_for_good() -> None:
         assert thief.owned == ALL
 
 
-def test_t23_static_member_that_polls_again_within_its_session_has_lost_nothing_to_others() -> None:
+def test_static_member_that_polls_again_within_its_session_has_lost_nothing_to_others() -> None:
     """Its partitions waited for it, so nobody else rebalances: only its own application hears of a loss."""
     with Group({"t": 4}) as group:
         a, b = (

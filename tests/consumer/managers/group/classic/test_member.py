@@ -186,7 +186,7 @@ def test_join_success_of_another_protocol_is_inconsistent(bench: Bench, said: di
     assert isinstance(bench.failed, InconsistentGroupProtocolError)
 
 
-def test_t15_pattern_without_a_match_does_not_join_until_there_is_one() -> None:
+def test_pattern_without_a_match_does_not_join_until_there_is_one() -> None:
     bench = Bench(())
     bench.member.subscription.subscribe(frozenset(), "x.*", has_listener=False)
     bench.ship.subscription_changed(NOW)
@@ -223,9 +223,7 @@ def test_coordinator_that_moves_during_a_join_is_followed(bench: Bench) -> None:
         (ec.COORDINATOR_NOT_AVAILABLE, "COORDINATOR_NOT_AVAILABLE"),
     ],
 )
-def test_t14_sync_refused_for_now_joins_again_and_keeps_everything(
-    bench: Bench, code: int, cause: str
-) -> None:
+def test_sync_refused_for_now_joins_again_and_keeps_everything(bench: Bench, code: int, cause: str) -> None:
     bench.stable(0, 1)
     bench.ship.rebalance(bench.now, "test")
     bench.joined(bench.ask(JoinGroupRequest), 2)
@@ -240,7 +238,7 @@ def test_t14_sync_refused_for_now_joins_again_and_keeps_everything(
 
 
 @pytest.mark.parametrize(("code", "kept"), [(ec.UNKNOWN_MEMBER_ID, ""), (ec.ILLEGAL_GENERATION, "m-1")])
-def test_t2_sync_says_that_we_are_not_who_we_were(bench: Bench, code: int, kept: str) -> None:
+def test_sync_says_that_we_are_not_who_we_were(bench: Bench, code: int, kept: str) -> None:
     bench.stable(0, 1)
     bench.ship.rebalance(bench.now, "test")
     bench.joined(bench.ask(JoinGroupRequest), 2)
@@ -396,7 +394,7 @@ def test_added_partitions_are_held_until_the_listener_ran() -> None:
     assert not cell.held
 
 
-def test_t17_callback_that_raised_counts_as_done(bench: Bench) -> None:
+def test_callback_that_raised_counts_as_done(bench: Bench) -> None:
     bench.stable(0, 1)
     bench.member.busy = True
     bench.ship.rebalance(bench.now, "test")
@@ -469,7 +467,7 @@ def test_heartbeat_carries_the_present_identity(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(("code", "kept"), [(ec.UNKNOWN_MEMBER_ID, ""), (ec.ILLEGAL_GENERATION, "m-1")])
-def test_t2_heartbeat_says_that_the_session_is_lost(bench: Bench, code: int, kept: str) -> None:
+def test_heartbeat_says_that_the_session_is_lost(bench: Bench, code: int, kept: str) -> None:
     bench.stable(0, 1)
     assert bench.heartbeat(code) is Verdict.LOST
     assert bench.callbacks[-1] == "LosePartitions"
@@ -477,7 +475,7 @@ def test_t2_heartbeat_says_that_the_session_is_lost(bench: Bench, code: int, kep
 
 
 @pytest.mark.parametrize("code", [ec.UNKNOWN_MEMBER_ID, ec.ILLEGAL_GENERATION, ec.FENCED_INSTANCE_ID])
-def test_t2_answer_to_an_earlier_identity_changes_nothing(bench: Bench, code: int) -> None:
+def test_answer_to_an_earlier_identity_changes_nothing(bench: Bench, code: int) -> None:
     bench.stable(0, 1)
     assert bench.heartbeat(code, GroupMetadata("g", 0, "m-1")) is Verdict.ALIVE
     assert bench.ship.state is State.STABLE

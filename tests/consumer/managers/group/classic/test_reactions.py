@@ -284,7 +284,7 @@ def test_heartbeat_while_an_eager_member_gives_up_its_partitions(code: int, reac
 
 
 @pytest.mark.parametrize("code", [code for code in CODES if code not in ec.RETRIABLE])
-def test_t2_heartbeat_of_an_earlier_identity(code: int) -> None:
+def test_heartbeat_of_an_earlier_identity(code: int) -> None:
     bench = Bench()
     bench.stable(0, 1)
     assert bench.heartbeat(code, GroupMetadata("g", 0, "m-0")) is Verdict.ALIVE

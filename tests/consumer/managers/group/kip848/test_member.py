@@ -52,7 +52,7 @@ def test_c4_server_assignor_and_rack_are_told_when_joining() -> None:
     assert "assignor" not in said(bench.beat())
 
 
-def test_t15_nothing_is_joined_before_there_is_something_to_join_with(bench: Bench) -> None:
+def test_nothing_is_joined_before_there_is_something_to_join_with(bench: Bench) -> None:
     bench.subscribe()
     assert bench.sent() == []
     assert (bench.member.active, bench.member.joining) == (False, True)
@@ -68,7 +68,7 @@ def test_first_assignment_is_told_even_when_it_is_empty(bench: Bench) -> None:
     assert bench.member.group.generation_id == 3
 
 
-def test_t3_acknowledged_at_once_and_stable_when_the_heartbeat_is_made(bench: Bench) -> None:
+def test_acknowledged_at_once_and_stable_when_the_heartbeat_is_made(bench: Bench) -> None:
     bench.subscribe("t")
     bench.answer(bench.beat(), 1, {"t": [0, 1]})
     assert bench.state() is State.ACKNOWLEDGING
@@ -108,7 +108,7 @@ def test_a_retry_after_a_lost_answer_keeps_the_member_id(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("code", [None, error_codes.COORDINATOR_LOAD_IN_PROGRESS])
-def test_t3_after_any_failure_the_next_heartbeat_says_everything(bench: Bench, code: int | None) -> None:
+def test_after_any_failure_the_next_heartbeat_says_everything(bench: Bench, code: int | None) -> None:
     bench.subscribe("t")
     bench.answer(bench.beat(), 1, {"t": [0, 1]})
     acknowledgement = bench.beat()
@@ -121,7 +121,7 @@ def test_t3_after_any_failure_the_next_heartbeat_says_everything(bench: Bench, c
     assert said(bench.beat()) == {"rebalance_timeout_ms": 300_000, "topics": ["t"], "owned": own(0, 1)}
 
 
-def test_t6_a_coordinator_that_loads_is_asked_after_a_backoff(bench: Bench) -> None:
+def test_a_coordinator_that_loads_is_asked_after_a_backoff(bench: Bench) -> None:
     bench.subscribe("t")
     for _ in range(3):
         request = bench.beat()
@@ -133,7 +133,7 @@ def test_t6_a_coordinator_that_loads_is_asked_after_a_backoff(bench: Bench) -> N
         bench.answer(request, code=error_codes.COORDINATOR_LOAD_IN_PROGRESS)
 
 
-def test_t2_an_answer_that_was_overtaken_counts_nothing(bench: Bench) -> None:
+def test_an_answer_that_was_overtaken_counts_nothing(bench: Bench) -> None:
     bench.settle(0)
     old = bench.beat()
     bench.coordinator.mark_unknown(bench.now, "moved")
@@ -239,7 +239,7 @@ def test_the_same_target_again_is_no_rebalance(bench: Bench) -> None:
     assert len(bench.causes) == 1
 
 
-def test_t17_a_callback_that_raises_does_not_hold_the_group(bench: Bench) -> None:
+def test_a_callback_that_raises_does_not_hold_the_group(bench: Bench) -> None:
     bench.settle(0, 1)
     bench.answer(bench.beat(), 1, {"t": [0]})
     bench.member.callback_done(bench.now, bench.of(m.RevokePartitions)[-1].id, "my bug")
@@ -307,7 +307,7 @@ def test_another_epoch_without_a_rebalance_is_told(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("code", ["FENCED_MEMBER_EPOCH", "UNKNOWN_MEMBER_ID", "GROUP_ID_NOT_FOUND"])
-def test_t14_fenced_loses_everything_and_joins_again_with_its_member_id(bench: Bench, code: str) -> None:
+def test_fenced_loses_everything_and_joins_again_with_its_member_id(bench: Bench, code: str) -> None:
     bench.settle(0, 1)
     bench.answer(bench.beat(), code=getattr(error_codes, code))
     assert bench.owned == []
@@ -416,7 +416,7 @@ def test_a_refused_member_of_the_group_says_goodbye(bench: Bench) -> None:
     assert (request.message.member_id, request.message.member_epoch) == ("m1", -1)
 
 
-def test_t13_a_fenced_instance_stays_out_until_subscribe() -> None:
+def test_a_fenced_instance_stays_out_until_subscribe() -> None:
     bench = Bench(group_instance_id="i")
     bench.settle(0)
     bench.answer(bench.beat(), code=error_codes.FENCED_INSTANCE_ID)

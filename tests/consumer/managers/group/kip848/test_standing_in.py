@@ -1,4 +1,4 @@
-"""A KIP-848 member whose heartbeats the pulse sent: what they say, and what their answers do (SYSTEM G3)."""
+"""A KIP-848 member whose heartbeats the pulse sent: what they say, and what their answers do (G3)."""
 
 from __future__ import annotations
 
