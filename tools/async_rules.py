@@ -10,7 +10,7 @@ from typing import Final
 
 from async_text import Rules
 
-__all__ = ["CONSUMER", "TWINS"]
+__all__ = ["CONSUMER", "PRODUCER", "TWINS"]
 
 _CONSUMER: Final = '''"""`Consumer` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
 
@@ -69,5 +69,56 @@ Generated from consumer.py by tools/generate.py; do not edit. The rules are in t
     },
 )
 
-TWINS: Final = (CONSUMER,)
+_PRODUCER: Final = '''"""`Producer` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
+
+    Everything that talks to brokers happens on a network thread of its own, and no call below blocks the loop; there is
+    no thread pool. Any number of tasks may share one. A cancelled ``send()`` has handed over nothing; one that returned
+    has handed over its record, and cancelling what awaits its future calls nothing back.
+
+    Idempotent by default: retries neither repeat nor reorder records of a partition. Keys choose partitions as
+    in Kafka's Java client, so producers of any language agree.
+
+    Example:
+        >>> async with AsyncProducer(bootstrap_servers="localhost:9092") as producer:  # doctest: +SKIP
+        ...     future = await producer.send("greetings", b"hello", key=b"en")
+        ...     metadata = await future
+
+    Args:
+        config: Kafka's dotted keys. settings: the same in snake_case.
+
+    Raises:
+        ConfigError: a key or value that cannot be used. RuntimeError: no event loop is running.
+    """'''
+
+PRODUCER: Final = Rules(
+    folder="producer",
+    source="producer.py",
+    target="async_producer.py",
+    awaited={"self._shell.run", "self._shell.breathe", "self._shell.outcome", "self._shell.end"},
+    always_async={"__enter__", "__exit__", "begin_transaction"},
+    names={
+        "Producer": "AsyncProducer",
+        "Shell": "AsyncShell",
+        "__enter__": "__aenter__",
+        "__exit__": "__aexit__",
+    },
+    modules={"kadence.producer.shell": "kadence.producer.async_shell"},
+    docstrings={
+        "": '''"""`AsyncProducer`: the public API for asyncio, on the loop's own thread.
+
+Generated from producer.py by tools/generate.py; do not edit. The rules are in tools/async_rules.py.
+"""''',
+        "Producer": _PRODUCER,
+    },
+    sentences={
+        "A future of the record's place in the log; its ``result()`` raises why it was not written.": (
+            "A future of the record's place in the log. Awaiting it raises why the record was not written."
+        ),
+        "One future for all rows. Its ``result()`` says how many rows each partition got and at which offsets.": (
+            "One future for all rows. Awaiting it says how many rows each partition got and at which offsets."
+        ),
+    },
+)
+
+TWINS: Final = (CONSUMER, PRODUCER)
 """Every module that is made so."""

@@ -108,6 +108,7 @@ if TYPE_CHECKING:
         RecordMetadata,
         WrittenRows,
     )
+    from kadence.producer.async_producer import AsyncProducer
     from kadence.records import Record
     from kadence.security import Token
     from kadence.types import (
@@ -127,6 +128,7 @@ __all__ = [
     "Assignor",
     "AssignorError",
     "AsyncConsumer",
+    "AsyncProducer",
     "AsyncRebalanceListener",
     "AuthenticationError",
     "Broker",
@@ -229,6 +231,7 @@ _HOMES = {
     "Assignor": "kadence.consumer.assignors",
     "AssignorError": "kadence.errors",
     "AsyncConsumer": "kadence.consumer.async_consumer",
+    "AsyncProducer": "kadence.producer.async_producer",
     "AsyncRebalanceListener": "kadence.consumer.application.callbacks",
     "AuthenticationError": "kadence.errors",
     "Broker": "kadence.broker",

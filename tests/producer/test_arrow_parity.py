@@ -17,10 +17,12 @@ from kadence.config import ProducerConfig
 from kadence.errors import SerializationError
 from kadence.producer import Producer, _intake_py, _rows_py, arrow, arrow_sending
 from kadence.producer.accumulator import Accumulator
+from kadence.producer.calls import Calls
 from kadence.producer.columns import Rows, Strings
 from kadence.producer.entrance import Entrance
 from kadence.producer.intake import COMPILED, Place
 from kadence.producer.partitioner import StickyPartitioner, murmur2
+from kadence.producer.shell import Shell
 from kadence.producer.topics import Topics
 from kadence.records import FetchedRecords
 from kadence.testing.clock import FakeClock
@@ -71,6 +73,8 @@ def make(**settings: int) -> Producer:
         "_thread": stub,
         "_entrance": entrance,
         "_topics": topics,
+        "_calls": Calls(config, clock, accumulator, topics, entrance, stub.wakeup),
+        "_shell": Shell(gate, clock),
     }.items():
         object.__setattr__(producer, name, value)
     return producer

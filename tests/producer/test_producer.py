@@ -36,6 +36,7 @@ from kadence.errors import (
 )
 from kadence.producer import Producer, RecordFuture
 from kadence.producer.farewell import abandoned
+from kadence.producer.waits import Waits
 from kadence.protocol import error_codes as ec
 from kadence.protocol.metadata import MetadataRequest
 from kadence.protocol.produce import ProduceRequest
@@ -374,13 +375,15 @@ def test_metadata_and_memory_share_the_time_of_one_call(
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         producer.send("t", b"x").result(PATIENCE)
         entrance, deadlines = producer._entrance, []
-        place = entrance.look_up("t", entrance.block_until())
+        place = producer._shell.run(entrance.look_up("t", entrance.block_until()))
 
-        def look_up(topic: str, deadline: int) -> Any:
+        def look_up(topic: str, deadline: int) -> Waits[Any]:
+            yield from ()
             deadlines.append(deadline)
             return place
 
-        def wait_for_room(size: int, deadline: int) -> None:
+        def wait_for_room(size: int, deadline: int) -> Waits[None]:
+            yield from ()
             deadlines.append(deadline)
 
         monkeypatch.setattr(entrance, "look_up", look_up)
@@ -455,7 +458,7 @@ def test_whoever_collects_a_producer_waits_for_nothing() -> None:
             return True
 
     with pytest.warns(ResourceWarning, match="was not closed"):
-        abandoned(Thread(), os.getpid())
+        abandoned("Producer", Thread(), os.getpid())
     assert len(asked) == 1
 
 

@@ -9,10 +9,17 @@ from typing import Any
 from kadence.errors import SerializationError
 from kadence.producer.accumulator import Header
 
-__all__ = ["Bytes", "Headers", "checked_bytes", "checked_headers", "checked_timestamp"]
+__all__ = ["Bytes", "Headers", "checked_bytes", "checked_headers", "checked_timestamp", "checked_topic"]
 
 Bytes = bytes | bytearray | memoryview
 Headers = Iterable[tuple[str, Bytes | None]] | Mapping[str, Bytes] | Mapping[str, Bytes | None]
+
+
+def checked_topic(topic: Any) -> str:
+    """A name of a topic, as far as Python can tell."""
+    if isinstance(topic, str):
+        return topic
+    raise TypeError(f"topic must be a name (str), not {type(topic).__name__}")
 
 
 def checked_bytes(what: str, data: Any) -> bytes:

@@ -23,6 +23,9 @@ __all__ = ["Chunk", "chunks_of"]
 
 _KNOWN: Final = ("value", "key", "topic", "partition", "headers", "timestamp")
 
+_MOST_ROWS: Final = 65_536
+"""In one chunk: an event loop turns between two."""
+
 
 class Chunk(NamedTuple):
     """Consecutive rows.
@@ -70,6 +73,9 @@ def chunks_of(data: Any, *, with_topic: bool) -> tuple[int, Iterator[Chunk]]:
             f"no topic: give send_arrow() one, or the data a column 'topic'; its columns are {_names(data.schema)}"
         )
     batches = data.to_batches() if isinstance(data, pa.Table) else [data]
+    if "headers" not in places:
+        # Lists are taken whole from the batch that they lie in, so a batch with headers is not cut.
+        batches = [piece for batch in batches for piece in _pieces(batch)]
     return data.num_rows, _chunks(pa, batches, places)
 
 
@@ -89,6 +95,12 @@ def _places(schema: pa.Schema, *, with_topic: bool) -> dict[str, int]:
             f"the data needs a column 'value' (binary or string); its columns are {_names(schema)}"
         )
     return places
+
+
+def _pieces(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+    if batch.num_rows <= _MOST_ROWS:
+        return [batch]
+    return [batch.slice(first, _MOST_ROWS) for first in range(0, batch.num_rows, _MOST_ROWS)]
 
 
 def _names(schema: pa.Schema) -> str:

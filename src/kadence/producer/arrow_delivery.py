@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from kadence.clock import Seconds, to_ms
 from kadence.errors import KafkaError, KafkaTimeoutError, RowsNotWrittenError
-from kadence.producer.futures import Delivery, call, check_may_wait
+from kadence.producer.futures import Delivery, at_home, call, check_may_wait
 from kadence.types import TopicPartition
 
 __all__ = ["ArrowDelivery", "ArrowSummary", "Share", "WrittenRows"]
@@ -56,7 +56,10 @@ class Share(NamedTuple):
 
 
 class ArrowDelivery:
-    """The delivery of all rows of one `Producer.send_arrow`, to come. The methods are those of a future."""
+    """The delivery of all rows of one `Producer.send_arrow`, to come. The methods are those of a future.
+
+    It can be awaited, too, on any event loop: ``summary = await delivery``.
+    """
 
     __slots__ = ("_gate", "_shares", "rows")
 
@@ -65,6 +68,12 @@ class ArrowDelivery:
         """How many rows were handed over."""
         self._shares = shares
         self._gate = gate
+
+    def __await__(self) -> Generator[Any, None, ArrowSummary]:
+        for delivery in {id(share.delivery): share.delivery for share in self._shares}.values():
+            if not delivery.done:
+                yield from delivery.decided()
+        return self.result()
 
     def done(self) -> bool:
         """Whether every row was acknowledged or has failed."""
@@ -132,8 +141,10 @@ class ArrowDelivery:
     def add_done_callback(self, callback: Callable[[ArrowDelivery], object]) -> None:
         """Call ``callback(self)`` when every row is decided: on the network thread, or now and here if all are already.
 
-        It must be quick, as nothing is sent meanwhile; what it raises is logged.
+        It must be quick, as nothing is sent meanwhile; what it raises is logged. Of an `AsyncProducer` it is called on
+        the loop.
         """
+        callback = at_home(self._gate, callback)
         deliveries = {id(share.delivery): share.delivery for share in self._shares}
         left = len(deliveries)
 

@@ -12,12 +12,13 @@ from functools import partial
 from typing import Any, Final
 
 from kadence.clock import wall_ms
-from kadence.errors import KafkaTimeoutError, SerializationError
+from kadence.errors import KafkaError, KafkaTimeoutError, SerializationError
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.arrow import Chunk, chunks_of
 from kadence.producer.arrow_delivery import ArrowDelivery, Share
 from kadence.producer.entrance import Entrance
 from kadence.producer.intake import Filling, Place
+from kadence.producer.waits import BREATH, Waits
 from kadence.types import TopicPartition
 
 __all__ = ["ArrowSending"]
@@ -56,15 +57,15 @@ class ArrowSending:
         self._lanes: list[TopicPartition] = []
         self._shares: list[list[Any]] = []
 
-    def run(self) -> ArrowDelivery:
+    def run(self) -> Waits[ArrowDelivery]:
         """Look at all rows, then hand them over."""
         self._entrance.check()
         for chunk in self._chunks:
-            self._look_at(chunk)
+            yield from self._look_at(chunk)
         batches: list[Filling | None] = [None] * len(self._lanes)
         last: list[list[Any] | None] = [None] * len(self._lanes)
         for chunk in self._chunks:
-            self._hand_over(chunk, batches, last)
+            yield from self._hand_over(chunk, batches, last)
         shares = [
             Share(delivery, first, length, partial(_rows_of, self._numbers, lane, row, length))
             for lane, delivery, first, length, row in self._shares
@@ -73,27 +74,26 @@ class ArrowSending:
 
     # ------------------------------------------------------------ looking
 
-    def _look_at(self, chunk: Chunk) -> None:
+    def _look_at(self, chunk: Chunk) -> Waits[None]:
         """Give every row of a chunk its lane, or raise what is wrong with one."""
         names = chunk.topics if self._topic is None else [self._topic]
         numbers = self._part(chunk)
+        with self._entrance.gate:
+            yield BREATH
         while True:
-            places = [self._place(name) for name in names]
+            for name in names:
+                if name not in self._places:
+                    place = yield from self._entrance.place_of(name, self._entrance.block_until())
+                    self._learn(name, place)
+            places = [self._places[name] for name in names]
             bases = [self._bases[name] for name in names]
             fault = chunk.rows.assign(places, bases, numbers, self._accumulator.largest)
             if fault is None:
                 return
-            self._judge(chunk, names, *fault)
+            yield from self._judge(chunk, names, *fault)
 
     def _part(self, chunk: Chunk) -> memoryview:
         return self._numbers[chunk.first_row : chunk.first_row + chunk.rows.count]
-
-    def _place(self, topic: str) -> Place:
-        place = self._places.get(topic)
-        if place is None:
-            place = self._entrance.place_of(topic, self._entrance.block_until())
-            self._learn(topic, place)
-        return place
 
     def _learn(self, topic: str, place: Place) -> None:
         """Give the partitions of a topic their lanes; new ones when it has grown, and rows keep what they have."""
@@ -101,7 +101,7 @@ class ArrowSending:
         self._bases[topic] = len(self._lanes)
         self._lanes += place.partitions
 
-    def _judge(self, chunk: Chunk, names: list[str], row: int, fault: str) -> None:
+    def _judge(self, chunk: Chunk, names: list[str], row: int, fault: str) -> Waits[None]:
         """Raise what is wrong with a row; return when its topic has grown, so that it is right now."""
         number = chunk.first_row + row
         if fault == "topic":
@@ -120,11 +120,14 @@ class ArrowSending:
         assert partition is not None, "a row that asks for no partition gets one"
         until = self._entrance.block_until()
         known = self._places[topic]
-        self._learn(topic, self._entrance.with_partition(topic, known, partition, until, f"row {number}: "))
+        grown = yield from self._entrance.with_partition(topic, known, partition, until, f"row {number}: ")
+        self._learn(topic, grown)
 
     # ------------------------------------------------------------ handing over
 
-    def _hand_over(self, chunk: Chunk, batches: list[Filling | None], last: list[list[Any] | None]) -> None:
+    def _hand_over(
+        self, chunk: Chunk, batches: list[Filling | None], last: list[list[Any] | None]
+    ) -> Waits[None]:
         """Encode the rows of a chunk, step by step."""
         rows, numbers = chunk.rows, self._part(chunk)
         accumulator, entrance = self._accumulator, self._entrance
@@ -132,8 +135,13 @@ class ArrowSending:
         while row < rows.count:
             lane, size = numbers[row], rows.estimate(row)
             with entrance.gate:
-                if not accumulator.has_room(size):
-                    self._wait_for_room(size, chunk.first_row + row)
+                try:
+                    yield BREATH
+                    if not accumulator.has_room(size):
+                        yield from self._wait_for_room(size, chunk.first_row + row)
+                except GeneratorExit:
+                    self._cut_short(chunk.first_row + row, KafkaError("send_arrow() was interrupted"))
+                    raise
                 if not accumulator.is_usable:
                     # Somebody closed the producer, or the transaction failed, since the row before.
                     entrance.check()
@@ -151,9 +159,9 @@ class ArrowSending:
         # What lies in batches that are not full has a linger to wait for, which may be over.
         self._wakeup()
 
-    def _wait_for_room(self, size: int, handed: int) -> None:
+    def _wait_for_room(self, size: int, handed: int) -> Waits[None]:
         try:
-            self._entrance.wait_for_room(size, self._entrance.block_until())
+            yield from self._entrance.wait_for_room(size, self._entrance.block_until())
         except KafkaTimeoutError as cause:
             if not handed:
                 raise
@@ -161,11 +169,14 @@ class ArrowSending:
                 f"{handed} of {self._count} rows were handed over, and may be written; {cause}"
             )
             error.retriable = False
-            if self._entrance.transactions is not None:
-                # Half a table must not be committed.
-                self._entrance.transactions.not_written(error, was_sent=False)
-                self._wakeup()
+            self._cut_short(handed, error)
             raise error from cause
+
+    def _cut_short(self, handed: int, error: KafkaError) -> None:
+        """Half a table must not be committed. Under the lock."""
+        if handed and self._entrance.transactions is not None:
+            self._entrance.transactions.not_written(error, was_sent=False)
+            self._wakeup()
 
 
 def _rows_of(numbers: memoryview, lane: int, row: int, count: int) -> list[int]:

@@ -1,6 +1,7 @@
-"""What stands before the accumulator: is the producer usable, what is known of a topic, is there memory. Waits.
+"""What stands before the accumulator: is the producer usable, what is known of a topic, is there memory.
 
-Application threads; every wait is on the producer's lock, which the network thread notifies.
+The application's side. What may have to wait is a generator of waits (`waits`), carried by the producer's shell. The
+network thread notifies the producer's lock of each change.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable
 
-from kadence.clock import FOREVER, Clock, add_ms, wait_seconds
+from kadence.clock import FOREVER, Clock, add_ms
 from kadence.config import ProducerConfig
 from kadence.errors import (
     ClosedError,
@@ -22,11 +23,11 @@ from kadence.errors import (
     for_code,
 )
 from kadence.producer.accumulator import Accumulator
-from kadence.producer.futures import check_may_wait
 from kadence.producer.intake import Place
 from kadence.producer.thread import NetworkThread
 from kadence.producer.topics import Topics
 from kadence.producer.transactions import Transactions
+from kadence.producer.waits import Waits
 from kadence.protocol import error_codes as ec
 from kadence.types import TopicPartition
 
@@ -117,16 +118,16 @@ class Entrance:
         """When a call that begins now must have ended (``max.block.ms``)."""
         return self.deadline(self._config.max_block_ms)
 
-    def place_of(self, topic: str, deadline: int) -> Place:
+    def place_of(self, topic: str, deadline: int) -> Waits[Place]:
         """What is known of a topic; waits until something is."""
-        return self._accumulator.places.get(topic) or self.look_up(topic, deadline)
+        return self._accumulator.places.get(topic) or (yield from self.look_up(topic, deadline))
 
-    def look_up(self, topic: str, deadline: int) -> Place:
+    def look_up(self, topic: str, deadline: int) -> Waits[Place]:
         """The topic as the newest cluster has it; waits for one that has it."""
         with self.gate:
             topics = self._topics
             while not (infos := topics.cluster.partitions_for(topic)):
-                self._ask_for(topic, deadline)
+                yield from self._ask_for(topic, deadline)
                 self._raise_if_hopeless(topic)
             topics.used(topic, self._clock.now_ms())
             self._accumulator.places[topic] = place = Place(
@@ -137,14 +138,16 @@ class Entrance:
             )
             return place
 
-    def with_partition(self, topic: str, known: Place, partition: int, deadline: int, row: str = "") -> Place:
+    def with_partition(
+        self, topic: str, known: Place, partition: int, deadline: int, row: str = ""
+    ) -> Waits[Place]:
         """Check an explicit partition; one that is not known may be new, so the cluster is asked once."""
         if 0 <= partition < len(known.partitions):
             return known
         if partition >= 0:
             with self.gate:
-                self._ask_for(topic, deadline)
-            known = self.look_up(topic, deadline)
+                yield from self._ask_for(topic, deadline)
+            known = yield from self.look_up(topic, deadline)
             if partition < len(known.partitions):
                 return known
         raise UnknownTopicOrPartitionError(
@@ -152,12 +155,12 @@ class Entrance:
             f"{partition} is none of them"
         )
 
-    def _ask_for(self, topic: str, deadline: int) -> None:
+    def _ask_for(self, topic: str, deadline: int) -> Waits[None]:
         """Ask for a topic, and wait for the answer."""
         self._topics.want(topic, self._clock.now_ms())
         self._thread.wakeup()
         while self._topics.awaits(topic):
-            self._wait_for_topic(topic, deadline)
+            yield from self._wait_for_topic(topic, deadline)
 
     def _raise_if_hopeless(self, topic: str) -> None:
         """Raise an error that does not pass by waiting."""
@@ -168,9 +171,9 @@ class Entrance:
         if code not in (ec.NONE, ec.UNKNOWN_TOPIC_OR_PARTITION) and code not in ec.RETRIABLE:
             raise for_code(code, f"topic {topic!r}: {ec.MESSAGES.get(code, 'the broker refused it')}")
 
-    def _wait_for_topic(self, topic: str, deadline: int) -> None:
+    def _wait_for_topic(self, topic: str, deadline: int) -> Waits[None]:
         if self._clock.now_ms() < deadline:
-            self.wait(deadline, "")
+            yield from self.wait(deadline, "")
             return
         entry = self._topics.cluster.topics.get(topic)
         brokers = ",".join(self._config.bootstrap_servers)
@@ -190,17 +193,15 @@ class Entrance:
     def deadline(self, wait_ms: int | None) -> int:
         return FOREVER if wait_ms is None else add_ms(self._clock.now_ms(), wait_ms)
 
-    def wait(self, deadline: int, message: str) -> None:
+    def wait(self, deadline: int, message: str) -> Waits[None]:
         """Wait for a change, once. An empty message leaves the end of the time to the caller."""
         if self.is_closed or self._thread.fatal is not None:
             raise self.unusable()
-        check_may_wait(self.gate)
-        now = self._clock.now_ms()
-        if message and now >= deadline:
+        if message and self._clock.now_ms() >= deadline:
             raise KafkaTimeoutError(message)
-        self.gate.wait(wait_seconds(deadline, now))
+        yield deadline
 
-    def wait_until(self, done: Callable[[], bool], call: str) -> None:
+    def wait_until(self, done: Callable[[], bool], call: str) -> Waits[None]:
         """Wait for the end of a step of a transaction, ``max.block.ms`` at most. Nothing lingers meanwhile."""
         deadline = self.block_until()
         self._accumulator.flushing += 1
@@ -211,18 +212,18 @@ class Entrance:
                     self._thread.trouble
                     or "the coordinator has not answered, or records are not acknowledged yet"
                 )
-                self.wait(
+                yield from self.wait(
                     deadline, f"{call} has not ended within max.block.ms={self._config.max_block_ms}: {why}"
                 )
         finally:
             self._accumulator.flushing -= 1
 
-    def wait_for_room(self, size: int, deadline: int) -> None:
+    def wait_for_room(self, size: int, deadline: int) -> Waits[None]:
         self._accumulator.blocked += 1
         self._thread.wakeup()
         try:
             while not self._accumulator.has_room(size):
-                self.wait(
+                yield from self.wait(
                     deadline,
                     f"no room for a record of {size} bytes within max.block.ms={self._config.max_block_ms}: "
                     f"buffer.memory={self._config.buffer_memory} is full of records that no broker has "

@@ -36,26 +36,30 @@ _running: weakref.WeakSet[_Ending] = weakref.WeakSet()
 """Every thread that may have to be asked at the end of the interpreter. One that runs keeps its entry."""
 
 
-def deliver_if_abandoned(producer: object, thread: _Ending) -> weakref.finalize[..., Any]:
+def deliver_if_abandoned(producer: object, kind: str, thread: _Ending) -> weakref.finalize[..., Any]:
     """See to it that what was sent is delivered when ``producer`` is collected, or the interpreter ends, unclosed.
+
+    Args:
+        kind: name of its class, for the warning.
 
     Returns:
         What close() has to detach.
     """
     _running.add(thread)
-    finalizer = weakref.finalize(producer, abandoned, thread, os.getpid())
+    finalizer = weakref.finalize(producer, abandoned, kind, thread, os.getpid())
     finalizer.atexit = False
     return finalizer
 
 
-def abandoned(thread: _Ending, pid: int) -> None:
+def abandoned(kind: str, thread: _Ending, pid: int) -> None:
     """A producer was collected unclosed: have its thread deliver what it was given. Waits for nothing. Any thread."""
     if not thread.is_alive() or os.getpid() != pid:
         return
     thread.begin_close(add_ms(SystemClock().now_ms(), _FAREWELL_MS))
     if not sys.is_finalizing():
+        word = "async with" if kind.startswith("Async") else "with"
         warnings.warn(
-            "a Producer was not closed; use `with Producer(...)` or close()", ResourceWarning, stacklevel=2
+            f"a {kind} was not closed; use `{word} {kind}(...)` or close()", ResourceWarning, stacklevel=2
         )
 
 

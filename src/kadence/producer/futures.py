@@ -11,14 +11,27 @@ import copy
 import logging
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Generator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kadence.clock import Seconds, to_ms
 from kadence.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kadence.producer.intake import Receipt
+from kadence.producer.loop_gate import LoopGate
 
-__all__ = ["Delivery", "RecordFuture", "RecordMetadata", "Span", "call", "check_may_wait", "decides"]
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = [
+    "Delivery",
+    "RecordFuture",
+    "RecordMetadata",
+    "Span",
+    "at_home",
+    "call",
+    "check_may_wait",
+    "decides",
+]
 
 _log = logging.getLogger("kadence.producer")
 
@@ -31,11 +44,13 @@ def decides(gate: threading.Condition) -> None:
 
 
 def check_may_wait(gate: threading.Condition) -> None:
-    """Raise where waiting for the producer with this lock would never end: in a callback, on its network thread.
+    """Raise where nothing may wait for the producer with this lock: on its network thread, and on its event loop.
 
     Raises:
-        IllegalStateError: it would not.
+        IllegalStateError: it is one of those.
     """
+    if isinstance(gate, LoopGate) and gate.runs_here():
+        raise IllegalStateError("this would block the event loop: await the future")
     if getattr(_here, "gate", None) is gate:
         raise IllegalStateError(
             "a callback of a future runs on the producer's network thread, which this call would wait for; make the "
@@ -94,7 +109,7 @@ class Delivery:
             until somebody waits.
     """
 
-    __slots__ = ("_callbacks", "_parts", "done", "gate", "outstanding", "partition", "topic")
+    __slots__ = ("_callbacks", "_parts", "_waiters", "done", "gate", "outstanding", "partition", "topic")
 
     def __init__(self, topic: str, partition: int, gate: threading.Condition) -> None:
         self.topic = topic
@@ -105,6 +120,8 @@ class Delivery:
         """How many parts are undecided."""
         self._parts: list[_Part] = []
         self._callbacks: list[tuple[Callable[[Any], object], Any]] = []
+        self._waiters: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] | None = None
+        """What tasks await, by their loops; each loop is woken once."""
 
     def complete(self, base_offset: int, log_append_time: int = -1, *, first: int = 0) -> None:
         """The broker has the records from index ``first`` on; -1: it did not say at which offset."""
@@ -125,7 +142,13 @@ class Delivery:
                 return
             self.done = True
             callbacks, self._callbacks = self._callbacks, []
+            waiters, self._waiters = self._waiters, None
             self.gate.notify_all()
+        for loop, futures in (waiters or {}).items():
+            try:
+                loop.call_soon_threadsafe(_wake, futures)
+            except RuntimeError:
+                _log.debug("nobody awaits %s-%d any more: the loop is closed", self.topic, self.partition)
         # Outside the lock: a callback may call send(), which takes it.
         for callback, future in callbacks:
             try:
@@ -137,7 +160,23 @@ class Delivery:
         """Nobody in this process will ever decide it. In a forked child, where the lock may be held for ever."""
         self._parts = [_Part(0, -1, -1, error, {})]
         self._callbacks = []
+        self._waiters = None
         self.done = True
+
+    def decided(self) -> asyncio.Future[None]:
+        """What a task of the running loop awaits until it is decided. Cancelling that harms nothing else."""
+        from asyncio import get_running_loop
+
+        loop = get_running_loop()
+        waiter = loop.create_future()
+        with self.gate:
+            if self.done:
+                waiter.set_result(None)
+            else:
+                if self._waiters is None:
+                    self._waiters = {}
+                self._waiters.setdefault(loop, []).append(waiter)
+        return waiter
 
     def add_callback(self, callback: Callable[[Any], object], future: Any) -> None:
         """Call ``callback(future)`` once decided."""
@@ -177,6 +216,12 @@ class Delivery:
         return found
 
 
+def _wake(waiters: list[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
+
+
 def call(callback: Callable[[Any], object], future: Any) -> None:
     """Call what a user gave."""
     try:
@@ -185,10 +230,25 @@ def call(callback: Callable[[Any], object], future: Any) -> None:
         _log.exception("a callback of a future raised; the delivery is not affected")
 
 
+def at_home(gate: threading.Condition, callback: Callable[[Any], object]) -> Callable[[Any], object]:
+    """The callback, or what makes the loop of an asyncio producer call it."""
+    if isinstance(gate, LoopGate):
+        return lambda future: gate.call_soon(call, callback, future)
+    return callback
+
+
 class RecordFuture(Receipt):
-    """The delivery of one record, to come. The methods are those of `concurrent.futures.Future`."""
+    """The delivery of one record, to come. The methods are those of `concurrent.futures.Future`.
+
+    It can be awaited, too, on any event loop: ``metadata = await future``. Cancelling the await cancels nothing else.
+    """
 
     __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        if not self.delivery.done:
+            yield from self.delivery.decided()
+        return self.result()
 
     def done(self) -> bool:
         """Whether the record was acknowledged or has failed."""
@@ -201,7 +261,7 @@ class RecordFuture(Receipt):
             KafkaTimeoutError: not decided within ``timeout`` seconds (None = no limit; the producer's
                 ``delivery.timeout.ms`` bounds it). The record may still be delivered.
             IllegalStateError: it is not decided, and this is a callback of the same producer, which decides nothing
-                meanwhile.
+                meanwhile, or the event loop of an `AsyncProducer`, which this would block.
             KafkaError: why the record was not delivered.
         """
         error = self.exception(timeout)
@@ -241,9 +301,9 @@ class RecordFuture(Receipt):
         """Call ``callback(self)`` when decided: on the network thread, or now and here if it is already.
 
         It must be quick, as nothing is sent meanwhile; what it raises is logged. It may call `Producer.send`, but
-        what would wait for this producer raises `IllegalStateError`.
+        what would wait for this producer raises `IllegalStateError`. Of an `AsyncProducer` it is called on the loop.
         """
-        self.delivery.add_callback(callback, self)
+        self.delivery.add_callback(at_home(self.delivery.gate, callback), self)
 
     def cancel(self) -> bool:
         """Always False: a record that was handed over cannot be called back."""

@@ -1,23 +1,26 @@
-"""The public `Producer`: checks what it is given, puts it into the accumulator, waits when it must."""
+"""The public `Producer`: documents the calls, and has its shell carry them out.
+
+`async_producer.py` is made from this text by ``make generate`` (tools/async_rules.py): whatever differs between threads
+and asyncio is said by the shell, `self._shell`.
+"""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from kadence.clock import FOREVER, Clock, Seconds, SystemClock, to_ms, wall_ms
+from kadence.clock import FOREVER, Clock, Seconds, SystemClock, to_ms
 from kadence.config import ProducerConfig, generated_client_id
-from kadence.producer.accumulator import Accumulator, estimated_size
-from kadence.producer.arguments import Bytes, Headers, checked_bytes, checked_headers, checked_timestamp
+from kadence.producer.accumulator import Accumulator
+from kadence.producer.arguments import Bytes, Headers
 from kadence.producer.arrow_delivery import ArrowDelivery
-from kadence.producer.arrow_sending import ArrowSending
+from kadence.producer.calls import Calls
 from kadence.producer.entrance import Entrance
 from kadence.producer.farewell import deliver_if_abandoned
-from kadence.producer.futures import RecordFuture
-from kadence.producer.partitioner import partition_for_key
+from kadence.producer.futures import RecordFuture, RecordMetadata
+from kadence.producer.shell import Shell
 from kadence.producer.thread import NetworkThread
 from kadence.producer.topics import Topics
 from kadence.producer.transaction_calls import begin, settle
@@ -53,7 +56,7 @@ class Producer:
             object.__setattr__(parsed, "client_id", generated_client_id("producer"))
         self._config = parsed
         self._clock: Clock = SystemClock()
-        self._gate = threading.Condition(threading.Lock())
+        self._gate = Shell.new_gate()
         self._accumulator = Accumulator(
             batch_size=parsed.batch_size,
             linger_ms=parsed.linger_ms,
@@ -70,7 +73,11 @@ class Producer:
             transactions = Transactions(parsed, self._gate, partial(setattr, self._accumulator, "is_usable"))
         self._thread = NetworkThread(parsed, self._clock, self._accumulator, topics, transactions)
         self._entrance = Entrance(parsed, self._clock, self._accumulator, topics, self._thread, transactions)
-        self._finalizer = deliver_if_abandoned(self, self._thread)
+        self._calls = Calls(
+            parsed, self._clock, self._accumulator, topics, self._entrance, self._thread.wakeup
+        )
+        self._shell = Shell(self._gate, self._clock)
+        self._finalizer = deliver_if_abandoned(self, "Producer", self._thread)
         self._thread.start()
 
     # ------------------------------------------------------------ sending
@@ -87,7 +94,7 @@ class Producer:
     ) -> RecordFuture:
         """Hand over one record; it is sent in the background.
 
-        Blocks only while the topic is unknown or `buffer.memory` is full, ``max.block.ms`` at most.
+        Waits only while the topic is unknown or `buffer.memory` is full, ``max.block.ms`` at most.
 
         Args:
             value: bytes, or None for a tombstone. key: bytes or None; chooses the partition.
@@ -122,41 +129,43 @@ class Producer:
         headers: Headers,
     ) -> RecordFuture:
         """The long way of a record: all is looked at, and waited for."""
-        value = None if value is None else checked_bytes("value", value)
-        key = None if key is None else checked_bytes("key", key)
-        checked = checked_headers(headers) if headers else ()
-        timestamp = wall_ms() if timestamp is None else checked_timestamp(timestamp)
-        entrance, accumulator = self._entrance, self._accumulator
-        size = estimated_size(key, value, checked)
-        if size > accumulator.largest:
-            raise entrance.too_large(topic, size)
-        entrance.check()
-        deadline = entrance.block_until()
-        place = entrance.place_of(topic, deadline)
-        if partition is not None:
-            place = entrance.with_partition(topic, place, partition, deadline)
-        elif key is not None:
-            partition = partition_for_key(key, place.count)
-        with self._gate:
-            if partition is None:
-                partition = self._topics.sticky(topic).choose(size, place.count, place.available)
-            if not accumulator.has_room(size):
-                entrance.wait_for_room(size, deadline)
-            if not accumulator.is_usable:
-                # Somebody closed it, or the transaction failed, while this call waited.
-                entrance.check()
-            future, is_news = accumulator.append(
-                place.partitions[partition], timestamp, key, value, checked, size, self._clock.now_ms()
-            )
-        if is_news:
-            self._thread.wakeup()
+        self._shell.breathe()
+        calls = self._calls
+        record = calls.looked_at(topic, value, key, partition, timestamp, headers)
+        future = calls.send_now(record)
+        if future is None:
+            future = self._shell.run(calls.send(record))
         return future
+
+    def send_and_wait(
+        self,
+        topic: str,
+        value: Bytes | None = None,
+        key: Bytes | None = None,
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> RecordMetadata:
+        """Send one record and wait until it is acknowledged. One after the other is slow: `send` gathers records.
+
+        Args:
+            value: as for `send`, and so are the others.
+
+        Returns:
+            Where it went.
+
+        Raises:
+            KafkaError: as `send`, or why the record was not delivered.
+        """
+        future = self.send(topic, value, key, partition=partition, timestamp=timestamp, headers=headers)
+        return self._shell.outcome(future)
 
     def send_arrow(self, data: pa.Table | pa.RecordBatch, topic: str | None = None) -> ArrowDelivery:
         """Hand over all rows of a table; they are sent in the background, as those of `send`.
 
         Every row is looked at before the first is handed over: data with a bad row sends nothing. Rows of one
-        partition keep their order. Blocks while a topic is unknown or `buffer.memory` is full, ``max.block.ms`` at
+        partition keep their order. Waits while a topic is unknown or `buffer.memory` is full, ``max.block.ms`` at
         most each time.
 
         Args:
@@ -181,14 +190,11 @@ class Producer:
             MissingDependencyError: pyarrow is not installed.
             ClosedError, ForkedError, FatalNetworkError: this producer cannot be used (any more).
         """
-        return ArrowSending(
-            self._entrance, self._accumulator, self._thread.wakeup, self._clock.now_ms, data, topic
-        ).run()
+        return self._shell.run(self._calls.send_arrow(data, topic))
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """The partitions of ``topic``. Blocks and raises as `send`."""
-        self._entrance.check_usable()
-        return list(self._entrance.look_up(topic, self._entrance.block_until()).cluster.partitions_for(topic))
+        """The partitions of ``topic``. Waits and raises as `send`."""
+        return self._shell.run(self._calls.partitions_for(topic))
 
     def flush(self, timeout: Seconds | None = None) -> None:
         """Send everything now and wait until each record sent before this call is acknowledged or has failed.
@@ -197,19 +203,7 @@ class Producer:
             KafkaTimeoutError: not all are decided within ``timeout`` seconds (None = no limit; each record's
                 ``delivery.timeout.ms`` bounds it).
         """
-        self._entrance.check_usable()
-        deadline = self._entrance.deadline(to_ms(timeout))
-        with self._gate:
-            pending = set(self._accumulator.incomplete)
-            self._accumulator.flushing += 1
-            self._thread.wakeup()
-            try:
-                while pending := {batch for batch in pending if not batch.delivery.done}:
-                    self._entrance.wait(
-                        deadline, f"flush({timeout}): {len(pending)} batches are not acknowledged yet"
-                    )
-            finally:
-                self._accumulator.flushing -= 1
+        self._shell.run(self._calls.flush(timeout))
 
     # ------------------------------------------------------------ transactions
 
@@ -224,7 +218,7 @@ class Producer:
             KafkaTimeoutError: not ready within ``max.block.ms``; call it again to wait on.
             BrokerError: refused, for example for lack of rights to the ``transactional.id``.
         """
-        settle(self._entrance, Transactions.begin_init, "init_transactions()")
+        self._shell.run(settle(self._entrance, Transactions.begin_init, "init_transactions()"))
 
     def begin_transaction(self) -> None:
         """Open a transaction; what is sent from now on is part of it. Only then records can be sent.
@@ -249,11 +243,12 @@ class Producer:
             KafkaTimeoutError: no answer within ``max.block.ms``; abort the transaction.
         """
         wanted = {tp: OffsetAndMetadata(at) if isinstance(at, int) else at for tp, at in offsets.items()}
-        settle(
+        call = settle(
             self._entrance,
             lambda transactions: transactions.begin_offsets(wanted, group_metadata),
             "send_offsets_to_transaction()",
         )
+        self._shell.run(call)
 
     def commit_transaction(self) -> None:
         """Send what is left, wait until all is acknowledged, and make it visible at once to ``read_committed`` readers.
@@ -266,7 +261,7 @@ class Producer:
             KafkaError: a record was not written, or the transaction was open for too long; `abort_transaction`, then
                 begin anew.
         """
-        settle(self._entrance, Transactions.begin_commit, "commit_transaction()")
+        self._shell.run(settle(self._entrance, Transactions.begin_commit, "commit_transaction()"))
 
     def abort_transaction(self) -> None:
         """Drop what was not sent; ``read_committed`` readers pass over what was.
@@ -276,7 +271,7 @@ class Producer:
             KafkaTimeoutError: not done within ``max.block.ms``; call it again to wait on.
             ProducerFencedError: another producer took over; there is nothing left to abort.
         """
-        settle(self._entrance, Transactions.begin_abort, "abort_transaction()")
+        self._shell.run(settle(self._entrance, Transactions.begin_abort, "abort_transaction()"))
 
     # ------------------------------------------------------------ the end
 
@@ -297,8 +292,7 @@ class Producer:
         self._entrance.shut()
         self._finalizer.detach()
         self._thread.begin_close(deadline)
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+        self._shell.end(self._thread)
 
     def __enter__(self) -> Self:
         return self
@@ -312,4 +306,4 @@ class Producer:
         state = (
             "closed" if self._entrance.is_closed else "failed" if self._thread.fatal is not None else "open"
         )
-        return f"<Producer {self._config.client_id} {state} {self._accumulator!r}>"
+        return f"<{type(self).__name__} {self._config.client_id} {state} {self._accumulator!r}>"

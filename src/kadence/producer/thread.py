@@ -113,6 +113,7 @@ class NetworkThread(threading.Thread):
 
     Attributes:
         fatal: the bug that ended it; raised by the producer's next call (B6).
+        has_ended: whether it has; notified by the gate.
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class NetworkThread(threading.Thread):
         self._client = NetworkClient(ConnectionConfig.of(config), clock)
         self._turn = Turn(config, clock, self._client, accumulator, topics, transactions)
         self.fatal: FatalNetworkError | None = None
+        self.has_ended = False
 
     @property
     def trouble(self) -> str | None:
@@ -160,6 +162,7 @@ class NetworkThread(threading.Thread):
         finally:
             self._client.close()
             with self._accumulator.gate:
+                self.has_ended = True
                 self._accumulator.gate.notify_all()
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The calls of transactions as the application's thread makes them: begin something, and wait for its end."""
+"""The calls of transactions as the application makes them: begin something, and wait for its end."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from kadence.errors import IllegalStateError
 from kadence.producer.entrance import Entrance
 from kadence.producer.transaction_states import Done
 from kadence.producer.transactions import Transactions
+from kadence.producer.waits import Waits
 
 __all__ = ["begin", "settle"]
 
@@ -20,7 +21,7 @@ def begin(entrance: Entrance) -> None:
         _transactions(entrance).begin()
 
 
-def settle(entrance: Entrance, start: Callable[[Transactions], Done], call: str) -> None:
+def settle(entrance: Entrance, start: Callable[[Transactions], Done], call: str) -> Waits[None]:
     """Start something and wait until it has ended, ``max.block.ms`` at most.
 
     Raises:
@@ -29,7 +30,7 @@ def settle(entrance: Entrance, start: Callable[[Transactions], Done], call: str)
     entrance.check_usable()
     with entrance.gate:
         done = start(_transactions(entrance))
-        entrance.wait_until(done, call)
+        yield from entrance.wait_until(done, call)
 
 
 def _transactions(entrance: Entrance) -> Transactions:

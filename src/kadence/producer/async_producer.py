@@ -1,0 +1,313 @@
+"""`AsyncProducer`: the public API for asyncio, on the loop's own thread.
+
+Generated from producer.py by tools/generate.py; do not edit. The rules are in tools/async_rules.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from kadence.clock import FOREVER, Clock, Seconds, SystemClock, to_ms
+from kadence.config import ProducerConfig, generated_client_id
+from kadence.producer.accumulator import Accumulator
+from kadence.producer.arguments import Bytes, Headers
+from kadence.producer.arrow_delivery import ArrowDelivery
+from kadence.producer.async_shell import AsyncShell
+from kadence.producer.calls import Calls
+from kadence.producer.entrance import Entrance
+from kadence.producer.farewell import deliver_if_abandoned
+from kadence.producer.futures import RecordFuture, RecordMetadata
+from kadence.producer.thread import NetworkThread
+from kadence.producer.topics import Topics
+from kadence.producer.transaction_calls import begin, settle
+from kadence.producer.transactions import Transactions
+from kadence.types import GroupMetadata, OffsetAndMetadata, PartitionInfo, TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["AsyncProducer"]
+
+
+class AsyncProducer:
+    """`Producer` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
+
+    Everything that talks to brokers happens on a network thread of its own, and no call below blocks the loop; there is
+    no thread pool. Any number of tasks may share one. A cancelled ``send()`` has handed over nothing; one that returned
+    has handed over its record, and cancelling what awaits its future calls nothing back.
+
+    Idempotent by default: retries neither repeat nor reorder records of a partition. Keys choose partitions as
+    in Kafka's Java client, so producers of any language agree.
+
+    Example:
+        >>> async with AsyncProducer(bootstrap_servers="localhost:9092") as producer:  # doctest: +SKIP
+        ...     future = await producer.send("greetings", b"hello", key=b"en")
+        ...     metadata = await future
+
+    Args:
+        config: Kafka's dotted keys. settings: the same in snake_case.
+
+    Raises:
+        ConfigError: a key or value that cannot be used. RuntimeError: no event loop is running.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+        parsed = ProducerConfig.parse(config, **settings)
+        if not parsed.client_id:
+            object.__setattr__(parsed, "client_id", generated_client_id("producer"))
+        self._config = parsed
+        self._clock: Clock = SystemClock()
+        self._gate = AsyncShell.new_gate()
+        self._accumulator = Accumulator(
+            batch_size=parsed.batch_size,
+            linger_ms=parsed.linger_ms,
+            buffer_memory=parsed.buffer_memory,
+            delivery_timeout_ms=parsed.delivery_timeout_ms,
+            gate=self._gate,
+            largest=parsed.max_request_size,
+        )
+        self._put = self._accumulator.put
+        self._topics = topics = Topics(parsed, self._gate, self._accumulator.places)
+        transactions = None
+        if parsed.transactional_id is not None:
+            self._accumulator.is_usable = False
+            transactions = Transactions(parsed, self._gate, partial(setattr, self._accumulator, "is_usable"))
+        self._thread = NetworkThread(parsed, self._clock, self._accumulator, topics, transactions)
+        self._entrance = Entrance(parsed, self._clock, self._accumulator, topics, self._thread, transactions)
+        self._calls = Calls(
+            parsed, self._clock, self._accumulator, topics, self._entrance, self._thread.wakeup
+        )
+        self._shell = AsyncShell(self._gate, self._clock)
+        self._finalizer = deliver_if_abandoned(self, "AsyncProducer", self._thread)
+        self._thread.start()
+
+    # ------------------------------------------------------------ sending
+
+    async def send(
+        self,
+        topic: str,
+        value: Bytes | None = None,
+        key: Bytes | None = None,
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> RecordFuture:
+        """Hand over one record; it is sent in the background.
+
+        Waits only while the topic is unknown or `buffer.memory` is full, ``max.block.ms`` at most.
+
+        Args:
+            value: bytes, or None for a tombstone. key: bytes or None; chooses the partition.
+            partition: overrides the choice. timestamp: ms since 1970; now when None.
+            headers: (name, bytes or None) pairs in order, or a mapping.
+
+        Returns:
+            A future of the record's place in the log. Awaiting it raises why the record was not written.
+
+        Raises:
+            SerializationError: key, value or a header is not bytes.
+            RecordTooLargeError: above ``max.request.size`` or ``buffer.memory``.
+            UnknownTopicOrPartitionError: no such topic after ``max.block.ms``, or no such partition.
+            KafkaTimeoutError: no answer about the topic, or no memory, within ``max.block.ms``.
+            ClosedError, ForkedError, FatalNetworkError: this producer cannot be used (any more).
+            IllegalStateError: it has a ``transactional.id``, and no transaction is open. Or this is a callback of the
+                producer's own futures, and would have to wait.
+        """
+        if not headers:
+            future: RecordFuture | None = self._put(topic, value, key, partition, timestamp)
+            if future is not None:
+                return future
+        return await self._send_looking(topic, value, key, partition, timestamp, headers)
+
+    async def _send_looking(
+        self,
+        topic: str,
+        value: Bytes | None,
+        key: Bytes | None,
+        partition: int | None,
+        timestamp: int | None,
+        headers: Headers,
+    ) -> RecordFuture:
+        """The long way of a record: all is looked at, and waited for."""
+        await self._shell.breathe()
+        calls = self._calls
+        record = calls.looked_at(topic, value, key, partition, timestamp, headers)
+        future = calls.send_now(record)
+        if future is None:
+            future = await self._shell.run(calls.send(record))
+        return future
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Bytes | None = None,
+        key: Bytes | None = None,
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> RecordMetadata:
+        """Send one record and wait until it is acknowledged. One after the other is slow: `send` gathers records.
+
+        Args:
+            value: as for `send`, and so are the others.
+
+        Returns:
+            Where it went.
+
+        Raises:
+            KafkaError: as `send`, or why the record was not delivered.
+        """
+        future = await self.send(topic, value, key, partition=partition, timestamp=timestamp, headers=headers)
+        return await self._shell.outcome(future)
+
+    async def send_arrow(self, data: pa.Table | pa.RecordBatch, topic: str | None = None) -> ArrowDelivery:
+        """Hand over all rows of a table; they are sent in the background, as those of `send`.
+
+        Every row is looked at before the first is handed over: data with a bad row sends nothing. Rows of one
+        partition keep their order. Waits while a topic is unknown or `buffer.memory` is full, ``max.block.ms`` at
+        most each time.
+
+        Args:
+            data: a pyarrow Table or RecordBatch with the columns of Spark's Kafka sink; other columns are left out.
+                ``value``: binary or string; null is a tombstone. ``key``: binary or string, may be null.
+                ``topic``: string. ``partition``: integer; null leaves the choice to the key, as in `send`.
+                ``headers``: list<struct<key: string, value: binary>>. ``timestamp``: a timestamp, or int64 ms since
+                1970; null means now.
+            topic: for all rows; the column ``topic`` is not looked at then.
+
+        Returns:
+            One future for all rows. Awaiting it says how many rows each partition got and at which offsets.
+
+        Raises:
+            SerializationError: no such data; a column of the wrong type; a row without a topic, or with a header
+                without a name.
+            RecordTooLargeError: a row above ``max.request.size`` or ``buffer.memory``.
+            UnknownTopicOrPartitionError: no such topic after ``max.block.ms``, or no such partition.
+            KafkaTimeoutError: no answer about a topic, or no memory, within ``max.block.ms``. Where memory ran out half
+                way, it says how many rows were handed over. Those may be written, so the same call again may write
+                them twice. An open transaction can only be aborted then.
+            MissingDependencyError: pyarrow is not installed.
+            ClosedError, ForkedError, FatalNetworkError: this producer cannot be used (any more).
+        """
+        return await self._shell.run(self._calls.send_arrow(data, topic))
+
+    async def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """The partitions of ``topic``. Waits and raises as `send`."""
+        return await self._shell.run(self._calls.partitions_for(topic))
+
+    async def flush(self, timeout: Seconds | None = None) -> None:
+        """Send everything now and wait until each record sent before this call is acknowledged or has failed.
+
+        Raises:
+            KafkaTimeoutError: not all are decided within ``timeout`` seconds (None = no limit; each record's
+                ``delivery.timeout.ms`` bounds it).
+        """
+        await self._shell.run(self._calls.flush(timeout))
+
+    # ------------------------------------------------------------ transactions
+
+    async def init_transactions(self) -> None:
+        """Get ready for transactions: once, before the first. Ends what an earlier producer of the same name left open.
+
+        Such a producer, if it still runs, is fenced: whatever it does fails with `ProducerFencedError`.
+
+        Raises:
+            IllegalStateError: no ``transactional.id``, or not the first call.
+            UnsupportedVersionError: the brokers have no transactions.
+            KafkaTimeoutError: not ready within ``max.block.ms``; call it again to wait on.
+            BrokerError: refused, for example for lack of rights to the ``transactional.id``.
+        """
+        await self._shell.run(settle(self._entrance, Transactions.begin_init, "init_transactions()"))
+
+    async def begin_transaction(self) -> None:
+        """Open a transaction; what is sent from now on is part of it. Only then records can be sent.
+
+        Raises:
+            IllegalStateError: one is open, or `init_transactions` was not called.
+            ProducerFencedError: another producer took over the ``transactional.id``.
+        """
+        begin(self._entrance)
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group_metadata: GroupMetadata
+    ) -> None:
+        """Commit a consumer's offsets with the transaction, so that what was read and what was written count together.
+
+        Args:
+            offsets: of the next records to read. group_metadata: ``consumer.group_metadata()``.
+
+        Raises:
+            IllegalStateError: no transaction is open.
+            BrokerError: refused, for example since the consumer is no member any more; abort the transaction.
+            KafkaTimeoutError: no answer within ``max.block.ms``; abort the transaction.
+        """
+        wanted = {tp: OffsetAndMetadata(at) if isinstance(at, int) else at for tp, at in offsets.items()}
+        call = settle(
+            self._entrance,
+            lambda transactions: transactions.begin_offsets(wanted, group_metadata),
+            "send_offsets_to_transaction()",
+        )
+        await self._shell.run(call)
+
+    async def commit_transaction(self) -> None:
+        """Send what is left, wait until all is acknowledged, and make it visible at once to ``read_committed`` readers.
+
+        Raises:
+            IllegalStateError: no transaction is open.
+            KafkaTimeoutError: not done within ``max.block.ms``; call it again to wait on.
+            ProducerFencedError: another producer took over, or brokers before transactions v2 aborted a transaction
+                that was open for longer than ``transaction.timeout.ms``. Close this producer.
+            KafkaError: a record was not written, or the transaction was open for too long; `abort_transaction`, then
+                begin anew.
+        """
+        await self._shell.run(settle(self._entrance, Transactions.begin_commit, "commit_transaction()"))
+
+    async def abort_transaction(self) -> None:
+        """Drop what was not sent; ``read_committed`` readers pass over what was.
+
+        Raises:
+            IllegalStateError: no transaction is open.
+            KafkaTimeoutError: not done within ``max.block.ms``; call it again to wait on.
+            ProducerFencedError: another producer took over; there is nothing left to abort.
+        """
+        await self._shell.run(settle(self._entrance, Transactions.begin_abort, "abort_transaction()"))
+
+    # ------------------------------------------------------------ the end
+
+    async def close(self, timeout: Seconds | None = None) -> None:
+        """Send what is left and end; a transaction that is open is aborted. Further calls do nothing.
+
+        Args:
+            timeout: seconds; what is not acknowledged by then fails with `ClosedError`. None = no limit but
+                ``delivery.timeout.ms``. 0 = drop at once.
+        """
+        if self._entrance.is_forked:
+            # The parent's thread and sockets; nothing here is ours to end.
+            self._finalizer.detach()
+            return
+        wait_ms = to_ms(timeout)
+        # FOREVER means "not closing" to the thread.
+        deadline = min(self._entrance.deadline(wait_ms), FOREVER - 1)
+        self._entrance.shut()
+        self._finalizer.detach()
+        self._thread.begin_close(deadline)
+        await self._shell.end(self._thread)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        state = (
+            "closed" if self._entrance.is_closed else "failed" if self._thread.fatal is not None else "open"
+        )
+        return f"<{type(self).__name__} {self._config.client_id} {state} {self._accumulator!r}>"

@@ -1,0 +1,99 @@
+"""How an event loop carries the producer's calls; see shell.py. Nothing here blocks the loop.
+
+The lock is given back before each await. Between the last await of a call and its return there is none, so a cancelled
+``send()`` has handed over nothing, and one that returned has handed over its record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypeVar, cast
+
+from kadence.clock import FOREVER, Clock, wait_seconds
+from kadence.errors import ConcurrentAccessError
+from kadence.producer.futures import RecordFuture, RecordMetadata
+from kadence.producer.loop_gate import LoopGate
+from kadence.producer.thread import NetworkThread
+from kadence.producer.waits import BREATH, Waits
+
+__all__ = ["AsyncShell"]
+
+T = TypeVar("T")
+
+_BREATH_MS = 5
+"""How long calls that need no wait may keep the loop, about as long as a thread keeps the interpreter."""
+
+
+class AsyncShell:
+    """See the head of this file. Carries calls on one event loop: the one on which its gate was made.
+
+    Args:
+        gate: the producer's lock, made by `new_gate`.
+    """
+
+    def __init__(self, gate: LoopGate, clock: Clock) -> None:
+        self._gate = gate
+        self._clock = clock
+        self._turned_at = clock.now_ms()
+
+    @staticmethod
+    def new_gate() -> LoopGate:
+        """The lock of one producer, on the loop that runs now."""
+        return LoopGate(asyncio.get_running_loop())
+
+    async def run(self, call: Waits[T]) -> T:
+        """Carry a call until it returns. Cancelled, it ends where it waits.
+
+        Raises:
+            ConcurrentAccessError: on another event loop than the producer's own.
+        """
+        if not self._gate.runs_here():
+            raise ConcurrentAccessError("this producer belongs to another event loop")
+        gate, changed = self._gate, asyncio.Event()
+        try:
+            deadline = next(call)
+            while True:
+                changed.clear()
+                gate.watch(changed)
+                gate.release()
+                try:
+                    await (self.breathe() if deadline == BREATH else self._wait(changed, deadline))
+                finally:
+                    gate.acquire()
+                deadline = call.send(None)
+        except StopIteration as stop:
+            return cast("T", stop.value)
+        finally:
+            gate.forget(changed)
+            call.close()
+
+    async def breathe(self) -> None:
+        """Let the loop turn if calls without a wait have kept it for long."""
+        now = self._clock.now_ms()
+        if now - self._turned_at >= _BREATH_MS:
+            await asyncio.sleep(0)
+            self._turned_at = self._clock.now_ms()
+
+    async def _wait(self, changed: asyncio.Event, deadline: int) -> None:
+        try:
+            async with asyncio.timeout(wait_seconds(deadline, self._clock.now_ms())):
+                await changed.wait()
+        except TimeoutError:
+            pass
+
+    async def outcome(self, future: RecordFuture) -> RecordMetadata:
+        """Wait until a record is acknowledged."""
+        return await future
+
+    async def end(self, thread: NetworkThread) -> None:
+        """Wait until the network thread, which was told to end, has ended."""
+        if self._gate.runs_here():
+            await self.run(self._ended(thread))
+        else:
+            # The loop that the producer belongs to may be closed, so nothing wakes a task.
+            await asyncio.to_thread(thread.join)
+
+    def _ended(self, thread: NetworkThread) -> Waits[None]:
+        with self._gate:
+            while not thread.has_ended:
+                yield FOREVER

@@ -1,0 +1,165 @@
+"""What each call of the producer does: one text for the thread and the asyncio shell.
+
+Calls that may wait are generators of waits (`waits`); the others are done when they return. The public classes document
+the calls and have their shells carry them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kadence.clock import Clock, Seconds, to_ms, wall_ms
+from kadence.config import ProducerConfig
+from kadence.producer.accumulator import Accumulator, Header, estimated_size
+from kadence.producer.arguments import (
+    Headers,
+    checked_bytes,
+    checked_headers,
+    checked_timestamp,
+    checked_topic,
+)
+from kadence.producer.arrow_delivery import ArrowDelivery
+from kadence.producer.arrow_sending import ArrowSending
+from kadence.producer.entrance import Entrance
+from kadence.producer.futures import RecordFuture
+from kadence.producer.intake import Place
+from kadence.producer.partitioner import partition_for_key
+from kadence.producer.topics import Topics
+from kadence.producer.waits import Waits
+from kadence.types import PartitionInfo
+
+__all__ = ["Calls", "Outgoing"]
+
+
+Outgoing = tuple[str, int | None, int, bytes | None, bytes | None, Sequence[Header], int]
+"""A record that was looked at and can be sent: topic, partition (None leaves the choice to the key), timestamp, key,
+value, headers, estimated size. A plain tuple, since one is made for each record."""
+
+
+class Calls:
+    """See the head of this file.
+
+    Args:
+        wakeup: tells the network thread that there is news.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        clock: Clock,
+        accumulator: Accumulator,
+        topics: Topics,
+        entrance: Entrance,
+        wakeup: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._accumulator = accumulator
+        self._topics = topics
+        self._entrance = entrance
+        self._gate = accumulator.gate
+        self._wakeup = wakeup
+
+    # ------------------------------------------------------------ sending
+
+    def looked_at(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp: int | None,
+        headers: Headers,
+    ) -> Outgoing:
+        """What ``send()`` is given, as bytes and numbers; raises what is wrong with it."""
+        topic = checked_topic(topic)
+        value = None if value is None else checked_bytes("value", value)
+        key = None if key is None else checked_bytes("key", key)
+        checked = checked_headers(headers) if headers else ()
+        timestamp = wall_ms() if timestamp is None else checked_timestamp(timestamp)
+        size = estimated_size(key, value, checked)
+        if size > self._accumulator.largest:
+            raise self._entrance.too_large(topic, size)
+        return topic, partition, timestamp, key, value, checked, size
+
+    def send_now(self, record: Outgoing) -> RecordFuture | None:
+        """Hand over a record; None, and nothing is done, when that would have to wait."""
+        self._entrance.check()
+        topic, partition, _, key, _, _, size = record
+        place = self._accumulator.places.get(topic)
+        if place is None:
+            return None
+        if partition is None:
+            if key is not None:
+                partition = partition_for_key(key, place.count)
+        elif not 0 <= partition < place.count:
+            return None
+        with self._gate:
+            if not self._accumulator.has_room(size):
+                return None
+            future, is_news = self._append(record, place, partition)
+        if is_news:
+            self._wakeup()
+        return future
+
+    def send(self, record: Outgoing) -> Waits[RecordFuture]:
+        """Hand over a record, as soon as its topic is known and there is room."""
+        entrance = self._entrance
+        entrance.check()
+        topic, partition, _, key, _, _, size = record
+        deadline = entrance.block_until()
+        place = yield from entrance.place_of(topic, deadline)
+        if partition is not None:
+            place = yield from entrance.with_partition(topic, place, partition, deadline)
+        elif key is not None:
+            partition = partition_for_key(key, place.count)
+        with self._gate:
+            if not self._accumulator.has_room(size):
+                yield from entrance.wait_for_room(size, deadline)
+            future, is_news = self._append(record, place, partition)
+        if is_news:
+            self._wakeup()
+        return future
+
+    def _append(self, record: Outgoing, place: Place, partition: int | None) -> tuple[RecordFuture, bool]:
+        """Add a record; under the gate, when there is room."""
+        accumulator = self._accumulator
+        if not accumulator.is_usable:
+            # Somebody closed it, or the transaction failed, while this call waited.
+            self._entrance.check()
+        topic, _, timestamp, key, value, headers, size = record
+        if partition is None:
+            partition = self._topics.sticky(topic).choose(size, place.count, place.available)
+        return accumulator.append(
+            place.partitions[partition], timestamp, key, value, headers, size, self._clock.now_ms()
+        )
+
+    def send_arrow(self, data: Any, topic: str | None) -> Waits[ArrowDelivery]:
+        return ArrowSending(
+            self._entrance, self._accumulator, self._wakeup, self._clock.now_ms, data, topic
+        ).run()
+
+    # ------------------------------------------------------------ the rest
+
+    def partitions_for(self, topic: str) -> Waits[list[PartitionInfo]]:
+        topic = checked_topic(topic)
+        self._entrance.check_usable()
+        place = yield from self._entrance.look_up(topic, self._entrance.block_until())
+        return list(place.cluster.partitions_for(topic))
+
+    def flush(self, timeout: Seconds | None) -> Waits[None]:
+        accumulator, entrance = self._accumulator, self._entrance
+        entrance.check_usable()
+        deadline = entrance.deadline(to_ms(timeout))
+        with self._gate:
+            pending = set(accumulator.incomplete)
+            accumulator.flushing += 1
+            self._wakeup()
+            try:
+                while pending := {batch for batch in pending if not batch.delivery.done}:
+                    yield from entrance.wait(
+                        deadline, f"flush({timeout}): {len(pending)} batches are not acknowledged yet"
+                    )
+            finally:
+                accumulator.flushing -= 1

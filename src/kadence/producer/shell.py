@@ -1,0 +1,67 @@
+"""How a thread carries the producer's calls. The asyncio twin is async_shell.py.
+
+A call that may wait is a generator (`waits.Waits`). It yields with the producer's lock held; its shell waits for the
+next change, at most until the deadline that was yielded, and resumes it with the lock held again.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TypeVar, cast
+
+from kadence.clock import Clock, wait_seconds
+from kadence.producer.futures import RecordFuture, RecordMetadata, check_may_wait
+from kadence.producer.thread import NetworkThread
+from kadence.producer.waits import BREATH, Waits
+
+__all__ = ["Shell"]
+
+T = TypeVar("T")
+
+
+class Shell:
+    """See the head of this file.
+
+    Args:
+        gate: the producer's lock, made by `new_gate`.
+    """
+
+    def __init__(self, gate: threading.Condition, clock: Clock) -> None:
+        self._gate = gate
+        self._clock = clock
+
+    @staticmethod
+    def new_gate() -> threading.Condition:
+        """The lock of one producer."""
+        return threading.Condition(threading.Lock())
+
+    def run(self, call: Waits[T]) -> T:
+        """Carry a call on this thread until it returns.
+
+        Raises:
+            IllegalStateError: it has to wait, and this is a callback on the network thread, which it would wait for.
+        """
+        try:
+            deadline = next(call)
+            while True:
+                if deadline != BREATH:
+                    check_may_wait(self._gate)
+                    self._gate.wait(wait_seconds(deadline, self._clock.now_ms()))
+                deadline = call.send(None)
+        except StopIteration as stop:
+            return cast("T", stop.value)
+        finally:
+            # Not left to the collector: it holds the lock, and after Ctrl-C the traceback keeps it alive.
+            call.close()
+
+    def breathe(self) -> None:
+        """Let others go on; threads do so by themselves."""
+
+    def outcome(self, future: RecordFuture) -> RecordMetadata:
+        """Wait until a record is acknowledged."""
+        return future.result()
+
+    def end(self, thread: NetworkThread) -> None:
+        """Wait until the network thread, which was told to end, has ended; in a callback on it, do not."""
+        if threading.current_thread() is not thread:
+            thread.join()
