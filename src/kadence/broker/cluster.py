@@ -327,10 +327,11 @@ def _plain(name: str) -> str:
     return name.replace(".", "_")
 
 
+@lru_cache(maxsize=1024)
 def coordinator_partition(key: str) -> int:
     """The partition that keeps a group or transactional id: Java's string hash over UTF-16 units, modulo partitions.
 
-    Each request of a group asks several times.
+    Each request of a group asks for it, so what was found is kept.
     """
     units = key.encode("utf-16-be", "surrogatepass")
     value = 0

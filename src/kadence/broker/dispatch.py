@@ -85,7 +85,7 @@ class Dispatcher:
         connection.on_gone = call.abandon
         if self.watch is not None:
             self.watch(call)
-        self._guarded(call, self._intercept)
+        self._guarded(call, self._intercept if self._faults.in_force else self._handle)
 
     def _step_login(self, connection: Connection, token: Buffer) -> None:
         session = connection.session

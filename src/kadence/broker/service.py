@@ -87,8 +87,7 @@ class Call:
 
     def caller(self) -> Caller:
         """This call as the coordinator knows it."""
-        host = self.connection.peer.rpartition(":")[0]
-        return Caller(self, self.version, self.client_id, f"/{host}")
+        return Caller(self, self.version, self.client_id, f"/{self.connection.host}")
 
     def reply(self, response: Any) -> None:
         """Send the answer; the connection's next request may be served then. A second answer is dropped."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from kadence.coordinator.records import Record
 
 __all__ = ["Answer", "Caller", "Outcome"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+# Made for each request, so not frozen: that would cost three times as much. Nobody changes them.
+
+
+@dataclass(slots=True, eq=False)
 class Caller:
     """Who asks, and in which version of the API; identity is equality, since two requests may look alike.
 
@@ -26,15 +29,14 @@ class Caller:
     client_host: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """One request is over: give ``response`` to ``caller``."""
 
     caller: Caller
     response: Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
     """What one step of the coordinator leads to.
 

@@ -114,9 +114,8 @@ def decode_request_header(buf: Buffer, reader: type[Reader] = Reader) -> tuple[R
     r = reader(buf)
     try:
         header = RequestHeader.read(r, 1)
-        if header.request_api_key in REQUESTS and (
-            request_header_version(header.request_api_key, header.request_api_version) == 2
-        ):
+        request = REQUESTS.get(header.request_api_key)
+        if request is not None and header.request_api_version >= request.FLEXIBLE_FROM:
             header.unknown_tags = r.unknown_tags()
     except WireError as error:
         raise WireError(f"RequestHeader: {error}") from error

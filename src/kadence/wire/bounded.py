@@ -23,7 +23,8 @@ class BoundedReader(Reader):
     __slots__ = ("_left",)
 
     def __init__(self, buf: Buffer, pos: int = 0) -> None:
-        super().__init__(buf, pos)
+        self.buf = buf  # what `Reader` does, without a call for each request
+        self.pos = pos
         self._left = MAX_ELEMENTS
 
     def _plausible(self, count: int) -> int:
@@ -31,7 +32,7 @@ class BoundedReader(Reader):
         return super()._plausible(count)
 
     def compact_count(self) -> int:
-        count = self.compact_nullable_count()
+        count = self._plausible(self.uvarint() - 1)
         if count < 0:
             raise self._null("array")
         return count

@@ -196,8 +196,11 @@ class Reader:
     def _length(self, read: Callable[[], int]) -> int:
         size = read()
         if size < -1:
-            raise WireError(f"negative length {size} before byte {self.pos}")
+            raise self._negative(size)
         return size
+
+    def _negative(self, size: int) -> WireError:
+        return WireError(f"negative length {size} before byte {self.pos}")
 
     def _null(self, what: str) -> WireError:
         return WireError(f"null {what} before byte {self.pos}, where the protocol allows none")
@@ -229,11 +232,17 @@ class Reader:
 
     def nullable_string(self) -> str | None:
         """Like `string`, or None."""
-        size = self._length(self.int16)
+        size: int
+        (size,) = self.unpack(_INT16)
+        if size < -1:
+            raise self._negative(size)
         return None if size < 0 else self._text(size)
 
     def compact_nullable_string(self) -> str | None:
         """Like `compact_string`, or None."""
+        if self.pos < len(self.buf) and self.buf[self.pos] == 0:  # as most that may be null
+            self.pos += 1
+            return None
         size = self.uvarint()
         if size == 0:
             return None

@@ -85,6 +85,9 @@ class Writer:
 
     def compact_string(self, value: str) -> None:
         """UTF-8 after a varint of length + 1."""
+        if value.isascii() and (size := len(value) + 1) < 0x80:  # as nearly every string
+            self.put(_ONE_BYTE[size] + value.encode())
+            return
         raw = self._raw(value)
         size = len(raw) + 1
         self.put((_ONE_BYTE[size] if size < 0x80 else _uvarint(size)) + raw)

@@ -167,6 +167,11 @@ class Faults:
         with self._lock:
             self._injected = ()
 
+    @property
+    def in_force(self) -> bool:
+        """Whether there are any."""
+        return bool(self._injected)
+
     def intercept(self, loop: Loop, call: Call, handle: Callable[[Call], None]) -> bool:
         """Show the call to observers and let the newest fault that wants it have it; False if none does."""
         taken: Injected | None = None

@@ -45,6 +45,7 @@ class Connection:
 
     Attributes:
         session: who the client is.
+        peer, host: its address with and without its port.
         active_at: when it last sent a whole request or took bytes of an answer (ms).
         on_gone: told if the connection ends before the present request is finished.
     """
@@ -68,6 +69,7 @@ class Connection:
         "_transport",
         "_unsent",
         "active_at",
+        "host",
         "is_closed",
         "node_id",
         "on_gone",
@@ -93,6 +95,7 @@ class Connection:
         self._transport = transport
         self.session = session
         self.peer = peer
+        self.host = peer.rpartition(":")[0]
         self.node_id = node_id
         self._on_frame = on_frame
         self._on_close = on_close
@@ -159,7 +162,7 @@ class Connection:
         self._frames.let_go()
         # The request may lie behind it, and an idle connection keeps nothing.
         self.on_gone = None
-        if not self._is_serving:
+        if not (self._is_serving or self._is_quiet):
             self._summon()
 
     def end(self, buffers: Iterable[Buffer], delay_ms: int = 0) -> None:
@@ -228,14 +231,15 @@ class Connection:
             self._receive()
 
     def _receive(self) -> None:
-        if not self._frames.appetite:
+        appetite = self._frames.appetite
+        if not appetite:
             self._is_starved = True
             self._memory.wait(self._go_on)
             self._watch()
             return
         had = len(self._frames)
         try:
-            is_open = self._transport.read(self._frames)
+            is_open = self._transport.read(self._frames, appetite)
         except BlockingIOError:
             return
         except (FrameError, TransportError) as error:
@@ -284,9 +288,17 @@ class Connection:
                 self._on_frame(self, self._frames.take())
         finally:
             self._is_serving = False
-        is_quiet = self._events == selectors.EVENT_READ and not (self._frames.whole or self._out)
-        if not self.is_closed and (not is_quiet or self._transport.has_output):
+        if not (self._is_quiet or self.is_closed):
             self._watch()
+
+    @property
+    def _is_quiet(self) -> bool:
+        """It waits for nothing but the client's next request."""
+        return (
+            self._events == selectors.EVENT_READ
+            and not (self._frames.whole or self._out)
+            and not self._transport.has_output
+        )
 
     def _may_serve(self) -> bool:
         return (

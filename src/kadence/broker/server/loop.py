@@ -25,6 +25,7 @@ _log = logging.getLogger("kadence.broker")
 
 T = TypeVar("T")
 
+_A_BUG: Final = "a bug in the broker; it goes on serving"
 _LATE_MS: Final = 50
 """A timer that is later than that was held up, not merely behind the other work of a turn."""
 _CATCH_UP_MS: Final = 1_000
@@ -144,7 +145,10 @@ class Loop:
         """Wait, and serve what is ready; how many sockets were."""
         ready = self.selector.select(seconds)
         for key, events in ready:
-            self._guarded(key.data, events)
+            try:
+                key.data(events)
+            except Exception:  # noqa: BLE001 - one client's trouble must not end the service for all
+                _log.exception(_A_BUG)
         for _ in range(len(self._soon)):
             self._guarded(self._soon.popleft())
         return len(ready)
@@ -155,11 +159,11 @@ class Loop:
             if self._is_stopping or self.clock.now_ms() > since + _CATCH_UP_MS:
                 return
 
-    def _guarded(self, action: Callable[..., None], *args: Any) -> None:
+    def _guarded(self, action: Callable[[], None]) -> None:
         try:
-            action(*args)
-        except Exception:  # noqa: BLE001 - one client's trouble must not end the service for all
-            _log.exception("a bug in the broker; it goes on serving")
+            action()
+        except Exception:  # noqa: BLE001 - as above
+            _log.exception(_A_BUG)
 
     def _run_call(self, future: Future[Any], action: Callable[[], Any]) -> None:
         if not future.set_running_or_notify_cancel():

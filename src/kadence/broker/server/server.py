@@ -120,7 +120,7 @@ class Server:
         self._listeners.clear()
 
     def _accept(self, node_id: int, sock: socket.socket, peer: str) -> None:
-        if not self._quotas.add(node_id, _ip(peer)):
+        if not self._quotas.add(node_id, peer.rpartition(":")[0]):
             _log.info(
                 "connection of %s refused: its address has %d (max.connections.per.ip)",
                 peer,
@@ -147,7 +147,7 @@ class Server:
 
     def _forget(self, connection: Connection) -> None:
         self.connections.discard(connection)
-        self._quotas.remove(connection.node_id, _ip(connection.peer))
+        self._quotas.remove(connection.node_id, connection.host)
         self._judge(connection.node_id)
 
     def _judge(self, node_id: int) -> None:
@@ -163,7 +163,3 @@ class Server:
             if now - connection.active_at >= idle_ms and not connection.is_waiting_for_us:
                 connection.close()
         self._loop.at(add_ms(now, max(idle_ms // _LOOKS, 1)), self._look_again)
-
-
-def _ip(peer: str) -> str:
-    return peer.rpartition(":")[0]

@@ -37,8 +37,8 @@ class Transport(Protocol):
         """Bytes wait for the socket, beside those of `write`."""
         ...
 
-    def read(self, frames: Frames) -> bool:
-        """Read once from the socket, into ``frames``, which have appetite; False: the client has closed its side.
+    def read(self, frames: Frames, appetite: int) -> bool:
+        """Read once from the socket, into ``frames``, which have this appetite; False: the client has closed its side.
 
         Raises:
             BlockingIOError: nothing is there.
@@ -78,14 +78,14 @@ class PlainTransport:
     def has_output(self) -> bool:
         return False
 
-    def read(self, frames: Frames) -> bool:
+    def read(self, frames: Frames, appetite: int) -> bool:
         room = frames.room()
         if room is not None:
             count = self._sock.recv_into(room)
             room.release()  # an array with views cannot grow
             frames.filled(count)
             return count > 0
-        data = self._sock.recv(min(frames.appetite, READ_BYTES))
+        data = self._sock.recv(min(appetite, READ_BYTES))
         frames.feed(data)
         return len(data) > 0
 
@@ -121,7 +121,7 @@ class TlsTransport:
     def has_output(self) -> bool:
         return bool(self._encrypted) or self._outgoing.pending > 0
 
-    def read(self, frames: Frames) -> bool:
+    def read(self, frames: Frames, appetite: int) -> bool:
         # Not as little as the frames have appetite for: a record of TLS can only be decrypted whole.
         data = self._sock.recv(READ_BYTES)
         if not data:

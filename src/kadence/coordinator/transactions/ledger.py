@@ -47,7 +47,7 @@ class Ending:
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Step(Outcome):
     """What one step leads to, in the order in which the shell does it.
 
