@@ -19,7 +19,7 @@ import peers
 from kadence import Consumer, config
 from kadence.broker.handlers import HANDLERS
 from kadence.broker.settings import Settings
-from kadence.cli.main import _parser as command_line_parser
+from kadence.cli.main import make_parser as command_line_parser
 from kadence.consumer.managers.group.classic import states
 from kadence.consumer.managers.group.kip848 import states as kip848_states
 from kadence.coordinator.classic import group
@@ -152,7 +152,7 @@ def of_subcommands(parser: argparse.ArgumentParser, mark: str) -> list[str]:
             summary = str(summaries.get(name) or "")
             parts += [f"{mark} {command.prog}", f"{summary[:1].upper()}{summary[1:]}."]
             # Sub-commands without a text of their own share their parent's.
-            if command.description and command.description != summary:
+            if command.description and command.description.rstrip(".").lower() != summary.lower():
                 parts.append(fenced(command.description))
             if rows := [argument_row(command, each) for each in command._actions if shows(each)]:
                 parts.append("\n".join(["| argument | meaning |", "|---|---|", *rows]))

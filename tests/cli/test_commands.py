@@ -30,32 +30,51 @@ def test_version_says_which_decoder(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"({records.IMPLEMENTATION} decoder, checksum: {records.KERNEL}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", ["broker", "produce", "consume", "topics", "groups", "demo"])
-def test_help_teaches_with_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([command, "--help"])
-    assert ended.value.code == 0
-    out = capsys.readouterr().out
-    assert out.count(f"  kadence {command}") >= 2
-    assert "examples:" in out
+def test_alone_it_teaches(kadence: Run) -> None:
+    ran = kadence()
+    assert (ran.status, ran.err) == (0, "")
+    assert "kadence broker &" in ran.out
+    assert "KADENCE_BOOTSTRAP_SERVERS" in ran.out
+    for command in ("topics", "groups", "pipeline"):
+        ran = kadence(command)
+        assert (ran.status, ran.out) == (2, "")
+        assert f"usage: kadence {command}" in ran.err
 
 
 def test_wrong_command_lines_have_status_2(kadence: Run) -> None:
-    assert kadence().status == 2
-    assert kadence("topics").status == 2
-    assert kadence("nothing").status == 2
+    unknown = kadence("nothing")
+    assert unknown.status == 2
+    assert "invalid choice: 'nothing'" in unknown.err
+    assert unknown.err.endswith("`kadence --help` shows what it takes.\n")
     wrong = kadence("topics", "list", "-X", "client.ids=me")
     assert wrong.status == 2
     assert "did you mean 'client.id'" in wrong.err
-    assert kadence("topics", "list", "-X", "novalue").status == 1
+    assert kadence("topics", "list", "-X", "novalue").status == 2
 
 
-def test_an_error_is_one_line(kadence: Run) -> None:
-    ran = kadence("topics", "list", "-b", "127.0.0.1:1", "-X", "default.api.timeout.ms=200")
+@pytest.mark.parametrize(
+    "command",
+    [("topics", "list"), ("groups", "lag", "g"), ("consume", "t"), ("produce", "t"), ("cluster",)],
+    ids=lambda command: command[0],
+)
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "nohost.invalid:9092"])
+def test_without_a_broker_it_ends_soon_with_one_sentence(
+    kadence: Run, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], address: str
+) -> None:
+    monkeypatch.setattr("kadence.cli.reach.REACHED_S", 0.2)
+    ran = kadence(*command, "-b", address)
     assert (ran.status, ran.out) == (1, "")
-    assert ran.err.startswith("kadence topics: ")
-    assert "127.0.0.1:1" in ran.err
-    assert "Traceback" not in ran.err
+    (line,) = ran.err.splitlines()
+    assert line.startswith(f"kadence {command[0]}: cannot connect to ")
+    assert address in line
+    assert line.endswith("; name a broker with -b HOST:PORT, or start one: kadence broker")
+
+
+def test_settings_are_read_before_a_broker_is_looked_for(kadence: Run) -> None:
+    for command in ("consume", "produce"):
+        ran = kadence(command, "t", "-b", "127.0.0.1:1", "-X", "nonsense=1")
+        assert ran.status == 2
+        assert "nonsense" in ran.err
 
 
 def test_a_port_in_use(kadence: Run, broker: Broker) -> None:
@@ -63,7 +82,7 @@ def test_a_port_in_use(kadence: Run, broker: Broker) -> None:
     ran = kadence("broker", "--port", port)
     assert ran.status == 1
     assert port in ran.err
-    assert kadence("broker", "--topic", "t:0").status == 1
+    assert kadence("broker", "--topic", "t:0").status == 2
 
 
 # ---------------------------------------------------------------- produce and consume
@@ -153,7 +172,7 @@ def test_json_documents_with_a_key(kadence: Run) -> None:
 )
 def test_bad_lines_are_named(kadence: Run, stdin: bytes, arguments: tuple[str, ...], message: str) -> None:
     ran = kadence("produce", "t", *arguments, stdin=stdin)
-    assert ran.status == 1
+    assert ran.status == (1 if stdin else 2)
     assert message in ran.err
     assert "Traceback" not in ran.err
 
@@ -166,16 +185,72 @@ def test_records_that_are_not_delivered_are_counted(kadence: Run, broker: Broker
     assert "1 records delivered to small, 1 not" in ran.err
 
 
-def test_where_to_start(kadence: Run, broker: Broker) -> None:
+def test_keys_beside_values_in_lines(kadence: Run) -> None:
+    assert kadence("produce", "t", "--format", "lines", "--separator", ":", stdin=b"a:1\nb:2:3\n").status == 0
+    assert [(row["key"], row["value"]) for row in kadence("consume", "t", "-e").rows] == [
+        ("a", "1"),
+        ("b", "2:3"),
+    ]
+    bad = kadence("produce", "t", "--format", "lines", "--separator", ":", stdin=b"a\n")
+    assert "line 1: no ':' between a key and a value" in bad.err
+    assert kadence("produce", "t", "--separator", ":").status == 2
+
+
+def test_where_to_start_and_to_stop(kadence: Run, broker: Broker) -> None:
     fill(broker, "t", 10)
-    assert [row["offset"] for row in kadence("consume", "t", "-e", "--from", "1007").rows] == [7, 8, 9]
-    assert kadence("consume", "t", "-e", "--from", "9999").rows == []
-    assert kadence("consume", "t", "--from", "latest", "--timeout", "0.2").rows == []
-    assert kadence("consume", "t", "--from", "yesterday").status == 1
-    assert kadence("consume", "t", "--from", "5", "-g", "g").status == 1
+
+    def read(*arguments: str) -> list[int]:
+        ran = kadence("consume", "t", *arguments)
+        assert ran.status == 0, ran.err
+        return [row["offset"] for row in ran.rows]
+
+    assert read("-e", "--from", "time:1007") == [7, 8, 9]
+    assert read("-e", "--from", "1970-01-01T00:00:01.007Z") == [7, 8, 9]
+    assert read("-e", "--from", "time:9999") == []
+    assert read("-e", "--from", "-10m") == []
+    assert read("-e", "--from", "1 hour ago") == []
+    assert read("-e", "--from", "-2") == [8, 9]
+    assert read("-e", "--from", "6") == [6, 7, 8, 9]
+    assert read("-e", "--from", "99") == []
+    assert read("--to", "3") == [0, 1, 2]
+    assert read("--from", "4", "--to", "time:1006") == [4, 5]
+    assert read("--from", "-3", "--to", "latest") == [7, 8, 9]
+    assert read("--from", "8", "--to", "2") == []
+    assert read("-n", "2", "--from", "5") == [5, 6]
+    assert read("--from", "latest", "--timeout", "0.2") == []
+    presumed = kadence("consume", "t", "-e", "--from", "1970-01-03")
+    assert "--from: 1970-01-03 00:00:00" in presumed.err
+    assert "no zone was given" in presumed.err
+
+
+def test_some_partitions(kadence: Run) -> None:
+    kadence("topics", "create", "t", "--partitions", "3")
+    kadence("produce", "t", stdin=b"".join(b'{"value": "v", "partition": %d}\n' % n for n in (0, 1, 1, 2)))
+    assert sorted(row["partition"] for row in kadence("consume", "t:1,2", "-e").rows) == [1, 1, 2]
+    assert "has partitions 0 to 2, not 7" in kadence("consume", "t:7", "-e").err
+    assert kadence("consume", "t:a").status == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--from", "noon"), "'noon' is not a place: give earliest, latest, an offset"),
+        (("--from", "1700000000000"), "write time:1700000000000"),
+        (("--from", "5", "-g", "g"), "kadence groups reset"),
+        (("--to", "5", "-g", "g"), "with --group there is no --to"),
+        (("--to", "5", "-e"), "give one of them"),
+    ],
+)
+def test_places_that_are_none(kadence: Run, arguments: tuple[str, ...], message: str) -> None:
+    ran = kadence("consume", "t", *arguments)
+    assert (ran.status, ran.out) == (2, "")
+    assert message in ran.err
+
+
+def test_a_topic_that_does_not_exist(kadence: Run) -> None:
     missing = kadence("consume", "missing", "-e")
     assert missing.status == 1
-    assert "'missing' does not exist" in missing.err
+    assert "topic 'missing' does not exist; `kadence topics list` shows all" in missing.err
 
 
 def test_a_group_goes_on_where_it_was(kadence: Run, broker: Broker) -> None:
@@ -203,9 +278,36 @@ def test_topics(kadence: Run, broker: Broker) -> None:
     assert again.status == 1
     assert "TOPIC_ALREADY_EXISTS" in again.err
     assert "also: " in again.err
-    assert kadence("topics", "create", "x", "--partitions", "0").status == 1
+    assert kadence("topics", "create", "x", "--partitions", "0").status == 2
     assert "a deleted" in kadence("topics", "delete", "a").err
     assert kadence("topics", "delete", "a").status == 1
+
+
+def test_topics_by_pattern(kadence: Run) -> None:
+    kadence("topics", "create", "orders", "orders-old", "flights")
+    assert [row["topic"] for row in kadence("topics", "list", "orders*").rows] == ["orders", "orders-old"]
+    assert [row["topic"] for row in kadence("topics", "list", "*s", "f*").rows] == ["flights", "orders"]
+    assert kadence("topics", "list", "x*").rows == []
+    assert [row["topic"] for row in kadence("topics", "describe", "o*", "flights").rows] == [
+        "orders",
+        "orders-old",
+        "flights",
+    ]
+    none = kadence("topics", "describe", "x*")
+    assert (none.status, "no topic matches 'x*'" in none.err) == (1, True)
+
+
+def test_settings_of_topics(kadence: Run) -> None:
+    kadence("topics", "create", "t", "--config", "retention.ms=5000")
+    assert kadence("topics", "config", "t").rows == [
+        {"topic": "t", "key": "retention.ms", "value": "5000", "default": False}
+    ]
+    assert len(kadence("topics", "config", "t", "--all").rows) > 5
+
+
+def test_the_cluster(kadence: Run, broker: Broker) -> None:
+    (row,) = kadence("cluster").rows
+    assert (row["address"], row["controller"]) == (broker.bootstrap_servers, True)
 
 
 # ---------------------------------------------------------------- groups
@@ -240,8 +342,17 @@ def test_groups(kadence: Run, broker: Broker) -> None:
     by_time = kadence("groups", "reset", "g", "--topic", "t", "--to", "time:9999").rows
     assert [row["to"] for row in by_time] == [ends[TPS[0]], ends[TPS[1]]]
     assert "is outside" in kadence("groups", "reset", "g", "--topic", "t", "--to", "99").err
-    assert "--to takes" in kadence("groups", "reset", "g", "--topic", "t", "--to", "noon").err
-    assert "--topic takes" in kadence("groups", "reset", "g", "--topic", "t:a", "--to", "latest").err
+    assert "is not a place" in kadence("groups", "reset", "g", "--topic", "t", "--to", "noon").err
+    assert "TOPIC:0,1,2 for some" in kadence("groups", "reset", "g", "--topic", "t:a", "--to", "latest").err
+    assert [row["to"] for row in kadence("groups", "reset", "g", "--topic", "t", "--to", "-1").rows] == [
+        max(0, ends[tp] - 1) for tp in TPS
+    ]
+    assert [row["group"] for row in kadence("groups", "list", "g*", "--state", "empty").rows] == ["g"]
+    assert kadence("groups", "list", "--state", "stable").rows == kadence("groups", "list", "x*").rows == []
+    assert {row["group"] for row in kadence("groups", "lag", "*").rows} == {"g"}
+    forgotten = kadence("groups", "forget", "g", "--topic", "t:1").rows
+    assert [(row["partition"], row["deleted"]) for row in forgotten] == [(1, max(0, ends[TPS[1]] - 1))]
+    assert [row["partition"] for row in kadence("groups", "lag", "g").rows] == [0]
     (empty,) = kadence("groups", "describe", "g").rows
     assert (empty["state"], empty["member"]) == ("Empty", None)
     assert "g deleted" in kadence("groups", "delete", "g").err

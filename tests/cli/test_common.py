@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import builtins
 import io
 import json
-from typing import Any
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kadence.cli import common
-from kadence.cli.common import CommandError
+from kadence.cli.common import UsageError
 
 
 @given(st.none() | st.binary(max_size=50))
@@ -31,7 +30,7 @@ def test_other_json_becomes_its_text() -> None:
 
 def test_settings() -> None:
     assert common.read_settings(["a.b=c=d", "e=", " f = g "]) == {"a.b": "c=d", "e": "", "f": "g"}
-    with pytest.raises(CommandError, match="-X takes KEY=VALUE"):
+    with pytest.raises(UsageError, match="-X takes KEY=VALUE"):
         common.read_settings(["novalue"])
 
 
@@ -42,27 +41,38 @@ ROWS = [
 COLUMNS = ("name", "count", "mean", "list", "nothing")
 
 
-def test_a_table_with_rich() -> None:
-    out = io.StringIO()
-    common.print_table(ROWS, COLUMNS, out, title="Title")
-    assert "Title" in out.getvalue()
-    assert "1,234" in out.getvalue()
-
-
-def test_a_table_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def no_rich(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name.startswith("rich"):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", no_rich)
+def test_a_table() -> None:
     out = io.StringIO()
     common.print_table(ROWS, COLUMNS, out, title="Title")
     assert out.getvalue() == (
-        "Title\nname  count  mean  list  nothing\na     1,234  1.50  1, 2  -\nbcd   5      -     -     -\n"
+        "Title\nname  count  mean  list  nothing\na     1,234  1.50  1, 2  -\nbcd       5     -  -     -\n"
     )
+
+
+def test_a_table_is_shortened_to_80_columns() -> None:
+    row = {
+        "id": "member-" + "0123456789" * 5,
+        "count": 10**12,
+        "partitions": [f"topic-{n}" for n in range(40)],
+    }
+    out = io.StringIO()
+    common.print_table([row, {**row, "count": None}], list(row), out)
+    head, first, second = out.getvalue().splitlines()
+    assert max(len(head), len(first), len(second)) <= 80
+    shown = first.split("  ")
+    assert shown[0].startswith("member-0123")
+    assert "…" in shown[0]
+    assert shown[0].endswith("6789")
+    assert "1,000,000,000,000" in shown
+    assert re.fullmatch(r"topic-0, topic-1(, topic-\d+)* \+3\d", shown[-1])
+    wide = io.StringIO()
+    common.print_table([row], list(row), wide, wide=True)
+    assert str(row["id"]) in wide.getvalue()
+    assert "topic-39" in wide.getvalue()
+    wrapped = io.StringIO()
+    common.print_table([row], list(row), wrapped, wrap=True)
+    assert max(map(len, wrapped.getvalue().splitlines())) <= 80
+    assert "topic-39" in wrapped.getvalue()
 
 
 def test_rows_are_json_lines_unless_a_terminal_looks(
@@ -73,6 +83,8 @@ def test_rows_are_json_lines_unless_a_terminal_looks(
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     common.print_rows(ROWS[1:], as_json=False)
     assert "bcd" in capsys.readouterr().out
+    common.print_rows([{"name": "x" * 200}], as_json=False, wide=True)
+    assert "x" * 200 in capsys.readouterr().out
     common.print_rows([], as_json=False, columns=("name",))
     assert "name" in capsys.readouterr().out
     common.print_rows(ROWS[1:], as_json=True)

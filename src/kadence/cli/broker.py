@@ -8,7 +8,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kadence.cli.common import CommandError, add_command, add_settings_option, print_json, read_settings, say
+from kadence.cli.common import (
+    CommandError,
+    UsageError,
+    add_command,
+    add_settings_option,
+    print_json,
+    read_settings,
+    say,
+)
 
 if TYPE_CHECKING:
     from kadence.broker import TlsFiles
@@ -16,21 +24,21 @@ if TYPE_CHECKING:
 __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
-Serve Kafka's protocol, for a laptop, a test or a quick start. Any Kafka client can use it.
-Prints one JSON line with its address when it is ready, and runs until Ctrl-C. Everything is gone afterwards, unless a
-data directory keeps it.
-Nothing is protected without TLS and users: it listens on loopback unless told otherwise."""
+Run a broker that speaks Kafka's protocol, for a laptop, tests or a first try.
+Any Kafka client can use it. It prints one JSON line with its address when it
+is ready, and runs until Ctrl-C. Records are in memory and gone at the end,
+unless --data-dir keeps them. Without TLS and users anyone who reaches it may
+do anything: it listens on loopback unless --host says otherwise."""
 
 _EXAMPLES = """\
-  kadence broker                                       on localhost:9092
-  kadence broker --topic flights:6 --topic orders:3    with topics to begin with
-  kadence broker --port 0 --nodes 3                    three brokers on free ports; see the printed line
-  kadence broker --fault 'any delay=50ms' --fault 'fetch disconnect probability=0.01'
-                                                       a slow broker that loses connections
+  kadence broker                               on localhost:9092
+  kadence broker --topic flights:6 --topic orders:3
+  kadence broker --port 0 --nodes 3            three brokers on free ports
+  kadence broker --data-dir ./data             keep records and topics there
   kadence broker --tls-certificate broker.pem --users users.txt
-                                                       TLS, and a login with PLAIN or SCRAM
-  kadence broker --data-dir ./data                     records, topics and their settings are kept there
-  kadence broker -X auto.create.topics.enable=false    Kafka's broker settings, as far as they are known here"""
+  kadence broker --fault 'any delay=50ms'      a slow broker
+  kadence broker --fault 'fetch disconnect probability=0.01'
+  kadence broker -X auto.create.topics.enable=false"""
 
 
 def add(commands: Any) -> None:
@@ -40,13 +48,21 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument(
-        "--port", type=int, default=9092, help="port of the first node; 0 = any (default: %(default)s)"
+        "--port",
+        type=int,
+        default=9092,
+        metavar="N",
+        help="port of the first node; 0: any free port (default: %(default)s)",
     )
     parser.add_argument(
-        "--nodes", type=int, default=1, help="logical brokers, a port each (default: %(default)s)"
+        "--nodes", type=int, default=1, metavar="N", help="nodes, a port each (default: %(default)s)"
     )
     parser.add_argument(
-        "--topic", metavar="NAME[:PARTITIONS]", action="append", default=[], help="create a topic; repeatable"
+        "--topic",
+        metavar="NAME[:N]",
+        action="append",
+        default=[],
+        help="create a topic of N partitions; repeatable",
     )
     parser.add_argument(
         "--fault",
@@ -65,8 +81,8 @@ def add(commands: Any) -> None:
         "--fsync",
         choices=("flush", "interval", "never"),
         default="flush",
-        help="flush: acknowledge what is durable; interval: make it durable every second; never: leave it to the "
-        "system (default: %(default)s; only with --data-dir)",
+        help="with --data-dir: flush acknowledges what is on the disk; interval writes to the disk every second; "
+        "never leaves it to the system (default: %(default)s)",
     )
     add_settings_option(parser, "a broker setting by Kafka's name; repeatable")
     parser.set_defaults(run=run)
@@ -113,12 +129,14 @@ def _add_security_options(parser: argparse.ArgumentParser) -> None:
         "--tls-key", metavar="FILE", help="the certificate's private key, if it is in another file"
     )
     parser.add_argument(
-        "--tls-client-ca", metavar="FILE", help="ask clients for a certificate of these authorities (PEM)"
+        "--tls-client-ca",
+        metavar="FILE",
+        help="require certificates from clients, of these authorities (PEM)",
     )
     parser.add_argument(
         "--users",
         metavar="FILE",
-        help="ask for a login; a line NAME:PASSWORD for each user, for PLAIN and SCRAM",
+        help="require a login (PLAIN or SCRAM); the file has a line NAME:PASSWORD for each user",
     )
 
 
@@ -127,7 +145,7 @@ def _tls(arguments: argparse.Namespace) -> TlsFiles | None:
 
     if arguments.tls_certificate is None:
         if arguments.tls_key or arguments.tls_client_ca:
-            raise CommandError("--tls-key and --tls-client-ca need --tls-certificate")
+            raise UsageError("--tls-key and --tls-client-ca need --tls-certificate")
         return None
     return TlsFiles(arguments.tls_certificate, arguments.tls_key, client_ca=arguments.tls_client_ca)
 
@@ -155,5 +173,5 @@ def _users(path: str | None) -> dict[str, str] | None:
 def _topic(text: str) -> tuple[str, int]:
     name, _, count = text.partition(":")
     if not name or (count and not (count.isdigit() and int(count) > 0)):
-        raise CommandError(f"--topic takes NAME or NAME:PARTITIONS, e.g. flights:6, not {text!r}")
+        raise UsageError(f"--topic takes NAME or NAME:PARTITIONS, e.g. flights:6, not {text!r}")
     return name, int(count or 1)

@@ -1,4 +1,4 @@
-"""What the commands share: connection options, -X, JSON lines, and a table or a line of progress for people."""
+"""What the commands share: connection options, -X, JSON lines, tables."""
 
 from __future__ import annotations
 
@@ -7,18 +7,27 @@ import base64
 import binascii
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import IO, Any
+from typing import IO, Any, NoReturn
+
+from kadence.cli.tables import print_table
 
 __all__ = [
     "CommandError",
+    "Parser",
+    "UsageError",
+    "add_actions",
     "add_client_options",
     "add_command",
+    "add_row_options",
+    "add_settings_option",
     "bytes_of",
     "client_config",
     "print_json",
     "print_rows",
+    "print_table",
     "read_settings",
     "say",
     "text_of",
@@ -31,6 +40,10 @@ class CommandError(Exception):
     """The command cannot do what it was asked; the message is for the person who asked."""
 
 
+class UsageError(CommandError):
+    """The command line is wrong: options that do not fit each other, or a value that is none. Status 2."""
+
+
 def say(message: str) -> None:
     """A line for people, on stderr: stdout is for data."""
     print(message, file=sys.stderr, flush=True)
@@ -39,18 +52,44 @@ def say(message: str) -> None:
 # ---------------------------------------------------------------- options
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Help that fits 79 columns, and no more than the terminal has."""
+
+    def __init__(self, prog: str, **more: Any) -> None:
+        more["width"] = min(79, shutil.get_terminal_size().columns - 1)
+        super().__init__(prog, **{"max_help_position": 26, **more})
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose help fits, and whose errors are one sentence with where to look."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(**{"formatter_class": _Help, **more})
+
+    def error(self, message: str) -> NoReturn:
+        """Tell what is wrong with the command line; status 2."""
+        self.exit(2, f"{self.prog}: {message}\n`{self.prog} --help` shows what it takes.\n")
+
+
 def add_command(
-    commands: Any, name: str, summary: str, *, description: str, examples: str
+    commands: Any, name: str, summary: str, *, description: str, examples: str = ""
 ) -> argparse.ArgumentParser:
-    """One subcommand, whose help ends with examples."""
+    """One command or action, whose help ends with examples."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=summary,
-        description=description,
-        epilog="examples:\n" + examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        name, help=summary, description=description, epilog=f"examples:\n{examples}" if examples else None
     )
     return parser
+
+
+def add_actions(parser: argparse.ArgumentParser) -> Any:
+    """The actions of a command; the command without any shows its help and has status 2."""
+
+    def teach(arguments: argparse.Namespace) -> int:
+        parser.print_help(sys.stderr)
+        return 2
+
+    parser.set_defaults(run=teach)
+    return parser.add_subparsers(dest="action", metavar="ACTION", title="actions")
 
 
 def add_client_options(parser: argparse.ArgumentParser) -> None:
@@ -65,18 +104,28 @@ def add_client_options(parser: argparse.ArgumentParser) -> None:
     add_settings_option(parser, "a client setting by Kafka's name, e.g. -X security.protocol=SSL; repeatable")
 
 
+def add_row_options(parser: argparse.ArgumentParser) -> None:
+    """--json and --wide."""
+    parser.add_argument("--json", action="store_true", help="print JSON lines, on a terminal, too")
+    parser.add_argument("--wide", action="store_true", help="print a table with whole values, in a pipe, too")
+
+
 def add_settings_option(parser: argparse.ArgumentParser, text: str) -> None:
     """-X key=value."""
     parser.add_argument("-X", dest="settings", metavar="KEY=VALUE", action="append", default=[], help=text)
 
 
-def read_settings(pairs: Iterable[str]) -> dict[str, str]:
-    """``key=value`` pairs as a mapping."""
+def read_settings(pairs: Iterable[str], option: str = "-X") -> dict[str, str]:
+    """``key=value`` pairs as a mapping.
+
+    Raises:
+        UsageError: one of them is none.
+    """
     settings = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not (key and equals):
-            raise CommandError(f"-X takes KEY=VALUE, e.g. -X client.id=me, not {pair!r}")
+            raise UsageError(f"{option} takes KEY=VALUE, not {pair!r}")
         settings[key.strip()] = value.strip()
     return settings
 
@@ -125,57 +174,12 @@ def print_json(document: Mapping[str, Any], stream: IO[str] | None = None) -> No
 # ---------------------------------------------------------------- for people
 
 
-def print_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, columns: Sequence[str] = ()) -> None:
-    """Rows as JSON lines; as a table where stdout is a terminal and nobody asked for JSON."""
-    if as_json or not sys.stdout.isatty():
+def print_rows(
+    rows: Sequence[Mapping[str, Any]], *, as_json: bool, columns: Sequence[str] = (), wide: bool = False
+) -> None:
+    """Rows as JSON lines; as a table where stdout is a terminal, or somebody asked for whole values (``wide``)."""
+    if as_json or not (wide or sys.stdout.isatty()):
         for row in rows:
             print_json(row)
         return
-    print_table(rows, columns or list(rows[0]) if rows else columns, sys.stdout)
-
-
-def print_table(
-    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], stream: IO[str], *, title: str = ""
-) -> None:
-    """A table: rich's where it is installed, else plain columns."""
-    cells = [[_cell(row.get(column)) for column in columns] for row in rows]
-    try:
-        from rich.console import Console
-        from rich.table import Table
-    except ImportError:
-        print_plain_table(cells, columns, stream, title=title)
-        return
-    table = Table(title=title or None, title_justify="left", header_style="bold")
-    for index, column in enumerate(columns):
-        is_number = bool(rows) and all(isinstance(row.get(column), int | float) for row in rows)
-        table.add_column(column, justify="right" if is_number else "left", no_wrap=index == 0)
-    for line in cells:
-        table.add_row(*line)
-    Console(file=stream, highlight=False, markup=False).print(table)
-
-
-def print_plain_table(
-    cells: Sequence[Sequence[str]], columns: Sequence[str], stream: IO[str], *, title: str = ""
-) -> None:
-    """The table without rich."""
-    lines = [list(columns), *[list(line) for line in cells]]
-    widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
-    if title:
-        print(title, file=stream)
-    for line in lines:
-        print(
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip(),
-            file=stream,
-        )
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:,.2f}"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
-    return str(value)
+    print_table(rows, columns or (list(rows[0]) if rows else ()), sys.stdout, wide=wide)

@@ -5,127 +5,158 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kadence.cli.common import CommandError, add_client_options, add_command, client_config, say, text_of
+from kadence.cli.common import UsageError, add_client_options, add_command, client_config, say, text_of
 from kadence.cli.glance import Glance
+from kadence.cli.names import partitions
+from kadence.cli.reach import admin_settings, reached
+from kadence.cli.where import FORMS, Where, offsets, ranges, read_where, tell_presumed
 
 if TYPE_CHECKING:
-    from kadence import Consumer, Record, TopicPartition
+    from kadence import Admin, Consumer, Record, TopicPartition
 
 __all__ = ["add", "run"]
 
-_DESCRIPTION = """\
-Read records and print each as one line. Without --group all partitions are read from --from on; with --group this
-process is a member: partitions are shared, offsets are committed, and --from matters only where none are.
-Commits take only what was printed. Formats of a line:
-  records  an object: topic, partition, offset, timestamp, key, value, headers. Text is a string; bytes that are not
-           UTF-8 are {"base64": "…"}; null is null. `kadence produce` reads it back.
+_DESCRIPTION = f"""\
+Read records and print each as one line. Without --group all partitions are
+read from --from on. With --group this process is a member: partitions are
+shared, offsets are committed, and --from matters only where none are; what is
+committed was printed. Formats of a line:
+  records  an object: topic, partition, offset, timestamp, key, value, headers.
+           Text is a string, null is null, and bytes that are not UTF-8 are
+           {{"base64": "…"}}. `kadence produce` reads it back.
   json     the same, with a value that is JSON shown as JSON
-  values   the value alone, as it is"""
+  values   the value alone, as it is
+
+{FORMS}"""
 
 _EXAMPLES = """\
-  kadence consume flights                              all there is, then wait for more; Ctrl-C ends it
-  kadence consume flights --exit-at-end | wc -l        all there is
-  kadence consume flights -n 3 --from latest           the next three
-  kadence consume flights -e --from 1700000000000      since a time (ms since 1970, UTC)
+  kadence consume flights                      all, then wait for more; Ctrl-C
+  kadence consume flights --exit-at-end | wc -l
+  kadence consume flights -n 3 --from latest   the next three
+  kadence consume flights:0,2 -e --from -10    the last ten of two partitions
+  kadence consume flights --from -2h           since two hours ago
+  kadence consume flights --from 2026-11-22T10:00Z --to 2026-11-22T11:00Z
   kadence consume flights -e --format values | jq .dep_delay
-  kadence consume flights --group report --stats 5 -X max.poll.records=50 >flights.jsonl"""
+  kadence consume flights --group report --stats 5 > flights.jsonl"""
 
 
 def add(commands: Any) -> None:
     """The command line of ``kadence consume``."""
     parser = add_command(commands, "consume", "print records", description=_DESCRIPTION, examples=_EXAMPLES)
-    parser.add_argument("topics", nargs="+", metavar="TOPIC")
+    parser.add_argument(
+        "topics", nargs="+", metavar="TOPIC[:0,1,…]", help="all partitions of a topic, or some"
+    )
     parser.add_argument("-g", "--group", help="read as a member of this consumer group")
     parser.add_argument(
         "--from",
         dest="start",
         metavar="WHERE",
-        default="earliest",
-        help="earliest, latest, or a time in ms since 1970 (not with --group); default: %(default)s",
+        type=read_where,
+        default=Where("earliest"),
+        help="begin there; with --group: earliest or latest (default: earliest)",
     )
-    parser.add_argument("-n", "--max-records", type=int, metavar="N", help="end after so many records")
     parser.add_argument(
-        "-e", "--exit-at-end", action="store_true", help="end at what is the end at the start"
+        "--to", dest="end", metavar="WHERE", type=read_where, help="stop before that place (not with --group)"
     )
-    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end when nothing came for so long")
+    parser.add_argument("-n", "--max-records", type=int, metavar="N", help="stop after N records")
+    parser.add_argument(
+        "-e",
+        "--exit-at-end",
+        action="store_true",
+        help="stop at the offsets that were last when the command began",
+    )
+    parser.add_argument("--timeout", type=float, metavar="S", help="stop when no record came for S seconds")
     parser.add_argument(
         "--format", choices=("records", "json", "values"), default="records", help="default: %(default)s"
     )
     parser.add_argument(
         "--stats",
         type=float,
-        metavar="SECONDS",
-        help="now and then, and at the end, show on stderr where each partition is, its lag, why it is not fetched",
+        metavar="S",
+        help="show on stderr every S seconds, and at the end, where each partition is, its lag, "
+        "and why it is not fetched",
     )
     add_client_options(parser)
     parser.set_defaults(run=run)
 
 
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What to read, as it was when the command began.
+
+    Attributes:
+        ends: where to stop in each partition; empty: never. A group has those of all partitions.
+    """
+
+    starts: dict[TopicPartition, int]
+    ends: dict[TopicPartition, int]
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Run it; the exit status."""
     from kadence import Consumer
+    from kadence.config import ConsumerConfig
 
-    if arguments.start not in ("earliest", "latest") and not arguments.start.isdigit():
-        raise CommandError(f"--from takes earliest, latest or a time in ms, not {arguments.start!r}")
-    if arguments.stats is not None and not arguments.stats > 0:
-        raise CommandError(f"--stats takes a number of seconds above 0, not {arguments.stats:g}")
-    if arguments.group and arguments.start.isdigit():
-        raise CommandError("--from TIME needs no --group: a group starts where it committed")
+    _check(arguments)
     config = {
-        "auto.offset.reset": "latest" if arguments.start == "latest" else "earliest",
+        "auto.offset.reset": "latest" if arguments.start.kind == "latest" else "earliest",
         **client_config(arguments),
     }
     if arguments.group:
         config["group.id"] = arguments.group
+    # What is wrong with the settings is told before what is wrong with the network.
+    ConsumerConfig.parse(config)
+    with reached(admin_settings(config)) as admin:
+        plan = _plan(admin, arguments, config.get("isolation.level", "read_uncommitted"))
     with Consumer(config) as consumer:
-        ends = _begin(consumer, arguments)
-        count = _print_all(consumer, arguments, ends)
+        _begin(consumer, arguments, plan)
+        count = _print_all(consumer, arguments, plan.ends)
     say(f"{count} records")
     return 0
 
 
-def _begin(consumer: Consumer, arguments: argparse.Namespace) -> dict[TopicPartition, int]:
-    """Subscribe or assign; the end of each partition, as it is now."""
-    from kadence import TopicPartition
+def _check(arguments: argparse.Namespace) -> None:
+    if arguments.stats is not None and not arguments.stats > 0:
+        raise UsageError(f"--stats takes a number of seconds above 0, not {arguments.stats:g}")
+    if arguments.end is not None and arguments.exit_at_end:
+        raise UsageError("--to and --exit-at-end both say where to stop; give one of them")
+    if not arguments.group:
+        return
+    if arguments.start.kind not in ("earliest", "latest"):
+        raise UsageError(
+            "with --group, --from takes earliest or latest only: a group begins where it committed "
+            "(`kadence groups reset` moves that)"
+        )
+    if arguments.end is not None:
+        raise UsageError("with --group there is no --to; --exit-at-end stops at what is the end now")
+    if any(":" in word for word in arguments.topics):
+        raise UsageError("with --group the group assigns the partitions; name the topic alone")
 
-    partitions = []
-    for topic in arguments.topics:
-        infos = consumer.partitions_for(topic)
-        if not infos:
-            raise CommandError(
-                f"topic {topic!r} does not exist at {arguments.bootstrap_servers}; `kadence topics list` shows all"
-            )
-        partitions += [TopicPartition(topic, info.partition) for info in infos]
-    ends = consumer.end_offsets(partitions) if arguments.exit_at_end else {}
+
+def _plan(admin: Admin, arguments: argparse.Namespace, isolation_level: str) -> _Plan:
+    """Look up everything that depends on when the command began."""
+    wanted = [tp for word in arguments.topics for tp in partitions(admin, word)]
+    end = Where("latest") if arguments.exit_at_end else arguments.end
+    tell_presumed(arguments.start, "--from")
+    tell_presumed(end, "--to")
+    held = ranges(admin, wanted, isolation_level)
+    starts = offsets(admin, arguments.start, held)
+    return _Plan(starts, {} if end is None else offsets(admin, end, held))
+
+
+def _begin(consumer: Consumer, arguments: argparse.Namespace, plan: _Plan) -> None:
+    """Subscribe or assign."""
     if arguments.group:
         consumer.subscribe(arguments.topics)
-        return ends
-    if arguments.exit_at_end:
-        starts = _starts(consumer, arguments.start, ends)
-        # A record may have come since the ends were looked up, and be what a time leads to.
-        consumer.assign({tp: (min(starts[tp], end), end) for tp, end in ends.items()})
-        return ends
-    consumer.assign(partitions)
-    if arguments.start.isdigit():
-        found = consumer.offsets_for_times(dict.fromkeys(partitions, int(arguments.start)))
-        for tp, at in found.items():
-            if at is None:
-                consumer.seek_to_end([tp])
-            else:
-                consumer.seek(tp, at.offset)
-    return ends
-
-
-def _starts(consumer: Consumer, where: str, ends: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """What --from means in each partition."""
-    if where == "latest":
-        return ends
-    if where == "earliest":
-        return consumer.beginning_offsets(ends)
-    found = consumer.offsets_for_times(dict.fromkeys(ends, int(where)))
-    return {tp: ends[tp] if at is None else at.offset for tp, at in found.items()}
+    elif plan.ends:
+        consumer.assign({tp: (min(start, plan.ends[tp]), plan.ends[tp]) for tp, start in plan.starts.items()})
+    else:
+        consumer.assign(list(plan.starts))
+        for tp, start in plan.starts.items():
+            consumer.seek(tp, start)
 
 
 def _print_all(consumer: Consumer, arguments: argparse.Namespace, ends: dict[TopicPartition, int]) -> int:
@@ -148,7 +179,7 @@ def _print_all(consumer: Consumer, arguments: argparse.Namespace, ends: dict[Top
         # Only now: while there is more, full buffers are what makes a pipe fast.
         sys.stdout.buffer.flush()
         idle += wait
-        if arguments.exit_at_end and _is_at_end(consumer, ends):
+        if ends and _is_at_end(consumer, ends):
             break
         if arguments.timeout is not None and idle >= arguments.timeout:
             break

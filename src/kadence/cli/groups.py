@@ -5,89 +5,136 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from kadence.cli.common import CommandError, add_client_options, add_command, client_config, print_rows, say
+from kadence.cli.common import (
+    CommandError,
+    add_actions,
+    add_client_options,
+    add_command,
+    add_row_options,
+    client_config,
+    print_rows,
+    say,
+)
+from kadence.cli.names import chosen, matching, partitions
+from kadence.cli.reach import reached
+from kadence.cli.where import FORMS, Where, offsets, ranges, read_where, tell_presumed
 
 if TYPE_CHECKING:
-    from kadence import Admin, TopicPartition
+    from kadence import Admin
 
 __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
-List and describe consumer groups, show their lag, move their offsets, delete them. On a terminal prints a table, in
-a pipe JSON lines."""
+List and describe consumer groups, show their lag, move their offsets, delete
+them. Prints a table on a terminal, JSON lines in a pipe."""
 
 _EXAMPLES = """\
   kadence groups list
-  kadence groups describe report                       its state, members and what each owns
-  kadence groups lag report                            committed, end and lag of each partition
-  kadence groups lag report | jq -s 'map(.lag) | add'  the lag of all together
+  kadence groups list 'orders*' --state empty
+  kadence groups describe report             state, members, what each owns
+  kadence groups lag report                  committed, end, lag by partition
+  kadence groups lag report | jq -s 'map(.lag) | add'
   kadence groups reset report --topic flights --to earliest --dry-run
   kadence groups reset report --topic flights:0,3 --to 1200
+  kadence groups reset report --topic flights --to -2h
+  kadence groups forget report --topic flights
   kadence groups delete report"""
+
+_GROUPS = {
+    "GROUP": "name of a group",
+    "PATTERN": "names with * ? [abc], in quotes; default: all",
+    "GROUP|PATTERN": "a name, or names with * ? [abc], in quotes",
+}
 
 
 def add(commands: Any) -> None:
     """The command line of ``kadence groups``."""
     parser = add_command(
-        commands, "groups", "consumer groups and their lag", description=_DESCRIPTION, examples=_EXAMPLES
+        commands,
+        "groups",
+        "consumer groups, their lag, their offsets",
+        description=_DESCRIPTION,
+        examples=_EXAMPLES,
     )
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = add_actions(parser)
 
-    def action(name: str, summary: str, function: Any, groups: str | int | None) -> argparse.ArgumentParser:
-        sub: argparse.ArgumentParser = actions.add_parser(name, help=summary, description=summary)
-        if groups is not None:
-            sub.add_argument("groups", nargs=groups, metavar="GROUP")
-        sub.add_argument("--json", action="store_true", help="JSON lines on a terminal, too")
+    def action(
+        name: str, summary: str, function: Any, groups: str | int, metavar: str = "GROUP", more: str = ""
+    ) -> argparse.ArgumentParser:
+        description = f"{summary[0].upper()}{summary[1:]}.{more}"
+        sub = add_command(actions, name, summary, description=description)
+        sub.add_argument("groups", nargs=groups, metavar=metavar, help=_GROUPS[metavar])
+        add_row_options(sub)
         add_client_options(sub)
         sub.set_defaults(run=run, action_function=function)
         return sub
 
-    action("list", "all groups", _list, None)
-    action("describe", "state, members and what each owns", _describe, "+")
-    action("lag", "committed offset, end and lag of each partition", _lag, "+")
-    reset = action("reset", "move the committed offsets of a group without live members", _reset, 1)
+    listing = action("list", "list groups and their state", _list, "*", "PATTERN")
+    listing.add_argument(
+        "--state",
+        metavar="STATE",
+        action="append",
+        help="only groups in this state, e.g. empty or stable; repeatable",
+    )
+    action("describe", "show state, members and what each owns", _describe, "+", "GROUP|PATTERN")
+    action("lag", "show committed offset, end and lag of each partition", _lag, "+", "GROUP|PATTERN")
+    reset = action(
+        "reset", "move the committed offsets of a group without live members", _reset, 1, more=f"\n\n{FORMS}"
+    )
     reset.add_argument(
         "--topic",
         action="append",
         required=True,
         metavar="TOPIC[:0,1,…]",
-        help="all partitions, or some; repeatable",
+        help="all partitions of a topic, or some; repeatable",
     )
-    reset.add_argument(
-        "--to",
-        required=True,
-        metavar="WHERE",
-        help="earliest, latest, an offset, or time:MS (ms since 1970, UTC)",
-    )
+    reset.add_argument("--to", required=True, type=read_where, metavar="WHERE", help="see above")
     reset.add_argument("--dry-run", action="store_true", help="show the offsets without moving them")
+    forget = action("forget", "delete what a group committed for a topic", _forget, 1)
+    forget.add_argument(
+        "--topic",
+        action="append",
+        required=True,
+        metavar="TOPIC[:0,1,…]",
+        help="all partitions of a topic, or some; repeatable",
+    )
     action("delete", "delete groups without members, and their offsets", _delete, "+")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run it; the exit status."""
-    from kadence import Admin
-
-    with Admin(client_config(arguments)) as admin:
+    with reached(client_config(arguments)) as admin:
         arguments.action_function(admin, arguments)
     return 0
 
 
+def _show(rows: list[dict[str, Any]], arguments: argparse.Namespace, *columns: str) -> None:
+    print_rows(rows, as_json=arguments.json, wide=arguments.wide, columns=columns)
+
+
+def _names(admin: Admin, arguments: argparse.Namespace) -> list[str]:
+    return chosen(arguments.groups, lambda: [group.group_id for group in admin.list_groups()], "group")
+
+
 def _list(admin: Admin, arguments: argparse.Namespace) -> None:
+    listed = {group.group_id: group for group in admin.list_groups()}
+    states = {state.replace("-", "").lower() for state in arguments.state or ()}
     rows = [
         {
-            "group": group.group_id,
-            "state": group.state,
-            "type": group.group_type,
-            "protocol": group.protocol_type,
+            "group": name,
+            "state": listed[name].state,
+            "type": listed[name].group_type,
+            "protocol": listed[name].protocol_type,
         }
-        for group in admin.list_groups()
+        for name in matching(listed, arguments.groups)
+        if not states or listed[name].state.lower() in states
     ]
-    print_rows(rows, as_json=arguments.json)
+    _show(rows, arguments, "group", "state", "type", "protocol")
 
 
 def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
     rows: list[dict[str, Any]] = []
-    for name, group in admin.describe_groups(arguments.groups).items():
+    for name, group in admin.describe_groups(_names(admin, arguments)).items():
         about = {
             "group": name,
             "state": group.state,
@@ -106,18 +153,19 @@ def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
         ]
         if not group.members:
             rows.append({**about, "member": None, "client": None, "host": None, "partitions": []})
-    print_rows(rows, as_json=arguments.json)
+    columns = ("group", "state", "assignor", "member", "client", "host", "partitions")
+    _show(rows, arguments, *(() if arguments.wide else columns))
 
 
 def _lag(admin: Admin, arguments: argparse.Namespace) -> None:
     rows = []
-    for name in arguments.groups:
+    for name in _names(admin, arguments):
         group = admin.describe_groups([name])[name]
         owners = {tp: member.client_id for member in group.members for tp in member.assignment}
         committed = admin.group_offsets(name)
-        partitions = sorted(committed.keys() | owners.keys())
-        ends = admin.list_offsets(dict.fromkeys(partitions, "latest"), raise_errors=False)
-        for tp in partitions:
+        known = sorted(committed.keys() | owners.keys())
+        ends = admin.list_offsets(dict.fromkeys(known, "latest"), raise_errors=False)
+        for tp in known:
             at, end = committed.get(tp), ends.get(tp)
             rows.append(
                 {
@@ -130,14 +178,21 @@ def _lag(admin: Admin, arguments: argparse.Namespace) -> None:
                     "member": owners.get(tp),
                 }
             )
-    print_rows(rows, as_json=arguments.json)
+    _show(rows, arguments)
 
 
 def _reset(admin: Admin, arguments: argparse.Namespace) -> None:
     (group,) = arguments.groups
-    partitions = [tp for text in arguments.topic for tp in _partitions(admin, text)]
+    where: Where = arguments.to
+    chosen_partitions = [tp for word in arguments.topic for tp in partitions(admin, word)]
     before = admin.group_offsets(group)
-    after = _targets(admin, partitions, arguments.to)
+    held = ranges(admin, chosen_partitions)
+    if where.kind == "offset":
+        for tp, each in held.items():
+            if not each.first <= where.number <= each.end:
+                raise CommandError(f"{tp} has offsets {each.first} to {each.end}; {where.number} is outside")
+    tell_presumed(where, "--to")
+    after = offsets(admin, where, held)
     if not arguments.dry_run:
         admin.alter_group_offsets(group, after)
     rows = [
@@ -148,43 +203,29 @@ def _reset(admin: Admin, arguments: argparse.Namespace) -> None:
             "from": before[tp].offset if tp in before else None,
             "to": after[tp],
         }
-        for tp in partitions
+        for tp in chosen_partitions
     ]
-    print_rows(rows, as_json=arguments.json)
+    _show(rows, arguments)
     if arguments.dry_run:
         say("nothing was moved (--dry-run)")
 
 
-def _partitions(admin: Admin, text: str) -> list[TopicPartition]:
-    from kadence import TopicPartition
-
-    name, _, numbers = text.partition(":")
-    if numbers:
-        if not all(number.isdigit() for number in numbers.split(",")):
-            raise CommandError(f"--topic takes TOPIC or TOPIC:0,1,2, not {text!r}")
-        return [TopicPartition(name, int(number)) for number in numbers.split(",")]
-    return [TopicPartition(name, info.partition) for info in admin.describe_topics([name])[name].partitions]
-
-
-def _targets(admin: Admin, partitions: list[TopicPartition], where: str) -> dict[TopicPartition, int]:
-    ends = {tp: at.offset for tp, at in admin.list_offsets(dict.fromkeys(partitions, "latest")).items() if at}
-    if where == "latest":
-        return ends
-    firsts = {
-        tp: at.offset for tp, at in admin.list_offsets(dict.fromkeys(partitions, "earliest")).items() if at
-    }
-    if where == "earliest":
-        return firsts
-    if where.isdigit():
-        for tp in partitions:
-            if not firsts[tp] <= int(where) <= ends[tp]:
-                raise CommandError(f"{tp} has offsets {firsts[tp]} to {ends[tp]}; {where} is outside")
-        return dict.fromkeys(partitions, int(where))
-    kind, _, moment = where.partition(":")
-    if kind == "time" and moment.isdigit():
-        found = admin.list_offsets(dict.fromkeys(partitions, int(moment)))
-        return {tp: ends[tp] if (at := found[tp]) is None else at.offset for tp in partitions}
-    raise CommandError(f"--to takes earliest, latest, an offset or time:MS, not {where!r}")
+def _forget(admin: Admin, arguments: argparse.Namespace) -> None:
+    (group,) = arguments.groups
+    committed = admin.group_offsets(group)
+    wanted = [tp for word in arguments.topic for tp in partitions(admin, word) if tp in committed]
+    admin.delete_group_offsets(group, wanted)
+    _show(
+        [
+            {"group": group, "topic": tp.topic, "partition": tp.partition, "deleted": committed[tp].offset}
+            for tp in wanted
+        ],
+        arguments,
+        "group",
+        "topic",
+        "partition",
+        "deleted",
+    )
 
 
 def _delete(admin: Admin, arguments: argparse.Namespace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import signal
 import sys
@@ -11,40 +12,60 @@ from importlib import metadata
 from types import FrameType
 
 from kadence import records
-from kadence.cli import broker, consume, groups, pipeline, produce, topics
-from kadence.cli.common import CommandError, say
+from kadence.cli import broker, cluster, consume, groups, pipeline, produce, topics
+from kadence.cli.common import CommandError, Parser, UsageError, say
 from kadence.cli.demo import command as demo
+from kadence.cli.where import times_joined
 from kadence.errors import ConfigError, KafkaError
 
-__all__ = ["main"]
+__all__ = ["main", "make_parser"]
+
+_FIRST = """\
+kadence: Kafka from the command line. To try it with nothing else installed:
+
+  kadence broker &                                  a broker, in memory
+  seq 5 | kadence produce numbers --format lines    five records
+  kadence consume numbers --exit-at-end             five JSON lines
+  kadence topics list                               what there is now
+
+With a cluster of yours, name a broker once:
+
+  export KADENCE_BOOTSTRAP_SERVERS=broker1:9092
+  kadence topics list
+  kadence groups lag 'orders*'
+
+`kadence --help` lists all commands, `kadence COMMAND --help` shows examples.
+"""
 
 _EPILOG = """\
 a first session, with nothing but this program:
-  kadence broker --port 9092 &                         a broker in memory, on loopback
-  seq 5 | kadence produce numbers --format lines       five records
-  kadence consume numbers --exit-at-end                five JSON lines
-  kadence topics list; kadence groups list             what there is now
+  kadence broker &                                  a broker, in memory
+  seq 5 | kadence produce numbers --format lines    five records
+  kadence consume numbers --exit-at-end             five JSON lines
+  kadence topics list; kadence groups list          what there is now
 
-commands read and write JSON lines, so they make pipes:
+commands read and write JSON lines, so they work in pipes:
   kadence consume flights -e | jq -r .key | sort | uniq -c
   kadence consume flights -e | kadence produce copy
 
-the broker is -b HOST:PORT, else $KADENCE_BOOTSTRAP_SERVERS, else localhost:9092
+the broker is -b HOST:PORT, else $KADENCE_BOOTSTRAP_SERVERS, else
+localhost:9092. Status: 0 all went well, 1 it did not, 2 the command line or
+a setting is wrong, 130 Ctrl-C, 141 the reader of the output went away.
 """
 
-_COMMANDS = (broker, produce, consume, topics, groups, pipeline, demo)
+_COMMANDS = (broker, produce, consume, topics, groups, cluster, pipeline, demo)
 
 
 class _Terminated(BaseException):
     """SIGTERM came: end as after Ctrl-C, with what must be closed closed."""
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def make_parser() -> Parser:
+    """The whole command line."""
+    parser = Parser(
         prog="kadence",
-        description="A Kafka consumer whose heartbeat never misses; here as a program.",
+        description="Kafka from the command line: produce, consume, inspect and repair.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--version",
@@ -52,10 +73,17 @@ def _parser() -> argparse.ArgumentParser:
         version=f"kadence {metadata.version('kadence')} "
         f"({records.IMPLEMENTATION} decoder, checksum: {records.KERNEL}, Python {sys.version.split()[0]})",
     )
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    parser.set_defaults(run=_teach)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for command in _COMMANDS:
         command.add(commands)
     return parser
+
+
+def _teach(arguments: argparse.Namespace) -> int:
+    """What ``kadence`` alone says: what to type first. Nothing went wrong, so the status is 0."""
+    sys.stdout.write(_FIRST)
+    return 0
 
 
 def _terminate(signum: int, frame: FrameType | None) -> None:
@@ -64,8 +92,11 @@ def _terminate(signum: int, frame: FrameType | None) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status."""
-    arguments = _parser().parse_args(argv)
+    arguments = make_parser().parse_args(times_joined(sys.argv[1:] if argv is None else argv))
     before = signal.signal(signal.SIGTERM, _terminate)
+    log, handler = logging.getLogger("kadence"), logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("kadence: %(message)s"))
+    log.addHandler(handler)
     try:
         status: int = arguments.run(arguments)
         # Flush here: the write may fail, since whoever read our output may have gone.
@@ -78,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read our output has enough. Python would complain once more when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except ConfigError as error:
+    except (ConfigError, UsageError) as error:
         say(f"kadence {arguments.command}: {error}")
         return 2
     except (KafkaError, CommandError, OSError) as error:
@@ -88,4 +119,5 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     finally:
         signal.signal(signal.SIGTERM, before)
+        log.removeHandler(handler)
     return status

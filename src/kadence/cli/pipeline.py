@@ -10,7 +10,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kadence.cli.common import CommandError, add_command, print_json, print_rows, print_table, say
+from kadence.cli.common import (
+    CommandError,
+    UsageError,
+    add_actions,
+    add_command,
+    print_json,
+    print_rows,
+    print_table,
+    say,
+)
+from kadence.cli.where import FORMS, Where, read_where, tell_presumed
 from kadence.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,66 +32,76 @@ if TYPE_CHECKING:
 __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
-Run what a file says: from topics, through decoding, SQL and expectations, into a table or a topic, with dead letters
-beside it. docs/pipelines.md tells what a file may say.
-Status 0: done. 1: it failed. 2: the file has mistakes. 130 or 143: Ctrl-C or SIGTERM ended it, and nothing is lost."""
+Run a pipeline that a file describes: from topics, through decoding, SQL and
+expectations, into a table or a topic on Spark, with dead letters beside it.
+docs/pipelines.md says what a file may contain.
+Status 0: done. 1: it failed. 2: the file or the command line is wrong.
+130, 143: Ctrl-C or SIGTERM stopped it; the next run goes on from there."""
 
 _EXAMPLES = """\
-  kadence pipeline check flights.toml                  all mistakes, with their lines; starts nothing
-  kadence pipeline check --sql flights.toml            and what Spark says of the SQL
-  kadence pipeline plan flights.toml                   offsets, sizes, columns and a sample of rows
-  kadence pipeline run flights.toml                    until it has read all, or until Ctrl-C
-  kadence pipeline status flights.toml                 of a running or an ended one, from its checkpoint
-  kadence pipeline replay flights.toml --topic flights --partition 3 --from 1000 --to 2000
-  kadence pipeline schema > pipeline.schema.json       the JSON Schema, for editors"""
+  kadence pipeline check flights.toml      all mistakes, without starting Spark
+  kadence pipeline check --sql flights.toml
+  kadence pipeline plan flights.toml       offsets, columns, a sample of rows
+  kadence pipeline run flights.toml        until all is read, or Ctrl-C
+  kadence pipeline status flights.toml     of a running or an ended pipeline
+  kadence pipeline replay flights.toml --topic flights --partition 3 \\
+      --from 1000 --to 2000                write a range of offsets again
+  kadence pipeline schema > pipeline.schema.json"""
 
 
 def add(commands: Any) -> None:
     """The command line of ``kadence pipeline``."""
     parser = add_command(
-        commands, "pipeline", "topics to tables on Spark", description=_DESCRIPTION, examples=_EXAMPLES
+        commands, "pipeline", "run topics into tables on Spark", description=_DESCRIPTION, examples=_EXAMPLES
     )
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = add_actions(parser)
 
     def action(
-        name: str, summary: str, function: Any, *, files: str | None = None
+        name: str, summary: str, function: Any, *, files: str | None = None, more: str = ""
     ) -> argparse.ArgumentParser:
-        sub: argparse.ArgumentParser = actions.add_parser(name, help=summary, description=summary)
+        description = f"{summary[0].upper()}{summary[1:]}.{more}"
+        sub = add_command(actions, name, summary, description=description)
         if name != "schema":
-            sub.add_argument("file", metavar="FILE", nargs=files)
+            sub.add_argument("file", metavar="FILE", nargs=files, help="the pipeline's file (TOML)")
         sub.set_defaults(run=run, action_function=function)
         return sub
 
-    check = action("check", "find mistakes without running anything", _check, files="+")
+    check = action("check", "show all mistakes in files without running them", _check, files="+")
     check.add_argument("--sql", action="store_true", help="start Spark and check the SQL, too")
-    plan = action("plan", "show what a run would do now", _plan)
+    plan = action("plan", "show what a run would read and write now", _plan)
     plan.add_argument("--rows", type=int, default=5, metavar="N", help="rows of the sample (default: 5)")
-    plan.add_argument("--json", action="store_true", help="one JSON object")
-    go = action("run", "run it", _run)
+    plan.add_argument("--json", action="store_true", help="print one JSON object")
+    go = action("run", "run a pipeline", _run)
     go.add_argument(
         "--grace",
         type=float,
         default=30.0,
         metavar="S",
-        help="seconds that a batch has to end in after Ctrl-C or SIGTERM (default: 30)",
+        help="how long a batch may take to end after Ctrl-C or SIGTERM, in seconds (default: 30)",
     )
-    state = action(
-        "status", "how it is, from its checkpoint; FILE may be the checkpoint's directory", _status
+    state = action("status", "show how far a pipeline is", _status, more=" FILE may be its checkpoint, too.")
+    state.add_argument("--json", action="store_true", help="print one JSON object")
+    replay = action(
+        "replay",
+        "write a range of records again, in place of what the table has",
+        _replay,
+        more=f"\n\n{FORMS}",
     )
-    state.add_argument("--json", action="store_true", help="one JSON object")
-    replay = action("replay", "do a range of offsets again, in place of what the table has of it", _replay)
-    replay.add_argument("--topic", required=True)
+    replay.add_argument("--topic", required=True, help="the topic of the records")
     replay.add_argument(
-        "--partition", type=int, action="append", metavar="N", help="repeatable; default: all"
+        "--partition", type=int, action="append", metavar="N", help="one partition; repeatable (default: all)"
     )
-    replay.add_argument("--from", dest="begin", required=True, metavar="WHERE", help="an offset, or time:MS")
+    replay.add_argument(
+        "--from", dest="begin", required=True, metavar="WHERE", type=read_where, help="an offset or a time"
+    )
     replay.add_argument(
         "--to",
         dest="end",
         metavar="WHERE",
-        help="before this offset or time; default: all that is in the table",
+        type=read_where,
+        help="before this offset or time (default: the end of what the table has)",
     )
-    action("schema", "print the JSON Schema of the files", _schema)
+    action("schema", "print the JSON Schema of the files, for editors", _schema)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -274,12 +294,23 @@ def _status(arguments: argparse.Namespace) -> int:
 # ---------------------------------------------------------------- replay
 
 
+def _bound(where: Where | None, option: str) -> Any:
+    """An offset or a time in the words of `Wanted`."""
+    if where is None:
+        return None
+    tell_presumed(where, option)
+    if where.kind not in ("offset", "time"):
+        raise UsageError(f"{option} of a replay takes an offset or a time")
+    return str(where.number) if where.kind == "offset" else f"time:{where.number}"
+
+
 def _replay(arguments: argparse.Namespace) -> int:
     from kadence.spark.pipeline.replay import Wanted, replay
     from kadence.spark.pipeline.run import close_session, open_session
 
+    begin, end = _bound(arguments.begin, "--from"), _bound(arguments.end, "--to")
     pipeline, environment = _open(arguments.file)
-    wanted = Wanted.read(arguments.topic, arguments.partition, arguments.begin, arguments.end)
+    wanted = Wanted.read(arguments.topic, arguments.partition, begin, end)
     say(f"{pipeline.name}: starting Spark")
     spark = open_session(pipeline, environment)
     try:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from kadence.cli.common import (
     CommandError,
+    UsageError,
     add_client_options,
     add_command,
     bytes_of,
@@ -17,23 +18,28 @@ from kadence.cli.common import (
     print_json,
     say,
 )
+from kadence.cli.reach import admin_settings, reached
 
 __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
-Read records from stdin, one per line, and write them to a topic. Ends with status 0 only when every record was
-acknowledged. Formats of a line:
-  records  an object with value and, if wanted, key, headers, partition, timestamp: what `kadence consume` prints.
-           A string is UTF-8 text, {"base64": "…"} is bytes, null is null, anything else is written as JSON.
-  json     any JSON document, which is the value as it stands; --key FIELD takes the key from it
-  lines    the line is the value"""
+Read records from stdin, one per line, and write them to a topic. The status is
+0 only when the broker acknowledged every record. Formats of a line:
+  records  an object with value and, if wanted, key, headers, partition,
+           timestamp: what `kadence consume` prints. A string is UTF-8 text,
+           {"base64": "…"} is bytes, null is null, anything else is written
+           as JSON.
+  json     any JSON document, which becomes the value as it stands;
+           --key FIELD takes the key from it
+  lines    the line is the value; with --separator TEXT it is KEY TEXT VALUE"""
 
 _EXAMPLES = """\
   seq 5 | kadence produce numbers --format lines
+  echo 'UA:late' | kadence produce flights --format lines --separator :
   echo '{"key":"UA","value":{"delay":12}}' | kadence produce flights
   kadence produce flights --format json --key carrier < flights.jsonl
   kadence consume flights -e | kadence produce copy -X compression.type=zstd
-  kadence produce flights --offsets < records.jsonl      prints where each record went"""
+  kadence produce flights --offsets < records.jsonl"""
 
 
 class _Line(NamedTuple):
@@ -49,11 +55,14 @@ def add(commands: Any) -> None:
     parser = add_command(
         commands, "produce", "write records from stdin", description=_DESCRIPTION, examples=_EXAMPLES
     )
-    parser.add_argument("topic")
+    parser.add_argument("topic", metavar="TOPIC", help="where to write the records")
     parser.add_argument(
         "--format", choices=("records", "json", "lines"), default="records", help="default: %(default)s"
     )
     parser.add_argument("--key", metavar="FIELD", help="with --format json: the field whose value is the key")
+    parser.add_argument(
+        "--separator", metavar="TEXT", help="with --format lines: what stands between key and value"
+    )
     parser.add_argument(
         "--offsets", action="store_true", help="print topic, partition and offset of each record"
     )
@@ -64,10 +73,18 @@ def add(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run it; the exit status."""
     from kadence import KafkaError, Producer
+    from kadence.config import ProducerConfig
     from kadence.producer import RecordFuture
 
     if arguments.key and arguments.format != "json":
-        raise CommandError("--key needs --format json")
+        raise UsageError("--key needs --format json")
+    if arguments.separator is not None and (arguments.format != "lines" or not arguments.separator):
+        raise UsageError("--separator needs --format lines, and a text such as ':'")
+    config = client_config(arguments)
+    # What is wrong with the settings is told before what is wrong with the network.
+    ProducerConfig.parse(config)
+    with reached(admin_settings(config)):
+        pass
     pending: list[RecordFuture] = []
     delivered = failed = 0
 
@@ -86,8 +103,8 @@ def run(arguments: argparse.Namespace) -> int:
                 print_json(place._asdict())
         pending.clear()
 
-    with Producer(client_config(arguments)) as producer:
-        for line in _lines(arguments.format, arguments.key):
+    with Producer(config) as producer:
+        for line in _lines(arguments.format, arguments.key, arguments.separator):
             pending.append(
                 producer.send(
                     arguments.topic,
@@ -106,11 +123,11 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _lines(form: str, key_field: str | None) -> Iterator[_Line]:
+def _lines(form: str, key_field: str | None, separator: str | None) -> Iterator[_Line]:
     for number, raw in enumerate(sys.stdin.buffer, 1):
         line = raw.rstrip(b"\r\n")
         if form == "lines":
-            yield _Line(line)
+            yield _Line(line) if separator is None else _separated(number, line, separator)
             continue
         if not line.strip():
             continue
@@ -125,6 +142,13 @@ def _lines(form: str, key_field: str | None) -> Iterator[_Line]:
             raise CommandError(
                 f"line {number}: {error}; it begins {shown!r} (--format {form}, see --help)"
             ) from None
+
+
+def _separated(number: int, line: bytes, separator: str) -> _Line:
+    key, found, value = line.partition(separator.encode())
+    if not found:
+        raise CommandError(f"line {number}: no {separator!r} between a key and a value")
+    return _Line(value, key)
 
 
 def _key(document: Any, field: str) -> bytes | None:

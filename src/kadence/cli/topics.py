@@ -1,30 +1,40 @@
-"""``kadence topics``: what topics there are, and changes to them."""
+"""``kadence topics``: what topics there are, their settings, and changes to them."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kadence.cli.common import (
-    CommandError,
+    UsageError,
+    add_actions,
     add_client_options,
     add_command,
+    add_row_options,
     client_config,
     print_rows,
     read_settings,
     say,
 )
+from kadence.cli.names import chosen, matching
+from kadence.cli.reach import reached
+
+if TYPE_CHECKING:
+    from kadence import Admin
 
 __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
-List, describe, create, grow or delete topics. On a terminal prints a table, in a pipe JSON lines."""
+List, describe, create, change or delete topics. Prints a table on a terminal,
+JSON lines in a pipe."""
 
 _EXAMPLES = """\
   kadence topics list
-  kadence topics describe flights                      partitions, leaders, first and next offset
+  kadence topics list 'orders*'              names with * ? [abc]; quote them
+  kadence topics describe flights            leaders, first and next offset
   kadence topics create flights --partitions 6 --config retention.ms=86400000
   kadence topics grow flights --partitions 12
+  kadence topics config flights              the settings that it was given
   kadence topics delete flights
   kadence topics list | jq -r .topic"""
 
@@ -32,59 +42,88 @@ _EXAMPLES = """\
 def add(commands: Any) -> None:
     """The command line of ``kadence topics``."""
     parser = add_command(
-        commands, "topics", "list and change topics", description=_DESCRIPTION, examples=_EXAMPLES
+        commands,
+        "topics",
+        "list, create, change and delete topics",
+        description=_DESCRIPTION,
+        examples=_EXAMPLES,
     )
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = add_actions(parser)
 
-    def action(name: str, summary: str, function: Any, topics: str | None) -> argparse.ArgumentParser:
-        sub: argparse.ArgumentParser = actions.add_parser(name, help=summary, description=summary)
-        if topics is not None:
-            sub.add_argument("topics", nargs=topics, metavar="TOPIC")
-        sub.add_argument("--json", action="store_true", help="JSON lines on a terminal, too")
+    def action(
+        name: str, summary: str, function: Any, topics: str, metavar: str = "TOPIC"
+    ) -> argparse.ArgumentParser:
+        sub = add_command(actions, name, summary, description=f"{summary[0].upper()}{summary[1:]}.")
+        sub.add_argument("topics", nargs=topics, metavar=metavar, help=_TOPICS[metavar])
+        add_row_options(sub)
         add_client_options(sub)
         sub.set_defaults(run=run, action_function=function)
         return sub
 
-    listing = action("list", "topics and how many partitions they have", _list, None)
-    listing.add_argument("--internal", action="store_true", help="Kafka's own topics, too")
-    action("describe", "each partition: leader, replicas, first and next offset", _describe, "+")
+    listing = action("list", "list topics and how many partitions they have", _list, "*", "PATTERN")
+    listing.add_argument("--internal", action="store_true", help="list Kafka's own topics, too")
+    action("describe", "show each partition: leader, replicas, offsets", _describe, "+", "TOPIC|PATTERN")
     create = action("create", "create topics", _create, "+")
-    create.add_argument("--partitions", type=int, default=-1, help="default: what the broker is set to")
     create.add_argument(
-        "--replication-factor", type=int, default=-1, help="default: what the broker is set to"
+        "--partitions", type=int, default=-1, metavar="N", help="default: as the broker is configured"
     )
-    create.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="repeatable")
-    grow = action("grow", "give topics more partitions (new records of a key may go elsewhere)", _grow, "+")
-    grow.add_argument("--partitions", type=int, required=True, help="how many there shall be")
+    create.add_argument(
+        "--replication-factor", type=int, default=-1, metavar="N", help="default: as the broker is configured"
+    )
+    create.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of the topics; repeatable",
+    )
+    grow = action("grow", "give topics more partitions; keys may change partition", _grow, "+")
+    grow.add_argument("--partitions", type=int, required=True, metavar="N", help="the new total")
+    config = action("config", "show the settings of topics", _config, "+", "TOPIC|PATTERN")
+    config.add_argument("--all", action="store_true", help="show settings that have their default value, too")
     action("delete", "delete topics and all their records", _delete, "+")
+
+
+_TOPICS = {
+    "TOPIC": "name of a topic",
+    "PATTERN": "names with * ? [abc], in quotes; default: all",
+    "TOPIC|PATTERN": "a name, or names with * ? [abc], in quotes",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run it; the exit status."""
-    from kadence import Admin
-
-    with Admin(client_config(arguments)) as admin:
+    with reached(client_config(arguments)) as admin:
         arguments.action_function(admin, arguments)
     return 0
 
 
-def _list(admin: Any, arguments: argparse.Namespace) -> None:
+def _show(rows: list[dict[str, Any]], arguments: argparse.Namespace, *columns: str) -> None:
+    print_rows(rows, as_json=arguments.json, wide=arguments.wide, columns=columns)
+
+
+def _names(admin: Admin, arguments: argparse.Namespace) -> list[str]:
+    return chosen(arguments.topics, lambda: list(admin.list_topics(internal=True)), "topic")
+
+
+def _list(admin: Admin, arguments: argparse.Namespace) -> None:
+    topics = admin.list_topics(internal=arguments.internal)
     rows = [
-        {"topic": name, "partitions": len(topic.partitions), "internal": topic.is_internal}
-        for name, topic in admin.list_topics(internal=arguments.internal).items()
+        {"topic": name, "partitions": len(topics[name].partitions), "internal": topics[name].is_internal}
+        for name in matching(topics, arguments.topics)
     ]
-    print_rows(rows, as_json=arguments.json, columns=("topic", "partitions"))
+    _show(rows, arguments, "topic", "partitions")
 
 
-def _describe(admin: Any, arguments: argparse.Namespace) -> None:
+def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
     from kadence import TopicPartition
 
     rows = []
-    for name, topic in admin.describe_topics(arguments.topics).items():
+    for name, topic in admin.describe_topics(_names(admin, arguments)).items():
         partitions = [TopicPartition(name, info.partition) for info in topic.partitions]
-        first = admin.list_offsets(dict.fromkeys(partitions, "earliest"), raise_errors=False)
-        last = admin.list_offsets(dict.fromkeys(partitions, "latest"), raise_errors=False)
+        held = admin.log_ranges(partitions, raise_errors=False)
         for tp, info in zip(partitions, topic.partitions, strict=True):
+            first, end = held.get(tp, (None, None))
             rows.append(
                 {
                     "topic": name,
@@ -92,14 +131,14 @@ def _describe(admin: Any, arguments: argparse.Namespace) -> None:
                     "leader": info.leader,
                     "replicas": list(info.replicas),
                     "in_sync": list(info.in_sync_replicas),
-                    "first_offset": first[tp].offset if tp in first else None,
-                    "next_offset": last[tp].offset if tp in last else None,
+                    "first_offset": first,
+                    "next_offset": end,
                 }
             )
-    print_rows(rows, as_json=arguments.json)
+    _show(rows, arguments)
 
 
-def _create(admin: Any, arguments: argparse.Namespace) -> None:
+def _create(admin: Admin, arguments: argparse.Namespace) -> None:
     from kadence.admin import NewTopic
 
     for name, number in (
@@ -107,24 +146,35 @@ def _create(admin: Any, arguments: argparse.Namespace) -> None:
         ("replication-factor", arguments.replication_factor),
     ):
         if number == 0 or number < -1:
-            raise CommandError(f"--{name} must be at least 1, not {number}")
-    configs = read_settings(arguments.config)
+            raise UsageError(f"--{name} must be at least 1, not {number}")
+    configs = read_settings(arguments.config, "--config")
     made = admin.create_topics(
         [
             NewTopic(name, arguments.partitions, arguments.replication_factor, configs)
             for name in arguments.topics
         ]
     )
-    print_rows(
-        [{"topic": name, "partitions": topic.partitions} for name, topic in made.items()], as_json=True
-    )
+    _show([{"topic": name, "partitions": topic.partitions} for name, topic in made.items()], arguments)
 
 
-def _grow(admin: Any, arguments: argparse.Namespace) -> None:
+def _grow(admin: Admin, arguments: argparse.Namespace) -> None:
     totals = admin.create_partitions(dict.fromkeys(arguments.topics, arguments.partitions))
-    print_rows([{"topic": name, "partitions": total} for name, total in totals.items()], as_json=True)
+    _show([{"topic": name, "partitions": total} for name, total in totals.items()], arguments)
 
 
-def _delete(admin: Any, arguments: argparse.Namespace) -> None:
+def _config(admin: Admin, arguments: argparse.Namespace) -> None:
+    from kadence.admin import ConfigResource
+
+    wanted = [ConfigResource("topic", name) for name in _names(admin, arguments)]
+    rows = [
+        {"topic": resource.name, "key": key, "value": entry.value, "default": entry.is_default}
+        for resource, entries in admin.describe_configs(wanted).items()
+        for key, entry in sorted(entries.items())
+        if arguments.all or not entry.is_default
+    ]
+    _show(rows, arguments, "topic", "key", "value", "default")
+
+
+def _delete(admin: Admin, arguments: argparse.Namespace) -> None:
     for name in admin.delete_topics(arguments.topics):
         say(f"{name} deleted")

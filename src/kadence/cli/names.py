@@ -1,0 +1,72 @@
+"""Names on the command line: patterns as in a shell, and partitions of a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from kadence.cli.common import CommandError, UsageError
+
+if TYPE_CHECKING:
+    from kadence import Admin, TopicPartition
+
+__all__ = ["chosen", "matching", "partitions"]
+
+
+def matching(names: Iterable[str], patterns: Sequence[str]) -> list[str]:
+    """The names that any pattern matches, all where there is no pattern; sorted."""
+    return sorted(
+        name for name in names if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
+    )
+
+
+def chosen(words: Sequence[str], listed: Callable[[], Iterable[str]], kind: str) -> list[str]:
+    """Names as they are, and for each pattern what it matches.
+
+    Args:
+        listed: all names there are, asked only for a pattern. kind: what they name, e.g. ``topic``.
+
+    Raises:
+        CommandError: a pattern matches nothing.
+    """
+    if not any(_is_pattern(word) for word in words):
+        return list(dict.fromkeys(words))
+    everything = list(listed())
+    found: dict[str, None] = {}
+    for word in words:
+        names = matching(everything, [word]) if _is_pattern(word) else [word]
+        if not names:
+            raise CommandError(f"no {kind} matches {word!r}; `kadence {kind}s list` shows all")
+        found.update(dict.fromkeys(names))
+    return list(found)
+
+
+def _is_pattern(word: str) -> bool:
+    return any(letter in word for letter in "*?[")
+
+
+def partitions(admin: Admin, word: str) -> list[TopicPartition]:
+    """``TOPIC`` or ``TOPIC:0,1``: partitions that exist.
+
+    Raises:
+        UsageError: behind the colon are no numbers. CommandError: there is no such topic or partition.
+    """
+    from kadence import TopicPartition
+    from kadence.errors import UnknownTopicOrPartitionError
+
+    name, colon, numbers = word.partition(":")
+    if colon and not all(number.isdecimal() for number in numbers.split(",")):
+        raise UsageError(f"write TOPIC for all its partitions, or TOPIC:0,1,2 for some, not {word!r}")
+    try:
+        topic = admin.describe_topics([name])[name]
+    except UnknownTopicOrPartitionError:
+        raise CommandError(f"topic {name!r} does not exist; `kadence topics list` shows all") from None
+    found = [TopicPartition(name, info.partition) for info in topic.partitions]
+    if not colon:
+        return found
+    wanted = [TopicPartition(name, int(number)) for number in numbers.split(",")]
+    for tp in wanted:
+        if tp not in found:
+            raise CommandError(f"topic {name!r} has partitions 0 to {len(found) - 1}, not {tp.partition}")
+    return wanted

@@ -1,0 +1,112 @@
+"""Rows as a table for people: plain columns, one line a row, shortened to the width of the terminal."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import IO, Any, Final
+
+__all__ = ["print_table", "terminal_width"]
+
+_GAP: Final = 2
+_LEAST: Final = 6
+"""No column is made narrower than this."""
+
+
+def terminal_width(stream: IO[str]) -> int:
+    """Columns of the terminal; 80 where ``stream`` is none."""
+    return shutil.get_terminal_size().columns if stream.isatty() else 80
+
+
+def print_table(
+    rows: Sequence[Mapping[str, Any]],
+    columns: Sequence[str],
+    stream: IO[str],
+    *,
+    title: str = "",
+    wide: bool = False,
+    wrap: bool = False,
+) -> None:
+    """Print a table.
+
+    Args:
+        wide: whole values, however long the lines get. Otherwise the longest texts are shortened with "…", and lists
+            end with the number of what is left out, e.g. ``t-0, t-1 +4``.
+        wrap: long values go on in the next line of their column instead of being shortened.
+    """
+    whole = [[_cell(row.get(column)) for column in columns] for row in rows]
+    is_number = [_is_number([row.get(column) for row in rows]) for column in columns]
+    widths = [max(len(line[at]) for line in [list(columns), *whole]) for at in range(len(columns))]
+    if not wide:
+        _fit(widths, is_number, [len(column) for column in columns], terminal_width(stream))
+    if title:
+        print(title, file=stream)
+    head = _joined(list(columns), widths, is_number)
+    print(f"\x1b[1m{head}\x1b[0m" if stream.isatty() else head, file=stream)
+    for row, line in zip(rows, whole, strict=True):
+        if wrap:
+            parts = [textwrap.wrap(cell, width) or [""] for cell, width in zip(line, widths, strict=True)]
+            for number in range(max(map(len, parts))):
+                cells = [part[number] if number < len(part) else "" for part in parts]
+                print(_joined(cells, widths, is_number), file=stream)
+            continue
+        cells = [
+            _shortened(row.get(column), cell, width)
+            for column, cell, width in zip(columns, line, widths, strict=True)
+        ]
+        print(_joined(cells, widths, is_number), file=stream)
+
+
+def _is_number(values: Sequence[Any]) -> bool:
+    given = [value for value in values if value is not None]
+    return bool(given) and all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in given
+    )
+
+
+def _joined(cells: Sequence[str], widths: Sequence[int], is_number: Sequence[bool]) -> str:
+    parts = [
+        cell.rjust(width) if right else cell.ljust(width)
+        for cell, width, right in zip(cells, widths, is_number, strict=True)
+    ]
+    return (" " * _GAP).join(parts).rstrip()
+
+
+def _fit(widths: list[int], is_number: Sequence[bool], heads: Sequence[int], width: int) -> None:
+    """Take from the widest column of text, until the lines fit or no column can give more. Numbers stay whole."""
+    texts = [at for at, number in enumerate(is_number) if not number]
+    excess = sum(widths) + _GAP * (len(widths) - 1) - width
+    while excess > 0:
+        able = [at for at in texts if widths[at] > max(_LEAST, heads[at])]
+        if not able:
+            return
+        widths[max(able, key=lambda at: widths[at])] -= 1
+        excess -= 1
+
+
+def _shortened(value: Any, cell: str, room: int) -> str:
+    if len(cell) <= room:
+        return cell
+    if isinstance(value, list | tuple):
+        for count in range(len(value) - 1, 0, -1):
+            text = f"{', '.join(map(str, value[:count]))} +{len(value) - count}"
+            if len(text) <= room:
+                return text
+    # Names begin alike and ids end differently: a piece of both is kept.
+    end = (room - 1) // 3
+    return f"{cell[: room - 1 - end]}…{cell[-end:] if end else ''}"
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return str(value)

@@ -1,0 +1,81 @@
+"""Places in a partition as people write them."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from kadence.cli.where import Where, read_where, times_joined
+
+NOW = 1_700_000_000.0
+HOUR = 3_600_000
+
+
+@pytest.fixture(autouse=True)
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine in another zone, at a time that stands still."""
+    monkeypatch.setattr("kadence.cli.where.time.time", lambda: NOW)
+    with monkeypatch.context() as zone:
+        zone.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("earliest", Where("earliest")),
+        ("latest", Where("latest")),
+        ("0", Where("offset", 0)),
+        ("1200", Where("offset", 1200)),
+        ("-10", Where("last", 10)),
+        ("time:1700000000000", Where("time", 1_700_000_000_000)),
+        ("2026-11-22T10:30Z", Where("time", 1_795_343_400_000)),
+        ("2026-11-22T10:30+01:00", Where("time", 1_795_343_400_000 - HOUR)),
+        ("2026-11-22T10:30", Where("time", 1_795_343_400_000 - HOUR, presumed=True)),
+        ("2026-11-22 10:30:00.500", Where("time", 1_795_343_400_500 - HOUR, presumed=True)),
+        ("2026-07-01", Where("time", 1_782_856_800_000, presumed=True)),
+        ("-90s", Where("time", 1_699_999_910_000)),
+        ("-10m", Where("time", 1_699_999_400_000)),
+        ("-1.5h", Where("time", 1_699_994_600_000)),
+        ("-7d", Where("time", 1_699_395_200_000)),
+        ("10m ago", Where("time", 1_699_999_400_000)),
+        ("2 hours ago", Where("time", 1_699_992_800_000)),
+        ("1 day ago", Where("time", 1_699_913_600_000)),
+    ],
+)
+def test_places(text: str, place: Where) -> None:
+    assert read_where(text) == place
+
+
+@pytest.mark.parametrize(
+    "text", ["", "noon", "10m", "-2h ago", "-2x", "time:noon", "2026-13-01", "+5", "1e3"]
+)
+def test_what_is_no_place(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=r"is not a place: give earliest, latest, an offset"):
+        read_where(text)
+
+
+def test_milliseconds_are_not_taken_for_an_offset() -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="write time:1700000000000 for milliseconds"):
+        read_where("1700000000000")
+
+
+def test_days_begin_at_midnight_here() -> None:
+    today, yesterday = read_where("today"), read_where("yesterday")
+    assert today.as_time.split(" ")[1].startswith("00:00:00+0")
+    assert yesterday.as_time.split(" ")[1].startswith("00:00:00+0")
+    assert 23 * HOUR <= today.number - yesterday.number <= 25 * HOUR
+
+
+def test_a_time_is_told_with_its_zone() -> None:
+    assert read_where("2026-11-22T10:30").as_time == "2026-11-22 10:30:00+01:00"
+
+
+def test_ago_is_no_option() -> None:
+    words = ["consume", "t", "--from", "-10m", "--to", "-5", "-n", "-3", "--from", "-g"]
+    assert times_joined(words) == ["consume", "t", "--from=-10m", "--to=-5", "-n", "-3", "--from", "-g"]
