@@ -103,25 +103,22 @@ def state_machines() -> str:
             "The network thread's view, `kadence.consumer.managers.group.classic.states`. A member that is out of the "
             "group and polled joins; one that stops polling for `max.poll.interval.ms` becomes STALE."
         ),
-        diagram(states.TRANSITIONS),
-        "\n".join(f"- `{state.name}`: {state.value}" for state in states.State),
+        table(states.TRANSITIONS),
         "## A member of a KIP-848 group, in the consumer",
         (
             "The network thread's view, `kadence.consumer.managers.group.kip848.states`, with Kafka's states. It is "
             "used with `group.protocol=consumer`, and with `auto` where the broker has it."
         ),
-        diagram(kip848_states.TRANSITIONS),
-        "\n".join(f"- `{state.name}`: {state.value}" for state in kip848_states.State),
+        table(kip848_states.TRANSITIONS),
         "## A classic group, in the coordinator",
         "The broker's view, `kadence.coordinator.classic.group`, with Kafka's five states.",
-        diagram(group.NEXT),
+        table(group.NEXT, told=False),
         "## A transactional producer",
         (
             "`kadence.producer.transaction_states`. What raises in ABORTABLE is cured by `abort_transaction()`; a "
             "FAILED producer must be closed."
         ),
-        diagram(transaction_states.TRANSITIONS),
-        "\n".join(f"- `{state.name}`: {state.value}" for state in transaction_states.State),
+        table(transaction_states.TRANSITIONS),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -188,15 +185,17 @@ def fenced(text: str | None) -> str:
 S = TypeVar("S", bound=Enum)
 
 
-def diagram(transitions: Mapping[S, frozenset[S]]) -> str:
+def table(transitions: Mapping[S, frozenset[S]], *, told: bool = True) -> str:
+    """Each state, what it means if its value says so, and what it can become; the first one is where it begins."""
     order = list(transitions)
-    arrows = [
-        f"    {state.name} --> {after.name}"
-        for state in order
-        for after in sorted(transitions[state], key=order.index)
-        if after is not state
-    ]
-    return "\n".join(["```mermaid", "stateDiagram-v2", f"    [*] --> {order[0].name}", *arrows, "```"])
+    rows = ["| state | meaning | then |", "|---|---|---|"] if told else ["| state | then |", "|---|---|"]
+    for state in order:
+        after = [
+            f"`{each.name}`" for each in sorted(transitions[state], key=order.index) if each is not state
+        ]
+        cells = [f"`{state.name}`", *([str(state.value)] if told else []), ", ".join(after) or "–"]
+        rows.append("| " + " | ".join(cells) + " |")
+    return "\n".join(rows)
 
 
 def spark_source() -> str:

@@ -6,6 +6,7 @@ site lacks (tests, sources) is shown as its text alone.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from pathlib import Path
 from typing import Any, Final
@@ -41,12 +42,15 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: object) -> str:
+def on_page_markdown(markdown: str, *, page: Any, files: Files, **_: object) -> str:
     def kept(link: re.Match[str]) -> str:
         words, target, anchor = link.groups()
-        if not target.startswith("../"):
+        if "://" in target or not target.startswith("../"):
             return link[0]
-        top = target.removeprefix("../")
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(page.file.src_uri), target))
+        if files.get_file_from_path(path) is not None:
+            return link[0]
+        top = path.removeprefix("../")
         return f"[{words}]({TEXTS[top]}{anchor})" if top in TEXTS else words
 
     return _LINK.sub(kept, markdown)
