@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import functools
 from typing import Any, Final
-from unittest import mock
 
 from tests.fuzz.target import Target
 
-from kadence.spark.decode import json_values
-from kadence.spark.decode.json_rows import COMPILED, JsonRows, rows_reader
+from kadence.spark.decode.json_rows import COMPILED, JsonRows
 from kadence.spark.decode.json_values import JsonFormat
 
 __all__ = ["DOCUMENTS"]
@@ -38,30 +36,13 @@ _SEEDS: Final = (
 @functools.cache
 def _readers() -> tuple[Any, JsonRows, JsonFormat, JsonFormat]:
     """The row type, the compiled reader, what there is without it, and both as the Spark source has them."""
-    import pyarrow as pa
-
-    row = pa.struct(
-        [
-            ("id", pa.int64()),
-            ("tiny", pa.int8()),
-            ("x", pa.float64()),
-            ("f", pa.float32()),
-            ("näme", pa.string()),
-            ("ok", pa.bool_()),
-            ("price", pa.decimal128(10, 2)),
-            ("at", pa.timestamp("us", "UTC")),
-            ("local", pa.timestamp("us")),
-            ("day", pa.date32()),
-            ("tags", pa.list_(pa.field("element", pa.string()))),
-            ("inner", pa.struct([("a", pa.int32()), ("b", pa.list_(pa.struct([("c", pa.string())])))])),
-        ]
+    from tests.spark.decode.json_row import (  # pyarrow, which is not needed to list seeds
+        ROW,
+        reader_of,
+        without_rows,
     )
-    compiled = rows_reader(row)
-    assert compiled is not None
-    both = JsonFormat(row)
-    with mock.patch.object(json_values, "rows_reader", return_value=None):
-        plain = JsonFormat(row)
-    return row, compiled, plain, both
+
+    return ROW, reader_of(ROW), without_rows(ROW), JsonFormat(ROW)
 
 
 def _read(data: bytes) -> object:

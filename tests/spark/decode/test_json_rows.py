@@ -13,44 +13,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.luck import examples
+from tests.spark.decode.json_row import ROW, reader_of, without_rows
 
-from kadence.spark.decode import json_rows, json_values
-from kadence.spark.decode.json_rows import JsonRows, rows_reader
+from kadence.spark.decode import json_rows
+from kadence.spark.decode.json_rows import rows_reader
 from kadence.spark.decode.json_values import JsonFormat
 
 if not json_rows.COMPILED:
     pytest.skip("the extension is not built", allow_module_level=True)
-
-ROW = pa.struct(
-    [
-        ("id", pa.int64()),
-        ("tiny", pa.int8()),
-        ("x", pa.float64()),
-        ("f", pa.float32()),
-        ("näme", pa.string()),
-        ("ok", pa.bool_()),
-        ("price", pa.decimal128(10, 2)),
-        ("at", pa.timestamp("us", "UTC")),
-        ("local", pa.timestamp("us")),
-        ("day", pa.date32()),
-        ("tags", pa.list_(pa.field("element", pa.string()))),
-        ("inner", pa.struct([("a", pa.int32()), ("b", pa.list_(pa.struct([("c", pa.string())])))])),
-    ]
-)
-
-
-def reader_of(kind: pa.DataType) -> JsonRows:
-    found = rows_reader(kind)
-    assert found is not None
-    return found
-
-
-def without_rows(kind: pa.DataType) -> JsonFormat:
-    """What there is without the extension."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_values, "rows_reader", lambda target: None)
-        return JsonFormat(kind)
-
 
 OURS = reader_of(ROW)
 OTHERS = without_rows(ROW)

@@ -106,6 +106,31 @@ def test_a_frozen_member_loses_its_partitions_and_comes_back(protocol: str) -> N
         assert ", 2 members" in simulation.broker.core.describe_groups()["g"]
 
 
+def test_a_shorter_freeze_does_not_end_a_longer_one() -> None:
+    async def sleeps(program: Program) -> None:
+        await asyncio.sleep(1_000)
+
+    with Simulation(seed=5, topics={}) as simulation:
+        program = simulation.start("sleeper", sleeps)
+
+        def is_frozen() -> bool:
+            return program.process.is_frozen
+
+        program.freeze(50)
+        program.freeze(0.5)
+        simulation.run(49)
+        assert is_frozen()
+        simulation.run(2)
+        assert not is_frozen()
+        program.freeze(2)
+        program.thaw()
+        program.freeze()
+        simulation.run(100)
+        assert is_frozen()
+        program.thaw()
+        assert not is_frozen()
+
+
 @PROTOCOLS
 def test_a_handler_that_hangs_is_out_of_its_group_after_max_poll_interval(protocol: str) -> None:
     """KIP-62: the heartbeats go on, and it is the processing timeout that ends the membership."""

@@ -14,9 +14,10 @@ from typing import Protocol
 
 from kadence.consumer.managers.base import Jobs
 
-__all__ = ["JobRunner", "JobThread"]
+__all__ = ["Done", "FinishedJobs", "JobRunner", "JobThread"]
 
 Done = Callable[[int, object, Exception | None], None]
+"""Told at what time (ms) the job's result, or what it raised, is handed over."""
 
 
 class JobRunner(Jobs, Protocol):
@@ -31,14 +32,47 @@ class JobRunner(Jobs, Protocol):
         ...
 
 
-class JobThread:
+class FinishedJobs:
+    """What jobs have led to, on its way from where they ran to the network thread.
+
+    Args:
+        wake: called after each job: there is something to deliver. It runs where the job did.
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._finished: deque[tuple[Done, object, Exception | None]] = deque()
+
+    def deliver(self, now: int) -> bool:
+        """Hand over what has ended; whether there was anything. Network thread."""
+        count = len(self._finished)
+        for _ in range(count):
+            done, result, error = self._finished.popleft()
+            done(now, result, error)
+        return count > 0
+
+    def _do(self, work: Callable[[], object], done: Done) -> None:
+        """Do one job, here and now."""
+        result: object = None
+        error: Exception | None = None
+        try:
+            result = work()
+        except Exception as raised:  # noqa: BLE001 - it is the job's result
+            error = raised
+        except BaseException as raised:  # noqa: BLE001 - sys.exit() in a job ends the job, not all that come after
+            error = RuntimeError(repr(raised))
+            error.__cause__ = raised
+        self._finished.append((done, result, error))
+        self._wake()
+
+
+class JobThread(FinishedJobs):
     """Runs jobs one after the other."""
 
     def __init__(self, name: str, wake: Callable[[], None]) -> None:
+        super().__init__(wake)
         self._name = name
-        self._wake = wake
         self._todo: queue.SimpleQueue[tuple[Callable[[], object], Done] | None] = queue.SimpleQueue()
-        self._finished: deque[tuple[Done, object, Exception | None]] = deque()
         self._thread: threading.Thread | None = None
 
     def submit(self, work: Callable[[], object], done: Done) -> None:
@@ -47,27 +81,9 @@ class JobThread:
             self._thread.start()
         self._todo.put((work, done))
 
-    def deliver(self, now: int) -> bool:
-        count = len(self._finished)
-        for _ in range(count):
-            done, result, error = self._finished.popleft()
-            done(now, result, error)
-        return count > 0
-
     def close(self) -> None:
         self._todo.put(None)
 
     def _run(self) -> None:
         while (job := self._todo.get()) is not None:
-            work, done = job
-            result: object = None
-            error: Exception | None = None
-            try:
-                result = work()
-            except Exception as raised:  # noqa: BLE001 - it is the job's result
-                error = raised
-            except BaseException as raised:  # noqa: BLE001 - sys.exit() in a job ends the job, not all that come after
-                error = RuntimeError(repr(raised))
-                error.__cause__ = raised
-            self._finished.append((done, result, error))
-            self._wake()
+            self._do(*job)

@@ -6,7 +6,6 @@ import base64
 import itertools
 import random
 import socket
-from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
@@ -14,6 +13,7 @@ from typing import cast
 from kadence.config import ConsumerConfig
 from kadence.consumer.assembly import Surroundings, network_side
 from kadence.consumer.border.buffer import Border
+from kadence.consumer.network.jobs import Done, FinishedJobs
 from kadence.consumer.network.thread import NetworkSide
 from kadence.metrics.network import NetworkMeters
 from kadence.net import ConnectionConfig, NetworkClient
@@ -27,8 +27,6 @@ from kadence.testing.simulation.scheduler import Process, Scheduler
 __all__ = ["Engine", "Sockets", "engines"]
 
 _LONGEST_JOB_MS = 20
-
-Done = Callable[[int, object, Exception | None], None]
 
 
 class Sockets:
@@ -54,40 +52,22 @@ class Sockets:
         return PlainPoller(self._driver.selector, wakeup), wakeup
 
 
-class _Jobs:
+class _Jobs(FinishedJobs):
     """Runs jobs (assignors) after some time, on no thread."""
 
     def __init__(self, process: Process, rng: random.Random, wake: Callable[[], None]) -> None:
+        super().__init__(wake)
         self._process = process
         self._rng = rng
-        self._wake = wake
-        self._finished: deque[tuple[Done, object, Exception | None]] = deque()
         self._free_at = 0
 
     def submit(self, work: Callable[[], object], done: Done) -> None:
         now = self._process.scheduler.now_ms()
         self._free_at = max(self._free_at, now) + self._rng.randint(0, _LONGEST_JOB_MS)
-        self._process.at(self._free_at, lambda: self._run(work, done))
-
-    def deliver(self, now: int) -> bool:
-        count = len(self._finished)
-        for _ in range(count):
-            done, result, error = self._finished.popleft()
-            done(now, result, error)
-        return count > 0
+        self._process.at(self._free_at, lambda: self._do(work, done))
 
     def close(self) -> None:
         """Nothing to free."""
-
-    def _run(self, work: Callable[[], object], done: Done) -> None:
-        result: object = None
-        error: Exception | None = None
-        try:
-            result = work()
-        except Exception as raised:  # noqa: BLE001 - it is the job's result
-            error = raised
-        self._finished.append((done, result, error))
-        self._wake()
 
 
 class _Surroundings(Surroundings):

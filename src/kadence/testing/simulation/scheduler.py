@@ -131,6 +131,7 @@ class Process:
         self.is_frozen = False
         self.on_end: list[Callable[[], None]] = []
         self._held: list[Event] = []
+        self._thaws_at = FOREVER
 
     def __repr__(self) -> str:
         return f"<process {self.name}, {'dead' if not self.is_alive else 'frozen' if self.is_frozen else 'alive'}>"
@@ -150,9 +151,16 @@ class Process:
         else:
             event.action()
 
-    def freeze(self) -> None:
-        """Stop it as SIGSTOP, or a long pause of the machine, would: nothing of it runs, its connections stand."""
+    def freeze(self, until: int = FOREVER) -> None:
+        """Stop it as SIGSTOP, or a long pause of the machine, would: nothing of it runs, its connections stand.
+
+        Args:
+            until: when it goes on (ms), if `thaw` was not called before. Of several times the last holds.
+        """
+        self._thaws_at = max(self._thaws_at, until) if self.is_frozen else until
         self.is_frozen = True
+        if until < FOREVER:
+            self.scheduler.at(until, self._thaw_if_due)
 
     def thaw(self) -> None:
         """Let it go on: first what it missed, in order."""
@@ -161,6 +169,10 @@ class Process:
         for event in held:
             if event.action is not None:
                 self.scheduler.at(self.scheduler.now_ms(), event.action, self)
+
+    def _thaw_if_due(self) -> None:
+        if self.is_frozen and self._thaws_at <= self.scheduler.now_ms():
+            self.thaw()
 
     def end(self) -> None:
         """Nothing of it runs any more. A second call does nothing."""

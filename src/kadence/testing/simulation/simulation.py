@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from kadence.clock import FOREVER
 from kadence.consumer.application import suppliers
 from kadence.testing.simulation.broker import BROKER, SimulatedBroker
 from kadence.testing.simulation.clients import engines
@@ -94,11 +95,12 @@ class Program:
         return self._task.result()
 
     def freeze(self, seconds: float | None = None) -> None:
-        """Stop it as SIGSTOP would, for so long, or until `thaw`."""
-        self.process.freeze()
-        if seconds is not None:
-            process, scheduler = self.process, self._simulation.scheduler
-            scheduler.at(scheduler.now_ms() + round(seconds * 1000), process.thaw)
+        """Stop it as SIGSTOP would, for so long, or until `thaw`.
+
+        Who freezes it again prolongs the time, and never shortens it.
+        """
+        now = self._simulation.scheduler.now_ms()
+        self.process.freeze(FOREVER if seconds is None else now + round(seconds * 1000))
 
     def thaw(self) -> None:
         """Let it go on."""

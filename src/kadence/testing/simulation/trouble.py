@@ -220,8 +220,7 @@ class Trouble:
 
     def _freeze_broker(self) -> str:
         process, seconds = self._simulation.broker.process, self._rng.choice([0.2, 2, 8])
-        process.freeze()
-        self._simulation.later(seconds, process.thaw)
+        process.freeze(self._simulation.scheduler.now_ms() + round(seconds * 1000))
         return f"the broker is frozen for {seconds} s"
 
     def _move(self) -> str:

@@ -1,0 +1,43 @@
+"""A row with a column of each kind that the compiled JSON reader knows, and both ways to read it."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import pyarrow as pa
+
+from kadence.spark.decode import json_values
+from kadence.spark.decode.json_rows import JsonRows, rows_reader
+from kadence.spark.decode.json_values import JsonFormat
+
+__all__ = ["ROW", "reader_of", "without_rows"]
+
+ROW = pa.struct(
+    [
+        ("id", pa.int64()),
+        ("tiny", pa.int8()),
+        ("x", pa.float64()),
+        ("f", pa.float32()),
+        ("näme", pa.string()),
+        ("ok", pa.bool_()),
+        ("price", pa.decimal128(10, 2)),
+        ("at", pa.timestamp("us", "UTC")),
+        ("local", pa.timestamp("us")),
+        ("day", pa.date32()),
+        ("tags", pa.list_(pa.field("element", pa.string()))),
+        ("inner", pa.struct([("a", pa.int32()), ("b", pa.list_(pa.struct([("c", pa.string())])))])),
+    ]
+)
+
+
+def reader_of(kind: pa.DataType) -> JsonRows:
+    """The compiled reader; the extension must be there."""
+    found = rows_reader(kind)
+    assert found is not None
+    return found
+
+
+def without_rows(kind: pa.DataType) -> JsonFormat:
+    """What there is without the extension."""
+    with mock.patch.object(json_values, "rows_reader", return_value=None):
+        return JsonFormat(kind)
