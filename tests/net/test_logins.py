@@ -195,7 +195,7 @@ def test_a_provider_that_hangs_costs_no_more_than_the_time_to_connect(connect: C
         error = driver.ask(HEARTBEAT, node_id=1).error
         source.may.set()
     assert isinstance(error, ConnectError)
-    assert f"SASL authentication to {host}:{port}: no answer in time" in str(error)
+    assert f"broker 1 ({host}:{port}): SASL authentication: no answer in time" in str(error)
 
 
 @pytest.mark.parametrize("failure", [ConnectError("endpoint away"), AuthenticationError("endpoint refused")])

@@ -164,7 +164,7 @@ def test_tls_spoken_to_a_plaintext_listener(connect: Connect, certificates: Cert
         driver.client.set_nodes([Node(1, host, port)])
         error = driver.ask(HEARTBEAT, node_id=1).error
     assert isinstance(error, ConnectError)
-    assert f"TLS handshake to {host}:{port}" in str(error)
+    assert f"broker 1 ({host}:{port}): TLS handshake: " in str(error)
 
 
 def test_plaintext_spoken_to_a_tls_listener(connect: Connect, certificates: Certificates) -> None:
@@ -173,7 +173,7 @@ def test_plaintext_spoken_to_a_tls_listener(connect: Connect, certificates: Cert
         driver.client.set_nodes([Node(1, host, port)])
         error = driver.ask(HEARTBEAT, node_id=1).error
     assert isinstance(error, ConnectError)
-    assert f"ApiVersions to {host}:{port}" in str(error)
+    assert f"broker 1 ({host}:{port}): ApiVersions: " in str(error)
 
 
 def test_pem_files_that_cannot_be_used(tmp_path: Path, certificates: Certificates) -> None:

@@ -20,7 +20,7 @@ class TransportError(KafkaError):
 
 
 class ConnectError(TransportError):
-    """No connection: the message names address, step (DNS, TCP, TLS) and cause."""
+    """No connection: the message names address and cause, and the step that failed after TCP or before it."""
 
 
 class DisconnectedError(TransportError):

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kadence.net.dns import Found, Resolver
     from kadence.net.logins import Logins
     from kadence.net.nodes import KnownNode
+    from kadence.net.outages import Outages
     from kadence.net.poller import Poller
     from kadence.net.sockets import Sockets
 
@@ -71,6 +72,7 @@ class Channel:
         "_logins_seen",
         "_meters",
         "_node_meters",
+        "_outages",
         "_poller",
         "_pool",
         "_sockets",
@@ -98,6 +100,7 @@ class Channel:
         logins: Logins,
         meters: NetworkMeters,
         sockets: Sockets,
+        outages: Outages,
         stood_in: StoodIn | None = None,
     ) -> None:
         self.lane = lane
@@ -113,6 +116,7 @@ class Channel:
         self._logins = logins
         self._meters = meters
         self._sockets = sockets
+        self._outages = outages
         self._logins_seen = 0
         self._dial: Dial | None = None
         self._connection: BrokerConnection | None = None
@@ -265,7 +269,7 @@ class Channel:
         for request in tuple(self.queue):
             if request.deadline <= now:
                 self.queue.remove(request)
-                late = RequestTimedOutError(f"{request.name} could not be sent in time: {self!r}")
+                late = RequestTimedOutError(f"{request.name} could not be sent in time: {self._why_unsent()}")
                 self._done.append(Completed(request, None, late, -1, now))
 
     def resume(self, now: int) -> None:
@@ -305,6 +309,13 @@ class Channel:
         if self._connection is None:
             stage += f" {self._dial.step.value if self._dial is not None else 'waiting'}"
         return f"<channel {self.lane.name} {stage} queued={len(self.queue)}>"
+
+    def _why_unsent(self) -> str:
+        if self.is_ready:
+            return f"{self.known} has too many requests to answer"
+        if self._dial is not None:
+            return f"no connection to {self.known} yet ({self._dial.step.value})"
+        return self.known.trouble or f"no connection to {self.known}"
 
     # -- inside: dialling
 
@@ -354,6 +365,7 @@ class Channel:
         connection = self._connection
         assert connection is not None
         self.known.succeeded(connection.ranges)
+        self._outages.reached(now, self.known.address, str(self.known))
         login = self._logins.login
         as_whom = f" as {login.who} by {login.mechanism}" if login is not None else ""
         _log.debug("connected to %s (%s)%s", connection.address, self.lane.name, as_whom)

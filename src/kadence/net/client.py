@@ -36,6 +36,7 @@ from kadence.net.config import ConnectionConfig
 from kadence.net.dns import Found, Lookup, Resolver
 from kadence.net.logins import Logins
 from kadence.net.nodes import FIRST_BOOTSTRAP, KnownNode
+from kadence.net.outages import Outages
 from kadence.net.pulse import StoodIn
 from kadence.net.sockets import SYSTEM, Sockets
 from kadence.types import Node
@@ -79,6 +80,7 @@ class NetworkClient:
         self._poller, self._wakeup = sockets.poller()
         self._resolver = Resolver(self._wakeup.wake, lookup)
         self._logins = Logins(config, self._wakeup.wake)
+        self._outages = Outages()
         self.arenas = ArenaPool(config.spare_arena_bytes)
         """Where Fetch responses lie; ``arenas.in_use`` is what they hold. Network thread only."""
         self._known = {
@@ -181,7 +183,15 @@ class NetworkClient:
         """Why no broker can be reached, each address with its reason; None when one is connected or none failed."""
         if any(channel.is_ready for channel in self._channels.values()):
             return None
-        return "; ".join(known.trouble for known in self._known.values() if known.trouble) or None
+        brokers = {
+            known.address for known in self._known.values() if known.trouble and not known.is_bootstrap
+        }
+        told = [
+            known.trouble
+            for known in self._known.values()
+            if known.trouble and not (known.is_bootstrap and known.address in brokers)
+        ]
+        return "; ".join(told) or None
 
     def is_cut_off(self) -> bool:
         """Whether no broker is there: nothing is connected or about to be, each address failed when last tried."""
@@ -372,6 +382,7 @@ class NetworkClient:
                 self._logins,
                 self._meters,
                 self._sockets,
+                self._outages,
                 self.on_stood_in if lane is Lane.GROUP else None,
             )
             self._channels[key] = channel
@@ -505,12 +516,16 @@ class NetworkClient:
         if isinstance(error, IdleError):
             _log.debug("closed %s (%s): %s", known, channel.lane.name, error)
         else:
-            # Once per change: a broker that stays away is tried every second.
-            level = logging.DEBUG if known.trouble == str(error) else logging.WARNING
-            known.failed(now, str(error))
-            if isinstance(error, ConnectError) and not channel.is_ready:
-                known.is_away = True
-            _log.log(level, "%s (%s): %s", known, channel.lane.name, error)
+            is_counted = known.failed(now, str(error))
+            if isinstance(error, DisconnectedError):
+                # Nothing is wrong yet: it is connected to again, or it cannot be, which is told then.
+                _log.info("%s", _naming(known, error))
+            elif channel.is_ready:
+                _log.warning("%s", _naming(known, error))
+            else:
+                known.is_away = known.is_away or isinstance(error, ConnectError)
+                if is_counted:
+                    self._outages.failed(now, known.address, error)
         del self._channels[channel.key]
         self._homeless.extendleft(reversed(channel.end(error, now)))
 
@@ -520,3 +535,9 @@ class NetworkClient:
         if wait_ms is not None:
             deadline = min(deadline, add_ms(now, max(0, wait_ms)))
         return None if deadline >= FOREVER else min(max(deadline - now, 0), _LONGEST_WAIT_MS)
+
+
+def _naming(known: KnownNode, error: KafkaError) -> str:
+    """The error with the broker's name, unless it has it already."""
+    text = str(error)
+    return text if known.address in text else f"{known}: {text}"

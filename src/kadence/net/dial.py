@@ -86,7 +86,7 @@ class Dial:
         """
         if found.error is not None or not found.addresses:
             reason = found.error.strerror or str(found.error) if found.error is not None else "no address"
-            self._trail.append(f"{Step.LOOKUP.value} of {self._host!r}: {reason}")
+            self._trail.append(f"{Step.LOOKUP.value}: {reason}")
             raise self._gave_up()
         self._addresses = list(found.addresses)
         self._next_address(now)
@@ -161,8 +161,12 @@ class Dial:
             self.sock = None
 
     def _note(self, cause: str) -> None:
-        where = str(self.address) if self.address is not None else repr(self._host)
-        self._trail.append(f"{self.step.value} {'of' if self.address is None else 'to'} {where}: {cause}")
+        """The name of the broker mostly has the address already, and that a connection by TCP failed is understood."""
+        step = "" if self.step is Step.TCP else self.step.value
+        address = str(self.address) if self.address is not None else ""
+        where = "" if address in self._name else f"to {address}" if step else address
+        told = " ".join(filter(None, (step, where)))
+        self._trail.append(f"{told}: {cause}" if told else cause)
 
     def _next_address(self, now: int) -> None:
         """Start a TCP connection to the next address that takes one."""

@@ -43,12 +43,18 @@ class KnownNode:
         """Whether it is too early to try again."""
         return not self._backoff.ready(now)
 
-    def failed(self, now: int, trouble: str) -> None:
-        """A connection failed. Failures inside one wait count once: all lanes of a dead broker fail together."""
+    def failed(self, now: int, trouble: str) -> bool:
+        """A connection failed. Failures inside one wait count once: all lanes of a dead broker fail together.
+
+        Returns:
+            Whether it was counted.
+        """
         self.trouble = trouble
-        if self._backoff.ready(now):
-            self._backoff.failed(now)
-            self.failures += 1
+        if not self._backoff.ready(now):
+            return False
+        self._backoff.failed(now)
+        self.failures += 1
+        return True
 
     def succeeded(self, ranges: Ranges) -> None:
         """A connection is ready; the next failure starts from the first wait again."""
