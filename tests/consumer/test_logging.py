@@ -90,3 +90,21 @@ def test_a_dead_cluster_is_not_a_flood(caplog: pytest.LogCaptureFixture) -> None
         consumer.assign([("t", 0)])
         consumer.poll(1)
     assert len([record for record in caplog.records if record.name.startswith("kadence")]) <= 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"max_poll_interval_ms": 5_000}, 1),
+        ({"max_poll_interval_ms": 5_000, "group_protocol": "consumer"}, 0),
+        ({"max_poll_interval_ms": 5_000, "session_timeout_ms": 4_000}, 0),
+    ],
+)
+def test_a_poll_interval_that_counts_as_the_session_is_told(
+    caplog: pytest.LogCaptureFixture, settings: dict[str, Any], told: int
+) -> None:
+    with Consumer(bootstrap_servers="127.0.0.1:1", group_id="g", **settings):
+        pass
+    found = [message for message in caplog.messages if "max.poll.interval.ms" in message]
+    assert len(found) == told
+    assert all("(5000) is below session.timeout.ms (10000) and counts as 10000" in text for text in found)

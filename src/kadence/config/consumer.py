@@ -68,7 +68,8 @@ class ConsumerConfig(ClientConfig):
     max_poll_interval_ms: int = key(
         "int",
         300_000,
-        "A process that does not poll for so long makes no progress; it leaves the group.",
+        "A process that does not poll for so long makes no progress; it leaves the group. Of the classic protocol, and "
+        "with auto, it counts as session.timeout.ms where that is more, which is logged.",
         low=1,
         high=INT32_MAX,
         since="KIP-62",

@@ -126,6 +126,14 @@ class Core:
         self.hand_over = self._exchange.hand_over
         self.wakeup = self._exchange.wakeup
         self.stop = self._exchange.stop
+        if config.group_id is not None and config.processing_timeout_ms > config.max_poll_interval_ms:
+            log.warning(
+                "max.poll.interval.ms (%d) is below session.timeout.ms (%d) and counts as %d: a member that is lost is "
+                "waited for that long in any case",
+                config.max_poll_interval_ms,
+                config.session_timeout_ms,
+                config.processing_timeout_ms,
+            )
         engine.start()
 
     @property
