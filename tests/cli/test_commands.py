@@ -182,7 +182,7 @@ def test_records_that_are_not_delivered_are_counted(kadence: Run, broker: Broker
     ran = kadence("produce", "small", "--format", "lines", stdin=b"x" * 5000 + b"\nshort\n")
     assert ran.status == 1
     assert "not delivered: a record for small-0" in ran.err
-    assert "1 records delivered to small, 1 not" in ran.err
+    assert "1 record delivered to small, 1 not" in ran.err
 
 
 def test_keys_beside_values_in_lines(kadence: Run) -> None:

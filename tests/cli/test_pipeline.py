@@ -58,16 +58,17 @@ def test_a_file_with_mistakes_is_not_run(kadence: Run, here: Path, action: str) 
     assert "bad.toml:1: checkpint: unknown key; did you mean 'checkpoint'?" in ran.err
 
 
-def test_a_plan_ends_soon_where_no_address_can_be_connected_to(
-    kadence: Run, here: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("action", [("plan",), ("run",), ("replay", "--topic", "orders", "--from", "0")])
+def test_it_ends_soon_where_no_address_can_be_connected_to(
+    kadence: Run, here: Path, monkeypatch: pytest.MonkeyPatch, action: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr("kadence.spark.pipeline.ranges.REACHED_S", 1.0)
+    monkeypatch.setattr("kadence.spark.pipeline.ranges.REACHED_S", 0.3)
     with socket.socket() as unheard:  # bound and not listening: it refuses, and nobody else gets the port
         unheard.bind(("127.0.0.1", 0))
         monkeypatch.setenv("BROKERS", f"127.0.0.1:{unheard.getsockname()[1]}")
-        ran = kadence("pipeline", "plan", "orders.toml")
+        ran = kadence("pipeline", action[0], "orders.toml", *action[1:])
     assert (ran.status, ran.out) == (1, "")
-    last = ran.err.splitlines()[-1]
+    (last,) = ran.err.splitlines()
     assert last.startswith(
         "kadence pipeline: Metadata was not answered in time by ${BROKERS}: cannot connect to"
     )
@@ -113,7 +114,7 @@ def test_status_in_words() -> None:
     failed = dict(
         facts(Status(told.ended("failed", 11 * hour, "no disk"), "failed", None).document(), 12 * hour)
     )
-    assert failed["state"].startswith("failed; a run does the batch again")
+    assert failed["state"].startswith("failed; the next run repeats the batch")
     assert (failed["ended"], failed["error"]) == ("60 min ago, 60 min after it began", "no disk")
     assert (failed["lag at its end"], "last batch in the outputs" in failed) == ("600 behind", False)
     assert facts({"state": "unknown", "committed_batch": 3}, 0)[1] == ("last batch in the outputs", "3")

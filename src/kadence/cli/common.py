@@ -25,6 +25,7 @@ __all__ = [
     "add_settings_option",
     "bytes_of",
     "client_config",
+    "counted",
     "print_json",
     "print_rows",
     "print_table",
@@ -47,6 +48,11 @@ class UsageError(CommandError):
 def say(message: str) -> None:
     """A line for people, on stderr: stdout is for data."""
     print(message, file=sys.stderr, flush=True)
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, e.g. ``1 record`` or ``1,200 records``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 # ---------------------------------------------------------------- options

@@ -8,7 +8,15 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kadence.cli.common import UsageError, add_client_options, add_command, client_config, say, text_of
+from kadence.cli.common import (
+    UsageError,
+    add_client_options,
+    add_command,
+    client_config,
+    counted,
+    say,
+    text_of,
+)
 from kadence.cli.glance import Glance
 from kadence.cli.names import partitions
 from kadence.cli.reach import admin_settings, reached
@@ -114,7 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
     with Consumer(config) as consumer:
         _begin(consumer, arguments, plan)
         count = _print_all(consumer, arguments, plan.ends)
-    say(f"{count} records")
+    say(counted(count, "record"))
     return 0
 
 

@@ -20,6 +20,7 @@ from kadence.cli.common import (
     print_table,
     say,
 )
+from kadence.cli.reach import quiet
 from kadence.cli.where import FORMS, Where, read_where, tell_presumed
 from kadence.errors import ConfigError
 
@@ -120,6 +121,14 @@ def _open(file: str) -> tuple[Pipeline, Environment]:
     return checked(read(file), environment), environment
 
 
+def _check_reachable(pipeline: Pipeline, environment: Environment) -> None:
+    """Before Spark starts, which takes longer than to see that no broker is there."""
+    from kadence.spark.pipeline.ranges import check_reachable
+
+    with quiet():
+        check_reachable(pipeline, environment)
+
+
 # ---------------------------------------------------------------- check, schema
 
 
@@ -165,11 +174,10 @@ def _schema(arguments: argparse.Namespace) -> int:
 
 def _plan(arguments: argparse.Namespace) -> int:
     from kadence.spark.pipeline.preview import preview
-    from kadence.spark.pipeline.ranges import check_reachable
     from kadence.spark.pipeline.run import close_session, open_session
 
     pipeline, environment = _open(arguments.file)
-    check_reachable(pipeline, environment)
+    _check_reachable(pipeline, environment)
     say(f"{pipeline.name}: starting Spark")
     spark = open_session(pipeline, environment)
     try:
@@ -231,6 +239,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from kadence.spark.pipeline.run import Run, close_session, open_session
 
     pipeline, environment = _open(arguments.file)
+    _check_reachable(pipeline, environment)
     say(f"{pipeline.name}: starting Spark")
     spark = open_session(pipeline, environment)
     try:
@@ -280,7 +289,7 @@ def _status(arguments: argparse.Namespace) -> int:
     expectations = document.get("expectations", {})
     shown = [{"fact": name, "value": value} for name, value in facts(document, time.time_ns() // 1_000_000)]
     print_table(shown, ("fact", "value"), sys.stdout)
-    failed = [{"expectation": name, "not true of rows": count} for name, count in expectations.items()]
+    failed = [{"expectation": name, "rows that fail it": count} for name, count in expectations.items()]
     if failed:
         print_rows(failed, as_json=False)
     partitions = sorted({*offsets, *behind})
@@ -311,6 +320,7 @@ def _replay(arguments: argparse.Namespace) -> int:
     begin, end = _bound(arguments.begin, "--from"), _bound(arguments.end, "--to")
     pipeline, environment = _open(arguments.file)
     wanted = Wanted.read(arguments.topic, arguments.partition, begin, end)
+    _check_reachable(pipeline, environment)
     say(f"{pipeline.name}: starting Spark")
     spark = open_session(pipeline, environment)
     try:

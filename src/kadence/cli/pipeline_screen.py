@@ -63,7 +63,7 @@ def line(progress: Progress) -> str:
         parts.append(f"{progress.undecoded:,} not decoded")
     if progress.dropped:
         parts.append(f"{progress.dropped:,} dropped")
-    parts += [f"{name} is not true of {count:,}" for name, count in progress.expectations.items() if count]
+    parts += [f"{count:,} rows fail {name}" for name, count in progress.expectations.items() if count]
     if progress.lag:
         parts.append(shown_lag(progress.total_lag) + _until(progress))
     return ", ".join(parts)

@@ -1,4 +1,4 @@
-"""What ``kadence pipeline status`` shows on a terminal: sentences' worth of words instead of the fields of the JSON."""
+"""What ``kadence pipeline status`` shows on a terminal: words instead of the fields of the JSON."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["facts"]
 _STATES: Final = {
     "starting": "starting",
     "running": "running",
-    "finished": "finished: it had read all there was",
-    "stopped": "stopped, as it was asked to; a run goes on from here",
-    "failed": "failed; a run does the batch again that was at work",
-    "killed": "killed: nobody runs it, and it said no word of its end; a run does the batch again that was at work",
-    "unknown": "unknown: its checkpoint alone tells of it",
+    "finished": "finished: it has read everything",
+    "stopped": "stopped on request; the next run goes on from here",
+    "failed": "failed; the next run repeats the batch that failed",
+    "killed": "killed: its process ended without a word; the next run repeats its last batch",
+    "unknown": "unknown: only its checkpoint is known",
 }
 
 

@@ -15,6 +15,7 @@ from kadence.cli.common import (
     add_command,
     bytes_of,
     client_config,
+    counted,
     print_json,
     say,
 )
@@ -119,7 +120,10 @@ def run(arguments: argparse.Namespace) -> int:
                 settle()
         producer.flush()
         settle()
-    say(f"{delivered} records delivered to {arguments.topic}" + (f", {failed} not" if failed else ""))
+    say(
+        f"{counted(delivered, 'record')} delivered to {arguments.topic}"
+        + (f", {failed:,} not" if failed else "")
+    )
     return 1 if failed else 0
 
 

@@ -12,7 +12,7 @@ from kadence.cli.common import CommandError
 if TYPE_CHECKING:
     from kadence import Admin
 
-__all__ = ["admin_settings", "reached"]
+__all__ = ["admin_settings", "quiet", "reached"]
 
 REACHED_S: Final = 4.0
 """How long a connection is tried."""
@@ -43,7 +43,7 @@ def reached(config: Mapping[str, Any]) -> Iterator[Admin]:
     seconds = min(REACHED_S, int(patience) / 1000) if str(patience).isdecimal() else REACHED_S
     with Admin({"socket.connection.setup.timeout.ms": int(seconds * 900), **config}) as admin:
         try:
-            with _quiet():
+            with quiet():
                 admin.describe_cluster(timeout=seconds)
         except KafkaTimeoutError as problem:
             cause = problem.__cause__
@@ -57,7 +57,7 @@ def reached(config: Mapping[str, Any]) -> Iterator[Admin]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without log lines for each attempt to connect: one sentence says it all."""
     log = logging.getLogger("kadence")
     before = log.level

@@ -70,7 +70,7 @@ def test_a_line_for_people() -> None:
     told = begun().after_batch(batch(positive=2), 2_000).after_report({ZERO: 300}, {ZERO: 500}, 2_000)
     assert line(told) == (
         "p running, 1,000 records read, 997 rows written, 1,000 records/s, 1 not decoded, 2 dropped, "
-        "positive is not true of 2, 300 behind, caught up in 0 s"
+        "2 rows fail positive, 300 behind, caught up in 0 s"
     )
     slow = told.after_report({ZERO: 9_000}, {ZERO: 9_900}, 2_100)
     assert "9,000 behind and not catching up" in line(slow)

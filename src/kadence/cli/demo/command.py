@@ -302,10 +302,10 @@ def _show_table(landed: Landed, expected: Summary, lag: dict[int, int], output: 
             {"fact": "records that could not be decoded", "value": f"{told.undecoded:,}"},
             {"fact": "rows dropped by an expectation", "value": f"{told.dropped:,}"},
             *(
-                {"fact": f"rows of which {name} is not true", "value": f"{count:,}"}
+                {"fact": f"rows that fail {name}", "value": f"{count:,}"}
                 for name, count in told.expectations.items()
             ),
-            {"fact": "offsets behind", "value": told.total_lag},
+            {"fact": "lag", "value": told.total_lag},
         ],
         ("fact", "value"),
         sys.stdout,
