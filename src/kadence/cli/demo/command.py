@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import re
 import shutil
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,6 +46,8 @@ _EXAMPLES = """\
 _TOPIC: Final = "flights"
 _PARTITIONS: Final = 6
 _GROUP: Final = "flights-report"
+_ID: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""What a broker puts behind a client's name to make a member id."""
 
 
 class _Screen:
@@ -148,7 +151,9 @@ def run(arguments: argparse.Namespace) -> int:
     print()
     for text, is_true in checks.items():
         print(f"{'ok    ' if is_true else 'FAILED'}  {text}")
-    print(f"\n{time.monotonic() - began:.0f} s in all; the picture: {drawn}; what else there is: {output}/")
+    print(f"\n{time.monotonic() - began:.0f} s in all")
+    print(f"the picture: {drawn}")
+    print(f"{'the table and ' if landed else ''}the report: {output}/")
     failed = [text for text, is_true in checks.items() if not is_true]
     if failed:
         raise CommandError(f"{len(failed)} of {len(checks)} checks failed: {'; '.join(failed)}")
@@ -249,17 +254,14 @@ def _show_group(outcome: Outcome, lag: dict[int, int]) -> dict[str, bool]:
                 "generation": row.generation,
                 "at s": round((row.started_at - began) / 1000, 1),
                 "took s": round((row.ended_at - row.started_at) / 1000, 2),
-                "cause": "; ".join(row.causes) or "-",
-                "partitions (got, gave up)": ", ".join(
-                    f"{name.removeprefix('member-')}: {has} (+{got} -{gave})"
-                    for name, (has, got, gave) in sorted(row.members.items())
-                ),
+                "cause": _cause(row.causes),
+                "partitions": [_share(name, *row.members[name]) for name in sorted(row.members)],
             }
             for row in rows
         ],
-        ("generation", "at s", "took s", "cause", "partitions (got, gave up)"),
+        ("generation", "at s", "took s", "cause", "partitions"),
         sys.stdout,
-        title="Rebalances, by generation",
+        title="\nRebalances; partitions of each member, with those it got and gave up",
         wrap=True,
     )
     waits = {partition: waited / 1000 for partition, waited in sorted(ledger.waited_ms.items())}
@@ -275,8 +277,8 @@ def _show_group(outcome: Outcome, lag: dict[int, int]) -> dict[str, bool]:
         {"fact": "lag by partition", "value": [lag[partition] for partition in sorted(lag)]},
         {"fact": "how long it took", "value": f"{outcome.seconds:.0f} s"},
     ]
-    print_table(facts, ("fact", "value"), sys.stdout, title="The group")
-    print(picture.text(outcome.timeline), end="\n\n")
+    print_table(facts, ("fact", "value"), sys.stdout, title="\nThe group")
+    print(f"\n{picture.text(outcome.timeline)}")
     return {
         "no record was lost": ledger.missing == 0,
         "the slow member was in the group while it was silent for longer than its session": outcome.slow_seen_in_group,
@@ -285,6 +287,22 @@ def _show_group(outcome: Outcome, lag: dict[int, int]) -> dict[str, bool]:
         "the killed member's partitions were taken over": bool(waits) and waits.keys() == ledger.orphaned,
         "the group's lag is 0 everywhere": not any(lag.values()),
     }
+
+
+def _share(member: str, has: int, got: int, gave: int) -> str:
+    changes = [f"{sign}{count}" for sign, count in (("+", got), ("-", gave)) if count]
+    return f"{member.removeprefix('member-')}: {has}" + (f" ({' '.join(changes)})" if changes else "")
+
+
+def _cause(causes: Sequence[str]) -> str:
+    """What the members saw, each thing once, and members by name instead of by id."""
+    seen: dict[str, None] = {}
+    for cause in causes:
+        for part in _ID.sub("", cause).replace(" (heartbeat)", "").split("; "):
+            seen[part] = None
+    if len(seen) > 1:
+        seen.pop("the coordinator asked", None)
+    return "; ".join(seen) or "-"
 
 
 def _show_table(landed: Landed, expected: Summary, lag: dict[int, int], output: Path) -> dict[str, bool]:
@@ -309,7 +327,7 @@ def _show_table(landed: Landed, expected: Summary, lag: dict[int, int], output: 
         ],
         ("fact", "value"),
         sys.stdout,
-        title="The pipeline",
+        title="\nThe pipeline",
     )
     facts: list[dict[str, Any]] = [
         {"fact": "rows", "table": landed.rows, "CSV": expected.rows},
@@ -320,7 +338,7 @@ def _show_table(landed: Landed, expected: Summary, lag: dict[int, int], output: 
             "CSV": f"{expected.mean_delay:.6f}",
         },
     ]
-    print_table(facts, ("fact", "table", "CSV"), sys.stdout, title="The table against the file")
+    print_table(facts, ("fact", "table", "CSV"), sys.stdout, title="\nThe table against the file")
     return {
         "the pipeline read every record, and none of them is a dead letter": told.state == "finished"
         and (told.rows_in, told.undecoded, told.dropped) == (expected.rows, 0, 0),

@@ -22,6 +22,8 @@ _LEFT: Final = 112
 _GROUP_WIDTH: Final = 560
 _DELAYS_WIDTH: Final = 330
 _BUCKETS: Final = 80
+_BUCKET_MS: Final = 500
+"""A bar is never for a shorter time: members report every 0.1 s and more, so that shorter ones would have gaps."""
 _STYLE: Final = (
     f"text{{font:12px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:{_INK}}}"
     f".t{{font-size:15px;font-weight:600}}.p{{fill:{_PALE};font-size:11px}}.r{{fill:{_RED};font-weight:600}}"
@@ -118,20 +120,21 @@ def _group(timeline: Timeline) -> list[str]:
     parts += _seconds(scale, bottom)
     parts.append(
         f'<text class="p" x="{_LEFT}" y="{bottom + 38}">pale: owned; solid: records per second; hatched: its owner '
-        "does not poll; dashed: waits for a new owner</text>"
+        "does not poll; dashed: no owner</text>"
     )
     return parts
 
 
 def _work(timeline: Timeline, scale: _Scale, top: dict[int, int], color: dict[str, str]) -> list[str]:
     """Records per second as steps within each lane, one path for each member of it."""
-    step = scale.length / _BUCKETS
+    buckets = max(1, min(_BUCKETS, scale.length // _BUCKET_MS))
+    step = scale.length / buckets
     counts: Counter[tuple[int, str, int]] = Counter()
     for work in timeline.work:
-        bucket = min(_BUCKETS - 1, max(0, int((work.at - timeline.began) / step)))
+        bucket = min(buckets - 1, max(0, int((work.at - timeline.began) / step)))
         counts[work.partition, work.member, bucket] += work.count
     most = max(counts.values(), default=1)
-    width = _GROUP_WIDTH / _BUCKETS
+    width = _GROUP_WIDTH / buckets
     paths: dict[tuple[int, str], list[str]] = {}
     for (partition, member, bucket), count in sorted(counts.items()):
         height = max(1.5, _LANE * count / most)
