@@ -13,6 +13,7 @@ import signal
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -23,12 +24,21 @@ from tests.mock import mock_cluster as running_mock
 
 from kadence.errors import MissingDependencyError
 from kadence.testing.kafka import Kafka
+from kadence.testing.pytest_plugin.brokers import FAST_GROUPS
+
+__all__ = ["FAST_GROUPS"]
+
+pytest_plugins = ["pytester"]
+if not entry_points(group="pytest11", name="kadence"):
+    # A checkout that was installed before it had the plugin.
+    pytest_plugins.append("kadence.testing.pytest_plugin")
 
 _PEERS: Final = frozenset({"kafka", "aiokafka", "confluent_kafka"})
 """Packages of clients that are not ours."""
 
 if TYPE_CHECKING:
     from kadence.broker import Broker
+    from kadence.testing.pytest_plugin import Brokers
 
 ON_CI = os.environ.get("CI") == "true"
 _MISSING = pytest.StashKey[str]()
@@ -136,19 +146,7 @@ def mock_cluster() -> Iterator[MockCluster]:
         yield cluster
 
 
-FAST_GROUPS: Final = {
-    "group.min.session.timeout.ms": 500,
-    "group.consumer.min.session.timeout.ms": 500,
-    "group.consumer.min.heartbeat.interval.ms": 100,
-    "group.consumer.heartbeat.interval.ms": 200,
-}
-"""An embedded broker's groups at the speed of tests, as the fixture's real Kafka has them."""
-
-
 @pytest.fixture
-def broker() -> Iterator[Broker]:
+def broker(kadence_new_broker: Brokers) -> Broker:
     """A fresh embedded broker for one test."""
-    from kadence.broker import Broker
-
-    with Broker(config=FAST_GROUPS) as running:
-        yield running
+    return kadence_new_broker()

@@ -26,6 +26,7 @@ PUBLIC = (
     "kadence.spark.pipeline.declare",
     "kadence.testing",
     "kadence.testing.kafka",
+    "kadence.testing.pytest_plugin",
     "kadence.testing.simulation",
     "kadence.types",
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Self, Unpack
 
 from kadence.broker.faults.choice import Only
@@ -12,6 +13,7 @@ from kadence.broker.faults.text import put_in_force
 from kadence.broker.server.loop import Loop
 from kadence.broker.service import Call
 from kadence.clock import Seconds, add_ms, to_ms
+from kadence.errors import ClosedError
 from kadence.protocol import error_codes
 
 __all__ = ["Faults", "Frozen"]
@@ -161,6 +163,19 @@ class Faults:
         observed = Observed(self, request, only)
         self._add(observed)
         return observed
+
+    @contextmanager
+    def scope(self) -> Iterator[Self]:
+        """Remove at the end of the ``with`` what was put in force within it, and let frozen nodes go on."""
+        before = self._injected
+        try:
+            yield self
+        finally:
+            with self._lock:
+                self._injected = tuple(each for each in self._injected if each in before)
+            # A broker that was closed meanwhile has no nodes.
+            with suppress(ClosedError):
+                self._freeze((), False)
 
     def clear(self) -> None:
         """Remove all of them."""

@@ -1,0 +1,100 @@
+"""Which broker a run of tests uses: the embedded one, real Apache Kafka, or one that runs elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import pytest
+
+if TYPE_CHECKING:
+    from kadence.broker import Broker
+
+__all__ = ["FAST_GROUPS", "KadenceBroker", "embedded", "parse_settings", "running"]
+
+FAST_GROUPS: Final[Mapping[str, int]] = {
+    "group.min.session.timeout.ms": 500,
+    "group.consumer.min.session.timeout.ms": 500,
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.heartbeat.interval.ms": 200,
+}
+"""An embedded broker's groups at the speed of tests: sessions may be short, and KIP-848's members heartbeat often."""
+
+
+@dataclass(frozen=True)
+class KadenceBroker:
+    """The broker of a run of tests.
+
+    Attributes:
+        kind: ``embedded``, ``kafka`` (a node of Apache Kafka that the run starts) or ``external``.
+        bootstrap_servers: its addresses.
+        settings: what each client needs to reach it, under Kafka's keys, ``bootstrap.servers`` among them.
+    """
+
+    kind: Literal["embedded", "kafka", "external"]
+    bootstrap_servers: str
+    # A password may be in it.
+    settings: Mapping[str, str] = field(repr=False)
+    _embedded: Broker | None = field(default=None, repr=False)
+
+    def need_embedded(self, why: str) -> Broker:
+        """The embedded broker; skips the test where the run uses another one.
+
+        Args:
+            why: what the test needs it for, told with the skip.
+        """
+        if self._embedded is None:
+            pytest.skip(f"{why} needs the embedded broker, and this run uses {self.bootstrap_servers}")
+        return self._embedded
+
+
+def parse_settings(lines: list[str]) -> dict[str, str]:
+    """The settings of clients in lines ``key=value``.
+
+    Raises:
+        pytest.UsageError: a line has no equals sign.
+    """
+    settings = {}
+    for line in filter(None, map(str.strip, lines)):
+        key, sign, value = line.partition("=")
+        if not sign or not key.strip():
+            # The line may have a password in it.
+            raise pytest.UsageError("kadence_settings takes lines key=value; one of them is not like that")
+        settings[key.strip()] = value.strip()
+    return settings
+
+
+def embedded(options: Mapping[str, Any]) -> Broker:
+    """An embedded broker; ``options`` as `kadence.Broker` takes them, with `FAST_GROUPS` for what they leave out."""
+    from kadence.broker import Broker
+
+    return Broker(**{**options, "config": {**FAST_GROUPS, **options.get("config", {})}})
+
+
+@contextmanager
+def running(where: str, settings: Mapping[str, str], options: Mapping[str, Any]) -> Iterator[KadenceBroker]:
+    """The broker that ``where`` names, until the end of the run.
+
+    Args:
+        where: ``embedded``, ``kafka``, or addresses ``HOST:PORT``, separated by commas.
+        settings: further settings of clients. options: arguments of `kadence.Broker`, for the embedded one.
+
+    Raises:
+        pytest.UsageError: ``where`` is none of these. MissingDependencyError: Java or Kafka's jars cannot be had.
+    """
+    if where == "embedded":
+        with embedded(options) as broker:
+            servers = broker.bootstrap_servers
+            yield KadenceBroker("embedded", servers, {**settings, "bootstrap.servers": servers}, broker)
+    elif where == "kafka":
+        from kadence.testing.kafka import Kafka
+
+        with Kafka() as kafka:
+            servers = kafka.bootstrap_servers
+            yield KadenceBroker("kafka", servers, {**settings, "bootstrap.servers": servers})
+    elif ":" in where:
+        yield KadenceBroker("external", where, {**settings, "bootstrap.servers": where})
+    else:
+        raise pytest.UsageError(f"--kadence-broker is embedded, kafka or HOST:PORT, not {where!r}")

@@ -1,0 +1,257 @@
+"""What the fixtures give to a test: factories of names, topics and clients, and records written and read at once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pytest
+
+from kadence.testing.pytest_plugin.brokers import embedded
+from kadence.testing.pytest_plugin.space import Space
+
+if TYPE_CHECKING:
+    from kadence.broker import Broker
+    from kadence.consumer.async_consumer import AsyncConsumer
+    from kadence.consumer.consumer import Consumer
+    from kadence.producer import RecordMetadata
+    from kadence.producer.async_producer import AsyncProducer
+    from kadence.records import Record
+    from kadence.testing.simulation import Simulation
+
+__all__ = [
+    "AsyncConsumers",
+    "AsyncProducers",
+    "Brokers",
+    "Consumers",
+    "Names",
+    "RecordTools",
+    "Simulations",
+    "Topics",
+    "Written",
+]
+
+Written: TypeAlias = "bytes | str | None | tuple[bytes | str | None, bytes | str | None]"
+"""A record to write: its value, or a pair of key and value. Text becomes UTF-8."""
+
+
+class Names:
+    """`kadence_name`: makes names of topics and groups unique to the test."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+
+    def __call__(self, base: str) -> str:
+        """``base`` with the test's name and a random part behind it; the same name each time within a test."""
+        return self._space.name(base)
+
+
+class Topics:
+    """`kadence_topics`: creates topics, and deletes them after the test."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+
+    def __call__(
+        self, base: str = "topic", partitions: int = 1, *, config: Mapping[str, str] | None = None
+    ) -> str:
+        """Create a topic.
+
+        Args:
+            base: what its name begins with; `Names` gives the same name for it.
+            partitions: how many.
+            config: topic settings under Kafka's keys, such as ``cleanup.policy``.
+
+        Returns:
+            Its name.
+
+        Raises:
+            BrokerError: the broker does not create it; this test has one of that base already, for one.
+        """
+        return self._space.create_topic(base, partitions, config or {})
+
+
+class Consumers:
+    """`kadence_consumer`: makes consumers, and closes them after the test."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+
+    def __call__(self, *topics: str, **settings: Any) -> Consumer:
+        """Make a consumer.
+
+        Args:
+            topics: what it subscribes to; none: the test calls `subscribe` or `assign`.
+            settings: as `Consumer` takes them. ``group_id`` is the test's own group by default, and
+                ``auto_offset_reset`` is "earliest".
+
+        Raises:
+            ConfigError: a setting cannot be used.
+        """
+        from kadence.consumer.consumer import Consumer
+
+        space = self._space
+        consumer = space.clients.enter_context(
+            Consumer(space.broker.settings, **space.consumer_settings(settings))
+        )
+        if topics:
+            consumer.subscribe(topics)
+        return consumer
+
+
+class AsyncConsumers:
+    """`kadence_async_consumer`: makes consumers for asyncio tests, one for each ``async with``."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+
+    @asynccontextmanager
+    async def __call__(self, *topics: str, **settings: Any) -> AsyncIterator[AsyncConsumer]:
+        """A consumer until the end of the ``async with``; arguments as of `Consumers`."""
+        from kadence.consumer.async_consumer import AsyncConsumer
+
+        space = self._space
+        async with AsyncConsumer(space.broker.settings, **space.consumer_settings(settings)) as consumer:
+            if topics:
+                await consumer.subscribe(topics)
+            yield consumer
+
+
+class AsyncProducers:
+    """`kadence_async_producer`: makes producers for asyncio tests, one for each ``async with``."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+
+    @asynccontextmanager
+    async def __call__(self, **settings: Any) -> AsyncIterator[AsyncProducer]:
+        """A producer until the end of the ``async with``; ``settings`` as `AsyncProducer` takes them."""
+        from kadence.producer.async_producer import AsyncProducer
+
+        async with AsyncProducer(self._space.broker.settings, **settings) as producer:
+            yield producer
+
+
+class Brokers:
+    """`kadence_new_broker`: embedded brokers for this test alone, closed after it."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+
+    def __call__(self, **options: Any) -> Broker:
+        """Start one; ``options`` as `kadence.Broker` takes them. Its groups are as fast as the shared broker's."""
+        return self._space.clients.enter_context(embedded(options))
+
+
+class Simulations:
+    """`kadence_simulation`: whole groups in virtual time, ended after the test."""
+
+    def __init__(self, space: Space, seed: int) -> None:
+        self._space = space
+        self._seed = seed
+
+    def __call__(self, *, seed: int | None = None, **options: Any) -> Simulation:
+        """Begin one.
+
+        Args:
+            seed: decides all that is random; None: what ``--kadence-seed`` says, 0 by default.
+            options: as `kadence.testing.simulation.Simulation` takes them.
+        """
+        from kadence.testing.simulation import Simulation
+
+        chosen = self._seed if seed is None else seed
+        return self._space.clients.enter_context(Simulation(chosen, **options))
+
+
+class RecordTools:
+    """`kadence_records`: writes records and waits until they are written; reads what a topic has."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+
+    def write(
+        self, topic: str, records: Iterable[Written], *, partition: int | None = None, timeout: float = 30.0
+    ) -> list[RecordMetadata]:
+        """Write records, and wait until the broker has them.
+
+        Args:
+            records: values, or pairs of key and value; text becomes UTF-8.
+            partition: where to; None: as the key says.
+            timeout: seconds for each of them.
+
+        Returns:
+            Where each of them is, in their order.
+
+        Raises:
+            KafkaError: one was not written.
+        """
+        producer = self._space.producer()
+        pairs = [each if isinstance(each, tuple) else (None, each) for each in records]
+        futures = [
+            producer.send(topic, _encoded(value), key=_encoded(key), partition=partition)
+            for key, value in pairs
+        ]
+        return [future.result(timeout) for future in futures]
+
+    def read(
+        self, topic: str, count: int | None = None, *, timeout: float = 10.0, **settings: Any
+    ) -> list[Record]:
+        """Read a topic from its first record, without a group.
+
+        Args:
+            count: wait until there are so many, and fail the test when there are fewer after ``timeout``. None: those
+                that are there now.
+            timeout: seconds.
+            settings: of the consumer, such as ``value_deserializer`` or ``isolation_level``.
+
+        Returns:
+            The records by partition and offset. With ``count`` there may be more of them.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is no such topic.
+        """
+        from kadence.consumer.consumer import Consumer
+        from kadence.types import TopicPartition
+
+        __tracebackhide__ = True  # pytest shows the line of the test instead
+        deadline = time.monotonic() + timeout
+        found: list[Record] = []
+        with Consumer(
+            self._space.broker.settings, **{"auto_offset_reset": "earliest", **settings}
+        ) as consumer:
+            parts = [
+                TopicPartition(topic, each.partition)
+                for each in consumer.partitions_for(topic, timeout=timeout)
+            ]
+            if count is None:
+                starts = consumer.beginning_offsets(parts, timeout=timeout)
+                ends = consumer.end_offsets(parts, timeout=timeout)
+                consumer.assign({each: (starts[each], ends[each]) for each in parts})
+            else:
+                consumer.assign(parts)
+            while len(consumer.finished()) < len(parts) if count is None else len(found) < count:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    wanted = "all that it had" if count is None else f"{count} of them"
+                    pytest.fail(f"{len(found)} records of {topic} came within {timeout} s, not {wanted}")
+                found += consumer.poll(min(left, 0.1))
+        return sorted(found, key=lambda record: (record.partition, record.offset))
+
+    async def write_async(
+        self, topic: str, records: Iterable[Written], *, partition: int | None = None, timeout: float = 30.0
+    ) -> list[RecordMetadata]:
+        """`write` for asyncio tests: the event loop goes on."""
+        return await asyncio.to_thread(self.write, topic, list(records), partition=partition, timeout=timeout)
+
+    async def read_async(
+        self, topic: str, count: int | None = None, *, timeout: float = 10.0, **settings: Any
+    ) -> list[Record]:
+        """`read` for asyncio tests: the event loop goes on."""
+        return await asyncio.to_thread(self.read, topic, count, timeout=timeout, **settings)
+
+
+def _encoded(text: bytes | str | None) -> bytes | None:
+    return text.encode() if isinstance(text, str) else text
