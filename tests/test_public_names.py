@@ -92,8 +92,10 @@ def raised(text: str) -> set[str]:
 
 
 def is_public(cls: type) -> bool:
-    """Whether it can be imported, or is the base of what can: callers meet that."""
-    return getattr(kadence, cls.__name__, None) is cls or any(cls in each.__mro__ for each in CLASSES)
+    """Whether it can be imported, is the base of what can, or is a protocol: a shape that no caller has to name."""
+    if getattr(kadence, cls.__name__, None) is cls or any(cls in each.__mro__ for each in CLASSES):
+        return True
+    return getattr(cls, "_is_protocol", False)
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)

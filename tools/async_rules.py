@@ -22,7 +22,8 @@ _CONSUMER: Final = '''"""`Consumer` for asyncio: the same calls, awaited. It bel
 
     Args:
         config: Kafka's dotted keys, e.g. ``{"bootstrap.servers": "localhost:9092", "group.id": "g"}``.
-        settings: the same keys in snake_case, e.g. ``group_id="g"``.
+        key_deserializer, value_deserializer: these two keys, which give the records their types, as with `Consumer`.
+        settings: the other keys in snake_case (`ConsumerSettings`), e.g. ``group_id="g"``.
 
     Raises:
         ConfigError: see `kadence.config`. RuntimeError: no event loop is running.

@@ -1,4 +1,8 @@
-"""Turns schema/*.txt into src/kadence/protocol/, and the text of classes for threads into that of their asyncio twins.
+"""Writes what is made of other files of this repository.
+
+- src/kadence/protocol/ of schema/*.txt;
+- the asyncio classes of those for threads (async_text.py);
+- the types of settings of the tables in kadence.config (settings_text.py).
 
     python tools/generate.py           writes what has changed
     python tools/generate.py --check   writes nothing; fails when something would change (for CI)
@@ -36,11 +40,21 @@ def sources() -> dict[str, str]:
 
 
 def async_files() -> dict[str, str]:
-    """The asyncio classes' modules by name, as they come out of the generator."""
+    """The asyncio classes' modules by their paths within src/kadence, as they come out of the generator."""
     return {
-        rules.target: async_source((PACKAGE / rules.folder / rules.source).read_text(), rules)
+        f"{rules.folder}/{rules.target}": async_source(
+            (PACKAGE / rules.folder / rules.source).read_text(), rules
+        )
         for rules in TWINS
     }
+
+
+def settings_files() -> dict[str, str]:
+    """The types of settings by their paths within src/kadence, as they come out of the generator."""
+    # Not above: reading the tables imports the protocol, which this program may just have to write.
+    from settings_text import FILES, settings_source
+
+    return {path: settings_source(path) for path in FILES}
 
 
 def formatted(files: dict[str, str]) -> dict[str, str]:
@@ -48,6 +62,7 @@ def formatted(files: dict[str, str]) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for file, text in files.items():
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / file).write_text(text)
         config = str(ROOT / "pyproject.toml")
         ruff = [sys.executable, "-m", "ruff"]
@@ -70,29 +85,32 @@ def main() -> int:
     )
     check: bool = parser.parse_args().check
     try:
-        wanted, twins = formatted(sources()), formatted(async_files())
+        wanted = formatted(sources())
+        present = {
+            path.name: path.read_text() for path in TARGET.glob("*.py") if path.name not in WRITTEN_BY_HAND
+        }
+        differs = _written({TARGET / name: text for name, text in wanted.items()}, check=check)
+        for name in sorted(present.keys() - wanted.keys()):
+            differs = True
+            print(f"{'no schema for' if check else 'removed'}: {name}")
+            if not check:
+                (TARGET / name).unlink()
+        others = formatted({**async_files(), **settings_files()})
     except (SchemaError, RuleError) as error:
         print(error, file=sys.stderr)
         return 2
-    present = {
-        path.name: path.read_text() for path in TARGET.glob("*.py") if path.name not in WRITTEN_BY_HAND
-    }
-    changed = sorted(name for name, text in wanted.items() if present.get(name) != text)
-    stale = sorted(present.keys() - wanted.keys())
-    targets = {TARGET / name: wanted[name] for name in changed}
-    for rules in TWINS:
-        path, text = PACKAGE / rules.folder / rules.target, twins[rules.target]
-        if not path.exists() or path.read_text() != text:
-            targets[path] = text
-    for path, text in targets.items():
-        print(f"{'differs' if check else 'written'}: {path.name}")
+    differs |= _written({PACKAGE / name: text for name, text in others.items()}, check=check)
+    return 1 if check and differs else 0
+
+
+def _written(files: dict[Path, str], *, check: bool) -> bool:
+    """Write what differs, or only name it; whether anything does."""
+    differing = {path: text for path, text in files.items() if not path.exists() or path.read_text() != text}
+    for path, text in differing.items():
+        print(f"{'differs' if check else 'written'}: {path.relative_to(PACKAGE)}")
         if not check:
             path.write_text(text)
-    for name in stale:
-        print(f"{'no schema for' if check else 'removed'}: {name}")
-        if not check:
-            (TARGET / name).unlink()
-    return 1 if check and (targets or stale) else 0
+    return bool(differing)
 
 
 if __name__ == "__main__":

@@ -58,7 +58,11 @@ class Lines:
         if "\n" not in text and 4 * self._depth + len(text) + 6 <= _WIDTH:
             self.add(f'"""{text}"""')
             return
-        lines = text.split("\n") if "\n" in text else textwrap.wrap(text, _WIDTH - 4 * self._depth - 3)
+        lines = (
+            text.split("\n")
+            if "\n" in text
+            else textwrap.wrap(text, _WIDTH - 4 * self._depth - 3, break_on_hyphens=False)
+        )
         self.add(f'"""{lines[0]}')
         self.add_all(lines[1:])
         self.add('"""')

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Outcomes,
         TopicDescription,
     )
+    from kadence.admin.settings import AdminSettings
     from kadence.broker import Broker
     from kadence.clock import Seconds
     from kadence.config import ConsumerConfig
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
     from kadence.consumer.border.messages import Rebalance
     from kadence.consumer.border.reasons import NotFetched, NotFetchedReason
     from kadence.consumer.consumer import Consumer
-    from kadence.deserializers import Deserializer
+    from kadence.consumer.settings import ConsumerSettings
+    from kadence.deserializers import Deserializer, DeserializerLike
     from kadence.errors import (
         AssignorError,
         AuthenticationError,
@@ -109,6 +111,7 @@ if TYPE_CHECKING:
         WrittenRows,
     )
     from kadence.producer.async_producer import AsyncProducer
+    from kadence.producer.settings import ProducerSettings
     from kadence.records import Record
     from kadence.security import Token
     from kadence.types import (
@@ -123,6 +126,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Admin",
+    "AdminSettings",
     "ArrowDelivery",
     "ArrowSummary",
     "Assignor",
@@ -143,9 +147,11 @@ __all__ = [
     "ConfigResource",
     "ConnectError",
     "Consumer",
+    "ConsumerSettings",
     "CorruptRecordError",
     "DeadLetterError",
     "Deserializer",
+    "DeserializerLike",
     "DisconnectedError",
     "FatalNetworkError",
     "FencedInstanceIdError",
@@ -189,6 +195,7 @@ __all__ = [
     "PartitionInfo",
     "Producer",
     "ProducerFencedError",
+    "ProducerSettings",
     "Rebalance",
     "RebalanceInProgressError",
     "RebalanceListener",
@@ -226,6 +233,7 @@ __all__ = [
 
 _HOMES = {
     "Admin": "kadence.admin",
+    "AdminSettings": "kadence.admin.settings",
     "ArrowDelivery": "kadence.producer",
     "ArrowSummary": "kadence.producer",
     "Assignor": "kadence.consumer.assignors",
@@ -246,9 +254,11 @@ _HOMES = {
     "ConfigResource": "kadence.admin",
     "ConnectError": "kadence.errors",
     "Consumer": "kadence.consumer.consumer",
+    "ConsumerSettings": "kadence.consumer.settings",
     "CorruptRecordError": "kadence.errors",
     "DeadLetterError": "kadence.errors",
     "Deserializer": "kadence.deserializers",
+    "DeserializerLike": "kadence.deserializers",
     "DisconnectedError": "kadence.errors",
     "FatalNetworkError": "kadence.errors",
     "FencedInstanceIdError": "kadence.errors",
@@ -292,6 +302,7 @@ _HOMES = {
     "PartitionInfo": "kadence.types",
     "Producer": "kadence.producer",
     "ProducerFencedError": "kadence.errors",
+    "ProducerSettings": "kadence.producer.settings",
     "Rebalance": "kadence.consumer.border.messages",
     "RebalanceInProgressError": "kadence.errors",
     "RebalanceListener": "kadence.consumer.application.callbacks",
@@ -323,8 +334,8 @@ _HOMES = {
     "UnsupportedRecordFormatError": "kadence.errors",
     "UnsupportedVersionError": "kadence.errors",
     "WakeupError": "kadence.errors",
-    "stop_on_signals": "kadence.consumer.application.stopping",
     "WrittenRows": "kadence.producer",
+    "stop_on_signals": "kadence.consumer.application.stopping",
 }
 """Where each name is defined; what type checkers and editors read stands above."""
 

@@ -15,10 +15,13 @@ import json as _json
 import struct
 import uuid as _uuid
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
+
+from kadence.typevars import T_co
 
 __all__ = [
     "Deserializer",
+    "DeserializerLike",
     "boolean",
     "double",
     "float32",
@@ -34,11 +37,36 @@ __all__ = [
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
-class Deserializer(Protocol):
-    """A deserialiser that wants to know more than the bytes."""
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
 
-    def deserialize(self, topic: str, headers: Headers, data: bytes) -> Any:
+
+class Deserializer(Protocol[T_co]):
+    """A deserialiser that wants to know more than the bytes. ``Deserializer[Order]`` makes values of that type."""
+
+    def deserialize(self, topic: str, headers: Headers, data: bytes, /) -> T_co:
         """The key or value; raises what it likes when the bytes are no such thing."""
+        ...
+
+
+class ReadyName(Protocol[T_contra]):
+    """Any str. Type checkers cannot know what the deserialiser of a name makes; from this they conclude that it is Any.
+
+    The operator's argument is Any in every str. A plain ``str`` in `DeserializerLike` would say nothing of the type, so
+    that they would take bytes for it.
+    """
+
+    def __mod__(self, value: T_contra, /) -> str:
+        """As that of str."""
+        ...
+
+
+DeserializerLike = Callable[[bytes], T] | Deserializer[T] | type[Deserializer[T]] | ReadyName[T]
+"""What may be given as a deserialiser that makes a ``T``.
+
+A callable that gets the bytes, an object with ``deserialize`` (`Deserializer`), a class of such objects that is made
+without arguments, or the name of a ready one.
+"""
 
 
 def string(data: bytes) -> str:

@@ -29,7 +29,7 @@ def produce(broker: Broker, start: int, count: int) -> None:
             producer.send("t", b"%d" % number)
 
 
-def consumer(broker: Broker, **settings: Any) -> AsyncConsumer:
+def consumer(broker: Broker, **settings: Any) -> AsyncConsumer[Any, Any]:
     return AsyncConsumer(
         bootstrap_servers=broker.bootstrap_servers, **{"auto_offset_reset": "earliest", **settings}
     )

@@ -22,7 +22,14 @@ from tests.consumer.blackhole import path_to
 from tests.consumer.support import Shell, poll_until, read
 from tests.patience import PATIENCE, once_inside, overdue, until
 
-from kadence import AsyncConsumer, Broker, Consumer, Producer, RebalanceListener, TopicPartition
+from kadence import (
+    AsyncConsumer,
+    Broker,
+    Consumer,
+    Producer,
+    RebalanceListener,
+    TopicPartition,
+)
 from kadence.errors import ClosedError, KafkaTimeoutError, WakeupError
 from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kadence.protocol.find_coordinator import FindCoordinatorRequest
@@ -37,7 +44,7 @@ PARTITION = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
 TIMEOUT = 0.1
 
-NEVER = {"request_timeout_ms": 600_000, "default_api_timeout_ms": 600_000}
+NEVER: dict[str, Any] = {"request_timeout_ms": 600_000, "default_api_timeout_ms": 600_000}
 """No other time-out may come to help."""
 
 Call = Callable[[Any], Any]

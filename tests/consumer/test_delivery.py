@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.consumer.support import read
 
@@ -19,7 +21,7 @@ def served(broker: Broker) -> Broker:
     return broker
 
 
-def consumer(broker: Broker, **settings: object) -> Consumer:
+def consumer(broker: Broker, **settings: Any) -> Consumer:
     return Consumer(
         bootstrap_servers=broker.bootstrap_servers, group_id="g", auto_offset_reset="earliest", **settings
     )

@@ -16,7 +16,14 @@ from tests.consumer.blackhole import path_to
 from tests.consumer.support import Cluster, poll_until, read
 from tests.patience import PATIENCE, until
 
-from kadence import AsyncConsumer, Broker, Consumer, RebalanceListener, Stall, TopicPartition
+from kadence import (
+    AsyncConsumer,
+    Broker,
+    Consumer,
+    RebalanceListener,
+    Stall,
+    TopicPartition,
+)
 from kadence.errors import WakeupError
 from kadence.protocol import error_codes
 from kadence.protocol.find_coordinator import FindCoordinatorRequest
@@ -146,7 +153,11 @@ def test_b4_after_the_timeout_the_group_is_left_and_the_next_poll_joins_anew(
     topic = cluster.topic(1)
     cluster.produce(topic, 10, partitions=1)
     reports = Reports()
-    times = {"max_poll_interval_ms": 2_000, "session_timeout_ms": 2_000, "heartbeat_interval_ms": 200}
+    times: dict[str, Any] = {
+        "max_poll_interval_ms": 2_000,
+        "session_timeout_ms": 2_000,
+        "heartbeat_interval_ms": 200,
+    }
     with cluster.consumer(group_id="g", stall_report_callback=reports.put, **times) as consumer:
         consumer.subscribe(topic)
         read(consumer, 10)
@@ -278,7 +289,7 @@ def test_b9_a_held_interpreter_is_measured_and_told_once(
     cluster = Cluster("embedded", broker.bootstrap_servers)
     topic = cluster.topic(1)
     # Less than half an interval is not told of, and a busy machine is late now and then.
-    times = {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 1_000}
+    times: dict[str, Any] = {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 1_000}
     with cluster.consumer(group_id="g", **times) as consumer:
         consumer.subscribe(topic)
         poll_until(consumer, lambda: bool(consumer.assignment()))
@@ -301,7 +312,7 @@ def test_a_silent_path_costs_no_membership_where_another_one_works(
     """request.timeout.ms is 30 s: only a heartbeat's own patience is shorter than a session."""
     caplog.set_level(logging.INFO, LOG)
     broker.create_topic("t", 1)
-    times = {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 500}
+    times: dict[str, Any] = {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 500}
     with (
         path_to(broker) as path,
         Consumer(bootstrap_servers=f"127.0.0.1:{path.port}", group_id="g", **times) as consumer,
@@ -325,7 +336,11 @@ def test_b10_no_other_request_delays_a_heartbeat_or_is_sent_again_because_of_one
 ) -> None:
     """The broker never answers a request of another kind. Nothing but its own time-out ends that request."""
     broker.create_topic("t", 1)
-    times = {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 100, "group_protocol": "classic"}
+    times: dict[str, Any] = {
+        "session_timeout_ms": 10_000,
+        "heartbeat_interval_ms": 100,
+        "group_protocol": "classic",
+    }
     calls: dict[type[Any], Callable[[Consumer], object]] = {
         ListOffsetsRequest: lambda consumer: consumer.end_offsets([("t", 0)], timeout=PATIENCE),
         MetadataRequest: lambda consumer: consumer.list_topics(timeout=PATIENCE),
@@ -357,7 +372,7 @@ def test_b10_no_other_request_delays_a_heartbeat_or_is_sent_again_because_of_one
 
 def test_a_network_that_is_gone_for_a_while_costs_no_membership(broker: Broker) -> None:
     broker.create_topic("t", 1)
-    times = {"session_timeout_ms": 15_000, "heartbeat_interval_ms": 500}
+    times: dict[str, Any] = {"session_timeout_ms": 15_000, "heartbeat_interval_ms": 500}
     with (
         path_to(broker) as path,
         Consumer(bootstrap_servers=f"127.0.0.1:{path.port}", group_id="g", **times) as consumer,
@@ -380,7 +395,11 @@ def test_b4_holds_while_nobody_coordinates(broker: Broker) -> None:
     cluster = Cluster("embedded", broker.bootstrap_servers)
     topic = cluster.topic(1)
     reports = Reports()
-    times = {"max_poll_interval_ms": 2_000, "session_timeout_ms": 2_000, "heartbeat_interval_ms": 100}
+    times: dict[str, Any] = {
+        "max_poll_interval_ms": 2_000,
+        "session_timeout_ms": 2_000,
+        "heartbeat_interval_ms": 100,
+    }
     with cluster.consumer(
         group_id="g", group_protocol="classic", stall_report_callback=reports.put, **times
     ) as consumer:

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from tests.consumer.support import Cluster, partitions, poll_until, read
@@ -178,7 +179,7 @@ def test_auto_does_not_convert_a_classic_group_for_a_pattern(cluster: Cluster) -
 
 
 @pytest.mark.parametrize("settings", [{"group_protocol": "classic"}, {"session_timeout_ms": 9_000}])
-def test_the_classic_protocol_refuses_a_pattern_at_once(settings: dict[str, object]) -> None:
+def test_the_classic_protocol_refuses_a_pattern_at_once(settings: dict[str, Any]) -> None:
     with Consumer(bootstrap_servers="localhost:1", group_id="g", **settings) as consumer:
         with pytest.raises(ConfigError, match=r"re\.compile"):
             consumer.subscribe(SubscriptionPattern("t.*"))

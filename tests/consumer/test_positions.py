@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from typing import Any
 
 import pytest
 from tests.consumer.support import Cluster, Shell, numbers, partitions, poll_until, read
@@ -458,7 +459,7 @@ def test_kip1102_a_broker_that_says_so_is_believed() -> None:
 # ------------------------------------------------------------ helpers
 
 
-def _reader(broker: Broker, topic: str, **settings: object) -> Consumer:
+def _reader(broker: Broker, topic: str, **settings: Any) -> Consumer:
     consumer = Consumer(
         bootstrap_servers=broker.bootstrap_servers,
         **{"auto_offset_reset": "earliest", "retry_backoff_ms": 20, **settings},

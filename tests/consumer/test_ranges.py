@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.consumer.support import Cluster, Shell
@@ -26,7 +27,7 @@ def filled() -> Iterator[Broker]:
         yield broker
 
 
-def reader(broker: Broker, **settings: object) -> Consumer:
+def reader(broker: Broker, **settings: Any) -> Consumer:
     return Consumer(bootstrap_servers=broker.bootstrap_servers, **settings)
 
 

@@ -11,6 +11,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests.consumer.support import Cluster, read
@@ -50,7 +51,7 @@ NEVER = {"request_timeout_ms": 600_000, "default_api_timeout_ms": 600_000}
 """No other time-out may come to help."""
 
 
-def consumer(broker: Broker, **settings: object) -> Consumer:
+def consumer(broker: Broker, **settings: Any) -> Consumer:
     return Consumer(bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest", **settings)
 
 

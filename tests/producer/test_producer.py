@@ -285,7 +285,7 @@ def test_what_cannot_be_sent(broker: Broker) -> None:
     ):
         producer.send("t", b"x" * 1000)
     with pytest.raises(ConfigError, match="did you mean"):
-        Producer(bootstrap_servers=broker.bootstrap_servers, linger=5)
+        Producer(bootstrap_servers=broker.bootstrap_servers, linger=5)  # type: ignore[call-arg]
 
 
 def test_the_brokers_limit_splits_a_batch_and_names_the_record_that_is_too_large(broker: Broker) -> None:
@@ -563,7 +563,7 @@ def test_leaders_that_move_under_way(three: Broker) -> None:
 
 def test_exactly_once_in_order_over_connections_that_break(three: Broker) -> None:
     rng = random.Random(7)
-    settings = {
+    settings: dict[str, Any] = {
         "retry_backoff_ms": 1,
         "reconnect_backoff_ms": 1,
         "reconnect_backoff_max_ms": 2,

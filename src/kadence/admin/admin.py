@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from kadence.admin import groups as _groups
 from kadence.admin import offsets as _offsets
@@ -25,6 +25,9 @@ from kadence.admin.values import (
 from kadence.clock import Seconds, SystemClock
 from kadence.config import AdminConfig, generated_client_id
 from kadence.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+
+if TYPE_CHECKING:
+    from kadence.admin.settings import AdminSettings
 
 __all__ = ["Admin"]
 
@@ -53,7 +56,7 @@ class Admin:
         ConfigError: a key or value that cannot be used.
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[AdminSettings]) -> None:
         self._config = AdminConfig.parse(config, **settings)
         if not self._config.client_id:
             object.__setattr__(self._config, "client_id", generated_client_id("admin"))

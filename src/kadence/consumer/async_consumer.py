@@ -8,12 +8,20 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
 from kadence.clock import FOREVER, Seconds, add_ms, to_ms
 from kadence.config import ConsumerConfig, generated_client_id
 from kadence.consumer.application import suppliers
-from kadence.consumer.application.arguments import Assignable, Offsets, Partitions, StartOfTopics
+from kadence.consumer.application.arguments import (
+    Assignable,
+    Offsets,
+    Partition,
+    Partitions,
+    StartOfTopics,
+    Timestamps,
+    given,
+)
 from kadence.consumer.application.async_shell import AsyncShell
 from kadence.consumer.application.callbacks import AsyncRebalanceListener, CommitCallback
 from kadence.consumer.application.calls import EARLIEST, LATEST, Calls, Topics
@@ -30,16 +38,20 @@ from kadence.types import (
     PartitionInfo,
     TopicPartition,
 )
+from kadence.typevars import K_co, V_co
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from kadence.consumer.settings import SettingsWithoutDeserializers
+    from kadence.deserializers import DeserializerLike
 
 __all__ = ["AsyncConsumer"]
 
 T = TypeVar("T")
 
 
-class AsyncConsumer(ConsumerState):
+class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
     """`Consumer` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
 
     Everything that talks to brokers happens on a network thread of its own. So a loop that something blocks keeps
@@ -50,7 +62,8 @@ class AsyncConsumer(ConsumerState):
 
     Args:
         config: Kafka's dotted keys, e.g. ``{"bootstrap.servers": "localhost:9092", "group.id": "g"}``.
-        settings: the same keys in snake_case, e.g. ``group_id="g"``.
+        key_deserializer, value_deserializer: these two keys, which give the records their types, as with `Consumer`.
+        settings: the other keys in snake_case (`ConsumerSettings`), e.g. ``group_id="g"``.
 
     Raises:
         ConfigError: see `kadence.config`. RuntimeError: no event loop is running.
@@ -58,8 +71,17 @@ class AsyncConsumer(ConsumerState):
     Delivery is at least once by default: auto-commit takes only what a later poll has proved processed.
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
-        parsed = ConsumerConfig.parse(config, **settings)
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None = None,
+        /,
+        *,
+        key_deserializer: DeserializerLike[K_co] | None = None,
+        value_deserializer: DeserializerLike[V_co] | None = None,
+        **settings: Unpack[SettingsWithoutDeserializers],
+    ) -> None:
+        typed = given(key_deserializer=key_deserializer, value_deserializer=value_deserializer)
+        parsed = ConsumerConfig.parse(config, **typed, **settings)
         self._config = replace(parsed, client_id=parsed.client_id or generated_client_id("consumer"))
         border, engine = suppliers.network_side(self._config, awaits=AsyncShell.AWAITS)
         clock = border.clock
@@ -167,7 +189,7 @@ class AsyncConsumer(ConsumerState):
 
     # ------------------------------------------------------------ records
 
-    async def poll(self, timeout: Seconds = 0.0, *, max_records: int | None = None) -> Records:
+    async def poll(self, timeout: Seconds = 0.0, *, max_records: int | None = None) -> Records[K_co, V_co]:
         """Records, as soon as there are any; empty when ``timeout`` (seconds) passes without.
 
         Args:
@@ -246,21 +268,21 @@ class AsyncConsumer(ConsumerState):
                 core.put_back(proofs)
             raise
 
-    def __aiter__(self) -> AsyncIterator[Record]:
+    def __aiter__(self) -> AsyncIterator[Record[K_co, V_co]]:
         """Iterate over records until `stop`, or until all assigned ranges end; each step is a poll of one.
 
         So at least once holds per record.
         """
         return AsyncIteration(self._steps, self.__anext__)
 
-    async def __anext__(self) -> Record:
+    async def __anext__(self) -> Record[K_co, V_co]:
         # That deadline never comes. Nothing stands between the record and the caller: see `poll`.
         record = await self._next(FOREVER)
         if record is None:
             raise StopAsyncIteration
         return record
 
-    async def records(self, *, idle_timeout: Seconds | None = None) -> AsyncIterator[Record]:
+    async def records(self, *, idle_timeout: Seconds | None = None) -> AsyncIterator[Record[K_co, V_co]]:
         """Iterate as over the consumer, and end, too, when nothing came for ``idle_timeout`` seconds (None: never)."""
         ms = to_ms(idle_timeout)
         clock = self._core.clock
@@ -272,7 +294,7 @@ class AsyncConsumer(ConsumerState):
                 return
             yield record
 
-    async def _next(self, deadline: int) -> Record | None:
+    async def _next(self, deadline: int) -> Record[K_co, V_co] | None:
         """One record, or None at the deadline, after `stop`, or when all assigned ranges are done."""
         core, steps = self._core, self._steps
         left = deadline
@@ -303,7 +325,7 @@ class AsyncConsumer(ConsumerState):
     # ------------------------------------------------------------ positions
 
     async def seek(
-        self, partition: TopicPartition, offset: int | OffsetAndMetadata, *, timeout: Seconds | None = None
+        self, partition: Partition, offset: int | OffsetAndMetadata, *, timeout: Seconds | None = None
     ) -> None:
         """Read ``partition`` from ``offset`` on; what was fetched for the old position is dropped.
 
@@ -320,7 +342,7 @@ class AsyncConsumer(ConsumerState):
         """Read only what comes from now on (when read_committed, from the last stable offset). None given: all."""
         await self._run(self._calls.reset(partitions, LATEST, timeout))
 
-    async def position(self, partition: TopicPartition, *, timeout: Seconds | None = None) -> int:
+    async def position(self, partition: Partition, *, timeout: Seconds | None = None) -> int:
         """The offset of the next record that poll() returns.
 
         Waits for the committed offset or the reset to be looked up when there is no position yet.
@@ -377,7 +399,7 @@ class AsyncConsumer(ConsumerState):
         return await self._run(self._calls.edge_offsets(partitions, LATEST, timeout))
 
     async def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int], *, timeout: Seconds | None = None
+        self, timestamps: Timestamps, *, timeout: Seconds | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """For each partition the first record at or after a time (ms since 1970, UTC); None when there is none."""
         return await self._run(self._calls.offsets_for_times(timestamps, timeout))

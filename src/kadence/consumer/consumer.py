@@ -9,12 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
 from kadence.clock import FOREVER, Seconds, add_ms, to_ms
 from kadence.config import ConsumerConfig, generated_client_id
 from kadence.consumer.application import suppliers
-from kadence.consumer.application.arguments import Assignable, Offsets, Partitions, StartOfTopics
+from kadence.consumer.application.arguments import (
+    Assignable,
+    Offsets,
+    Partition,
+    Partitions,
+    StartOfTopics,
+    Timestamps,
+    given,
+)
 from kadence.consumer.application.callbacks import CommitCallback, RebalanceListener
 from kadence.consumer.application.calls import EARLIEST, LATEST, Calls, Topics
 from kadence.consumer.application.core import Core, Waits
@@ -31,16 +39,20 @@ from kadence.types import (
     PartitionInfo,
     TopicPartition,
 )
+from kadence.typevars import K_co, V_co
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from kadence.consumer.settings import SettingsWithoutDeserializers
+    from kadence.deserializers import DeserializerLike
 
 __all__ = ["Consumer"]
 
 T = TypeVar("T")
 
 
-class Consumer(ConsumerState):
+class Consumer(ConsumerState, Generic[K_co, V_co]):
     """A Kafka consumer whose heartbeat does not depend on how long processing takes.
 
     Everything that talks to brokers happens on a network thread of its own; the calls below run on yours.
@@ -50,7 +62,10 @@ class Consumer(ConsumerState):
 
     Args:
         config: Kafka's dotted keys, e.g. ``{"bootstrap.servers": "localhost:9092", "group.id": "g"}``.
-        settings: the same keys in snake_case, e.g. ``group_id="g"``.
+        key_deserializer, value_deserializer: these two keys, which give the records their types: with
+            ``value_deserializer=Order.parse`` this is a ``Consumer[bytes, Order]``. Type checkers cannot see one in
+            ``config``: annotate the consumer there, ``consumer: Consumer[bytes, Order] = Consumer(config)``.
+        settings: the other keys in snake_case (`ConsumerSettings`), e.g. ``group_id="g"``.
 
     Raises:
         ConfigError: see `kadence.config`.
@@ -61,8 +76,17 @@ class Consumer(ConsumerState):
     Delivery is at least once by default: auto-commit takes only what a later poll has proved processed.
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
-        parsed = ConsumerConfig.parse(config, **settings)
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None = None,
+        /,
+        *,
+        key_deserializer: DeserializerLike[K_co] | None = None,
+        value_deserializer: DeserializerLike[V_co] | None = None,
+        **settings: Unpack[SettingsWithoutDeserializers],
+    ) -> None:
+        typed = given(key_deserializer=key_deserializer, value_deserializer=value_deserializer)
+        parsed = ConsumerConfig.parse(config, **typed, **settings)
         self._config = replace(parsed, client_id=parsed.client_id or generated_client_id("consumer"))
         border, engine = suppliers.network_side(self._config, awaits=Shell.AWAITS)
         clock = border.clock
@@ -169,7 +193,7 @@ class Consumer(ConsumerState):
 
     # ------------------------------------------------------------ records
 
-    def poll(self, timeout: Seconds = 0.0, *, max_records: int | None = None) -> Records:
+    def poll(self, timeout: Seconds = 0.0, *, max_records: int | None = None) -> Records[K_co, V_co]:
         """Records, as soon as there are any; empty when ``timeout`` (seconds) passes without.
 
         Args:
@@ -248,21 +272,21 @@ class Consumer(ConsumerState):
                 core.put_back(proofs)
             raise
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[Record[K_co, V_co]]:
         """Iterate over records until `stop`, or until all assigned ranges end; each step is a poll of one.
 
         So at least once holds per record.
         """
         return Iteration(self._steps, self.__next__)
 
-    def __next__(self) -> Record:
+    def __next__(self) -> Record[K_co, V_co]:
         # That deadline never comes. Nothing stands between the record and the caller: see `poll`.
         record = self._next(FOREVER)
         if record is None:
             raise StopIteration
         return record
 
-    def records(self, *, idle_timeout: Seconds | None = None) -> Iterator[Record]:
+    def records(self, *, idle_timeout: Seconds | None = None) -> Iterator[Record[K_co, V_co]]:
         """Iterate as over the consumer, and end, too, when nothing came for ``idle_timeout`` seconds (None: never)."""
         ms = to_ms(idle_timeout)
         clock = self._core.clock
@@ -274,7 +298,7 @@ class Consumer(ConsumerState):
                 return
             yield record
 
-    def _next(self, deadline: int) -> Record | None:
+    def _next(self, deadline: int) -> Record[K_co, V_co] | None:
         """One record, or None at the deadline, after `stop`, or when all assigned ranges are done."""
         core, steps = self._core, self._steps
         left = deadline
@@ -305,7 +329,7 @@ class Consumer(ConsumerState):
     # ------------------------------------------------------------ positions
 
     def seek(
-        self, partition: TopicPartition, offset: int | OffsetAndMetadata, *, timeout: Seconds | None = None
+        self, partition: Partition, offset: int | OffsetAndMetadata, *, timeout: Seconds | None = None
     ) -> None:
         """Read ``partition`` from ``offset`` on; what was fetched for the old position is dropped.
 
@@ -322,7 +346,7 @@ class Consumer(ConsumerState):
         """Read only what comes from now on (when read_committed, from the last stable offset). None given: all."""
         self._run(self._calls.reset(partitions, LATEST, timeout))
 
-    def position(self, partition: TopicPartition, *, timeout: Seconds | None = None) -> int:
+    def position(self, partition: Partition, *, timeout: Seconds | None = None) -> int:
         """The offset of the next record that poll() returns.
 
         Waits for the committed offset or the reset to be looked up when there is no position yet.
@@ -378,7 +402,7 @@ class Consumer(ConsumerState):
         return self._run(self._calls.edge_offsets(partitions, LATEST, timeout))
 
     def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int], *, timeout: Seconds | None = None
+        self, timestamps: Timestamps, *, timeout: Seconds | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """For each partition the first record at or after a time (ms since 1970, UTC); None when there is none."""
         return self._run(self._calls.offsets_for_times(timestamps, timeout))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from kadence.clock import FOREVER, Clock, Seconds, SystemClock, to_ms
 from kadence.config import ProducerConfig, generated_client_id
@@ -29,6 +29,8 @@ from kadence.types import GroupMetadata, OffsetAndMetadata, PartitionInfo, Topic
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from kadence.producer.settings import ProducerSettings
 
 __all__ = ["Producer"]
 
@@ -50,7 +52,9 @@ class Producer:
         ConfigError: a key or value that cannot be used.
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+    def __init__(
+        self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[ProducerSettings]
+    ) -> None:
         parsed = ProducerConfig.parse(config, **settings)
         if not parsed.client_id:
             object.__setattr__(parsed, "client_id", generated_client_id("producer"))

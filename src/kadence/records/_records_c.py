@@ -9,6 +9,8 @@ times slower than `_records_py`, the tuned twin with the same interface). The ru
 - Whatever may take long and touches no Python object runs outside the interpreter's lock.
 """
 
+from types import GenericAlias
+
 import cython
 from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
@@ -60,6 +62,8 @@ def crc32c_kernel() -> str:
 class Record:
     """One record. Immutable, hashable, picklable; equality is by value.
 
+    ``Record[str, Order]`` has keys that are strings and values that are orders.
+
     Attributes:
         topic: name of the topic. partition: its partition.
         offset: place in the partition.
@@ -107,6 +111,8 @@ class Record:
         # The decoder's records hold nothing that could lead back to them; here anything may come in.
         if not PyObject_GC_IsTracked(self):
             PyObject_GC_Track(self)
+
+    __class_getitem__ = classmethod(GenericAlias)
 
     def _fields(self):
         return (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn
 
 from kadence.records._shared import (
     SMALLEST_RECORD,
@@ -18,6 +18,7 @@ from kadence.records._shared import (
     rebuild_record,
     replace,
 )
+from kadence.typevars import K_co, MaybeNone, V_co
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -48,7 +49,7 @@ _NEAR_EDGE: Final = 2**62
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
-class _Fields:
+class _Fields(Generic[K_co, V_co]):
     """The slots of a record and a constructor that may still write them."""
 
     __slots__ = (
@@ -68,14 +69,16 @@ class _Fields:
     offset: int
     timestamp: int
     timestamp_type: int
-    key: Any
-    value: Any
+    key: K_co | MaybeNone
+    value: V_co | MaybeNone
     headers: tuple[tuple[str, bytes | None], ...]
     leader_epoch: int | None
 
 
-class Record(_Fields):
+class Record(_Fields[K_co, V_co]):
     """One record. Immutable, hashable, picklable; equality is by value.
+
+    ``Record[str, Order]`` has keys that are strings and values that are orders.
 
     Attributes:
         topic: name of the topic. partition: its partition.
@@ -90,18 +93,18 @@ class Record(_Fields):
 
     __slots__ = ()
 
-    def __new__(  # noqa: PYI034 - never subclassed: only this very class can be locked
+    def __new__(
         cls,
         topic: str,
         partition: int,
         offset: int,
         timestamp: int = -1,
         timestamp_type: int = 0,
-        key: Any = None,
-        value: Any = None,
+        key: K_co | None = None,
+        value: V_co | None = None,
         headers: Iterable[tuple[str, bytes | None]] = (),
         leader_epoch: int | None = None,
-    ) -> Record:
+    ) -> Record[K_co, V_co]:
         return _make(
             topic,
             partition,
@@ -133,7 +136,7 @@ class Record(_Fields):
             self.leader_epoch,
         )
 
-    def replace(self, **changes: Any) -> Record:
+    def replace(self, **changes: Any) -> Record[Any, Any]:
         """A copy with some fields changed."""
         return replace(self, changes)
 
@@ -163,7 +166,7 @@ def _make(
     value: Any,
     headers: tuple[tuple[str, bytes | None], ...],
     leader_epoch: int | None,
-) -> Record:
+) -> Record[Any, Any]:
     """A record, written as its mutable base and then locked by changing its class.
 
     Both have the same layout. Going through object.__setattr__ for nine fields would cost four times as much.
@@ -179,7 +182,7 @@ def _make(
     record.headers = headers
     record.leader_epoch = leader_epoch
     record.__class__ = Record
-    locked: Record = record
+    locked: Record[Any, Any] = record
     return locked
 
 

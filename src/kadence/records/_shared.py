@@ -72,12 +72,12 @@ def _short(value: object) -> str:
     return repr(value)
 
 
-def describe(record: Record) -> str:
+def describe(record: Record[Any, Any]) -> str:
     """The text of a record, ``Record(topic='t', partition=0, ...)``; long bytes are cut."""
     return f"Record({', '.join(f'{name}={_short(getattr(record, name))}' for name in FIELDS)})"
 
 
-def replace(record: Record, changes: dict[str, Any]) -> Record:
+def replace(record: Record[Any, Any], changes: dict[str, Any]) -> Record[Any, Any]:
     """A copy of a record with some fields changed."""
     fields = {name: getattr(record, name) for name in FIELDS}
     for name in changes:
@@ -87,7 +87,7 @@ def replace(record: Record, changes: dict[str, Any]) -> Record:
     return type(record)(**fields)
 
 
-def rebuild_record(*fields: Any) -> Record:
+def rebuild_record(*fields: Any) -> Record[Any, Any]:
     """Unpickle a record, as the type that this process uses: pickles cross between compiled and plain."""
     from kadence.records import Record as Loaded
 

@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from tests.patience import PATIENCE
@@ -46,7 +47,7 @@ def poll_until(consumer: Consumer, done: Callable[[], bool]) -> None:
 
 
 def member(kafka: Kafka, group: str, strategy: str | None) -> Consumer:
-    settings = {} if strategy is None else {"partition_assignment_strategy": strategy}
+    settings: dict[str, Any] = {} if strategy is None else {"partition_assignment_strategy": strategy}
     return Consumer(
         bootstrap_servers=kafka.bootstrap_servers,
         group_id=group,

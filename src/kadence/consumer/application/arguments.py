@@ -24,11 +24,14 @@ __all__ = [
     "NO_CAP",
     "Assignable",
     "Offsets",
+    "Partition",
     "Partitions",
     "StartOfTopics",
+    "Timestamps",
     "callback_of",
     "cap",
     "columns_of",
+    "given",
     "listener_of",
     "partition_of",
     "partitions_of",
@@ -48,22 +51,38 @@ _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 Partitions = TopicPartition | Iterable[TopicPartition | tuple[str, int]]
 """What calls take that speak of partitions: several, or one."""
 
+Partition = TopicPartition | tuple[str, int]
+"""What calls take that speak of one partition."""
+
+# The keys of a Mapping are not covariant, so each type of keys is named by itself.
 Start = int | OffsetAndMetadata
-Assignable = Partitions | Mapping[TopicPartition, Start] | Mapping[TopicPartition, tuple[Start, int]]
+Span = Start | tuple[Start, int]
+Assignable = Partitions | Mapping[TopicPartition, Span] | Mapping[tuple[str, int], Span]
 """What assign() takes: partitions, or a mapping with the offset where each begins, or with (start, end) of a range."""
 
 StartOfTopics = Literal["earliest", "latest"] | datetime | int
 """Where assign_topics() begins: an end of the log, or a time (a datetime with a timezone, or ms since 1970)."""
 
 Offsets = (
-    Mapping[TopicPartition, OffsetAndMetadata] | Mapping[TopicPartition, int] | Record | Iterable[Record]
+    Mapping[TopicPartition, Start]
+    | Mapping[tuple[str, int], Start]
+    | Record[Any, Any]
+    | Iterable[Record[Any, Any]]
 )
 """What commit() takes: next offsets by partition, or records that are done."""
+
+Timestamps = Mapping[TopicPartition, int] | Mapping[tuple[str, int], int]
+"""What offsets_for_times() takes: a time by partition."""
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _ENDS: Final = {"earliest": -2, "latest": -1}
 _STEPS: Final = ("on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost")
 _FLAGS: Final = {re.ASCII: "a", re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s", re.VERBOSE: "x"}
+
+
+def given(**settings: Any) -> dict[str, Any]:
+    """The settings that a caller gave, without those that are None."""
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def cap(max_records: int | None, default: int) -> int:
@@ -241,7 +260,7 @@ def target(offset: object) -> tuple[int, int | None]:
     return _whole(offset, "an offset", _INT64), None
 
 
-def timestamps_of(timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def timestamps_of(timestamps: Timestamps) -> dict[TopicPartition, int]:
     """Times to look offsets up for."""
     found = {}
     for key, timestamp in timestamps.items():

@@ -9,15 +9,17 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from kadence.clock import FOREVER, Clock, Seconds, add_ms, to_ms
 from kadence.config import ConsumerConfig
 from kadence.consumer.application.arguments import (
     Assignable,
     Offsets,
+    Partition,
     Partitions,
     StartOfTopics,
+    Timestamps,
     callback_of,
     cap,
     columns_of,
@@ -192,7 +194,7 @@ class Calls:
 
     # ------------------------------------------------------------ records
 
-    def poll_buffered(self, max_records: int | None) -> Records | None:
+    def poll_buffered(self, max_records: int | None) -> Records[Any, Any] | None:
         """What can be had without waiting or looking at anything else (C6); None when there is more to do."""
         limit = self._cap(max_records, self._config.max_poll_records)
         if self._interceptors is not None and (kept := self._interceptors.surplus.take(limit)):
@@ -205,7 +207,7 @@ class Calls:
             return self._interceptors.on_consume(Records(chunks))
         return Records(chunks)
 
-    def poll(self, timeout: Seconds, max_records: int | None) -> Waits[Records]:
+    def poll(self, timeout: Seconds, max_records: int | None) -> Waits[Records[Any, Any]]:
         limit = self._cap(max_records, self._config.max_poll_records)
         self._look_at_unit(timeout)
         chunks = yield from self._core.poll(self._until(timeout), limit)
@@ -213,7 +215,7 @@ class Calls:
             return self._interceptors.on_consume(Records(chunks))
         return Records(chunks)
 
-    def first(self, records: Records) -> Record | None:
+    def first(self, records: Records[Any, Any]) -> Record[Any, Any] | None:
         """The first of what a poll of one returned; what interceptors added to it comes with the next polls."""
         found = list(records)
         if len(found) > 1 and self._interceptors is not None:
@@ -248,7 +250,7 @@ class Calls:
     # ------------------------------------------------------------ positions
 
     def seek(
-        self, partition: TopicPartition, offset: int | OffsetAndMetadata, timeout: Seconds | None
+        self, partition: Partition, offset: int | OffsetAndMetadata, timeout: Seconds | None
     ) -> Waits[None]:
         start, epoch = target(offset)
         partition = partition_of(partition)
@@ -265,7 +267,7 @@ class Calls:
             m.ResetPositions, self._deadline(timeout), partitions=chosen, timestamp=timestamp
         )
 
-    def position(self, partition: TopicPartition, timeout: Seconds | None) -> Waits[int]:
+    def position(self, partition: Partition, timeout: Seconds | None) -> Waits[int]:
         core, partition = self._core, partition_of(partition)
         deadline = self._deadline(timeout)
         while (at := core.cell(partition).current()) is None:
@@ -315,7 +317,7 @@ class Calls:
                 found[partition] = _not_fetched(now, *why)
         return found
 
-    def current_lag(self, partition: TopicPartition) -> int | None:
+    def current_lag(self, partition: Partition) -> int | None:
         cell = self._core.cell(partition_of(partition))
         committed = self._config.isolation_level == "read_committed"
         end = cell.last_stable_offset if committed else cell.high_watermark
@@ -351,12 +353,12 @@ class Calls:
         return {partition: at.offset for partition, at in found.items() if at is not None}
 
     def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int], timeout: Seconds | None
+        self, timestamps: Timestamps, timeout: Seconds | None
     ) -> Waits[dict[TopicPartition, OffsetAndTimestamp | None]]:
         return self._list_offsets(timestamps_of(timestamps), timeout)
 
     def _list_offsets(
-        self, timestamps: Mapping[TopicPartition, int], timeout: Seconds | None
+        self, timestamps: Timestamps, timeout: Seconds | None
     ) -> Waits[dict[TopicPartition, OffsetAndTimestamp | None]]:
         if not timestamps:
             return {}

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from kadence.consumer.application.records import Records
 from kadence.consumer.border.cells import Cell
 from kadence.records import Record
 from kadence.types import OffsetAndMetadata, TopicPartition
 
-__all__ = ["Interceptor", "Interceptors"]
+__all__ = ["Interceptor", "InterceptorLike", "Interceptors"]
 
 log = logging.getLogger("kadence.consumer")
 
@@ -27,7 +27,7 @@ class Interceptor:
     What `Consumer.poll_arrow` returns is not intercepted.
     """
 
-    def on_consume(self, records: Records) -> Records:
+    def on_consume(self, records: Records[Any, Any]) -> Records[Any, Any]:
         """What poll() is about to return (never empty); return it, or others in its place (`Records.of`)."""
         return records
 
@@ -36,6 +36,36 @@ class Interceptor:
 
     def close(self) -> None:
         """The consumer is closed."""
+
+
+class SeesRecords(Protocol):
+    """Has the first of an interceptor's methods."""
+
+    def on_consume(self, records: Records[Any, Any], /) -> Records[Any, Any] | None:
+        """As `Interceptor.on_consume`; None changes nothing."""
+        ...
+
+
+class SeesCommits(Protocol):
+    """Has the second one."""
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> object:
+        """As `Interceptor.on_commit`."""
+        ...
+
+
+class SeesClose(Protocol):
+    """Has the third one."""
+
+    def close(self) -> object:
+        """As `Interceptor.close`."""
+        ...
+
+
+InterceptorLike = (
+    SeesRecords | SeesCommits | SeesClose | type[SeesRecords] | type[SeesCommits] | type[SeesClose]
+)
+"""What ``interceptors`` may hold: objects with one of the methods, or classes that are made without arguments."""
 
 
 class Surplus:
@@ -86,7 +116,7 @@ class Interceptors:
         self._chain = tuple(chain)
         self.surplus = Surplus()
 
-    def on_consume(self, records: Records) -> Records:
+    def on_consume(self, records: Records[Any, Any]) -> Records[Any, Any]:
         for each in self._chain:
             result = self._call(each, "on_consume", records)
             if isinstance(result, Records):

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Self
+from typing import Generic, TypeVar
 
 from kadence.records import Record
 from kadence.types import OffsetAndMetadata, TopicPartition
+from kadence.typevars import K_co, V_co
 
 __all__ = ["Records"]
 
+K = TypeVar("K")
+V = TypeVar("V")
 
-class Records:
+
+class Records(Generic[K_co, V_co]):
     """Records of one poll, grouped by partition, in offset order within each.
 
     Iterate it for the records one after the other; `by_partition` gives them grouped. False when empty.
@@ -21,18 +25,18 @@ class Records:
 
     __slots__ = ("_chunks",)
 
-    def __init__(self, chunks: Sequence[tuple[TopicPartition, list[Record]]] = ()) -> None:
+    def __init__(self, chunks: Sequence[tuple[TopicPartition, list[Record[K_co, V_co]]]] = ()) -> None:
         self._chunks = chunks
 
     @classmethod
-    def of(cls, records: Iterable[Record]) -> Self:
+    def of(cls, records: Iterable[Record[K, V]]) -> Records[K, V]:
         """Any records, grouped by partition in the order given; for interceptors and tests."""
-        grouped: dict[TopicPartition, list[Record]] = {}
+        grouped: dict[TopicPartition, list[Record[K, V]]] = {}
         for record in records:
             grouped.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
-        return cls(tuple(grouped.items()))
+        return Records(tuple(grouped.items()))
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[Record[K_co, V_co]]:
         chunks = self._chunks
         if len(chunks) == 1:
             return iter(chunks[0][1])
@@ -44,9 +48,9 @@ class Records:
     def __bool__(self) -> bool:
         return bool(self._chunks)
 
-    def by_partition(self) -> dict[TopicPartition, list[Record]]:
+    def by_partition(self) -> dict[TopicPartition, list[Record[K_co, V_co]]]:
         """The records of each partition, in offset order."""
-        grouped: dict[TopicPartition, list[Record]] = {}
+        grouped: dict[TopicPartition, list[Record[K_co, V_co]]] = {}
         for partition, records in self._chunks:
             grouped.setdefault(partition, []).extend(records)
         return grouped

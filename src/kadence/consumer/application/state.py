@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from kadence.clock import Seconds
-from kadence.consumer.application.arguments import Partitions
+from kadence.consumer.application.arguments import Partition, Partitions
 from kadence.consumer.application.calls import Calls
 from kadence.consumer.application.core import Core
 from kadence.consumer.application.metrics import catalogue
@@ -63,7 +63,7 @@ class ConsumerState:
         """
         return self._calls.not_fetched()
 
-    def current_lag(self, partition: TopicPartition) -> int | None:
+    def current_lag(self, partition: Partition) -> int | None:
         """How many offsets lie between the position and the end as last heard of; None while unknown. No request."""
         return self._calls.current_lag(partition)
 

@@ -41,7 +41,7 @@ def served(broker: Broker) -> Broker:
     return broker
 
 
-def consumer(broker: Broker, **settings: Any) -> Consumer:
+def consumer(broker: Broker, **settings: Any) -> Consumer[Any, Any]:
     return Consumer(
         bootstrap_servers=broker.bootstrap_servers,
         auto_offset_reset="earliest",

@@ -300,7 +300,7 @@ def served(broker: Broker) -> Broker:
     return broker
 
 
-def consumer(broker: Broker, **settings: object) -> Consumer:
+def consumer(broker: Broker, **settings: Any) -> Consumer:
     made = Consumer(bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest", **settings)
     made.assign([TopicPartition("t", 0), TopicPartition("t", 1)])
     return made

@@ -122,7 +122,7 @@ class Steps:
                 place.records.total += hand.index - hand.counted
                 hand.counted = hand.index
 
-    def step(self) -> Record | None:
+    def step(self) -> Record[Any, Any] | None:
         """A poll of one; None when there is more to do, or nothing in the next partition's hand."""
         hand = self._take_turn(1)
         if hand is None:
@@ -131,7 +131,7 @@ class Steps:
         hand.index = index + 1
         return hand.records[index]
 
-    def several(self, limit: int) -> list[tuple[TopicPartition, list[Record]]] | None:
+    def several(self, limit: int) -> list[tuple[TopicPartition, list[Record[Any, Any]]]] | None:
         """A poll of ``limit``; None when there is more to do, or less than that in the next partition's hand."""
         hand = self._take_turn(limit)
         if hand is None:
@@ -215,14 +215,14 @@ class Iteration:
 
     __slots__ = ("_slowly", "_steps")
 
-    def __init__(self, steps: Steps, slowly: Callable[[], Record]) -> None:
+    def __init__(self, steps: Steps, slowly: Callable[[], Record[Any, Any]]) -> None:
         self._steps = steps
         self._slowly = slowly
 
     def __iter__(self) -> Iteration:
         return self
 
-    def __next__(self) -> Record:
+    def __next__(self) -> Record[Any, Any]:
         steps = self._steps
         calls = steps.calls
         try:
@@ -244,14 +244,14 @@ class AsyncIteration:
 
     __slots__ = ("_slowly", "_steps")
 
-    def __init__(self, steps: Steps, slowly: Callable[[], Coroutine[Any, Any, Record]]) -> None:
+    def __init__(self, steps: Steps, slowly: Callable[[], Coroutine[Any, Any, Record[Any, Any]]]) -> None:
         self._steps = steps
         self._slowly = slowly
 
     def __aiter__(self) -> AsyncIteration:
         return self
 
-    def __anext__(self) -> Awaitable[Record]:
+    def __anext__(self) -> Awaitable[Record[Any, Any]]:
         return _Next(self._steps, self._slowly)
 
 
@@ -263,12 +263,12 @@ class _Next:
 
     __slots__ = ("_inner", "_slowly", "_steps")
 
-    def __init__(self, steps: Steps, slowly: Callable[[], Coroutine[Any, Any, Record]]) -> None:
+    def __init__(self, steps: Steps, slowly: Callable[[], Coroutine[Any, Any, Record[Any, Any]]]) -> None:
         self._steps = steps
         self._slowly = slowly
-        self._inner: Coroutine[Any, Any, Record] | None = None
+        self._inner: Coroutine[Any, Any, Record[Any, Any]] | None = None
 
-    def __await__(self) -> Generator[Any, Any, Record]:
+    def __await__(self) -> Generator[Any, Any, Record[Any, Any]]:
         return self
 
     def __iter__(self) -> _Next:
