@@ -174,7 +174,7 @@ class Group:
     def start(self, client: str) -> Member:
         """A member of ``java``, or of a client that jobs/member.py knows."""
         command = self._java() if client == "java" else self._python(client)
-        errors = (self._directory / f"{len(self.all)}-{client}.log").open("w")
+        errors = self._log(f"{client}-{len(self.all)}").open("w")
         with errors:
             process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL, text=True
@@ -202,10 +202,15 @@ class Group:
         states = (
             f"{each.name} owns {sorted(each.owns)}, refused {each.refused[-3:]}" for each in self.running
         )
-        logs = (
-            f"{path.name}:\n{path.read_text()[-4_000:]}" for path in sorted(self._directory.glob("*.log"))
-        )
+        logs = (f"{each.name}:\n{self.log_of(each)[-4_000:]}" for each in self.all)
         return "\n".join([*states, *logs])
+
+    def log_of(self, member: Member) -> str:
+        """What it wrote to its standard error."""
+        return self._log(member.name).read_text()
+
+    def _log(self, name: str) -> Path:
+        return self._directory / f"{name}.log"
 
     def _java(self) -> list[str]:
         config = self._directory / "member.properties"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.consumer.application.reading.test_collector import cell, put
 from tests.consumer.application.test_interrupted_callbacks import Subject
@@ -127,6 +127,7 @@ actions = st.tuples(
 
 
 @examples(300)
+@example(script=[("step", 0), ("seek", 0), ("step", 0)])
 @given(script=st.lists(actions, max_size=40))
 def test_both_halves_do_the_same(script: list[tuple[str, int]]) -> None:
     compiled, plain = Half("c"), Half("py")

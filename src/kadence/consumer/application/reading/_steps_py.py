@@ -155,6 +155,8 @@ class Steps:
             return None
         if cell.paused or cell.revoking or cell.held:
             return None
+        if not all(map(_is_of_its_lease, self.touched)):
+            return None
         self.prove()
         self.touched.append(place)
         self._at = (self._at + 1) % len(order)
@@ -204,6 +206,12 @@ class Steps:
                     continue
             again.append(place)
         return again
+
+
+def _is_of_its_lease(place: Place) -> bool:
+    """Whether the hand is still the one that the partition's position goes by."""
+    hand = place.cell.hand
+    return hand is not None and hand.lease == place.cell.lease
 
 
 class Iteration:
