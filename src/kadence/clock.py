@@ -9,10 +9,20 @@ from __future__ import annotations
 
 import threading
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
-__all__ = ["FOREVER", "Clock", "Seconds", "SystemClock", "add_ms", "to_ms", "wait_seconds", "wall_ms"]
+__all__ = [
+    "FOREVER",
+    "Clock",
+    "Seconds",
+    "SystemClock",
+    "add_ms",
+    "to_ms",
+    "wait_seconds",
+    "wall_ms",
+    "wall_time",
+]
 
 FOREVER: Final = 2**63 - 1
 """The deadline that never comes (ms)."""
@@ -72,5 +82,10 @@ def wait_seconds(deadline: int, now: int) -> float | None:
 
 
 def wall_ms() -> int:
-    """Ms since 1970, UTC: for record timestamps and retention, never for timers."""
+    """Ms since 1970, UTC: for record timestamps, retention and reports, never for timers."""
     return time.time_ns() // 1_000_000
+
+
+def wall_time(ms: int) -> datetime:
+    """Ms since 1970 as a datetime in UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC)

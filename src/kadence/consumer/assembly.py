@@ -98,7 +98,7 @@ def network_side(
     measures = Measures()
     client = surroundings.client(ConnectionConfig.of(config), measures.network)
     measures.held_bytes = client.arenas.held
-    border = Border(client.wakeup, measures, surroundings.clock)
+    border = Border(client.wakeup, measures, surroundings.clock, surroundings.wall_ms)
     return border, client, lambda: _turn(config, surroundings, client, border)
 
 

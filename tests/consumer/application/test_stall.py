@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 from tests.consumer.application.test_interrupted_callbacks import AtCalls
 from tests.patience import PATIENCE
@@ -13,13 +14,29 @@ from tests.patience import PATIENCE
 from kadence.consumer.application.stall import Stall, Stalls
 from kadence.consumer.border.messages import Stalled
 
+AT = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
 FACT = Stalled(since=0, at=10, timeout_ms=20, left=False)
 
 
 def stalls(callback: Callable[[Stall], object] | None = None) -> Stalls:
-    made = Stalls("g", lambda: (0, {}), callback)
+    made = Stalls("g", lambda: (0, {}), callback, lambda: 1_700_000_000_000)
     made.thread = threading.current_thread()
     return made
+
+
+def test_times_are_those_of_the_wall_clock_with_the_monotonic_ones_beside() -> None:
+    told = threading.Event()
+    subject = stalls(lambda stall: told.set())
+    subject.noticed(FACT)
+    assert told.wait(PATIENCE)
+    (stall,) = subject.history()
+    assert (stall.since, stall.reported_at) == (AT, AT + timedelta(milliseconds=10))
+    assert (stall.since_monotonic_ms, stall.reported_monotonic_ms) == (0, 10)
+    assert stall.duration == 0.01
+    subject.over(15_000, FACT)
+    (stall,) = subject.history()
+    assert (stall.ended_at, stall.ended_monotonic_ms) == (AT + timedelta(seconds=15), 15_000)
+    assert stall.duration == 15
 
 
 def test_b4_a_stall_counts_once() -> None:

@@ -114,8 +114,8 @@ def _plain(rebalance: Rebalance) -> dict[str, Any]:
     return {
         "cause": rebalance.cause,
         "generation": rebalance.generation,
-        "started_at": rebalance.started_at,
-        "ended_at": rebalance.ended_at,
+        "started_at": rebalance.started_monotonic_ms,
+        "ended_at": rebalance.ended_monotonic_ms,
         "assigned": [tp.partition for tp in rebalance.assigned],
         "added": [tp.partition for tp in rebalance.added],
         "removed": [tp.partition for tp in rebalance.removed],

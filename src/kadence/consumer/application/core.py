@@ -110,6 +110,7 @@ class Core:
             config.group_id,
             lambda: (self._collector.given(), self._collector.in_hand()),
             config.stall_report_callback,
+            border.wall_offset_ms,
         )
         # The network thread keeps the border: held by that, a consumer that nobody closed would never be collected.
         noticed = weakref.WeakMethod(self.stalls.noticed)

@@ -16,10 +16,12 @@ import traceback
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from kadence.clock import wall_time
 from kadence.consumer.border.messages import Stalled
 from kadence.types import TopicPartition
 
@@ -49,8 +51,10 @@ class Stall:
     """One time that nothing was polled for long.
 
     Attributes:
-        since: the last sign of progress; monotonic ms, as all times here. reported_at, ended_at: when it was
-            noticed, and when the application polled again (None: not yet).
+        since: the last sign of progress, in UTC. reported_at, ended_at: when it was noticed, and when the application
+            polled again (None: not yet).
+        since_monotonic_ms, reported_monotonic_ms, ended_monotonic_ms: the same by this machine's monotonic clock, as
+            `time.monotonic` has it.
         timeout_ms: the processing timeout, counted from ``since``.
         left_group: the timeout passed, so the group was left.
         thread: the name of the thread that should have polled. stack: where it was when this was reported, and
@@ -59,15 +63,24 @@ class Stall:
         in_hand: of these, the offsets that no later poll or commit has proved processed.
     """
 
-    since: int
-    reported_at: int
+    since: datetime
+    reported_at: datetime
+    since_monotonic_ms: int
+    reported_monotonic_ms: int
     timeout_ms: int
     thread: str
     stack: str
     records: int
     in_hand: Mapping[TopicPartition, range]
     left_group: bool = False
-    ended_at: int | None = None
+    ended_at: datetime | None = None
+    ended_monotonic_ms: int | None = None
+
+    @property
+    def duration(self) -> float:
+        """Seconds from the last sign of progress to its end, or to its report while it lasts."""
+        end = self.reported_monotonic_ms if self.ended_monotonic_ms is None else self.ended_monotonic_ms
+        return (end - self.since_monotonic_ms) / 1000
 
 
 class Stalls:
@@ -76,7 +89,7 @@ class Stalls:
     Args:
         group_id: for the log. look: what is in hand: how many records the last poll returned, and the offsets that
             are not proved processed; called on a helper thread.
-        callback: the application's own, stall.report.callback.
+        callback: the application's own, stall.report.callback. wall_offset: what makes ms since 1970 of monotonic ms.
 
     Attributes:
         thread: the thread that polled last (application). Not its ident: those are used again at once.
@@ -89,6 +102,7 @@ class Stalls:
         group_id: str | None,
         look: Callable[[], tuple[int, Mapping[TopicPartition, range]]],
         callback: Callable[[Stall], Any] | None,
+        wall_offset: Callable[[], int],
     ) -> None:
         self.thread: threading.Thread | None = None
         self.task: weakref.ref[asyncio.Task[object]] | None = None
@@ -96,6 +110,7 @@ class Stalls:
         self._group_id = group_id
         self._look = look
         self._callback = callback
+        self._wall_offset = wall_offset
         self._lock = threading.Lock()
         self._history: list[Stall] = []
         # Held until the latest report is made. Not an Event: Ctrl-C within its wait() can leave a lock of it taken, and
@@ -123,7 +138,8 @@ class Stalls:
         recorded = self._recorded
         if recorded.acquire(timeout=_PATIENCE_S):
             recorded.release()
-        stall = self._change(fact, ended_at=now)
+        ended_at = wall_time(now + self._wall_offset())
+        stall = self._change(fact, ended_at=ended_at, ended_monotonic_ms=now)
         if stall is None:
             return
         log.warning(
@@ -144,9 +160,12 @@ class Stalls:
             return
         records, in_hand = self._look()
         name, stack = self._whereabouts()
+        offset = self._wall_offset()
         stall = Stall(
-            since=fact.since,
-            reported_at=fact.at,
+            since=wall_time(fact.since + offset),
+            reported_at=wall_time(fact.at + offset),
+            since_monotonic_ms=fact.since,
+            reported_monotonic_ms=fact.at,
             timeout_ms=fact.timeout_ms,
             thread=name,
             stack=stack,
@@ -183,7 +202,7 @@ class Stalls:
         """The stall that ``fact`` is about, with changes; None when it was never reported."""
         with self._lock:
             for place, stall in enumerate(self._history):
-                if stall.since == fact.since:
+                if stall.since_monotonic_ms == fact.since:
                     self._history[place] = changed = dataclasses.replace(stall, **changes)
                     return changed
         return None

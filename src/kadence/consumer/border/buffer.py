@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from kadence.clock import Clock, SystemClock
+from kadence.clock import Clock, SystemClock, wall_ms
 from kadence.connection.request import Loan
 from kadence.consumer.border.cells import Cell
 from kadence.consumer.border.hand import Attention
@@ -117,7 +117,7 @@ class Border:
         lateness: how late the network thread is (network).
         on_stall: told of a stall at once, on the network thread, while the application is busy (application).
         wakes: how often the application woke the network thread (application).
-        measures: for `Consumer.metrics`; each part has one writer. clock: what both sides go by.
+        measures: for `Consumer.metrics`; each part has one writer. clock: what both sides go by. wall: ms since 1970.
     """
 
     def __init__(
@@ -125,9 +125,11 @@ class Border:
         wake: Callable[[], None],
         measures: Measures | None = None,
         clock: Clock | None = None,
+        wall: Callable[[], int] = wall_ms,
     ) -> None:
         self._wake = wake
         self.clock = clock or SystemClock()
+        self.wall = wall
         self.measures = measures or Measures()
         self.lateness = Lateness()
         self.on_stall: Callable[[Stalled], None] = lambda fact: None
@@ -232,6 +234,10 @@ class Border:
         self.alert()
 
     # -- any thread
+
+    def wall_offset_ms(self) -> int:
+        """What is to be added to the clock's time for ms since 1970, as both clocks stand now."""
+        return self.wall() - self.clock.now_ms()
 
     def alert(self) -> None:
         """Something changed: the next poll looks at it, and one that waits is woken. Called after the change."""

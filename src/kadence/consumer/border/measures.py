@@ -199,8 +199,8 @@ class Group:
         self.causes: Mapping[str, int] = MappingProxyType({})
 
     def rebalanced(self, rebalance: Rebalance) -> None:
-        now = self.last_at = rebalance.ended_at
-        self.rebalances.record(now, now - rebalance.started_at)
+        now = self.last_at = rebalance.ended_monotonic_ms
+        self.rebalances.record(now, now - rebalance.started_monotonic_ms)
         # What follows the colon is different each time.
         cause = rebalance.cause.partition(": ")[0] or "unknown"
         if cause not in self.causes and len(self.causes) >= _MAX_CAUSES:

@@ -9,9 +9,11 @@ same border can lie between two processes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Final
 
+from kadence.clock import wall_time
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 __all__ = [
@@ -310,23 +312,41 @@ class Rebalance:
 
     Attributes:
         cause: why, in words. The member that leads the group also knows who joined and who left.
-        started_at, ended_at: monotonic ms. generation: the one it ended with; −1: out of the group.
+        started_monotonic_ms, ended_monotonic_ms: by this machine's monotonic clock, as `time.monotonic` has it.
+        generation: the one it ended with; −1: out of the group.
         assigned: what is assigned since. added, removed: what came and went by it; partitions that were lost on the
             way and came back are in both.
     """
 
     cause: str
-    started_at: int
-    ended_at: int
+    started_monotonic_ms: int
+    ended_monotonic_ms: int
     generation: int
     assigned: tuple[TopicPartition, ...]
     added: tuple[TopicPartition, ...]
     removed: tuple[TopicPartition, ...]
 
+    _wall_offset_ms: int = field(default=0, repr=False, compare=False)
+    """What makes ms since 1970 of the monotonic times; by the clocks as they stood when it was told."""
+
+    @property
+    def started_at(self) -> datetime:
+        """When it began, in UTC: for comparing it with a log."""
+        return wall_time(self.started_monotonic_ms + self._wall_offset_ms)
+
+    @property
+    def ended_at(self) -> datetime:
+        """When it ended, in UTC."""
+        return wall_time(self.ended_monotonic_ms + self._wall_offset_ms)
+
     @property
     def duration(self) -> float:
         """Seconds from its cause to its end."""
-        return (self.ended_at - self.started_at) / 1_000
+        return (self.ended_monotonic_ms - self.started_monotonic_ms) / 1_000
+
+    def by_wall_clock(self, offset_ms: int) -> Rebalance:
+        """The same, with what makes ms since 1970 of its times."""
+        return replace(self, _wall_offset_ms=offset_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from kadence.clock import FOREVER, Clock
@@ -69,6 +70,7 @@ class Outlet:
             return
         if isinstance(fact, RebalanceFinished):
             self._border.measures.group.rebalanced(fact.rebalance)
+            fact = replace(fact, rebalance=fact.rebalance.by_wall_clock(self._border.wall_offset_ms()))
         elif isinstance(fact, RebalanceFailed):
             measures = self._border.measures
             measures.group.failed.record(measures.turned_at)

@@ -72,8 +72,8 @@ class Chronicle:
         before, self._before = self._before, assigned
         rebalance = Rebalance(
             cause=f"{self.cause}; {self._detail}" if self._detail else self.cause,
-            started_at=now if self._started_at is None else self._started_at,
-            ended_at=now,
+            started_monotonic_ms=now if self._started_at is None else self._started_at,
+            ended_monotonic_ms=now,
             generation=group.generation_id,
             assigned=tuple(sorted(assigned)),
             added=tuple(sorted(assigned - before)),
