@@ -12,7 +12,7 @@ import aiokafka
 import confluent_kafka
 import pytest
 
-from kadence.config import ConsumerConfig, ProducerConfig, foreign, keys
+from kadence.config import ClientConfig, ConsumerConfig, ProducerConfig, foreign, keys
 from kadence.errors import ConfigError
 
 OURS = {row.name for row in keys(ConsumerConfig)}
@@ -45,9 +45,23 @@ sasl.oauthbearer.header.urlencode
 """
 """`ConsumerConfig` of Apache Kafka."""
 
+JAVA_PRODUCER = """
+acks batch.size bootstrap.servers buffer.memory client.dns.lookup client.id compression.gzip.level compression.lz4.level
+compression.type compression.zstd.level connections.max.idle.ms delivery.timeout.ms enable.idempotence
+enable.metrics.push interceptor.classes key.serializer linger.ms max.block.ms max.in.flight.requests.per.connection
+max.request.size metadata.max.age.ms metadata.max.idle.ms metadata.recovery.rebootstrap.trigger.ms
+metadata.recovery.strategy metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
+partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms partitioner.class partitioner.ignore.keys
+receive.buffer.bytes reconnect.backoff.max.ms reconnect.backoff.ms request.timeout.ms retries retry.backoff.max.ms
+retry.backoff.ms security.protocol security.providers send.buffer.bytes socket.connection.setup.timeout.max.ms
+socket.connection.setup.timeout.ms transaction.timeout.ms transaction.two.phase.commit.enable transactional.id
+value.serializer
+"""
+"""`ProducerConfig` of Apache Kafka, without the keys of logins and TLS, which every client has."""
 
-def librdkafka(folder: Path) -> Iterator[str]:
-    """Every property that librdkafka itself prints."""
+
+def librdkafka(folder: Path, kinds: str = "*CP") -> Iterator[str]:
+    """Every property that librdkafka itself prints, of all clients (*), consumers (C) and producers (P)."""
     wheel = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
     library, libc = ctypes.CDLL(str(next(wheel.glob("librdkafka*.so*")))), ctypes.CDLL(None)
     libc.fopen.restype = ctypes.c_void_p
@@ -58,24 +72,26 @@ def librdkafka(folder: Path) -> Iterator[str]:
     libc.fclose(file)
     for line in page.read_text().splitlines():
         cells = [cell.strip() for cell in line.split("|")]
-        if len(cells) > 5 and cells[1] in ("*", "C", "P"):
+        if len(cells) > 5 and cells[1] in kinds:
             yield cells[0]
 
 
-def refusal(name: str) -> str:
-    """What a consumer says of a key."""
+def refusal(name: str, client: type[ClientConfig] = ConsumerConfig) -> str:
+    """What a client says of a key."""
     with pytest.raises(ConfigError) as error:
-        ConsumerConfig.parse({"bootstrap.servers": "localhost:9092", name: "x"})
+        client.parse({"bootstrap.servers": "localhost:9092", name: "x"})
     return str(error.value)
 
 
-def unhelped(names: set[str]) -> list[str]:
+def unhelped(names: set[str], client: type[ClientConfig] = ConsumerConfig) -> list[str]:
     """Those that are neither known nor refused with advice."""
+    known = {row.name for row in keys(client)}
     dotted = {name: name.replace("_", ".") for name in names}
     return sorted(
         name
         for name, ours in dotted.items()
-        if ours not in OURS and ("unknown" in refusal(name) or "did you mean" in refusal(name))
+        if ours not in known
+        and ("unknown" in refusal(name, client) or "did you mean" in refusal(name, client))
     )
 
 
@@ -100,9 +116,40 @@ def test_every_key_of_aiokafka_is_known_or_refused_with_advice() -> None:
     assert unhelped(names) == []
 
 
+def test_every_key_of_a_producer_of_theirs_is_known_or_refused_with_advice(tmp_path: Path) -> None:
+    with warnings.catch_warnings(action="ignore"):
+        import kafka
+    theirs = {
+        "Java": set(JAVA_PRODUCER.split()),
+        "librdkafka": set(librdkafka(tmp_path, "*P")),
+        "confluent-kafka": {"on_delivery", "dr_cb", "dr_msg_cb", "delivery.report.only.error", "partitioner"},
+        "kafka-python": set(kafka.KafkaProducer.DEFAULT_CONFIG),
+        "aiokafka": set(inspect.signature(aiokafka.AIOKafkaProducer).parameters),
+    }
+    assert {client: unhelped(names, ProducerConfig) for client, names in theirs.items()} == {
+        client: [] for client in theirs
+    }
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
+        ("partitioner.class", "here it is 'partitioner'"),
+        ("max_batch_size", "here it is 'batch_size'"),
+        ("dr_msg_cb", "send() gives a future for each record"),
+        ("compression.zstd.level", "here it is 'compression.level'"),
+        ("metric.reporters", "the producer has no metrics"),
+        ("group.id", "is a key of the consumer, not of the producer"),
+    ],
+)
+def test_a_producers_refusal_says_what_to_do(name: str, message: str) -> None:
+    assert message in refusal(name, ProducerConfig)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("dr_msg_cb", "another client's key: it is for a producer"),
         ("socket.timeout.ms", "is another client's name: here it is 'request.timeout.ms'"),
         ("ssl_cafile", "here it is 'ssl_ca_location'"),
         ("queued.min.messages", "prefetching is bounded by bytes: buffer.memory"),
@@ -126,4 +173,4 @@ def test_librdkafkas_words_for_a_reset_are_refused_with_ours(word: str, ours: st
 def test_what_is_advised_exists_and_what_exists_is_not_refused() -> None:
     known = OURS | {row.name for row in keys(ProducerConfig)}
     assert set(foreign._CALLED.values()) <= known
-    assert not (set(foreign._CALLED) | set(foreign._INSTEAD)) & known
+    assert not (set(foreign._CALLED) | set(foreign._INSTEAD) | set(foreign._OF_PRODUCERS)) & known

@@ -267,8 +267,10 @@ def testing() -> str:
 def coming_from(client: str) -> str:
     """The page for those who come from another client, with what becomes of its keys."""
     page = f"from-{client}.md"
-    tables = peers.key_tables(client)
-    return (DOCS / page).read_text() if tables is None else drawn(page, {"keys": tables})
+    tables, of_producers = peers.key_tables(client), peers.key_tables(client, "producer")
+    if tables is None or of_producers is None:
+        return (DOCS / page).read_text()
+    return drawn(page, {"keys": tables, "producer keys": of_producers})
 
 
 def weaknesses() -> str:

@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from kadence.config import ConsumerConfig, ProducerConfig, foreign, keys
+from kadence.config import ClientConfig, ConsumerConfig, ProducerConfig, foreign, keys
 from kadence.errors import ConfigError
 
 __all__ = ["VERSIONS", "key_tables", "keys_of"]
@@ -35,28 +35,36 @@ _OTHER_MEANING: Final = {
 }
 """Keys of librdkafka that are not what ours of the same name are."""
 
+_DEFAULTS: Final = {
+    ("aiokafka", "acks"): "1",
+    ("kafka-python", "partitioner"): "its DefaultPartitioner: murmur2",
+}
+"""Defaults that are objects, in words."""
+
 _REMARKS: Final = {
     "queued.max.messages.kbytes": " (bytes, and a hard cap on everything held)",
     "rebalance_timeout_ms": " (it bounds both)",
 }
 
 
-def keys_of(client: str) -> dict[str, Any]:
-    """Consumer keys of a client, as its users write them, with the defaults."""
+def keys_of(client: str, kind: str = "consumer") -> dict[str, Any]:
+    """Keys of a client's consumer or producer, as its users write them, with the defaults."""
     if client == "confluent-kafka":
-        return dict(_librdkafka())
+        return dict(_librdkafka(kind))
     if client == "kafka-python":
         with warnings.catch_warnings(action="ignore"):
             import kafka
-        return dict(kafka.KafkaConsumer.DEFAULT_CONFIG)
+        theirs = kafka.KafkaConsumer if kind == "consumer" else kafka.KafkaProducer
+        return dict(theirs.DEFAULT_CONFIG)
     import aiokafka
 
-    parameters = inspect.signature(aiokafka.AIOKafkaConsumer).parameters.values()
+    of = aiokafka.AIOKafkaConsumer if kind == "consumer" else aiokafka.AIOKafkaProducer
+    parameters = inspect.signature(of).parameters.values()
     return {each.name: each.default for each in parameters if each.kind is not each.VAR_POSITIONAL}
 
 
-def _librdkafka() -> Iterator[tuple[str, str]]:
-    """librdkafka's table as it prints it: those of consumers and of all clients; and what the Python package adds."""
+def _librdkafka(kind: str) -> Iterator[tuple[str, str]]:
+    """librdkafka's table as it prints it: those of one kind and of all clients; and what the Python package adds."""
     import confluent_kafka
 
     wheel = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
@@ -71,43 +79,47 @@ def _librdkafka() -> Iterator[tuple[str, str]]:
         lines = page.read_text().splitlines()
     for line in lines:
         row = [cell.strip() for cell in line.split("|")]
-        if len(row) > 5 and row[1] in ("*", "C"):
+        if len(row) > 5 and row[1] in ("*", "C" if kind == "consumer" else "P"):
             yield row[0], row[3]
-    yield from (("logger", ""), ("on_commit", ""), ("oauth_cb", ""))
+    yield from (("logger", ""), ("oauth_cb", ""))
+    yield ("on_commit", "") if kind == "consumer" else ("on_delivery", "")
 
 
-def key_tables(client: str) -> str | None:
-    """What becomes of each key, as Markdown; None when another version of the client is installed."""
+def key_tables(client: str, kind: str = "consumer") -> str | None:
+    """What becomes of each key of a consumer or producer, as Markdown; None for another version of the client."""
     if version(client) != VERSIONS[client]:
         return None
-    ours = {row.name: row for row in keys(ConsumerConfig)}
-    theirs = {row.name for row in keys(ProducerConfig)}
+    configs: dict[str, type[ClientConfig]] = {"consumer": ConsumerConfig, "producer": ProducerConfig}
+    config = configs.pop(kind)
+    [(other, other_config)] = configs.items()
+    ours = {row.name: row for row in keys(config)}
+    theirs = {row.name for row in keys(other_config)}
     same: list[str] = []
     otherwise: list[str] = []
     renamed: list[str] = []
     instead: dict[str, list[str]] = {}
-    for name, default in sorted(keys_of(client).items()):
+    for name, default in sorted(keys_of(client, kind).items()):
         dotted = name.replace("_", ".")
         row = ours.get(dotted)
         if client == "confluent-kafka" and name in _OTHER_MEANING:
             instead.setdefault(_OTHER_MEANING[name], []).append(f"`{name}`")
             continue
         if row is not None:
-            there, here = _text(default), _text(row.default)
+            there, here = _text(_DEFAULTS.get((client, name), default)), _text(row.default)
             if there.lower().replace("largest", "latest") == here.lower():
                 same.append(f"`{name}`")
             else:
                 otherwise.append(f"| `{name}` | {_code(there)} | {_code(here)} |")
             continue
-        called, why = foreign.advice(dotted)
+        called, why = foreign.advice(dotted, kind)
         if called in ours:
             renamed.append(f"| `{name}` | `{called}`{_REMARKS.get(name, '')} |")
         elif why is not None:
             instead.setdefault(why, []).append(f"`{name}`")
         elif dotted in theirs or called in theirs:
-            instead.setdefault("it is a key of the producer", []).append(f"`{name}`")
+            instead.setdefault(f"it is a key of the {other}", []).append(f"`{name}`")
         else:
-            instead.setdefault(_refusal(dotted), []).append(f"`{name}`")
+            instead.setdefault(_refusal(dotted, config), []).append(f"`{name}`")
     return "\n\n".join(
         [
             "The same, with the same default: " + ", ".join(same) + ".",
@@ -122,14 +134,14 @@ def key_tables(client: str) -> str | None:
     )
 
 
-def _refusal(name: str) -> str:
-    """What a consumer says of a key.
+def _refusal(name: str, config: type[ClientConfig]) -> str:
+    """What a client says of a key.
 
     Raises:
         SystemExit: it takes it, or knows nothing of it.
     """
     try:
-        ConsumerConfig.parse({"bootstrap.servers": "localhost:9092", name: "/a/file"})
+        config.parse({"bootstrap.servers": "localhost:9092", name: "/a/file"})
     except ConfigError as error:
         if "unknown" not in str(error):
             return str(error)

@@ -29,6 +29,8 @@ _KINDS = {
     "list": "str | Iterable[str]",
     "assignors": "str | Assignor | Iterable[str | Assignor]",
     "deserializer": "DeserializerLike[Any]",
+    "serializer": "SerializerLike",
+    "partitioner": "Callable[[bytes | None, Sequence[int], Sequence[int]], int | None]",
     "objects": "Iterable[InterceptorLike]",
 }
 """What the reader of each kind takes."""
@@ -45,6 +47,8 @@ _HOMES = {
     "InterceptorLike": "kadence.consumer.application.interceptors",
     "Iterable": "collections.abc",
     "Literal": "typing",
+    "Sequence": "collections.abc",
+    "SerializerLike": "kadence.serializers",
     "Stall": "kadence.consumer.application.stall",
     "Token": "kadence.security",
 }
@@ -64,7 +68,8 @@ def annotation(row: Key, config: type[ClientConfig]) -> str:
     if words:
         # The words are what editors offer. Case does not matter, and a value may come from a file: so any str.
         numbers = " | int" if any(word.lstrip("-").isdigit() for word in words) else ""
-        kind = f"Literal[{', '.join(map(repr, words))}]{numbers} | str"
+        others = f" | {kind}" if row.kind == "partitioner" else ""
+        kind = f"Literal[{', '.join(map(repr, words))}]{numbers} | str{others}"
     if kind is None:
         raise UnknownKindError(
             f"{row.name} is of kind {row.kind!r}, which has no type in tools/settings_text.py"

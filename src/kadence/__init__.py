@@ -114,6 +114,7 @@ if TYPE_CHECKING:
     from kadence.producer.settings import ProducerSettings
     from kadence.records import Record
     from kadence.security import Token
+    from kadence.serializers import Serializer
     from kadence.types import (
         GroupMetadata,
         Node,
@@ -210,6 +211,7 @@ __all__ = [
     "RowsNotWrittenError",
     "Seconds",
     "SerializationError",
+    "Serializer",
     "Stall",
     "StopOnSignals",
     "SubscriptionPattern",
@@ -317,6 +319,7 @@ _HOMES = {
     "RowsNotWrittenError": "kadence.errors",
     "Seconds": "kadence.clock",
     "SerializationError": "kadence.errors",
+    "Serializer": "kadence.serializers",
     "Stall": "kadence.consumer.application.stall",
     "StopOnSignals": "kadence.consumer.application.stopping",
     "SubscriptionPattern": "kadence.types",

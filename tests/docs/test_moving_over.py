@@ -19,7 +19,7 @@ import pytest
 
 import peers
 from kadence import Admin, AsyncConsumer, Consumer, Record
-from kadence.config import ConsumerConfig, keys
+from kadence.config import ClientConfig, ConsumerConfig, ProducerConfig, keys
 
 with warnings.catch_warnings(action="ignore"):
     import kafka
@@ -89,12 +89,16 @@ def test_each_field_of_their_records_has_a_row(client: str) -> None:
         assert all(hasattr(Record, name) for name in names(row[1]))
 
 
+@pytest.mark.parametrize(("kind", "config"), [("consumer", ConsumerConfig), ("producer", ProducerConfig)])
 @pytest.mark.parametrize("client", CLIENTS)
-def test_each_key_of_theirs_is_on_the_page_and_each_of_ours_exists(client: str) -> None:
+def test_each_key_of_theirs_is_on_the_page_and_each_of_ours_exists(
+    client: str, kind: str, config: type[ClientConfig]
+) -> None:
     as_described(client)
-    page = (DOCS / f"from-{client}.md").read_text().partition("## Keys\n")[2]
-    assert set(peers.keys_of(client)) <= set(re.findall(r"`([^`]+)`", page))
-    ours = {row.name for row in keys(ConsumerConfig)}
+    page = (DOCS / f"from-{client}.md").read_text().partition(f"## Keys of the {kind}\n")[2]
+    page = page.partition("\n## ")[0]
+    assert set(peers.keys_of(client, kind)) <= set(re.findall(r"`([^`]+)`", page))
+    ours = {row.name for row in keys(config)}
     same = page.partition("default: ")[2].partition("\n")[0]
     assert {name.strip("`").replace("_", ".") for name in same.rstrip(".").split(", ")} <= ours
     renamed = page.partition("| another name there |")[2].partition("| not here |")[0]

@@ -17,6 +17,7 @@ PUBLIC = (
     "kadence.admin",
     "kadence.broker",
     "kadence.deserializers",
+    "kadence.serializers",
     "kadence.errors",
     "kadence.metrics",
     "kadence.metrics.otel",

@@ -30,7 +30,7 @@ def test_keys_without_their_prefix_in_any_case_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("key", ANY_TIME)
 def test_what_only_tunes_java_is_left_out_with_its_reason(key: str) -> None:
-    _, reason = foreign.advice(key)
+    _, reason = foreign.advice(key, "consumer")
     assert reason
     found = settings(**{f"kafka.{key}": "x"})
     assert key not in found.values

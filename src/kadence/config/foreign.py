@@ -44,6 +44,14 @@ _CALLED: Final[Mapping[str, str]] = {
     "message.timeout.ms": "delivery.timeout.ms",
     "message.max.bytes": "max.request.size",
     "queue.buffering.max.kbytes": "buffer.memory",
+    "message.send.max.retries": "retries",
+    "partitioner.cb": "partitioner",
+    # Java's producer, aiokafka's
+    "partitioner.class": "partitioner",
+    "compression.gzip.level": "compression.level",
+    "compression.lz4.level": "compression.level",
+    "compression.zstd.level": "compression.level",
+    "max.batch.size": "batch.size",
     # kafka-python, aiokafka
     "ssl.cafile": "ssl.ca.location",
     "ssl.certfile": "ssl.certificate.location",
@@ -279,36 +287,61 @@ _INSTEAD: Final[Mapping[str, str]] = {
     "loop": "an AsyncConsumer belongs to the loop it is made on; leave it out",
     "topics": "call subscribe(topics)",
     "timeout": _PER_CALL,
-    # of producers
-    **dict.fromkeys(
-        (
-            "batch.num.messages",
-            "compression.level",
-            "delivery.report.only.error",
-            "dr.cb",
-            "dr.msg.cb",
-            "enable.gapless.guarantee",
-            "key.serializer",
-            "message.send.max.retries",
-            "msg.order.cmp",
-            "partitioner",
-            "partitioner.availability.timeout.ms",
-            "partitioner.cb",
-            "partitioner.class",
-            "partitioner.ignore.keys",
-            "produce.offset.report",
-            "queue.buffering.backpressure.threshold",
-            "queue.buffering.max.messages",
-            "queuing.strategy",
-            "retries",
-            "sticky.partitioning.linger.ms",
-            "value.serializer",
-        ),
-        "it is a key of producers, and Kadence's has none like it",
-    ),
 }
 """Nothing under any name; what to do."""
 
+_DELIVERY: Final = "send() gives a future for each record: await it, call result(), or add_done_callback(...)"
+_ORDER: Final = (
+    "records of a partition are sent in order, and with enable.idempotence written in order; leave it out"
+)
+_STICKY: Final = (
+    "records without a key stay with one partition until it has batch.size bytes, then another one with a leader gets "
+    "them; leave it out"
+)
+_NO_METRICS: Final = "the producer has no metrics; count records in the callbacks of their futures"
+
+_OF_PRODUCERS: Final[Mapping[str, str]] = {
+    # Java
+    "interceptor.classes": "the producer has no interceptors; wrap send(), and use the futures that it gives",
+    "partitioner.adaptive.partitioning.enable": _STICKY,
+    "partitioner.availability.timeout.ms": _STICKY,
+    "transaction.two.phase.commit.enable": "two-phase commit (KIP-939) is not supported",
+    **dict.fromkeys(
+        (
+            "metric.reporters",
+            "auto.include.jmx.reporter",
+            "metrics.num.samples",
+            "metrics.sample.window.ms",
+            "metrics.recording.level",
+            "statistics.interval.ms",
+            "stats.cb",
+            "throttle.cb",
+            "metrics.enabled",
+            "metric.group.prefix",
+        ),
+        _NO_METRICS,
+    ),
+    "enable.metrics.push": "metrics are not pushed to brokers (KIP-714); leave it out",
+    "loop": "an AsyncProducer belongs to the loop it is made on; leave it out",
+    "receive.message.max.bytes": "answers to a producer are small; leave it out",
+    "topic.blacklist": "a producer asks for the topics that it sends to; leave it out",
+    # librdkafka, confluent-kafka
+    "batch.num.messages": "batches are bounded by bytes, and not by a number of records: batch.size",
+    "delivery.report.only.error": _DELIVERY,
+    "dr.cb": _DELIVERY,
+    "dr.msg.cb": _DELIVERY,
+    "on.delivery": _DELIVERY,
+    "enable.gapless.guarantee": _ORDER,
+    "msg.order.cmp": _ORDER,
+    "queuing.strategy": _ORDER,
+    "produce.offset.report": "futures have the offset wherever the broker gives one; leave it out",
+    "queue.buffering.backpressure.threshold": (
+        "a partition's next batch fills while others are on their way; leave it out"
+    ),
+    "queue.buffering.max.messages": "what waits is bounded by bytes, and not by a number of records: buffer.memory",
+    "sticky.partitioning.linger.ms": _STICKY,
+}
+"""What to do instead in a producer; in other clients nothing of it makes sense."""
 
 _RESETS: Final[Mapping[str, str]] = {
     "smallest": "earliest",
@@ -324,6 +357,16 @@ def reset(word: str) -> str | None:
     return _RESETS.get(word)
 
 
-def advice(name: str) -> tuple[str | None, str | None]:
-    """For a key of another client: (our name for it, None) or (None, what to do); (None, None) for any other."""
-    return _CALLED.get(name), _INSTEAD.get(name)
+def advice(name: str, client: str) -> tuple[str | None, str | None]:
+    """For a key of another client: (our name for it, None) or (None, what to do); (None, None) for any other.
+
+    Args:
+        client: of which kind ours is: consumer, producer or admin.
+    """
+    if name in _CALLED:
+        return _CALLED[name], None
+    if client == "producer" and name in _OF_PRODUCERS:
+        return None, _OF_PRODUCERS[name]
+    if name in _INSTEAD:
+        return None, _INSTEAD[name]
+    return None, "it is for a producer" if name in _OF_PRODUCERS else None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from kadence import deserializers
+from kadence import deserializers, serializers
 from kadence.config import foreign
 from kadence.config.assignors import read_assignors
 from kadence.errors import ConfigError
@@ -75,7 +75,7 @@ def unknown(name: str, cls: type, rows: Mapping[str, Key]) -> str:
     """
     written, name = name, name.replace("_", ".")
     client = cls.__name__.removesuffix("Config").lower()
-    called, instead = foreign.advice(name)
+    called, instead = foreign.advice(name, client)
     if called is not None and called in rows:
         return f"{written!r} is another client's name: here it is {_as(written, called)!r}"
     if called is not None or instead is not None:
@@ -183,6 +183,30 @@ def _read_deserializer(row: Key, value: Any) -> Any:
     return _read_callable(row, value)
 
 
+def _read_serializer(row: Key, value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            return serializers.named(value)
+        except ValueError as error:
+            raise ConfigError(f"{row.name}: {value!r}: {error}") from None
+    if callable(getattr(value, "serialize", None)):
+        return _not_awaited(row, value() if isinstance(value, type) else value, value.serialize)
+    return _read_callable(row, value)
+
+
+def _read_partitioner(row: Key, value: Any) -> Any:
+    if isinstance(value, str):
+        return _read_choice(row, _JAVA_PARTITIONERS.get(value, value))
+    return _read_callable(row, value)
+
+
+_JAVA_PARTITIONERS: Final = {
+    "org.apache.kafka.clients.producer.internals.DefaultPartitioner": "murmur2_random",
+    "org.apache.kafka.clients.producer.UniformStickyPartitioner": "random",
+    "org.apache.kafka.clients.producer.RoundRobinPartitioner": "round_robin",
+}
+
+
 def _read_interceptors(row: Key, value: Any) -> tuple[Any, ...]:
     if isinstance(value, str) or any(isinstance(each, str) for each in value):
         raise ValueError
@@ -218,12 +242,16 @@ _READERS: dict[str, Callable[[Key, Any], Any]] = {
     "string": _read_string,
     "callable": _read_callable,
     "deserializer": _read_deserializer,
+    "serializer": _read_serializer,
+    "partitioner": _read_partitioner,
     "objects": _read_interceptors,
     "password": lambda row, value: Secret(_read_string(row, value)),
 }
 
 
 def _allowed(row: Key) -> str:
+    if row.kind == "partitioner":
+        return f"a callable, or one of {', '.join(row.choices)}"
     if row.choices:
         return "one of " + ", ".join(choice or "''" for choice in row.choices)
     if row.kind == "int":
@@ -239,6 +267,7 @@ def _allowed(row: Key) -> str:
         "list": "a list, or a comma separated string",
         "callable": "a callable",
         "deserializer": "a callable, an object with deserialize(topic, headers, data), or a name",
+        "serializer": "a callable, an object with serialize(topic, headers, data), or a name",
         "objects": "a list of objects, or of classes that are made without arguments",
     }
     return words.get(row.kind, "a string")

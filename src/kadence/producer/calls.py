@@ -11,13 +11,14 @@ from typing import Any
 
 from kadence.clock import Clock, Seconds, to_ms, wall_ms
 from kadence.config import ProducerConfig
+from kadence.errors import IllegalStateError
 from kadence.producer.accumulator import Accumulator, Header, estimated_size
 from kadence.producer.arguments import (
     Headers,
-    checked_bytes,
     checked_headers,
     checked_timestamp,
     checked_topic,
+    serialized,
 )
 from kadence.producer.arrow_delivery import ArrowDelivery
 from kadence.producer.arrow_sending import ArrowSending
@@ -25,6 +26,7 @@ from kadence.producer.entrance import Entrance
 from kadence.producer.futures import RecordFuture
 from kadence.producer.intake import Place
 from kadence.producer.partitioner import partition_for_key
+from kadence.producer.partitioning import chooser
 from kadence.producer.topics import Topics
 from kadence.producer.waits import Waits
 from kadence.types import PartitionInfo
@@ -60,6 +62,13 @@ class Calls:
         self._entrance = entrance
         self._gate = accumulator.gate
         self._wakeup = wakeup
+        self._key_serializer = config.key_serializer
+        self._value_serializer = config.value_serializer
+        self._chooser = chooser(config)
+        self.takes_all_as_they_are = (
+            self._key_serializer is None and self._value_serializer is None and self._chooser is None
+        )
+        """Whether records may go to the accumulator without coming here first."""
 
     # ------------------------------------------------------------ sending
 
@@ -74,9 +83,9 @@ class Calls:
     ) -> Outgoing:
         """What ``send()`` is given, as bytes and numbers; raises what is wrong with it."""
         topic = checked_topic(topic)
-        value = None if value is None else checked_bytes("value", value)
-        key = None if key is None else checked_bytes("key", key)
         checked = checked_headers(headers) if headers else ()
+        value = serialized("value", self._value_serializer, topic, checked, value)
+        key = serialized("key", self._key_serializer, topic, checked, key)
         timestamp = wall_ms() if timestamp is None else checked_timestamp(timestamp)
         size = estimated_size(key, value, checked)
         if size > self._accumulator.largest:
@@ -86,15 +95,20 @@ class Calls:
     def send_now(self, record: Outgoing) -> RecordFuture | None:
         """Hand over a record; None, and nothing is done, when that would have to wait."""
         self._entrance.check()
-        topic, partition, _, key, _, _, size = record
+        topic, partition, timestamp, key, value, headers, size = record
         place = self._accumulator.places.get(topic)
         if place is None:
             return None
         if partition is None:
-            if key is not None:
-                partition = partition_for_key(key, place.count)
+            if not self._accumulator.has_room(size):
+                return None
+            partition = self._partition(topic, key, place)
         elif not 0 <= partition < place.count:
             return None
+        if not (headers or self.takes_all_as_they_are):
+            future: RecordFuture | None = self._accumulator.put(topic, value, key, partition, timestamp)
+            if future is not None:
+                return future
         with self._gate:
             if not self._accumulator.has_room(size):
                 return None
@@ -112,8 +126,8 @@ class Calls:
         place = yield from entrance.place_of(topic, deadline)
         if partition is not None:
             place = yield from entrance.with_partition(topic, place, partition, deadline)
-        elif key is not None:
-            partition = partition_for_key(key, place.count)
+        else:
+            partition = self._partition(topic, key, place)
         with self._gate:
             if not self._accumulator.has_room(size):
                 yield from entrance.wait_for_room(size, deadline)
@@ -121,6 +135,12 @@ class Calls:
         if is_news:
             self._wakeup()
         return future
+
+    def _partition(self, topic: str, key: bytes | None, place: Place) -> int | None:
+        """The partition by the key; None where any will do."""
+        if self._chooser is not None:
+            return self._chooser(topic, key, place)
+        return None if key is None else partition_for_key(key, place.count)
 
     def _append(self, record: Outgoing, place: Place, partition: int | None) -> tuple[RecordFuture, bool]:
         """Add a record; under the gate, when there is room."""
@@ -136,6 +156,11 @@ class Calls:
         )
 
     def send_arrow(self, data: Any, topic: str | None) -> Waits[ArrowDelivery]:
+        if self._chooser is not None and not _names_partitions(data):
+            raise IllegalStateError(
+                "send_arrow() knows no other partitioner than murmur2_random; give each row its partition, by a column "
+                "'partition' without nulls"
+            )
         return ArrowSending(
             self._entrance, self._accumulator, self._wakeup, self._clock.now_ms, data, topic
         ).run()
@@ -163,3 +188,9 @@ class Calls:
                     )
             finally:
                 accumulator.flushing -= 1
+
+
+def _names_partitions(data: Any) -> bool:
+    """Whether each row of a table has its partition; what is no table is refused by others."""
+    names = getattr(data, "schema", None)
+    return names is None or ("partition" in names.names and not data.column("partition").null_count)

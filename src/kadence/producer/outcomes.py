@@ -81,6 +81,12 @@ class Outcomes:
         if self._accumulator.is_decided(batch):
             self.answered_late(batch)
             return
+        if batch.attempts > self._config.retries:
+            error.add_note(
+                f"it was sent {batch.attempts} times, as often as retries={self._config.retries} allows"
+            )
+            self.fail(batch, error)
+            return
         batch.last_error = error
         batch.not_before = now + self._backoff.delay_ms(batch.attempts - 1)
         if out_of_sequence:

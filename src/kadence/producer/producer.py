@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from kadence.clock import FOREVER, Clock, Seconds, SystemClock, to_ms
 from kadence.config import ProducerConfig, generated_client_id
 from kadence.producer.accumulator import Accumulator
-from kadence.producer.arguments import Bytes, Headers
+from kadence.producer.arguments import Headers
 from kadence.producer.arrow_delivery import ArrowDelivery
 from kadence.producer.calls import Calls
 from kadence.producer.entrance import Entrance
@@ -69,7 +69,6 @@ class Producer:
             gate=self._gate,
             largest=parsed.max_request_size,
         )
-        self._put = self._accumulator.put
         self._topics = topics = Topics(parsed, self._gate, self._accumulator.places)
         transactions = None
         if parsed.transactional_id is not None:
@@ -80,6 +79,7 @@ class Producer:
         self._calls = Calls(
             parsed, self._clock, self._accumulator, topics, self._entrance, self._thread.wakeup
         )
+        self._put = self._accumulator.put if self._calls.takes_all_as_they_are else _look_at_all
         self._shell = Shell(self._gate, self._clock)
         self._finalizer = deliver_if_abandoned(self, "Producer", self._thread)
         self._thread.start()
@@ -89,8 +89,8 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: Bytes | None = None,
-        key: Bytes | None = None,
+        value: Any = None,
+        key: Any = None,
         *,
         partition: int | None = None,
         timestamp: int | None = None,
@@ -101,7 +101,8 @@ class Producer:
         Waits only while the topic is unknown or `buffer.memory` is full, ``max.block.ms`` at most.
 
         Args:
-            value: bytes, or None for a tombstone. key: bytes or None; chooses the partition.
+            value: bytes, or what ``value.serializer`` takes; None for a tombstone. key: bytes, or what
+                ``key.serializer`` takes, or None; chooses the partition (``partitioner``).
             partition: overrides the choice. timestamp: ms since 1970; now when None.
             headers: (name, bytes or None) pairs in order, or a mapping.
 
@@ -109,7 +110,7 @@ class Producer:
             A future of the record's place in the log; its ``result()`` raises why it was not written.
 
         Raises:
-            SerializationError: key, value or a header is not bytes.
+            SerializationError: key, value or a header is not bytes, or a serialiser failed (see the cause).
             RecordTooLargeError: above ``max.request.size`` or ``buffer.memory``.
             UnknownTopicOrPartitionError: no such topic after ``max.block.ms``, or no such partition.
             KafkaTimeoutError: no answer about the topic, or no memory, within ``max.block.ms``.
@@ -126,8 +127,8 @@ class Producer:
     def _send_looking(
         self,
         topic: str,
-        value: Bytes | None,
-        key: Bytes | None,
+        value: Any,
+        key: Any,
         partition: int | None,
         timestamp: int | None,
         headers: Headers,
@@ -144,8 +145,8 @@ class Producer:
     def send_and_wait(
         self,
         topic: str,
-        value: Bytes | None = None,
-        key: Bytes | None = None,
+        value: Any = None,
+        key: Any = None,
         *,
         partition: int | None = None,
         timestamp: int | None = None,
@@ -174,6 +175,7 @@ class Producer:
 
         Args:
             data: a pyarrow Table or RecordBatch with the columns of Spark's Kafka sink; other columns are left out.
+                Serialisers are not called: keys and values are bytes or text already.
                 ``value``: binary or string; null is a tombstone. ``key``: binary or string, may be null.
                 ``topic``: string. ``partition``: integer; null leaves the choice to the key, as in `send`.
                 ``headers``: list<struct<key: string, value: binary>>. ``timestamp``: a timestamp, or int64 ms since
@@ -192,6 +194,7 @@ class Producer:
                 way, it says how many rows were handed over. Those may be written, so the same call again may write
                 them twice. An open transaction can only be aborted then.
             MissingDependencyError: pyarrow is not installed.
+            IllegalStateError: ``partitioner`` is not murmur2_random, and a row does not name its partition.
             ClosedError, ForkedError, FatalNetworkError: this producer cannot be used (any more).
         """
         return self._shell.run(self._calls.send_arrow(data, topic))
@@ -311,3 +314,7 @@ class Producer:
             "closed" if self._entrance.is_closed else "failed" if self._thread.fatal is not None else "open"
         )
         return f"<{type(self).__name__} {self._config.client_id} {state} {self._accumulator!r}>"
+
+
+def _look_at_all(*_record: Any) -> None:
+    """Stands for the short way of a record where there is none: each is serialised, or partitioned, first."""

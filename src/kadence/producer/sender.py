@@ -80,6 +80,8 @@ class Sender:
         transactions: Transactions | None = None,
     ) -> None:
         self._config = config
+        level = config.compression_level
+        self._level = None if level is None or level < 0 else level
         self._acks = {"all": -1, "-1": -1, "1": 1, "0": 0}[config.acks]
         self._accumulator = accumulator
         self._topics = topics
@@ -244,6 +246,7 @@ class Sender:
         try:
             batch.encoded = batch.builder.build(
                 compression=self._config.compression_type,
+                level=self._level,
                 producer_id=batch.producer_id,
                 producer_epoch=batch.epoch,
                 base_sequence=batch.base_sequence,

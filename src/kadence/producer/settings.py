@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from kadence.config.settings import ClientSettings
+from kadence.serializers import SerializerLike
 
 __all__ = ["ProducerSettings"]
 
@@ -19,6 +21,41 @@ class ProducerSettings(ClientSettings, total=False):
     """Retries cannot repeat or reorder records. Default: true."""
     compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] | str
     """Compression of batches. Default: none."""
+    compression_level: int | str | None
+    """How hard to compress: 1 to 9 for gzip, 1 to 12 for lz4, 1 to 22 for zstd; -1, as not set, takes the
+    codec's default.
+    """
+    key_serializer: SerializerLike | None
+    """Makes bytes of keys: a callable, an object with serialize(topic, headers, data), or the name of a ready
+    one (kadence.serializers; Java's class names too). Keys must be bytes without.
+    """
+    value_serializer: SerializerLike | None
+    """The same for values."""
+    partitioner: (
+        Literal[
+            "murmur2_random",
+            "murmur2",
+            "consistent_random",
+            "consistent",
+            "fnv1a_random",
+            "fnv1a",
+            "random",
+            "round_robin",
+        ]
+        | str
+        | Callable[[bytes | None, Sequence[int], Sequence[int]], int | None]
+    )
+    """How a key chooses the partition. murmur2_random is Kafka's way; consistent_random is librdkafka's
+    default, and so confluent-kafka's. Those without _random put all records without a key into one
+    partition. A callable gets (key, all_partitions, available_partitions) and returns a partition, or None
+    for any. Default: murmur2_random.
+    """
+    partitioner_ignore_keys: bool | str
+    """Records choose partitions as if they had no key. Default: false."""
+    retries: int | str
+    """How often records are sent again after an error that may pass; delivery.timeout.ms bounds it, too.
+    Default: 2147483647.
+    """
     linger_ms: int | str
     """Wait so long for more records of the same partition. Default: 5."""
     batch_size: int | str

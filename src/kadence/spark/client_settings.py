@@ -136,7 +136,8 @@ def _without_effect(key: str, values: Mapping[str, str], side: Side) -> str | No
     if key.startswith(_PROTOCOLS.get(protocol, ())):
         return f"it has no meaning with security.protocol={protocol}"
     if key in ANY_TIME:
-        reason = foreign.advice(key)[1] or ""  # a test finds one for each
+        client = "consumer" if side.table is ConsumerConfig else "producer"
+        reason = foreign.advice(key, client)[1] or ""  # a test finds one for each
         return reason.removesuffix("; leave it out").removesuffix(". Leave it out")
     known = {row.name for row in keys(side.table)}
     other: type = ProducerConfig if side.table is ConsumerConfig else ConsumerConfig

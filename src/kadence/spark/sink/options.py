@@ -34,6 +34,8 @@ REFUSED_CLIENT_KEYS: Final = {
     "transactional.id": "each worker needs its own; transactions=true makes them, transactionalIdPrefix names them",
     "interceptor.classes": "interceptors of the Java client cannot run here",
     "partitioner.class": "partitioners of the Java client cannot run here; the column partition chooses",
+    "partitioner": "keys choose by murmur2_random, and the column partition where it is set",
+    "partitioner.ignore.keys": "keys choose by murmur2_random, and the column partition where it is set",
 }
 """Client settings that cannot be given, with the reason."""
 

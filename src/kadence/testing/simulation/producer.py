@@ -46,6 +46,10 @@ class SimulatedProducer:
         parsed = ProducerConfig.parse({"client.id": process.name, **config})
         if parsed.transactional_id is not None:
             raise SimulationError("a simulation's producer has no transactions; leave transactional.id away")
+        if parsed.key_serializer or parsed.value_serializer or parsed.partitioner != "murmur2_random":
+            raise SimulationError(
+                "a simulation's producer takes bytes, and has no partitioners and serialisers"
+            )
         self._process = process
         self._rng = rng
         self._history = history
