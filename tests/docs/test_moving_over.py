@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import aiokafka
+import aiokafka.admin
 import confluent_kafka
+import confluent_kafka.admin
 import pytest
 
 import peers
-from kadence import Admin, AsyncConsumer, Consumer, Record
+from kadence import Admin, AsyncConsumer, AsyncProducer, Consumer, Producer, Record
 from kadence.config import ClientConfig, ConsumerConfig, ProducerConfig, keys
 
 with warnings.catch_warnings(action="ignore"):
@@ -29,6 +31,16 @@ CLIENTS: dict[str, tuple[type, type]] = {
     "confluent-kafka": (confluent_kafka.Consumer, Consumer),
     "kafka-python": (kafka.KafkaConsumer, Consumer),
     "aiokafka": (aiokafka.AIOKafkaConsumer, AsyncConsumer),
+}
+PRODUCERS: dict[str, tuple[type, type]] = {
+    "confluent-kafka": (confluent_kafka.Producer, Producer),
+    "kafka-python": (kafka.KafkaProducer, Producer),
+    "aiokafka": (aiokafka.AIOKafkaProducer, AsyncProducer),
+}
+ADMINS: dict[str, type] = {
+    "confluent-kafka": confluent_kafka.admin.AdminClient,
+    "kafka-python": kafka.KafkaAdminClient,
+    "aiokafka": aiokafka.admin.AIOKafkaAdminClient,
 }
 RECORDS: dict[str, list[str]] = {
     "confluent-kafka": [name for name in dir(confluent_kafka.Message) if not name.startswith("_")],
@@ -54,20 +66,13 @@ def as_described(client: str) -> None:
         pytest.skip(f"the page is about {client} {peers.VERSIONS[client]}; here is {version(client)}")
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_each_call_of_theirs_has_a_row(client: str) -> None:
-    as_described(client)
-    theirs = CLIENTS[client][0]
-    calls = {name for name in dir(theirs) if name[0].islower() and callable(getattr(theirs, name))}
-    named = {name for row in rows(client, "Calls") for name in names(row[0])}
-    assert calls <= named
-    assert named - calls <= {"KafkaConsumer", "for", "async"}
+def calls_of(client: type) -> set[str]:
+    return {name for name in dir(client) if name[0].islower() and callable(getattr(client, name))}
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_each_call_that_is_named_for_it_exists(client: str) -> None:
-    ours = CLIENTS[client][1]
-    for row in rows(client, "Calls"):
+def check_ours(table: list[list[str]], ours: type) -> None:
+    """Each call that the second column names exists, with the parameters that are named."""
+    for row in table:
         for code in re.findall(r"`([^`]+)`", row[1]):
             if code.startswith(("for ", "async ", "with")):
                 continue
@@ -77,6 +82,42 @@ def test_each_call_that_is_named_for_it_exists(client: str) -> None:
             parameters = inspect.signature(getattr(owner, call)).parameters
             for given in re.findall(r"(\w+)=", code):
                 assert given in parameters, f"{code}: no parameter {given}"
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_each_call_of_theirs_has_a_row(client: str) -> None:
+    as_described(client)
+    calls = calls_of(CLIENTS[client][0])
+    named = {name for row in rows(client, "Calls") for name in names(row[0])}
+    assert calls <= named
+    assert named - calls <= {"KafkaConsumer", "for", "async"}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_each_call_of_their_producer_has_a_row(client: str) -> None:
+    as_described(client)
+    theirs, ours = PRODUCERS[client]
+    table = rows(client, "Producing")
+    assert {name for row in table for name in names(row[0])} == calls_of(theirs)
+    check_ours(table, ours)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_each_call_of_their_admin_has_a_row_or_is_said_to_be_missing(client: str) -> None:
+    as_described(client)
+    table = rows(client, "Administering")
+    page = (DOCS / f"from-{client}.md").read_text().partition("## Administering\n")[2].partition("\n## ")[0]
+    missing = set(names(page.partition("\nNot here: ")[2]))
+    named = {name for row in table for name in names(row[0])}
+    assert named | missing == calls_of(ADMINS[client])
+    assert named & missing == set()
+    assert {name for name in missing if hasattr(Admin, name)} == set(), "Admin has them: give each a row"
+    check_ours(table, Admin)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_each_call_that_is_named_for_it_exists(client: str) -> None:
+    check_ours(rows(client, "Calls"), CLIENTS[client][1])
 
 
 @pytest.mark.parametrize("client", CLIENTS)
