@@ -158,7 +158,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
 
         Raises:
             IllegalStateError: topics were given by `subscribe` before; unsubscribe first. InvalidTopicError: a name
-                that Kafka does not allow. TopicAuthorizationFailedError. ValueError: another ``start``, or a datetime
+                that Kafka does not allow. TopicAuthorizationError. ValueError: another ``start``, or a datetime
                 without a timezone.
             KafkaTimeoutError: no broker answered within ``timeout`` (default.api.timeout.ms).
         """
