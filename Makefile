@@ -18,7 +18,7 @@ PIP := $(RUN) -m pip --disable-pip-version-check -q
 # What the installed package is made of; a change of one of these installs it again.
 BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '_*_c.py' -o -name '*.pxd' -o -name '*.h' \))
 
-.PHONY: help demo test test-spark soak hold coverage lint format generate bench bench-decode bench-gil bench-members bench-spark bench-stages parity-spark kill-spark docs site wheel clean
+.PHONY: help demo test test-spark soak hold coverage lint pyright format generate bench bench-decode bench-gil bench-members bench-spark bench-stages parity-spark kill-spark docs site wheel clean
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
@@ -28,6 +28,7 @@ help:
 	@echo "make hold            C calls that hold the interpreter for 15 and for 30 s, which must not cost the membership"
 	@echo "make kill-spark      kill -9 of a Spark application ROUNDS times, every row accounted for (BROKER=kafka, ARGS='--seed N')"
 	@echo "make lint            ruff, mypy --strict, the directions between rooms, generated code up to date"
+	@echo "make pyright         whether pyright takes and refuses the same user programs as mypy does (downloads 75 MB)"
 	@echo "make bench           Kadence beside the other clients on one real Kafka (ARGS='--rows iteration', ARGS='--help')"
 	@echo "make bench-stages    where the time of one record goes; bench-decode: decoding alone; bench-gil: the interpreter"
 	@echo "make bench-spark     Kadence's Spark source beside Spark's JVM connector"
@@ -69,6 +70,10 @@ lint: $(VENV)/.has-test
 	$(RUN) tools/generate.py --check
 	$(VENV)/bin/lint-imports
 	$(RUN) -m mypy
+
+pyright: $(VENV)/.has-test
+	@$(PIP) install --group pyright
+	@$(RUN) -m pytest tests/typed $(ARGS)
 
 format: $(VENV)/.has-test
 	$(RUN) -m ruff check --fix .

@@ -105,8 +105,12 @@ def test_each_topic_has_its_own_error(admin: Admin, name: str) -> None:
         admin.delete_topics(["nowhere"])
     with pytest.raises(UnknownTopicOrPartitionError, match="'nowhere'"):
         admin.describe_topics(["nowhere"])
-    with pytest.raises(TypeError, match="give a list of names"):
-        admin.delete_topics(name)
+    assert list(admin.describe_topics(name)) == [name], "one name is no list of letters"
+    with pytest.raises(TypeError, match="partitions are wanted"):
+        admin.log_ranges(name)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a partition is TopicPartition"):
+        admin.list_offsets({name: "latest"})  # type: ignore[type-var]
+    assert admin.log_ranges(TopicPartition(name, 0)) == admin.log_ranges([(name, 0)])
 
 
 def test_configs_and_cluster(admin: Admin, name: str) -> None:

@@ -33,6 +33,11 @@ __all__ = ["Admin"]
 
 K = TypeVar("K")
 V = TypeVar("V")
+P = TypeVar("P", bound=tuple[str, int])
+"""A partition as a key; `TopicPartition` is such a pair."""
+
+_Partitions = TopicPartition | Iterable[TopicPartition | tuple[str, int]]
+"""What calls take that speak of partitions: several, or one."""
 
 
 class Admin:
@@ -66,13 +71,13 @@ class Admin:
 
     def create_topics(
         self,
-        topics: Mapping[str, int] | Iterable[NewTopic | str],
+        topics: Mapping[str, int] | str | NewTopic | Iterable[NewTopic | str],
         *,
         validate_only: bool = False,
         raise_errors: bool = True,
         timeout: Seconds | None = None,
     ) -> Outcomes[str, NewTopic]:
-        """Create topics, given as {name: partitions}, names, or `NewTopic` values.
+        """Create topics, given as {name: partitions}, names, or `NewTopic` values; one or several.
 
         Returns:
             What was created, with the partitions and replicas that the broker chose where it says so.
@@ -80,17 +85,18 @@ class Admin:
         if isinstance(topics, Mapping):
             wanted = [NewTopic(name, partitions) for name, partitions in topics.items()]
         else:
-            wanted = [NewTopic(topic) if isinstance(topic, str) else topic for topic in _not_text(topics)]
+            several = [topics] if isinstance(topics, str | NewTopic) else topics
+            wanted = [NewTopic(topic) if isinstance(topic, str) else topic for topic in several]
         deadline = self._calls.deadline(timeout)
         return _checked(
             _topics.create_topics(self._calls, wanted, deadline, validate_only=validate_only), raise_errors
         )
 
     def delete_topics(
-        self, names: Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
+        self, names: str | Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
     ) -> Outcomes[str, None]:
         """Delete topics and all their records."""
-        names = _not_text(names)
+        names = _names(names)
         return _checked(
             _topics.delete_topics(self._calls, names, self._calls.deadline(timeout)), raise_errors
         )
@@ -102,10 +108,10 @@ class Admin:
         return _topics.list_topics(self._calls, self._calls.deadline(timeout), internal=internal)
 
     def describe_topics(
-        self, names: Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
+        self, names: str | Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
     ) -> Outcomes[str, TopicDescription]:
         """Partitions, leaders and replicas of topics."""
-        names = _not_text(names)
+        names = _names(names)
         return _checked(
             _topics.describe_topics(self._calls, names, self._calls.deadline(timeout)), raise_errors
         )
@@ -125,19 +131,19 @@ class Admin:
         return _groups.list_groups(self._calls, self._calls.deadline(timeout))
 
     def describe_groups(
-        self, groups: Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
+        self, groups: str | Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
     ) -> Outcomes[str, GroupDescription]:
         """State, members and assignment of groups of both kinds."""
-        groups = _not_text(groups)
+        groups = _names(groups)
         return _checked(
             _groups.describe_groups(self._calls, groups, self._calls.deadline(timeout)), raise_errors
         )
 
     def delete_groups(
-        self, groups: Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
+        self, groups: str | Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
     ) -> Outcomes[str, None]:
         """Delete groups without members, and their offsets."""
-        groups = _not_text(groups)
+        groups = _names(groups)
         return _checked(
             _groups.delete_groups(self._calls, groups, self._calls.deadline(timeout)), raise_errors
         )
@@ -146,7 +152,7 @@ class Admin:
 
     def list_offsets(
         self,
-        specs: Mapping[TopicPartition, OffsetSpec],
+        specs: Mapping[P, OffsetSpec],
         *,
         isolation_level: str = "read_uncommitted",
         raise_errors: bool = True,
@@ -159,7 +165,7 @@ class Admin:
         """
         outcomes = _offsets.list_offsets(
             self._calls,
-            specs,
+            {_partition(partition): spec for partition, spec in specs.items()},
             self._calls.deadline(timeout),
             read_committed=_read_committed(isolation_level),
         )
@@ -167,7 +173,7 @@ class Admin:
 
     def log_ranges(
         self,
-        partitions: Iterable[TopicPartition],
+        partitions: _Partitions,
         *,
         isolation_level: str = "read_uncommitted",
         raise_errors: bool = True,
@@ -180,7 +186,7 @@ class Admin:
         """
         outcomes = _offsets.log_ranges(
             self._calls,
-            _not_text(partitions),
+            _partitions(partitions),
             self._calls.deadline(timeout),
             read_committed=_read_committed(isolation_level),
         )
@@ -189,7 +195,7 @@ class Admin:
     def group_offsets(
         self,
         group: str,
-        partitions: Iterable[TopicPartition] | None = None,
+        partitions: _Partitions | None = None,
         *,
         require_stable: bool = False,
         raise_errors: bool = True,
@@ -200,15 +206,16 @@ class Admin:
         Args:
             require_stable: wait for transactions that are committing offsets.
         """
+        wanted = None if partitions is None else _partitions(partitions)
         outcomes = _offsets.group_offsets(
-            self._calls, group, partitions, self._calls.deadline(timeout), require_stable=require_stable
+            self._calls, group, wanted, self._calls.deadline(timeout), require_stable=require_stable
         )
         return _checked(outcomes, raise_errors)
 
     def alter_group_offsets(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        offsets: Mapping[P, OffsetAndMetadata | int],
         *,
         topic_ids: Mapping[str, bytes] | None = None,
         raise_errors: bool = True,
@@ -221,8 +228,8 @@ class Admin:
                 refuses offsets of a topic that was deleted and made anew; older ones know topics by name only.
         """
         wanted = {
-            TopicPartition(*tp): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-            for tp, offset in offsets.items()
+            _partition(partition): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+            for partition, offset in offsets.items()
         }
         deadline = self._calls.deadline(timeout)
         outcomes = _offsets.alter_group_offsets(self._calls, group, wanted, deadline, topic_ids or {})
@@ -231,15 +238,16 @@ class Admin:
     def delete_group_offsets(
         self,
         group: str,
-        partitions: Iterable[TopicPartition],
+        partitions: _Partitions,
         *,
         raise_errors: bool = True,
         timeout: Seconds | None = None,
     ) -> Outcomes[TopicPartition, None]:
         """Forget what a group committed for partitions that no live member is subscribed to."""
         deadline = self._calls.deadline(timeout)
-        partitions = [TopicPartition(*tp) for tp in partitions]
-        return _checked(_offsets.delete_group_offsets(self._calls, group, partitions, deadline), raise_errors)
+        return _checked(
+            _offsets.delete_group_offsets(self._calls, group, _partitions(partitions), deadline), raise_errors
+        )
 
     # ------------------------------------------------------------ the cluster
 
@@ -249,14 +257,15 @@ class Admin:
 
     def describe_configs(
         self,
-        resources: Iterable[ConfigResource],
+        resources: ConfigResource | Iterable[ConfigResource],
         *,
         raise_errors: bool = True,
         timeout: Seconds | None = None,
     ) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:
         """Settings of topics, brokers or groups, by name."""
+        several = [resources] if isinstance(resources, ConfigResource) else resources
         deadline = self._calls.deadline(timeout)
-        return _checked(_topics.describe_configs(self._calls, resources, deadline), raise_errors)
+        return _checked(_topics.describe_configs(self._calls, several, deadline), raise_errors)
 
     # ------------------------------------------------------------ the end
 
@@ -289,11 +298,28 @@ class Admin:
         return f"<Admin {self._config.client_id} {state} {','.join(self._config.bootstrap_servers)}>"
 
 
-def _not_text(names: Iterable[K]) -> list[K]:
-    """A list of names; one name alone is a list of one, not a list of its letters."""
-    if isinstance(names, str):
-        raise TypeError(f"give a list of names, e.g. [{names!r}], not a string")
-    return list(names)
+def _names(names: str | Iterable[str]) -> list[str]:
+    """Names; one alone is a list of one, not a list of its letters."""
+    return [names] if isinstance(names, str) else list(names)
+
+
+def _partition(given: object) -> TopicPartition:
+    """One partition, given as such or as a pair."""
+    if isinstance(given, (tuple, list)) and len(given) == 2:
+        topic, number = given
+        if isinstance(topic, str) and isinstance(number, int):
+            return TopicPartition(topic, number)
+    raise TypeError(f"a partition is TopicPartition(topic, number) or (topic, number), not {given!r}")
+
+
+def _partitions(given: _Partitions) -> list[TopicPartition]:
+    """Partitions; one alone is a list of one."""
+    if isinstance(given, TopicPartition):
+        return [given]
+    whatever: object = given
+    if isinstance(whatever, str):
+        raise TypeError(f"partitions are wanted, such as [TopicPartition({given!r}, 0)], not {given!r}")
+    return [_partition(each) for each in given]
 
 
 def _read_committed(isolation_level: str) -> bool:
