@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar, Unpack
 
 from kadence.clock import FOREVER, Seconds, add_ms, to_ms
 from kadence.config import ConsumerConfig, generated_client_id
@@ -27,6 +27,7 @@ from kadence.consumer.application.callbacks import AsyncRebalanceListener, Commi
 from kadence.consumer.application.calls import EARLIEST, LATEST, Calls, Topics
 from kadence.consumer.application.core import Core, Waits
 from kadence.consumer.application.farewell import leave_if_abandoned
+from kadence.consumer.application.idioms import refused, understood
 from kadence.consumer.application.reading.steps import AsyncIteration
 from kadence.consumer.application.records import Records
 from kadence.consumer.application.state import ConsumerState
@@ -95,6 +96,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
 
     # ------------------------------------------------------------ what to read
 
+    @understood
     async def subscribe(self, topics: Topics, *, listener: AsyncRebalanceListener | None = None) -> None:
         """Join the group for these topics, replacing the subscription. The join starts with the next poll.
 
@@ -189,7 +191,9 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
 
     # ------------------------------------------------------------ records
 
-    async def poll(self, timeout: Seconds = 0.0, *, max_records: int | None = None) -> Records[K_co, V_co]:
+    async def poll(
+        self, timeout: Seconds = 0.0, *, max_records: int | None = None, **others: Never
+    ) -> Records[K_co, V_co]:
         """Records, as soon as there are any; empty when ``timeout`` (seconds) passes without.
 
         Args:
@@ -204,6 +208,8 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
 
         Source: KIP-41 (the cap), KIP-62 (polling is the sign of progress).
         """
+        if others:
+            raise refused("poll", others)
         core, steps = self._core, self._steps
         proofs: int | None = steps.calls
         try:
@@ -334,10 +340,12 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         """
         await self._run(self._calls.seek(partition, offset, timeout))
 
+    @understood
     async def seek_to_beginning(self, partitions: Partitions = (), *, timeout: Seconds | None = None) -> None:
         """Read from the first offset there is; looked up in the background. None given: all assigned."""
         await self._run(self._calls.reset(partitions, EARLIEST, timeout))
 
+    @understood
     async def seek_to_end(self, partitions: Partitions = (), *, timeout: Seconds | None = None) -> None:
         """Read only what comes from now on (when read_committed, from the last stable offset). None given: all."""
         await self._run(self._calls.reset(partitions, LATEST, timeout))
@@ -354,6 +362,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
 
     # ------------------------------------------------------------ commits
 
+    @understood
     async def commit(self, offsets: Offsets | None = None, *, timeout: Seconds | None = None) -> None:
         """Commit and wait until it is done, repeating what can be repeated.
 
@@ -408,6 +417,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         """The partitions of a topic; empty when the cluster does not know it."""
         return await self._run(self._calls.partitions_for(topic, timeout))
 
+    @understood
     async def list_topics(self, *, timeout: Seconds | None = None) -> dict[str, list[PartitionInfo]]:
         """All topics this client may see, with their partitions."""
         return await self._run(self._calls.topics(None, timeout))
@@ -425,6 +435,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
 
     # ------------------------------------------------------------ the end
 
+    @understood
     async def close(self, *, timeout: Seconds | None = None, leave: bool | None = None) -> None:
         """Commit what was returned (if auto-commit is on), leave the group, stop. Idempotent; never hangs.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar, Unpack
 
 from kadence.clock import FOREVER, Seconds, add_ms, to_ms
 from kadence.config import ConsumerConfig, generated_client_id
@@ -27,6 +27,7 @@ from kadence.consumer.application.callbacks import CommitCallback, RebalanceList
 from kadence.consumer.application.calls import EARLIEST, LATEST, Calls, Topics
 from kadence.consumer.application.core import Core, Waits
 from kadence.consumer.application.farewell import leave_if_abandoned
+from kadence.consumer.application.idioms import refused, understood
 from kadence.consumer.application.reading.steps import Iteration
 from kadence.consumer.application.records import Records
 from kadence.consumer.application.shell import Shell
@@ -100,6 +101,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
 
     # ------------------------------------------------------------ what to read
 
+    @understood
     def subscribe(self, topics: Topics, *, listener: RebalanceListener | None = None) -> None:
         """Join the group for these topics, replacing the subscription. The join starts with the next poll.
 
@@ -193,7 +195,9 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
 
     # ------------------------------------------------------------ records
 
-    def poll(self, timeout: Seconds = 0.0, *, max_records: int | None = None) -> Records[K_co, V_co]:
+    def poll(
+        self, timeout: Seconds = 0.0, *, max_records: int | None = None, **others: Never
+    ) -> Records[K_co, V_co]:
         """Records, as soon as there are any; empty when ``timeout`` (seconds) passes without.
 
         Args:
@@ -208,6 +212,8 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
 
         Source: KIP-41 (the cap), KIP-62 (polling is the sign of progress).
         """
+        if others:
+            raise refused("poll", others)
         core, steps = self._core, self._steps
         proofs: int | None = steps.calls
         try:
@@ -338,10 +344,12 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         """
         self._run(self._calls.seek(partition, offset, timeout))
 
+    @understood
     def seek_to_beginning(self, partitions: Partitions = (), *, timeout: Seconds | None = None) -> None:
         """Read from the first offset there is; looked up in the background. None given: all assigned."""
         self._run(self._calls.reset(partitions, EARLIEST, timeout))
 
+    @understood
     def seek_to_end(self, partitions: Partitions = (), *, timeout: Seconds | None = None) -> None:
         """Read only what comes from now on (when read_committed, from the last stable offset). None given: all."""
         self._run(self._calls.reset(partitions, LATEST, timeout))
@@ -358,6 +366,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
 
     # ------------------------------------------------------------ commits
 
+    @understood
     def commit(self, offsets: Offsets | None = None, *, timeout: Seconds | None = None) -> None:
         """Commit and wait until it is done, repeating what can be repeated.
 
@@ -411,6 +420,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         """The partitions of a topic; empty when the cluster does not know it."""
         return self._run(self._calls.partitions_for(topic, timeout))
 
+    @understood
     def list_topics(self, *, timeout: Seconds | None = None) -> dict[str, list[PartitionInfo]]:
         """All topics this client may see, with their partitions."""
         return self._run(self._calls.topics(None, timeout))
@@ -428,6 +438,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
 
     # ------------------------------------------------------------ the end
 
+    @understood
     def close(self, *, timeout: Seconds | None = None, leave: bool | None = None) -> None:
         """Commit what was returned (if auto-commit is on), leave the group, stop. Idempotent; never hangs.
 

@@ -38,6 +38,7 @@ from kadence.consumer.application.arguments import (
 from kadence.consumer.application.callbacks import AsyncRebalanceListener, CommitCallback
 from kadence.consumer.application.core import Core, Waits
 from kadence.consumer.application.farewell import FAREWELL_MS
+from kadence.consumer.application.idioms import NotAwaited
 from kadence.consumer.application.metrics import Metrics
 from kadence.consumer.application.records import Records
 from kadence.consumer.application.stall import Stall
@@ -405,6 +406,7 @@ class Calls:
         if (ms := to_ms(grace)) is not None:
             self._close_by = add_ms(self._clock.now_ms(), ms)
         self._core.stop()
+        return cast(None, NotAwaited()) if self._awaits else None
 
     @property
     def stopping(self) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
+from kadence.consumer.application.idioms import missing
 from kadence.records import Record
 from kadence.types import OffsetAndMetadata, TopicPartition
 from kadence.typevars import K_co, V_co
@@ -24,6 +25,11 @@ class Records(Generic[K_co, V_co]):
     """
 
     __slots__ = ("_chunks",)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise missing(self, name)
 
     def __init__(self, chunks: Sequence[tuple[TopicPartition, list[Record[K_co, V_co]]]] = ()) -> None:
         self._chunks = chunks

@@ -6,12 +6,13 @@ Nothing here waits, and nothing sends a request. Application side.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from kadence.clock import Seconds
 from kadence.consumer.application.arguments import Partition, Partitions
 from kadence.consumer.application.calls import Calls
 from kadence.consumer.application.core import Core
+from kadence.consumer.application.idioms import missing, understood
 from kadence.consumer.application.metrics import catalogue
 from kadence.consumer.application.stall import Stall
 from kadence.consumer.border.lateness import NetworkLateness
@@ -29,6 +30,11 @@ class ConsumerState:
     _calls: Calls
     _core: Core
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise missing(self, name)
+
     # ------------------------------------------------------------ what is read
 
     def subscription(self) -> frozenset[str]:
@@ -39,10 +45,12 @@ class ConsumerState:
         """Partitions that are this consumer's now."""
         return self._calls.assignment()
 
+    @understood
     def pause(self, partitions: Partitions) -> None:
         """Return nothing of these until `resume`. What is buffered stays; membership is not touched. Any thread."""
         self._calls.pause(partitions)
 
+    @understood
     def resume(self, partitions: Partitions) -> None:
         """Undo `pause`: buffered records come with the next poll, fetching goes on at once. Any thread."""
         self._calls.resume(partitions)
@@ -120,7 +128,7 @@ class ConsumerState:
             grace: seconds from now until which `close` shall be done, if it is given no timeout of its own: what the
                 program's supervisor allows. None: close has its usual 30 s.
         """
-        self._calls.stop(grace)
+        return self._calls.stop(grace)
 
     @property
     def stopping(self) -> bool:

@@ -1,0 +1,154 @@
+"""What users of other clients write out of habit, and what it is called here. Application side.
+
+Only calls that fail come here: a name that a class does not have (`missing`), an argument that a call does not take
+(`refused`, `understood`). Types are untouched: to a type checker these names and arguments do not exist.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import Any, Final, NoReturn, TypeVar, cast
+
+__all__ = ["NotAwaited", "missing", "refused", "understood"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_BY_PARTITION: Final = (
+    "poll() returns records in the order read; by_partition() is the mapping of partitions to them"
+)
+_ONE_BY_ONE: Final = (
+    "poll() returns several records, or none: `for record in consumer.poll(1)`, with record.key, record.value, "
+    "record.topic, … as attributes; errors are raised by poll()"
+)
+_NOT_NEEDED: Final = "it is not needed: whatever is called first connects"
+_LAG: Final = (
+    "current_lag(partition) is what is left to read, without a request; end_offsets(partitions) asks"
+)
+_STORE: Final = "records count as processed with the next poll(); to say so yourself, commit_async(records)"
+
+_CONSUMER: Final[Mapping[str, str]] = {
+    # confluent-kafka
+    "consume": "call poll(timeout, max_records=n)",
+    "store_offsets": _STORE,
+    "unassign": "call unsubscribe()",
+    "get_watermark_offsets": "call beginning_offsets(partitions) and end_offsets(partitions)",
+    "consumer_group_metadata": "call group_metadata()",
+    "memberid": "group_metadata().member_id is it",
+    "cluster_id": "Admin(...).describe_cluster() tells it",
+    "set_sasl_credentials": "make a new consumer; tokens are renewed by sasl.oauthbearer.token.provider",
+    # kafka-python, aiokafka
+    "topics": "call list_topics()",
+    "partitions_for_topic": "call partitions_for(topic)",
+    "highwater": _LAG,
+    "last_stable_offset": _LAG,
+    "bootstrap": _NOT_NEEDED,
+    "bootstrap_connected": _NOT_NEEDED,
+    "start": _NOT_NEEDED,
+    "getone": "call poll(timeout, max_records=1), or iterate the consumer",
+    "getmany": "call poll(timeout, max_records=n), with the timeout in seconds",
+    "seek_to_committed": "call committed(partitions), then seek(partition, offset)",
+    "last_poll_timestamp": "metrics() has last-poll-seconds-ago",
+    "force_metadata_update": "metadata is refreshed by itself; metadata.max.age.ms says how often",
+    # Java
+    "commit_sync": "call commit()",
+    "seek_to": "call seek(partition, offset)",
+}
+
+_RECORDS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("items", "keys", "values", "get"), _BY_PARTITION),
+    **dict.fromkeys(
+        ("error", "value", "key", "topic", "partition", "offset", "timestamp", "headers"), _ONE_BY_ONE
+    ),
+    "is_empty": "it is false when empty: `if not records`",
+    "count": "len(records) is it",
+}
+
+_OF_CLASS: Final[Mapping[str, Mapping[str, str]]] = {
+    "Consumer": _CONSUMER,
+    "AsyncConsumer": _CONSUMER,
+    "Records": _RECORDS,
+}
+
+_SECONDS: Final = "timeouts are seconds here, such as {call}(timeout=1.5)"
+_LISTENER: Final = "give an object: subscribe(topics, listener=...); see kadence.RebalanceListener"
+_ONE_LIST: Final = "several partitions are given as one list: {call}([one, other])"
+
+_ARGUMENTS: Final[Mapping[tuple[str, str], str]] = {
+    ("subscribe", "pattern"): "give it in place of the topics: subscribe(re.compile('orders-.*'))",
+    ("subscribe", "on_assign"): _LISTENER,
+    ("subscribe", "on_revoke"): _LISTENER,
+    ("subscribe", "on_lost"): _LISTENER,
+    ("commit", "message"): "give it in place of the offsets: commit(record)",
+    (
+        "commit",
+        "asynchronous",
+    ): "commit() waits until it is done; commit_async(offsets, callback) does not wait",
+    ("poll", "update_offsets"): "each record that is returned moves the position",
+    ("close", "autocommit"): "enable.auto.commit decides whether close() commits",
+    ("list_topics", "topic"): "call partitions_for(topic)",
+}
+
+
+class NotAwaited:
+    """What stop() of an AsyncConsumer returns: aiokafka's stop() is a coroutine, and closes."""
+
+    def __await__(self) -> NoReturn:
+        raise TypeError(
+            "stop() is no coroutine: it ends iterations and polls, from any thread or signal handler. To close the "
+            "consumer: await consumer.close(), or async with"
+        )
+
+
+def missing(owner: object, name: str) -> AttributeError:
+    """The error for an attribute that an object of ours does not have."""
+    kind = type(owner).__name__
+    plain = f"{kind!r} object has no attribute {name!r}"
+    if name.startswith("_"):
+        return AttributeError(plain, name=name, obj=owner)
+    snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+    hint = _OF_CLASS.get(kind, {}).get(snake)
+    if hint is None and snake != name and hasattr(type(owner), snake):
+        hint = f"call {snake}()"
+    return AttributeError(f"{plain}: {hint}" if hint else plain, name=name, obj=owner)
+
+
+def refused(call: str, names: Iterable[str]) -> TypeError:
+    """The error for keyword arguments that a call does not take."""
+    name = next(iter(names))
+    hint = _ARGUMENTS.get((call, name)) or (_SECONDS if name.endswith("_ms") else None)
+    text = f"{call}() got an unexpected keyword argument {name!r}"
+    return TypeError(f"{text}: {hint.format(call=call)}" if hint else text)
+
+
+def understood(method: F) -> F:
+    """The method, with a sentence for what other clients' methods of that name take beyond its own arguments.
+
+    For calls that are not made for each record: it costs a tenth of a microsecond.
+    """
+    parameters = inspect.signature(method).parameters
+    most = sum(each.kind is each.POSITIONAL_OR_KEYWORD for each in parameters.values())
+    takes_partitions = "partitions" in parameters
+
+    def check(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        if unknown := [name for name in kwargs if name not in parameters]:
+            raise refused(method.__name__, unknown)
+        if len(args) > most and takes_partitions:
+            raise TypeError(_ONE_LIST.format(call=method.__name__))
+
+    if inspect.iscoroutinefunction(method):
+
+        @wraps(method)
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
+            check(args, kwargs)
+            return await method(*args, **kwargs)
+
+        return cast(F, awaited)
+
+    @wraps(method)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        check(args, kwargs)
+        return method(*args, **kwargs)
+
+    return cast(F, called)
