@@ -33,9 +33,9 @@ _PROCESSES: Final = f"{_HERE}/test_processes.py"
 
 WEAKNESSES: Final = (
     Weakness(
-        "long or CPU-bound work costs the membership",
+        "long or CPU-bound work makes the consumer leave its group",
         "KP #2422 #1491 #2070, AIO #335 #406 #700, CK #552 #629, RDK #2971 #3732",
-        "a network thread of its own keeps it; a loop that is too slow is reported before it is too late",
+        "a network thread sends the heartbeats; a warning names the slow line before the consumer has to leave",
         (
             (_GROUP, "test_work_that_keeps_the_processor_busy_keeps_the_membership"),
             (_GROUP, "test_whoever_processes_too_long_is_named_before_and_not_after"),
@@ -48,7 +48,7 @@ WEAKNESSES: Final = (
     Weakness(
         "alive, but consumes nothing",
         "KP #2605 #1435, RDK #2933 #1605, CK #371 #629, AIO #983",
-        "`not_fetched()` has the one reason for each partition",
+        "`not_fetched()` gives the reason for each partition",
         (
             (_FETCHING, "test_a_partition_that_is_not_fetched_says_why"),
             (_FETCHING, "test_an_error_of_a_fetch_is_waited_out_and_nothing_is_skipped"),
@@ -57,7 +57,7 @@ WEAKNESSES: Final = (
     Weakness(
         "partitions stall after a leader change, or after a listener has run",
         "KP #3106 #3132",
-        "every state of a partition has a way out and a deadline",
+        "a partition leaves every state by itself, or at a deadline",
         (
             (_FETCHING, "test_no_partition_stalls_when_leaders_move_and_answers_are_lost"),
             (_GROUP, "test_a_listener_that_seeks_leaves_no_partition_stuck"),
@@ -66,7 +66,7 @@ WEAKNESSES: Final = (
     Weakness(
         "rebalances for nothing",
         "RDK #4742 #3306 #3891, CK #1090 #559, AIO #108, KP #2605",
-        "a member joins again only for what its assignor uses; once, however many assignors it has",
+        "a member joins again only if something changed that its assignor uses, and only once",
         (
             (_GROUP, "test_leaders_that_move_make_nobody_rejoin"),
             (_GROUP, "test_two_assignors_join_once"),
@@ -75,16 +75,16 @@ WEAKNESSES: Final = (
     Weakness(
         "no safe moment to commit in a rebalance",
         "KP #746 #1716 #2614, AIO #929 #933",
-        "listeners run on your thread, before partitions go, and may commit",
+        "listeners run on your thread before partitions are given up, and may commit",
         (
             (_GROUP, "test_positions_and_commits_work_while_partitions_are_taken_away"),
             ("tests/consumer/test_group.py", "test_callbacks_run_on_the_polling_thread_and_may_commit"),
         ),
     ),
     Weakness(
-        "the default auto-commit loses the records of a crash",
+        "with the default auto-commit a crash loses records",
         "RDK #1122 #2609 #2179, KP #722, and aiokafka",
-        "only what a later poll proves processed is committed",
+        "commits only what a later poll has shown to be processed",
         (
             (_DELIVERY, "test_a_crash_while_processing_loses_no_record"),
             ("tests/consumer/test_delivery.py", "test_an_exception_commits_only_what_a_later_poll_proved"),
@@ -93,28 +93,28 @@ WEAKNESSES: Final = (
     Weakness(
         "a full queue stops fetching for a second",
         "RDK #3662 #2879 #1377 #3553 #4284",
-        "fetching goes on as soon as there is room",
+        "fetching continues as soon as there is room",
         ((_FETCHING, "test_a_full_buffer_costs_no_second"),),
     ),
     Weakness(
-        "slow in plain Python; checksums most of all",
+        "plain Python is slow, above all for checksums",
         "KP #1888 #290 #1597, CK #1853",
-        "compiled decoding and checksums as installed; [benchmarks](benchmarks.md)",
+        "decoding and checksums are compiled; [benchmarks](benchmarks.md)",
         (
             (_FETCHING, "test_checking_the_checksum_costs_little_as_installed"),
             (_FETCHING, "test_bytes_are_copied_once_on_their_way_to_the_record"),
         ),
     ),
     Weakness(
-        "prefetching eats the memory",
+        "prefetching uses too much memory",
         "RDK #2516 #2853 #4137 #1775, CK #759, KP #1508 #2437, AIO #628",
-        "`buffer.memory` is a hard cap on all that is held",
+        "`buffer.memory` is a hard limit of all bytes held",
         (("tests/consumer/test_memory.py", "test_a3_a_gibibyte_goes_through_32_mebibytes"),),
     ),
     Weakness(
         "a cancelled await loses a record and commits it",
         "CK #185 #1017 #1723",
-        "cancelling loses nothing",
+        "no record is lost",
         (
             (_ASYNC, "test_a_cancelled_poll_loses_no_record"),
             (
@@ -126,13 +126,13 @@ WEAKNESSES: Final = (
     Weakness(
         "a cancellation is swallowed and the task goes on",
         "AIO #983 #1007",
-        "CancelledError always comes through",
+        "CancelledError always reaches the task",
         ((_ASYNC, "test_a_cancellation_is_never_swallowed"),),
     ),
     Weakness(
         "a batch call waits for n records or the whole timeout",
         "CK #407 #2205 #1076",
-        "a poll returns with the first that are there",
+        "a poll returns as soon as there are records",
         ((_WAITING, "test_a_poll_returns_with_what_there_is"),),
     ),
     Weakness(
@@ -153,16 +153,16 @@ WEAKNESSES: Final = (
     Weakness(
         "KIP-848 is missing, or opt-in with conflicts of keys",
         "KP #3000, RDK #5541 #5488 #5604",
-        "taken by default where the broker has it; keys it ignores are refused with advice",
+        "used by default if the broker has it; keys that it ignores are refused with advice",
         (
             (_GROUP, "test_a_key_that_the_protocol_ignores_is_refused_with_advice"),
             ("tests/consumer/test_group.py", "test_c4_auto_takes_what_the_broker_has_and_loses_nothing"),
         ),
     ),
     Weakness(
-        "close() hangs, has no timeout, or leaves a ghost in the group",
+        "close() hangs, has no timeout, or leaves a dead member in the group",
         "CK #1667 #1573 #107, RDK #1002 #1376, KP #2564",
-        "bounded, idempotent, and the group is left at once",
+        "it ends in its time, may be called twice, and leaves the group at once",
         (
             (_WAITING, "test_close_ends_in_its_time_and_may_be_called_again"),
             ("tests/consumer/test_threads.py", "test_b7_close_never_hangs_on_a_silent_coordinator"),
@@ -185,9 +185,9 @@ WEAKNESSES: Final = (
         ),
     ),
     Weakness(
-        "after an eager rebalance kept partitions go on from memory",
+        "after an eager rebalance kept partitions continue at the old position",
         "kafka-python",
-        "they restart where the group committed, as Java's do",
+        "they restart at the committed offset, as with Java's client",
         (
             (
                 "tests/consumer/test_group_busy.py",
@@ -196,18 +196,18 @@ WEAKNESSES: Final = (
         ),
     ),
     Weakness(
-        "after a fork poll() hangs, or returns nothing for ever",
+        "after a fork poll() hangs, or never returns records",
         "CK #351 #612, KP #1866 #1687 #1515 #1867",
-        "the child is told (`ForkedError`); a consumer of its own works",
+        "calls in the child raise `ForkedError`; a consumer made in the child works",
         (
             (_PROCESSES, "test_a_child_is_told_and_its_own_consumer_works"),
             ("tests/consumer/test_threads.py", "test_c8_a_child_is_refused_and_hangs_nowhere"),
         ),
     ),
     Weakness(
-        "calls of a second thread race, or wait for a poll",
+        "calls of a second thread race with a poll, or wait for it",
         "CK #460, KP #1105",
-        "refused at once; `pause`, `resume`, `wakeup`, `metrics` and `close` are for every thread",
+        "they raise at once; `pause`, `resume`, `wakeup`, `metrics` and `close` may be called from every thread",
         (
             (_WAITING, "test_a_call_from_a_second_thread_does_not_wait_for_the_poll_of_the_first"),
             ("tests/consumer/test_threads.py", "test_c7_a_second_thread_is_told_at_once"),
@@ -216,7 +216,7 @@ WEAKNESSES: Final = (
     Weakness(
         "pauses are lost in a rebalance, paused data is fetched again",
         "CK #120 #371, KP #872",
-        "pauses and buffers stay",
+        "pauses and buffered records are kept",
         (
             (
                 "tests/consumer/test_group_busy.py",
@@ -232,15 +232,15 @@ WEAKNESSES: Final = (
         ((_FETCHING, "test_lag_and_rates_are_numbers_and_cost_no_request"),),
     ),
     Weakness(
-        "polls and heartbeats lock each other up",
+        "polls and heartbeats block each other",
         "KP #1626 #1985 #2077 #1671 #1461",
-        "the two threads share no lock that is held while waiting",
+        "neither thread holds a lock while it waits",
         ((_WAITING, "test_threads_that_pause_wake_and_measure_while_a_group_rebalances_never_lock_up"),),
     ),
     Weakness(
-        "a poison pill is raised for ever",
+        "a record that cannot be decoded is raised for ever",
         "CK #1572, and kafka-python, aiokafka",
-        "raise with its place, skip, or write it to a dead letter topic",
+        "the error names the record, and you can seek past it; or it is skipped, or written to a dead letter topic",
         ((_DELIVERY, "test_a_poison_pill_never_blocks_the_records_behind_it"),),
     ),
     Weakness(
@@ -252,13 +252,13 @@ WEAKNESSES: Final = (
     Weakness(
         "callbacks of commits run newest first",
         "kafka-python",
-        "oldest first",
+        "they run oldest first",
         ((_DELIVERY, "test_callbacks_of_commits_run_oldest_first"),),
     ),
     Weakness(
-        "an async commit without a known coordinator reports the look-up instead",
+        "an async commit without a known coordinator reports the result of the look-up",
         "kafka-python",
-        "its own result",
+        "it reports its own result",
         ((_DELIVERY, "test_an_async_commit_without_a_known_coordinator_is_the_commits_own_result"),),
     ),
     Weakness(
@@ -279,15 +279,15 @@ WEAKNESSES: Final = (
         ),
     ),
     Weakness(
-        "a poll with a timeout sleeps through it while a coordinator is looked up",
+        "a poll sleeps past its timeout while a coordinator is looked up",
         "kafka-python",
-        "the deadline holds",
+        "it ends at its deadline",
         ((_WAITING, "test_a_poll_ends_in_time_though_the_next_try_is_far_off"),),
     ),
     Weakness(
-        "each poll leaves a callback or a timer behind; several brokers make it spin",
+        "each poll leaves a callback or timer behind; with several brokers it uses a whole processor",
         "KP #3077 #3084",
-        "nothing grows; an idle consumer sleeps",
+        "nothing accumulates, and an idle consumer sleeps",
         (
             (_WAITING, "test_polls_while_a_join_takes_its_time_leave_nothing_behind"),
             (_WAITING, "test_an_idle_consumer_of_several_brokers_sleeps"),
@@ -305,9 +305,9 @@ WEAKNESSES: Final = (
         ),
     ),
     Weakness(
-        "errors of connecting say little",
+        "errors of connecting are unclear",
         "KP #2348 #2671 #1440, CK #552",
-        "one error with address, step and cause",
+        "one error has address, step and cause",
         ((_WAITING, "test_a_cluster_that_is_not_there_is_an_error_that_names_address_and_cause"),),
     ),
 )
