@@ -126,3 +126,21 @@ def test_a_broker_says_what_is_wrong(options: list[str], message: bytes) -> None
     assert ran.returncode in (1, 2)
     assert message in ran.stderr
     assert b"Traceback" not in ran.stderr
+
+
+def test_a_shell_completes_commands_and_options(tmp_path: Path) -> None:
+    """As `eval "$(register-python-argcomplete kadence)"` makes a shell ask."""
+    pytest.importorskip("argcomplete")
+    for line, offered in (("kadence top", ["topics "]), ("kadence topics create --part", ["--partitions "])):
+        said = tmp_path / "said"
+        asked = {
+            "_ARGCOMPLETE": "1",
+            "_ARGCOMPLETE_IFS": "\n",
+            "_ARGCOMPLETE_STDOUT_FILENAME": str(said),
+            "COMP_LINE": line,
+            "COMP_POINT": str(len(line)),
+            "COMP_TYPE": "9",
+        }
+        ran = run([], env={**os.environ, **asked})
+        assert ran.returncode == 0, ran.stderr
+        assert said.read_text().split("\n") == offered

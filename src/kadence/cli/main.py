@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from importlib import metadata
+from importlib import import_module, metadata
 from types import FrameType
 
 from kadence import records
@@ -92,7 +92,11 @@ def _terminate(signum: int, frame: FrameType | None) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status."""
-    arguments = make_parser().parse_args(times_joined(sys.argv[1:] if argv is None else argv))
+    parser = make_parser()
+    if "_ARGCOMPLETE" in os.environ:
+        # A shell asks what may come next: eval "$(register-python-argcomplete kadence)"
+        import_module("argcomplete").autocomplete(parser)
+    arguments = parser.parse_args(times_joined(sys.argv[1:] if argv is None else argv))
     before = signal.signal(signal.SIGTERM, _terminate)
     log, handler = logging.getLogger("kadence"), logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("kadence: %(message)s"))
