@@ -211,6 +211,21 @@ def test_lost_connection_during_join_keeps_the_member_id() -> None:
         assert set(group.coordinated.members) == members
 
 
+def test_a_lost_answer_to_a_join_costs_no_partition() -> None:
+    """As with Kafka's client, which sends no heartbeat until the next answer to a join has come."""
+    with Group({"t": 4}) as group:
+        config = {"heartbeat_interval_ms": 100, "retry_backoff_ms": 1_000, "retry_backoff_max_ms": 1_000}
+        a, b = group.member("a", **config), group.member("b", **config)
+        group.settle()
+        owned = (a.owned, b.owned)
+        with group.broker.core.faults.truncate(JoinGroupRequest, 1, times=1) as lost:
+            order(b, lambda consumer: consumer.enforce_rebalance("test"))
+            group.until(lambda: lost.hits == 1)
+        group.settle()
+        assert (a.owned, b.owned) == owned
+        assert "lost" not in {told.kind for told in [*a.told, *b.told]}
+
+
 @pytest.mark.parametrize("version", range(10))
 def test_every_version_of_join_group(version: int) -> None:
     versions = {

@@ -494,6 +494,32 @@ def test_b3_while_a_join_is_parked_the_joins_answer_decides(bench: Bench, code: 
     assert bench.callbacks == ["AssignPartitions", "AssignPartitions"]
 
 
+def test_after_a_join_without_an_answer_the_next_joins_answer_decides(bench: Bench) -> None:
+    """The coordinator counts the member in a generation of which it has not heard; nobody else owns its partitions."""
+    bench.stable(0, 1)
+    bench.ship.rebalance(bench.now, "test")
+    bench.fail(bench.ask(JoinGroupRequest), DisconnectedError("gone"))
+    bench.find(NODE)
+    assert bench.heartbeat(ec.ILLEGAL_GENERATION) is Verdict.ALIVE
+    assert bench.ship.commit_refused(bench.now, bench.ship.group, ec.ILLEGAL_GENERATION)
+    assert bench.member.owned == partitions("t", 0, 1)
+    again = bench.ask(JoinGroupRequest, 130)
+    assert again.message.member_id == "m-1"
+    assert decode_subscription(again.message.protocols[0].metadata).generation == 1
+    bench.joined(again, 3)
+    bench.synced(bench.ask(SyncGroupRequest), 0, 1)
+    assert bench.callbacks == ["AssignPartitions", "AssignPartitions"]
+
+
+def test_after_a_join_without_an_answer_a_member_may_still_be_unknown(bench: Bench) -> None:
+    bench.stable(0, 1)
+    bench.ship.rebalance(bench.now, "test")
+    bench.fail(bench.ask(JoinGroupRequest), DisconnectedError("gone"))
+    bench.find(NODE)
+    assert bench.heartbeat(ec.UNKNOWN_MEMBER_ID) is Verdict.LOST
+    assert bench.member.owned == []
+
+
 def test_rebalance_during_sync_is_remembered(bench: Bench) -> None:
     bench.joined(bench.ask(JoinGroupRequest))
     request = bench.ask(SyncGroupRequest)

@@ -11,7 +11,8 @@ The whole table is `states.TRANSITIONS`. Two things differ from Kafka's classic 
   afterwards, when the application has time for it, and a second rebalance hands it on (KIP-429).
 * Heartbeats go on while a JoinGroup is parked. Their answer may then overtake the join's on another
   connection and say ILLEGAL_GENERATION of a generation that is merely over, so while a join is under way
-  the join's own answer decides what became of the member.
+  the join's own answer decides what became of the member. Where that answer is lost, the answer to the next
+  join decides: the coordinator counts the member in a generation of which it has not heard.
 
 An answer may be late, so each is judged against what was *sent*: join and sync are dropped by identity when the member
 moves on, heartbeats compare the identity they carried.
@@ -267,12 +268,18 @@ class ClassicMembership(Joining):
             self._asked_to_rejoin(now)
             return Verdict.ALIVE
         if code in (error_codes.UNKNOWN_MEMBER_ID, error_codes.ILLEGAL_GENERATION):
-            if self._join is not None:
+            if self._awaits_the_join(code):
                 return Verdict.ALIVE
             self._lost(now, code)
         else:
             self._fatal(now, self._explained(code))
         return Verdict.LOST
+
+    def _awaits_the_join(self, code: int) -> bool:
+        """Whether the answer to a JoinGroup decides what ``code`` means: to the one under way, or to the next."""
+        return self._join is not None or (
+            code == error_codes.ILLEGAL_GENERATION and self.state is State.PREPARING_REBALANCE
+        )
 
     def _asked_to_rejoin(self, now: int) -> None:
         if self.state is State.STABLE or (self.state is State.COMPLETING_REBALANCE and self._sync is None):
@@ -291,7 +298,7 @@ class ClassicMembership(Joining):
             if sent == self.group:
                 self._fatal(now, self._explained(code))
             return False
-        if sent != self.group or self._join is not None:
+        if sent != self.group or self._awaits_the_join(code):
             return self.active
         if code == error_codes.REBALANCE_IN_PROGRESS:
             self._asked_to_rejoin(now)
