@@ -173,6 +173,8 @@ def test_single_entries_are_set_appended_and_deleted(wire: Wire) -> None:
         ("t", [Edit(name="retention.ms", config_operation=9, value="1")], codes.UNKNOWN_SERVER_ERROR),
         ("t", [Edit(name="nonsense", config_operation=9, value="1")], codes.UNKNOWN_SERVER_ERROR),
         ("none", [Edit(name="retention.ms", config_operation=0, value=None)], codes.INVALID_REQUEST),
+        ("none", [Edit(name="retention.ms", config_operation=9, value="1")], codes.UNKNOWN_SERVER_ERROR),
+        ("none", [Edit(name="retention.ms", config_operation=2, value="1")], codes.INVALID_CONFIG),
         ("t", [Edit(name="nonsense", config_operation=0, value="1")], codes.INVALID_CONFIG),
         ("t", [Edit(name="retention.ms", config_operation=0, value="1")] * 2, codes.INVALID_REQUEST),
     ],

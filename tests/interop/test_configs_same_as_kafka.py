@@ -150,7 +150,11 @@ def altering_single_entries(talk: Talk) -> None:
     for name in ("no-such-topic", "", "a/b"):
         alter(("retention.ms", SET, "7"), name=name)
         alter(("retention.ms", SET, None), name=name)
+        alter(("retention.ms", 9, "7"), name=name)
+        alter(("retention.ms", APPEND, "7"), name=name)
         alter(name=name)
+    for operation in (9, APPEND):
+        alter(("consumer.session.timeout.ms", operation, "7"), kind=32, name="")
     for kind in (0, 1, 3, 64, -1):
         alter(("retention.ms", SET, "7"), kind=kind)
     alter(("retention.ms", SET, "7"), times=2)

@@ -11,11 +11,14 @@ from kadence.broker.service import Services
 from kadence.broker.topic_configs import TOPIC_KEYS, TopicKey, check_topic_config, contradiction
 from kadence.protocol import error_codes as codes
 
-__all__ = ["DELETE", "GROUP", "TOPIC", "Configured", "Verdict", "find_configured"]
+__all__ = ["DELETE", "GROUP", "KEYS", "TOPIC", "Configured", "Verdict", "find_configured"]
 
 TOPIC: Final = 2
 GROUP: Final = 32
 """Types of resources in the protocol."""
+
+KEYS: Final[Mapping[int, Mapping[str, TopicKey]]] = {TOPIC: TOPIC_KEYS, GROUP: GROUP_KEYS}
+"""The names that are known for each type."""
 
 DELETE: Final = 1
 """The operation of IncrementalAlterConfigs that needs no value."""
@@ -27,11 +30,10 @@ class Configured(Protocol):
     """One topic or group.
 
     Attributes:
-        noun: what Kafka's messages call it. keys: names that are known. config: what is set for it.
+        noun: what Kafka's messages call it. config: what is set for it.
     """
 
     noun: str
-    keys: Mapping[str, TopicKey]
 
     @property
     def config(self) -> Mapping[str, str]: ...
@@ -45,7 +47,6 @@ class Configured(Protocol):
 
 class _TopicConfig:
     noun = "topic"
-    keys = TOPIC_KEYS
 
     def __init__(self, services: Services, topic: Topic) -> None:
         self._cluster = services.cluster
@@ -73,7 +74,6 @@ class _TopicConfig:
 
 class _GroupConfig:
     noun = "group"
-    keys = GROUP_KEYS
 
     def __init__(self, services: Services, group_id: str) -> None:
         self._services = services

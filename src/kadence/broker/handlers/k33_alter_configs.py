@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kadence.broker.configured import DELETE, Configured, Verdict, find_configured
+from kadence.broker.configured import DELETE, KEYS, Verdict, find_configured
 from kadence.broker.service import Call, Handler, Services
+from kadence.broker.topic_configs import TopicKey
 from kadence.protocol import error_codes as codes
 from kadence.protocol.alter_configs import (
     AlterConfigsRequest,
@@ -18,8 +19,9 @@ from kadence.protocol.alter_configs import (
 
 __all__ = ["HANDLER", "change_configs"]
 
-Change = Callable[[Configured, Any], tuple[Mapping[str, str], Verdict | None]]
-"""A topic or group and what a request says of it: the configuration that it would have, or why not."""
+Change = Callable[[Mapping[str, TopicKey], Mapping[str, str], Any], tuple[Mapping[str, str], Verdict | None]]
+"""Takes the names that are known, a topic's or group's configuration, and what a request says of it. Returns the
+configuration that it would have, or why it cannot."""
 
 
 def handle(services: Services, call: Call) -> None:
@@ -30,7 +32,9 @@ def handle(services: Services, call: Call) -> None:
     services.reply_durably(call, AlterConfigsResponse(responses=responses))
 
 
-def _replaced(_present: Configured, asked: AlterConfigsResource) -> tuple[Mapping[str, str], Verdict | None]:
+def _replaced(
+    _keys: Mapping[str, TopicKey], _present: Mapping[str, str], asked: AlterConfigsResource
+) -> tuple[Mapping[str, str], Verdict | None]:
     return {each.name: each.value or "" for each in asked.configs}, None
 
 
@@ -60,8 +64,11 @@ def _change(services: Services, asked: Any, change: Change, *, validate_only: bo
         return codes.INVALID_REQUEST, f"Null value not supported for : {', '.join(missing)}"
     found = find_configured(services, asked.resource_type, asked.resource_name)
     if isinstance(found, tuple):
-        return found
-    config, refusal = change(found, asked)
+        # Kafka looks at operations first, also of a topic that is not there.
+        keys = KEYS.get(asked.resource_type)
+        refusal = None if keys is None else change(keys, {}, asked)[1]
+        return refusal or found
+    config, refusal = change(KEYS[asked.resource_type], found.config, asked)
     refusal = refusal or found.fault(config, names)
     if refusal is not None:
         return refusal

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kadence.broker.configured import DELETE, Configured, Verdict
+from kadence.broker.configured import DELETE, Verdict
 from kadence.broker.handlers.k33_alter_configs import change_configs
 from kadence.broker.service import Call, Handler, Services
+from kadence.broker.topic_configs import TopicKey
 from kadence.protocol import error_codes as codes
 from kadence.protocol.incremental_alter_configs import (
     AlterableConfig,
@@ -29,19 +30,21 @@ def handle(services: Services, call: Call) -> None:
     services.reply_durably(call, IncrementalAlterConfigsResponse(responses=responses))
 
 
-def _changed(present: Configured, asked: AlterConfigsResource) -> tuple[Mapping[str, str], Verdict | None]:
-    config = dict(present.config)
+def _changed(
+    keys: Mapping[str, TopicKey], present: Mapping[str, str], asked: AlterConfigsResource
+) -> tuple[Mapping[str, str], Verdict | None]:
+    config = dict(present)
     for each in asked.configs:
-        refusal = _change(config, present, each)
+        refusal = _change(config, keys, each)
         if refusal is not None:
             return config, refusal
     return config, None
 
 
-def _change(config: dict[str, str], present: Configured, asked: AlterableConfig) -> Verdict | None:
+def _change(config: dict[str, str], keys: Mapping[str, TopicKey], asked: AlterableConfig) -> Verdict | None:
     """Change one entry of ``config``, or say why not. Names that nobody knows may be deleted, as in Kafka."""
     name, operation, value = asked.name, asked.config_operation, asked.value or ""
-    key = present.keys.get(name)
+    key = keys.get(name)
     if operation == DELETE:
         config.pop(name, None)
     elif operation == _SET:

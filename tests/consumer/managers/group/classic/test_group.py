@@ -215,7 +215,8 @@ def test_lost_connection_during_join_keeps_the_member_id() -> None:
 def test_a_lost_answer_to_a_join_costs_no_partition() -> None:
     """As with Kafka's client, which sends no heartbeat until the next answer to a join has come."""
     with Group({"t": 4}) as group:
-        config: dict[str, Any] = {"heartbeat_interval_ms": 100, "retry_backoff_ms": 1_000, "retry_backoff_max_ms": 1_000}
+        config: dict[str, Any] = dict.fromkeys(("retry_backoff_ms", "retry_backoff_max_ms"), 1_000)
+        config["heartbeat_interval_ms"] = 100
         a, b = group.member("a", **config), group.member("b", **config)
         group.settle()
         owned = (a.owned, b.owned)
