@@ -41,9 +41,17 @@ sasl.oauthbearer.token.endpoint.url sasl.oauthbearer.jwks.endpoint.url sasl.oaut
 sasl.oauthbearer.expected.issuer sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
 sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
 sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.clock.skew.seconds
-sasl.oauthbearer.header.urlencode
+sasl.oauthbearer.header.urlencode sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.file
+sasl.oauthbearer.assertion.template.file sasl.oauthbearer.assertion.private.key.file
+sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.claim.aud
+sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
+sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
+sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.client.credentials.client.id
+sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.scope sasl.oauthbearer.jwt.retriever.class
+sasl.oauthbearer.jwt.validator.class share.acknowledgement.mode share.acquire.mode config.providers
+schema.registry.url basic.auth.user.info group.consumer.session.timeout.ms
 """
-"""`ConsumerConfig` of Apache Kafka."""
+"""`ConsumerConfig` of Apache Kafka, and what often stands beside it: a registry's keys, a broker's."""
 
 JAVA_PRODUCER = """
 acks batch.size bootstrap.servers buffer.memory client.dns.lookup client.id compression.gzip.level compression.lz4.level
@@ -102,6 +110,11 @@ def test_every_key_of_javas_consumer_is_known_or_refused_with_advice() -> None:
 def test_every_key_of_librdkafka_is_known_or_refused_with_advice(tmp_path: Path) -> None:
     names = set(librdkafka(tmp_path))
     assert len(names) > 100
+    assert unhelped(names) == []
+
+
+def test_every_key_that_confluent_kafka_adds_is_known_or_refused_with_advice() -> None:
+    names = {"error_cb", "throttle_cb", "stats_cb", "oauth_cb", "on_commit", "logger", "default.topic.config"}
     assert unhelped(names) == []
 
 

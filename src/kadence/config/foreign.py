@@ -112,6 +112,30 @@ _INSTEAD: Final[Mapping[str, str]] = {
         "each attempt has socket.connection.setup.timeout.ms; the pauses between them grow by reconnect.backoff.max.ms"
     ),
     "security.providers": _TLS,
+    "config.providers": "values are given as they are; read files, variables or a vault before",
+    "sasl.oauthbearer.jwt.validator.class": "tokens are passed on as they are; the broker checks them",
+    **dict.fromkeys(
+        (
+            "group.consumer.heartbeat.interval.ms",
+            "group.consumer.session.timeout.ms",
+            "group.consumer.assignors",
+            "group.initial.rebalance.delay.ms",
+            "group.max.session.timeout.ms",
+            "group.min.session.timeout.ms",
+            "offsets.retention.minutes",
+        ),
+        "it is a setting of the broker",
+    ),
+    **dict.fromkeys(
+        (
+            "basic.auth.credentials.source",
+            "basic.auth.user.info",
+            "schema.registry.basic.auth.user.info",
+            "schema.registry.url",
+            "specific.avro.reader",
+        ),
+        "it is a key of a registry's deserialiser: make that one, and give it with value_deserializer=",
+    ),
     "internal.leave.group.on.close": "use close(leave=False), or group.instance.id for a member that stays",
     "internal.throw.on.fetch.stable.offset.unsupported": "it is internal to the Java client",
     "ssl.protocol": _TLS,
@@ -250,6 +274,8 @@ _INSTEAD: Final[Mapping[str, str]] = {
             "sasl.oauthbearer.assertion.claim.nbf.seconds",
             "sasl.oauthbearer.assertion.claim.sub",
             "sasl.oauthbearer.assertion.jwt.template.file",
+            "sasl.oauthbearer.assertion.template.file",
+            "sasl.oauthbearer.jwt.retriever.class",
             "sasl.oauthbearer.metadata.authentication.type",
         ),
         _ASSERTIONS,
@@ -268,6 +294,7 @@ _INSTEAD: Final[Mapping[str, str]] = {
     "fetch.error.backoff.ms": "a failed fetch is repeated with retry.backoff.ms",
     "enable.partition.eof": "there is no such event; current_lag(partition) == 0 says the same, without a request",
     "share.acknowledgement.mode": "share groups (KIP-932) are not supported",
+    "share.acquire.mode": "share groups (KIP-932) are not supported",
     "consume.callback.max.messages": "max.poll.records caps what poll() returns",
     # kafka-python, aiokafka
     "enable.incremental.fetch.sessions": "fetch sessions are used where the broker has them; leave it out",
