@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,7 @@ from tests.cli.conftest import Run
 from kadence import Consumer
 from kadence.broker import Broker
 from kadence.cli.main import make_parser
+from kadence.cli.where import times_joined
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -58,11 +60,7 @@ def test_examples_are_command_lines_that_are_taken() -> None:
             )
             if not line.startswith("  kadence ") or words.endswith("\\"):
                 continue
-            from shlex import split
-
-            from kadence.cli.where import times_joined
-
-            make_parser().parse_args(times_joined(split(words)))
+            make_parser().parse_args(times_joined(shlex.split(words)))
             tried += 1
     assert tried > 30
 
