@@ -18,7 +18,7 @@ PIP := $(RUN) -m pip --disable-pip-version-check -q
 # What the installed package is made of; a change of one of these installs it again.
 BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '_*_c.py' -o -name '*.pxd' -o -name '*.h' \))
 
-.PHONY: help demo test test-spark soak hold coverage lint pyright format generate bench bench-decode bench-gil bench-members bench-spark bench-stages parity-spark kill-spark docs site wheel clean
+.PHONY: help demo test test-spark soak hold coverage lint pyright format generate bench bench-decode bench-gil bench-members bench-spark bench-stages parity-spark kill-spark docs site first-record wheel clean
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
@@ -36,6 +36,7 @@ help:
 	@echo "make parity-spark    the same options to Spark's JVM connector and to Kadence's source, every row compared"
 	@echo "make docs            write the generated pages of docs/"
 	@echo "make site            the documentation as a site, in build/site (strict: a broken link fails it)"
+	@echo "make first-record    the time from a fresh clone to the first record read, in parts"
 	@echo "make wheel           the source distribution and the wheels, in dist (GLIBC=2.17: for older Linux; ARGS=--try)"
 	@echo "make coverage        the tests again, with line and branch coverage"
 
@@ -110,6 +111,9 @@ docs: $(VENV)/.has-test
 site: $(VENV)/.has-site
 	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs --quiet build --strict
 	@echo "wrote build/site/index.html"
+
+first-record: $(RUN)
+	@$(RUN) bench/first_record.py $(ARGS)
 
 wheel: $(VENV)/.has-package $(if $(GLIBC),$(VENV)/.has-zig)
 	@$(RUN) tools/packages.py $(if $(GLIBC),--glibc $(GLIBC)) $(ARGS)

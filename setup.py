@@ -36,6 +36,8 @@ from setuptools.command.build_ext import build_ext
 
 MODES = ("auto", "require", "off")
 SOURCE = Path("src")
+TRANSLATED = "build/cython"
+PROCESSORS = os.cpu_count() or 1
 WINDOWS = sys.platform == "win32"
 # They call POSIX's sockets, poll() and threads.
 POSIX_ONLY = ("kadence.net._drain_c", "kadence.net._pulse_c")
@@ -70,6 +72,26 @@ def needs(name: str) -> set[str]:
     return {found for text in texts for found in _CIMPORT.findall(text)} - {name}
 
 
+def translated(found: list[Extension]) -> list[Extension]:
+    """The same in C."""
+    from Cython.Build import cythonize
+
+    directives = {
+        "language_level": 3,
+        "boundscheck": False,
+        "wraparound": False,
+        "cdivision": True,
+        "initializedcheck": False,
+    }
+    try:
+        return list(
+            cythonize(found, nthreads=PROCESSORS, build_dir=TRANSLATED, compiler_directives=directives)
+        )
+    except (ImportError, OSError):
+        # A sandbox may forbid what processes need to work together.
+        return list(cythonize(found, build_dir=TRANSLATED, compiler_directives=directives))
+
+
 def extensions() -> list[Extension]:
     """The extensions to build; none when they are off, or cannot be translated and need not be."""
     if mode() == "off":
@@ -92,19 +114,7 @@ def extensions() -> list[Extension]:
         for path in sources
     ]
     try:
-        from Cython.Build import cythonize
-
-        built: list[Extension] = cythonize(  # type: ignore[no-untyped-call]
-            found,
-            build_dir="build/cython",
-            compiler_directives={
-                "language_level": 3,
-                "boundscheck": False,
-                "wraparound": False,
-                "cdivision": True,
-                "initializedcheck": False,
-            },
-        )
+        built = translated(found)
     except Exception as error:
         if mode() == "require":
             raise
@@ -122,7 +132,7 @@ class BuildAndSay(build_ext):  # type: ignore[misc]
     def finalize_options(self) -> None:
         super().finalize_options()
         if self.parallel is None:
-            self.parallel = os.cpu_count() or 1
+            self.parallel = PROCESSORS
 
     def run(self) -> None:
         super().run()
