@@ -18,6 +18,7 @@ import cython
 if not cython.compiled:
     raise ImportError("kadence.net._drain_c is not compiled; kadence.net.poller has the same in Python")
 
+from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.cimports.cpython.mem import PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cython.cimports.libc.stdint import int64_t, uintptr_t
 from cython.cimports.libc.string import memcpy
@@ -53,29 +54,37 @@ class Session:
         # Keeps the gate's memory; set with it.
         self._gate_of = None
 
-    def read_now(self, into: cython.uchar[::1]) -> int:
+    # Buffers are asked for by hand: Cython's typed memoryviews would double the C code and the time to compile it.
+
+    def read_now(self, into: object) -> int:
         """Read what is there, with the interpreter. Bytes read; 0 at the end of the stream; KD_NOT_NOW; KD_ASK.
 
         Raises:
             OSError: the connection broke.
         """
-        if into.shape[0] == 0:
-            return KD_NOT_NOW
-        return _checked(
-            kd_session_read(cython.address(self._session), cython.address(into[0]), into.shape[0])
-        )
+        buffer: Py_buffer
+        result: cython.Py_ssize_t
+        PyObject_GetBuffer(into, cython.address(buffer), PyBUF_WRITABLE)
+        result = KD_NOT_NOW
+        if buffer.len > 0:
+            result = kd_session_read(cython.address(self._session), buffer.buf, buffer.len)
+        PyBuffer_Release(cython.address(buffer))
+        return _checked(result)
 
-    def write_now(self, data: cython.const[cython.uchar][::1]) -> int:
+    def write_now(self, data: object) -> int:
         """Write what fits, with the interpreter. Bytes written; KD_NOT_NOW; KD_ASK.
 
         Raises:
             OSError: the connection broke.
         """
-        if data.shape[0] == 0:
-            return 0
-        return _checked(
-            kd_session_write(cython.address(self._session), cython.address(data[0]), data.shape[0])
-        )
+        buffer: Py_buffer
+        result: cython.Py_ssize_t
+        PyObject_GetBuffer(data, cython.address(buffer), PyBUF_SIMPLE)
+        result = 0
+        if buffer.len > 0:
+            result = kd_session_write(cython.address(self._session), buffer.buf, buffer.len)
+        PyBuffer_Release(cython.address(buffer))
+        return _checked(result)
 
     def asked(self, wrote: cython.bint = False, is_inside: cython.bint = False) -> None:
         """What was answered with ASK has been repeated by Python's ssl, which left a frame unfinished or not."""
@@ -93,7 +102,7 @@ class Intake:
     def __cinit__(self, session: Session, repeat: object) -> None:
         self._of = session
         self._repeat = repeat
-        self._target = None
+        self._has_target = False
         self._intake.heard_ms = -1
         self._intake.session = cython.address(session._session)
         self._intake.room = cython.cast(cython.p_uchar, PyMem_Malloc(KD_ROOM))
@@ -101,6 +110,7 @@ class Intake:
             raise MemoryError
 
     def __dealloc__(self) -> None:
+        self.let_go()
         PyMem_Free(self._intake.room)
 
     def advance(self) -> None:
@@ -114,21 +124,24 @@ class Intake:
             return None
         return kd_length(intake)
 
-    def take(self, into: cython.uchar[::1]) -> int:
+    def take(self, into: object) -> int:
         """Move the first frame's body to ``into``, which is as long. Returns how many bytes are still to be read."""
         intake: cython.pointer(kd_intake) = cython.address(self._intake)
-        length: cython.size_t = into.shape[0]
+        PyObject_GetBuffer(into, cython.address(self._target), PyBUF_WRITABLE)
+        length: cython.size_t = self._target.len
         held: cython.size_t = intake.end - intake.begin - KD_LENGTH_BYTES
         if held > length:
             held = length
-        memcpy(cython.address(into[0]), intake.room + intake.begin + KD_LENGTH_BYTES, held)
+        memcpy(self._target.buf, intake.room + intake.begin + KD_LENGTH_BYTES, held)
         intake.begin += KD_LENGTH_BYTES + held
         if intake.begin == intake.end:
             intake.begin = intake.end = 0
         if held < length:
-            self._target = into
-            intake.into = cython.address(into[0]) + held
+            self._has_target = True
+            intake.into = cython.cast(cython.p_uchar, self._target.buf) + held
             intake.missing = length - held
+        else:
+            PyBuffer_Release(cython.address(self._target))
         return length - held
 
     def missing(self) -> int:
@@ -139,9 +152,14 @@ class Intake:
 
     def drop(self) -> None:
         """Let go of the memory that was given to `take`."""
-        self._target = None
+        self.let_go()
         self._intake.into = cython.NULL
         self._intake.missing = 0
+
+    def let_go(self):
+        if self._has_target:
+            self._has_target = False
+            PyBuffer_Release(cython.address(self._target))
 
     def ended(self) -> bool:
         """Whether the peer has closed the stream.

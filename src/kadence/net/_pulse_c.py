@@ -15,6 +15,7 @@ if not cython.compiled:
         "kadence.net._pulse_c is not compiled; without it nothing stands in for the network thread"
     )
 
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cython.cimports.kadence.net._drain_c import Session
 from cython.cimports.libc.stdint import int64_t, uintptr_t
 
@@ -50,9 +51,7 @@ class Beat:
     def __dealloc__(self) -> None:
         kd_beat_free(cython.address(self._beat))
 
-    def arm(
-        self, frame: cython.const[cython.uchar][::1], due: int64_t, until: int64_t, interval: int64_t
-    ) -> bool:
+    def arm(self, frame: bytes, due: int64_t, until: int64_t, interval: int64_t) -> bool:
         """Send this frame at ``due`` and each ``interval`` after it, but not from ``until`` on (monotonic ms).
 
         Its correlation id is made here: -2, -3 …, one for each time it is sent.
@@ -64,7 +63,12 @@ class Beat:
             OSError: there is no memory, or no thread can be started.
         """
         failed = kd_beat_arm(
-            cython.address(self._beat), cython.address(frame[0]), frame.shape[0], due, until, interval
+            cython.address(self._beat),
+            cython.cast(cython.p_uchar, PyBytes_AS_STRING(frame)),
+            PyBytes_GET_SIZE(frame),
+            due,
+            until,
+            interval,
         )
         if failed > 0:
             raise OSError(failed, os.strerror(failed))
