@@ -47,14 +47,24 @@ def test_one_partition_where_several_belong(consumer: Consumer) -> None:
     assert consumer.assignment() == {TopicPartition("orders", 1)}
 
 
-@pytest.mark.parametrize("wrong", ["orders", ["orders"], [("orders", "0")]])
+@pytest.mark.parametrize("wrong", ["orders", ["orders"]])
+def test_a_topic_where_partitions_belong(consumer: Consumer, wrong: object) -> None:
+    with pytest.raises(
+        TypeError, match=r"not 'orders'; all of a topic is read by subscribe\(\), or by assign_topics"
+    ):
+        consumer.assign(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [[("orders", "0")], ("orders", 0)])
 def test_no_partition_at_all(consumer: Consumer, wrong: object) -> None:
     with pytest.raises(TypeError, match=r"TopicPartition\("):
         consumer.assign(wrong)  # type: ignore[arg-type]
 
 
 def test_a_topic_where_the_settings_belong() -> None:
-    with pytest.raises(ConfigError, match="settings are a mapping such as"):
+    with pytest.raises(
+        ConfigError, match=r"settings are a mapping such as .*; topics are given to subscribe\(\)"
+    ):
         Consumer("orders")  # type: ignore[arg-type]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from kadence.config.table import INT32_MAX, key, keys, read, unknown
 from kadence.errors import ConfigError
@@ -23,6 +23,9 @@ _client_ids = itertools.count(1)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
     """What every client of a cluster needs."""
+
+    _BESIDES: ClassVar[str] = ""
+    """What else to say where something else than settings is given."""
 
     bootstrap_servers: tuple[str, ...] = key(
         "list",
@@ -204,7 +207,8 @@ class ClientConfig:
         if not isinstance(whatever, Mapping):
             kind = type(whatever).__name__  # Not the value: it may hold a password.
             raise ConfigError(
-                f"settings are a mapping such as {{'bootstrap.servers': 'localhost:9092'}}, or keywords, not a {kind}"
+                "settings are a mapping such as {'bootstrap.servers': 'localhost:9092'}, or keywords, "
+                f"not a {kind}{cls._BESIDES}"
             )
         for name, value in (config or {}).items():
             if not isinstance(name, str):

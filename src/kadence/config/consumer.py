@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from kadence.config import foreign
 from kadence.config.client import ClientConfig
@@ -20,6 +20,8 @@ _MAX_POLL_RECORDS: Final = 500
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig(ClientConfig):
     """The consumer's keys."""
+
+    _BESIDES: ClassVar[str] = "; topics are given to subscribe()"
 
     group_id: str | None = key(
         "string",

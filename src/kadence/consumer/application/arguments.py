@@ -172,7 +172,8 @@ def partition_of(given: object) -> TopicPartition:
         topic, number = given
         if isinstance(topic, str) and isinstance(number, SupportsIndex):
             return TopicPartition(topic, _whole(number, "a partition's number", _INT32))
-    raise TypeError(f"a partition is TopicPartition(topic, number) or (topic, number), not {given!r}")
+    more = "; all of a topic is read by subscribe(), or by assign_topics()" if isinstance(given, str) else ""
+    raise TypeError(f"a partition is TopicPartition(topic, number) or (topic, number), not {given!r}{more}")
 
 
 def columns_of(columns: Sequence[str] | None, *, headers: bool) -> tuple[str, ...]:
@@ -204,12 +205,10 @@ def partitions_of(partitions: Partitions) -> tuple[TopicPartition, ...]:
     """Partitions without repetition, in the order given."""
     if isinstance(partitions, TopicPartition):
         return (partitions,)
+    # A text is not taken apart into letters: it is no partition, and refused as what it is.
     given: object = partitions
-    if isinstance(given, str):
-        raise TypeError(
-            f"a partition, or a list of them, is wanted, such as [TopicPartition('t', 0)], not {given!r}"
-        )
-    return tuple(dict.fromkeys(map(partition_of, partitions)))
+    several = [given] if isinstance(given, str) else partitions
+    return tuple(dict.fromkeys(map(partition_of, several)))
 
 
 def ranges(
