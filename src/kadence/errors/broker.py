@@ -47,9 +47,11 @@ class BrokerError(KafkaError):
 
     def __init__(self, message: str | None = None, *, code: int | None = None) -> None:
         self.code = type(self).code if code is None else code
-        self.name = error_codes.name(self.code)
-        self.retriable = self.code in error_codes.RETRIABLE
-        self.message = message or error_codes.MESSAGES.get(self.code, "the broker answered with an error")
+        self.name: str = error_codes.name(self.code)
+        self.retriable: bool = self.code in error_codes.RETRIABLE
+        self.message: str = message or error_codes.MESSAGES.get(
+            self.code, "the broker answered with an error"
+        )
         super().__init__(f"{self.name} ({self.code}): {self.message}")
 
     def __reduce__(self) -> tuple[Any, ...]:

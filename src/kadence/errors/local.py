@@ -133,7 +133,7 @@ class RowsNotWrittenError(LocalError):
         written: Any = None,
     ) -> None:
         super().__init__(message)
-        self.failed = dict(failed)
+        self.failed: dict[TopicPartition, Sequence[int]] = dict(failed)
         self.written = written
 
 

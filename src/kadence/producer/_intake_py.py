@@ -47,9 +47,9 @@ class Receipt:
     __slots__ = ("delivery", "index", "timestamp")
 
     def __init__(self, delivery: Delivery, index: int, timestamp: int) -> None:
-        self.delivery = delivery
-        self.index = index
-        self.timestamp = timestamp
+        self.delivery: Delivery = delivery
+        self.index: int = index
+        self.timestamp: int = timestamp
 
 
 class Filling:

@@ -64,7 +64,7 @@ class ArrowDelivery:
     __slots__ = ("_gate", "_shares", "rows")
 
     def __init__(self, rows: int, shares: Sequence[Share], gate: threading.Condition) -> None:
-        self.rows = rows
+        self.rows: int = rows
         """How many rows were handed over."""
         self._shares = shares
         self._gate = gate

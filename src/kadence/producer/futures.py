@@ -112,11 +112,11 @@ class Delivery:
     __slots__ = ("_callbacks", "_parts", "_waiters", "done", "gate", "outstanding", "partition", "topic")
 
     def __init__(self, topic: str, partition: int, gate: threading.Condition) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.gate = gate
-        self.done = False
-        self.outstanding = 1
+        self.topic: str = topic
+        self.partition: int = partition
+        self.gate: threading.Condition = gate
+        self.done: bool = False
+        self.outstanding: int = 1
         """How many parts are undecided."""
         self._parts: list[_Part] = []
         self._callbacks: list[tuple[Callable[[Any], object], Any]] = []
