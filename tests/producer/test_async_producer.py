@@ -191,8 +191,11 @@ def test_cancelling_what_awaits_a_future_harms_nobody_else(broker: Broker) -> No
             one.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await one
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(future, 0.01)
             await producer.flush()
             assert (await other).offset == 0
+            assert (await asyncio.wait_for(future, PATIENCE)).offset == 0
 
     run(work())
 

@@ -84,8 +84,10 @@ class Calls:
         """What ``send()`` is given, as bytes and numbers; raises what is wrong with it."""
         topic = checked_topic(topic)
         checked = checked_headers(headers) if headers else ()
-        value = serialized("value", self._value_serializer, topic, checked, value)
-        key = serialized("key", self._key_serializer, topic, checked, key)
+        if type(value) is not bytes or self._value_serializer is not None:
+            value = serialized("value", self._value_serializer, topic, checked, value)
+        if type(key) is not bytes or self._key_serializer is not None:
+            key = serialized("key", self._key_serializer, topic, checked, key)
         timestamp = wall_ms() if timestamp is None else checked_timestamp(timestamp)
         size = estimated_size(key, value, checked)
         if size > self._accumulator.largest:
