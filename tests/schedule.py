@@ -46,6 +46,7 @@ _LONG: Final = (
     "tests/interop/test_verifiable_tools.py",
     "tests/consumer/test_group.py",
     "tests/weaknesses/test_peers.py",
+    "tests/docs/test_snippets.py",
     "tests/spark/decode/test_avro.py",
     "tests/broker/storage/test_processes.py",
     "tests/bench/test_rows.py",

@@ -1,151 +1,22 @@
-"""What README and docs/ say is done: each snippet runs, each command works, each path named is there.
-
-A page's Python blocks are one session, run in order in a process of its own. A ``text`` block right after a
-block is what that block must print. ``sh`` blocks run in a shell with ``kadence`` on PATH and a free port in
-place of 9092; of ``make`` only the target is checked, because making it is what CI does around these tests.
-README's ``localhost:9092`` is an embedded broker here.
-"""
+"""The pages whose snippets and commands start Spark. The others: `test_snippets.py`; how they are run: `pages.py`."""
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-from kadence import Broker, Producer
-from kadence.testing.kafka import free_ports
-
-ROOT = Path(__file__).resolve().parents[2]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-MARK = "<<<< end of block"
-PATIENCE = 280.0  # a Spark session on a busy machine
+from tests.docs.pages import check_commands, check_snippets, named, pages_with
 
 pytestmark = pytest.mark.timeout(300)
 
 
-@dataclass(frozen=True)
-class Block:
-    language: str
-    text: str
-    printed: str | None
-
-
-def blocks(page: Path, language: str) -> list[Block]:
-    found = [match.groups() for match in BLOCK.finditer(page.read_text())]
-    following = [*found, ("", "")][1:]
-    return [
-        Block(kind, text, after if next_kind == "text" else None)
-        for (kind, text), (next_kind, after) in zip(found, following, strict=True)
-        if kind == language
-    ]
-
-
-def pages_with(language: str) -> list[Path]:
-    return [page for page in PAGES if blocks(page, language)]
-
-
-def named(page: Path) -> str:
-    return page.relative_to(ROOT).as_posix()
-
-
-@pytest.fixture
-def readers_broker() -> Iterator[str]:
-    """The address of a broker that has what README reads."""
-    with Broker(topics={"orders": 1}) as broker:
-        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
-            producer.send("orders", b"first")
-        yield broker.bootstrap_servers
-
-
-@pytest.mark.parametrize("page", pages_with("python"), ids=named)
+@pytest.mark.parametrize("page", pages_with("python", spark=True), ids=named)
 def test_snippets_run_and_print_what_the_page_says(
     page: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    session = blocks(page, "python")
-    if any("kadence.testing.kafka" in block.text for block in session):
-        request.getfixturevalue("kafka")  # skips, or fails on CI, where real Kafka cannot be had
-    script = tmp_path / "session.py"
-    text = "".join(f"{block.text}\nprint({MARK!r})\n" for block in session)
-    if page.name == "README.md":
-        text = text.replace("localhost:9092", request.getfixturevalue("readers_broker"))
-    script.write_text(text)
-    done = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error::ResourceWarning", str(script)],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        cwd=tmp_path,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    printed = done.stdout.split(f"{MARK}\n")
-    for block, output in zip(session, printed, strict=False):
-        if block.printed is not None:
-            assert output == block.printed
+    check_snippets(page, tmp_path, request)
 
 
-@pytest.mark.parametrize("page", pages_with("sh"), ids=named)
+@pytest.mark.parametrize("page", pages_with("sh", spark=True), ids=named)
 def test_commands_work(page: Path, tmp_path: Path) -> None:
-    lines = "".join(block.text for block in blocks(page, "sh")).splitlines()
-    targets = [line.split()[1] for line in lines if line.startswith("make ")]
-    for target in targets:
-        subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True)
-    script = "\n".join(line for line in lines if not line.startswith("make "))
-    (number,) = free_ports(1)
-    port = str(number)
-    environment = {
-        **os.environ,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "KADENCE_BOOTSTRAP_SERVERS": f"127.0.0.1:{port}",
-    }
-    # The shell's own children (a broker in the background) end with it.
-    whole = f"set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || :' EXIT\n{script}\n".replace(
-        "9092", port
-    )
-    done = subprocess.run(
-        ["bash", "-c", whole],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        cwd=tmp_path,
-        env=environment,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("page", PAGES, ids=named)
-def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
-        path, _, anchor = target.partition("#")
-        if "://" in path:
-            continue
-        linked = (page.parent / path) if path else page
-        assert linked.exists(), f"{named(page)} links to {target}"
-        headings = re.findall(r"^#+ (.*)$", linked.read_text(), re.MULTILINE)
-        # As GitHub makes them: without punctuation.
-        anchors = [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
-        assert not anchor or anchor in anchors
-
-
-def test_the_extras_that_are_named_exist() -> None:
-    project = (ROOT / "pyproject.toml").read_text()
-    for page in PAGES:
-        for extra in re.findall(r"kadence\[(\w+)\]", page.read_text()):
-            assert re.search(rf"^{extra} = \[", project, re.MULTILINE), (
-                f"{named(page)} names kadence[{extra}]"
-            )
-
-
-def test_the_written_pages_are_up_to_date() -> None:
-    done = subprocess.run(
-        [sys.executable, "tools/docs.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    check_commands(page, tmp_path)

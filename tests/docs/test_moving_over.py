@@ -1,6 +1,6 @@
 """The pages for those who come from another client, held against the clients themselves.
 
-What the programs on them print is shown by `test_documents.py`; that their tables of keys are what is installed, by
+What the programs on them print is shown by `test_snippets.py`; that their tables of keys are what is installed, by
 its check of `tools/docs.py`.
 """
 
