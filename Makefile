@@ -18,7 +18,7 @@ PIP := $(RUN) -m pip --disable-pip-version-check -q
 # What the installed package is made of; a change of one of these installs it again.
 BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '_*_c.py' -o -name '*.pxd' -o -name '*.h' \))
 
-.PHONY: help demo test test-spark soak hold coverage lint pyright format generate bench bench-decode bench-gil bench-members bench-spark bench-stages parity-spark kill-spark docs site first-record wheel clean
+.PHONY: help demo test test-spark soak hold coverage check-browser screens lint pyright format generate bench bench-decode bench-gil bench-members bench-spark bench-stages parity-spark kill-spark docs site first-record wheel clean
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
@@ -38,6 +38,8 @@ help:
 	@echo "make site            the documentation as a site, in build/site (strict: a broken link fails it)"
 	@echo "make first-record    the time from a fresh clone to the first record read, in parts"
 	@echo "make wheel           the source distribution and the wheels, in dist (GLIBC=2.17: for older Linux; ARGS=--try)"
+	@echo "make check-browser   kadence top --serve in a headless Chromium, which apt-get installs where it is missing"
+	@echo "make screens         draw the pictures of docs/top.md anew"
 	@echo "make coverage        the tests again, with line and branch coverage"
 
 demo: $(VENV)/.has-demo
@@ -64,6 +66,14 @@ kill-spark: $(VENV)/.has-test
 
 coverage: $(VENV)/.has-test
 	@$(RUN) -m pytest --cov --cov-report=term-missing:skip-covered $(ARGS)
+
+check-browser: $(VENV)/.has-test
+	@command -v chromium-headless-shell >/dev/null || { apt-get update && \
+		apt-get install -y --no-install-recommends chromium-headless-shell; } >/dev/null
+	@$(RUN) -m pytest tests/cli/top/test_browser.py $(ARGS)
+
+screens: $(VENV)/.has-test
+	@$(RUN) tools/screens.py
 
 lint: $(VENV)/.has-test
 	$(RUN) -m ruff check .

@@ -102,6 +102,7 @@ if TYPE_CHECKING:
         WakeupError,
     )
     from kadence.metrics import MetricName
+    from kadence.metrics.state import StatePublisher, publish_state
     from kadence.producer import (
         ArrowDelivery,
         ArrowSummary,
@@ -213,6 +214,7 @@ __all__ = [
     "SerializationError",
     "Serializer",
     "Stall",
+    "StatePublisher",
     "StopOnSignals",
     "SubscriptionPattern",
     "Token",
@@ -230,6 +232,7 @@ __all__ = [
     "UnsupportedVersionError",
     "WakeupError",
     "WrittenRows",
+    "publish_state",
     "stop_on_signals",
 ]
 
@@ -321,6 +324,7 @@ _HOMES = {
     "SerializationError": "kadence.errors",
     "Serializer": "kadence.serializers",
     "Stall": "kadence.consumer.application.stall",
+    "StatePublisher": "kadence.metrics.state",
     "StopOnSignals": "kadence.consumer.application.stopping",
     "SubscriptionPattern": "kadence.types",
     "Token": "kadence.security",
@@ -338,6 +342,7 @@ _HOMES = {
     "UnsupportedVersionError": "kadence.errors",
     "WakeupError": "kadence.errors",
     "WrittenRows": "kadence.producer",
+    "publish_state": "kadence.metrics.state",
     "stop_on_signals": "kadence.consumer.application.stopping",
 }
 """Where each name is defined; what type checkers and editors read stands above."""

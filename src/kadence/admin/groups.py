@@ -113,6 +113,7 @@ def _describe_consumer(
                     group.assignor_name,
                     node,
                     members,
+                    group.group_epoch,
                 )
     return classic
 

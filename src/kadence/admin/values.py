@@ -98,6 +98,8 @@ class GroupDescription:
     Attributes:
         state: Kafka's name of it, e.g. "Stable", "PreparingRebalance", "Empty".
         group_type: "classic" or "consumer" (KIP-848). assignor: who spreads the partitions.
+        epoch: of a KIP-848 group, it grows with each rebalance. None for a classic group: a coordinator does not tell
+            the generation of one.
     """
 
     group_id: str
@@ -107,6 +109,7 @@ class GroupDescription:
     assignor: str
     coordinator: int
     members: tuple[MemberDescription, ...]
+    epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,469 @@
+"""The screen of ``kadence top``: it draws what the gatherer brings, and says what is to be asked for next."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+from rich.text import Text
+from textual import events, on
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.screen import ModalScreen
+from textual.suggester import Suggester
+from textual.widgets import Input, Static
+
+from kadence.cli.top import rows as r
+from kadence.cli.top.gathering import OTHERS, Gatherer, Model, Round, Wish
+from kadence.cli.top.local import Process, by_member
+from kadence.cli.top.table import Table
+
+__all__ = ["Top"]
+
+KEYS: Final = "↵ open  esc back  tab view  / filter  g group  l local  s sort  ? help  q quit"
+
+HELP: Final = """\
+ ↑ ↓ k j       move; PgUp PgDn Home End, too
+ Enter         open: a group, then a member
+ Esc           back, or forget the filter
+ Tab           the next view: members, partitions, events
+ g or :        go to a group by its name
+ /             show only rows with a text in them
+ s  S          sort by the next column; the other way
+ l             consumers on this machine that publish
+               their state (kadence.publish_state)
+ d             delay: seconds between two rounds
+ Space         pause, and go on
+ q             quit
+
+ IN/S   records produced a second     in the last
+ OUT/S  records committed a second    half minute
+ ETA    time until the lag is 0 at these rates"""
+
+_TABS: Final[Mapping[str, tuple[str, ...]]] = {
+    "groups": ("groups",),
+    "group": ("members", "partitions", "events"),
+    "member": ("partitions",),
+    "processes": ("processes",),
+    "process": ("reading", "events"),
+}
+"""The views of each place, in Tab's order."""
+
+_COLUMNS: Final[Mapping[str, Sequence[r.Column]]] = {
+    "groups": r.GROUPS,
+    "members": r.MEMBERS,
+    "partitions": r.PARTITIONS,
+    "events": r.EVENTS,
+    "processes": r.PROCESSES,
+    "reading": r.READING,
+}
+
+_NUMBERS_FIRST_LARGE: Final = frozenset(
+    {"MEM", "LAG", "TREND", "IN/S", "OUT/S", "ETA", "OWNS", "NOT READ", "STALLS"}
+)
+
+_NEWS: Final = 4
+"""Lines of events under a table."""
+
+
+@dataclass
+class _Place:
+    """Where the user is: what is shown, and how."""
+
+    kind: str
+    group: str = ""
+    key: Any = None
+    tab: int = 0
+    sort: dict[str, tuple[int, bool]] = field(default_factory=dict)
+    filter: str = ""
+    came_from: Any = None
+
+    @property
+    def view(self) -> str:
+        return _TABS[self.kind][self.tab]
+
+
+class _Arrived(Message):
+    def __init__(self, round_: Round) -> None:
+        super().__init__()
+        self.round = round_
+
+
+class _Names(Suggester):
+    """Completes the name of a group."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self._model = model
+
+    async def get_suggestion(self, value: str) -> str | None:
+        return next((name for name in sorted(self._model.groups) if name.startswith(value)), None)
+
+
+class _Help(ModalScreen[None]):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark,enter,space", "dismiss", show=False)
+    ]
+    DEFAULT_CSS = """
+    _Help { align: center middle; }
+    _Help Static { width: 60; height: auto; border: round $primary; background: $surface; padding: 0 1; }
+    """
+
+    def compose(self) -> ComposeResult:
+        box = Static(Text(HELP))
+        box.border_title = "keys"
+        yield box
+
+
+class Top(App[None]):
+    """``kadence top``.
+
+    Args:
+        config: of the admin client. group: the one to begin with; None: the list. delay: seconds between two rounds.
+    """
+
+    TITLE = "kadence top"
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    #title { height: 1; background: $primary; color: $text; text-style: bold; }
+    #about { height: 2; }
+    #news { height: auto; color: $text-muted; }
+    #keys { height: 1; background: $panel; }
+    #prompt { height: 1; border: none; padding: 0; display: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "quit", show=False),
+        Binding("slash", "ask('filter')", show=False),
+        Binding("g,colon", "ask('group')", show=False),
+        Binding("d", "ask('delay')", show=False),
+        Binding("l", "local", show=False),
+        Binding("escape,backspace", "leave", show=False),
+        Binding("tab", "next_view(1)", show=False, priority=True),
+        Binding("shift+tab", "next_view(-1)", show=False, priority=True),
+        Binding("s", "sort", show=False),
+        Binding("S", "reverse", show=False),
+        Binding("space", "pause", show=False),
+        Binding("question_mark,h", "help", show=False),
+    ]
+
+    def __init__(self, config: Mapping[str, Any], *, group: str | None = None, delay: float = 2.0) -> None:
+        super().__init__()
+        self._config = config
+        self._delay = delay
+        self.model = Model()
+        self.places = [_Place("groups")]
+        if group:
+            self.places.append(_Place("group", group))
+        self._is_paused = False
+        self._asked = ""
+        self._heard_at = time.monotonic()
+        self._gatherer: Gatherer | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="title", markup=False)
+        yield Static(id="about", markup=False)
+        yield Table()
+        yield Static(id="news", markup=False)
+        yield Input(id="prompt", suggester=_Names(self.model))
+        yield Static(KEYS, id="keys", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one(Table).focus()
+        self._gatherer = Gatherer(self._config, self._arrived, delay=self._delay)
+        self._draw()
+        self._gatherer.start()
+        self.set_interval(1.0, self._draw_title)
+
+    def on_unmount(self) -> None:
+        if self._gatherer is not None:
+            self._gatherer.close()
+
+    # ------------------------------------------------------------ what arrives
+
+    def _arrived(self, round_: Round) -> None:
+        # On the gatherer's thread; messages may be posted from any.
+        self.post_message(_Arrived(round_))
+
+    @on(_Arrived)
+    def _take(self, message: _Arrived) -> None:
+        self._heard_at = time.monotonic()
+        self.model.add(message.round)
+        if not self._is_paused:
+            self._draw()
+
+    @on(Table.Scrolled)
+    def _scrolled(self) -> None:
+        self._wish()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.call_after_refresh(self._draw)
+
+    def _wish(self) -> None:
+        if self._gatherer is None:
+            return
+        place = self._place
+        if place.kind == "groups":
+            wish = Wish(self.query_one(Table).keys_on_screen, OTHERS)
+        elif place.group:
+            wish = Wish((place.group,), 0, listing=not self.model.groups)
+        else:
+            wish = Wish((), 0, listing=False)
+        self._gatherer.change(wish=wish)
+
+    # ------------------------------------------------------------ keys
+
+    @property
+    def _place(self) -> _Place:
+        return self.places[-1]
+
+    @on(Table.Opened)
+    def _open(self, message: Table.Opened) -> None:
+        place, key = self._place, message.key
+        if place.kind == "groups":
+            self._go(_Place("group", key, came_from=key))
+        elif place.view == "members":
+            here = by_member(self.model.processes).get(key)
+            if here is not None:
+                self._go(_Place("process", place.group, here.key, came_from=key))
+            else:
+                self._go(_Place("member", place.group, key, came_from=key))
+        elif place.kind == "processes":
+            self._go(_Place("process", "", key, came_from=key))
+
+    def _go(self, place: _Place) -> None:
+        self.places.append(place)
+        self._draw()
+
+    def action_leave(self) -> None:
+        key = None
+        if self._place.filter:
+            self._place.filter = ""
+        elif len(self.places) > 1:
+            key = self.places.pop().came_from
+        self._draw(key)
+
+    def action_local(self) -> None:
+        if self._place.kind != "processes":
+            self._go(_Place("processes"))
+
+    def action_next_view(self, by: int) -> None:
+        self._place.tab = (self._place.tab + by) % len(_TABS[self._place.kind])
+        self._draw()
+
+    def action_sort(self) -> None:
+        columns = _COLUMNS[self._place.view]
+        shown = [index for index, _ in r.widths(columns, self.query_one(Table).size.width)]
+        column, _ = self._sorting()
+        following = shown[(shown.index(column) + 1) % len(shown)] if column in shown else shown[0]
+        self._place.sort[self._place.view] = (following, columns[following].name in _NUMBERS_FIRST_LARGE)
+        self._draw()
+
+    def action_reverse(self) -> None:
+        column, backwards = self._sorting()
+        self._place.sort[self._place.view] = (column, not backwards)
+        self._draw()
+
+    def action_pause(self) -> None:
+        self._is_paused = not self._is_paused
+        if self._gatherer is not None:
+            self._gatherer.change(paused=self._is_paused)
+        self._heard_at = time.monotonic()
+        self._draw()
+
+    def action_help(self) -> None:
+        self.push_screen(_Help())
+
+    def action_ask(self, what: str) -> None:
+        prompt = self.query_one(Input)
+        self._asked = what
+        prompt.placeholder = {
+            "filter": "show only rows with this text",
+            "group": "name of a group",
+            "delay": f"seconds between two rounds (now {self._delay:g})",
+        }[what]
+        prompt.value = self._place.filter if what == "filter" else ""
+        prompt.display = True
+        self.query_one("#keys").display = False
+        prompt.focus()
+
+    def on_key(self, event: events.Key) -> None:
+        if self._asked and event.key == "escape":
+            event.stop()
+            event.prevent_default()
+            if self._asked == "filter":
+                self._place.filter = ""
+            self._answered()
+
+    @on(Input.Changed)
+    def _typed(self, message: Input.Changed) -> None:
+        if self._asked == "filter":
+            self._place.filter = message.value
+            self._draw()
+
+    @on(Input.Submitted)
+    def _submitted(self, message: Input.Submitted) -> None:
+        text, asked = message.value.strip(), self._asked
+        self._answered()
+        if asked == "group" and text:
+            exact = text if text in self.model.groups else self._only(text)
+            self._go(_Place("group", exact, came_from=exact))
+        elif asked == "delay" and text:
+            self._set_delay(text)
+
+    def _only(self, text: str) -> str:
+        """The group whose name begins so, if there is one alone."""
+        found = [name for name in self.model.groups if name.startswith(text)]
+        return found[0] if len(found) == 1 else text
+
+    def _set_delay(self, text: str) -> None:
+        try:
+            delay = float(text)
+        except ValueError:
+            delay = 0.0
+        if not 0.1 <= delay <= 3600:
+            self.notify(f"a delay is 0.1 to 3600 seconds, not {text!r}", severity="error")
+            return
+        self._delay = delay
+        if self._gatherer is not None:
+            self._gatherer.change(delay=delay)
+        self._draw_title()
+
+    def _answered(self) -> None:
+        self._asked = ""
+        self.query_one(Input).display = False
+        self.query_one("#keys").display = True
+        self.query_one(Table).focus()
+        self._draw()
+
+    # ------------------------------------------------------------ drawing
+
+    def _sorting(self) -> tuple[int, bool]:
+        view = self._place.view
+        # By name until somebody sorts otherwise: rows that stay where they are can be read.
+        return self._place.sort.get(view, (0, False))
+
+    def _draw(self, key: Any = None) -> None:
+        place = self._place
+        table = self.query_one(Table)
+        column, backwards = self._sorting()
+        found = r.arranged(self._rows(place), column, backwards=backwards, containing=place.filter)
+        table.show(_COLUMNS[place.view], found, (column, backwards), key=key)
+        self.query_one("#news", Static).update(self._news(place))
+        self._draw_title()
+        self.call_after_refresh(self._wish)
+
+    def _rows(self, place: _Place) -> list[r.Row]:
+        model, view = self.model, place.view
+        if place.kind == "process":
+            process = self._process(place.key)
+            if process is None:
+                return []
+            return r.reading_rows(process) if view == "reading" else r.event_rows(r.process_events(process))
+        if view == "groups":
+            return r.group_rows(model)
+        if view == "processes":
+            return r.process_rows(model.processes)
+        history = model.history(place.group)
+        if view == "members":
+            return r.member_rows(history, by_member(model.processes))
+        if view == "events":
+            return r.event_rows(history.events)
+        return r.partition_rows(history, place.key)
+
+    def _process(self, key: str) -> Process | None:
+        return next((each for each in self.model.processes if each.key == key), None)
+
+    def _news(self, place: _Place) -> Text:
+        """The latest events, for a view that does not list them."""
+        if place.view in {"events", "processes"}:
+            return Text("")
+        if place.kind == "process":
+            process = self._process(place.key)
+            said = [(each, "") for each in r.process_events(process)] if process else []
+        elif place.kind == "groups":
+            said = [
+                (event, f"{name}: ")
+                for name, history in self.model.histories.items()
+                for event in list(history.events)[-_NEWS:]
+            ]
+            said.sort(key=lambda each: each[0].at)
+        else:
+            said = [(event, "") for event in list(self.model.history(place.group).events)[-_NEWS:]]
+        lines = [f"{r.clock_time(event.at)} {prefix}{event.text}" for event, prefix in said[-_NEWS:]]
+        return Text("\n".join(r.shortened(line, self.size.width) for line in lines), style="dim")
+
+    def _draw_title(self) -> None:
+        place, width = self._place, self.size.width
+        where = str(self._config.get("bootstrap.servers", ""))
+        state = "PAUSED" if self._is_paused else f"every {self._delay:g} s"
+        right = f"{state}  {r.clock_time(time.time())} "
+        path = f" kadence top  {self._path(place)}"
+        room = width - len(right) - len(path) - 3
+        left = (
+            f"{path}  {r.shortened(where, room)}" if room > 8 else r.shortened(path, width - len(right) - 1)
+        )
+        self.query_one("#title", Static).update(Text(left.ljust(width - len(right)) + right))
+        self.query_one("#about", Static).update(self._about(place, width))
+
+    def _path(self, place: _Place) -> str:
+        if place.kind == "groups":
+            return "groups"
+        if place.kind == "processes":
+            return "on this machine"
+        tabs = "/".join(f"[{name}]" if name == place.view else name for name in _TABS[place.kind])
+        if place.kind == "process":
+            process = self._process(place.key)
+            name = str(process.state.get("client_id", "")) if process else ""
+            return f"{name}  {tabs}"
+        return f"{place.group}  {tabs}"
+
+    def _about(self, place: _Place, width: int) -> Text:
+        lines = self._summary(place)
+        text = Text("\n".join(r.shortened(line, width) for line in lines[:2]))
+        wrong = self._trouble()
+        if wrong:
+            text = Text(r.shortened(lines[0], width) + "\n")
+            text.append(r.shortened(wrong, width), style="bold red")
+        return text
+
+    def _trouble(self) -> str:
+        """What is wrong with the way to the brokers, in one line."""
+        if self._is_paused:
+            return ""
+        silent = time.monotonic() - self._heard_at
+        if self.model.trouble:
+            return f"{self.model.trouble}; trying again every {self._delay:g} s"
+        if silent > self._delay + 2:
+            return f"the brokers have not answered for {silent:.0f} s; waiting"
+        return ""
+
+    def _summary(self, place: _Place) -> list[str]:
+        model = self.model
+        if place.kind == "process":
+            process = self._process(place.key)
+            return r.process_summary(process) if process else ["its process publishes nothing any more", ""]
+        if place.kind == "processes":
+            return ["consumers that publish their state: kadence.publish_state(consumer)", ""]
+        if place.kind == "groups":
+            latest = model.latest
+            took = f", asked in {latest.took * 1000:,.0f} ms" if latest else ""
+            shown = f", filter {place.filter!r}" if place.filter else ""
+            return [f"{r.plural(len(model.groups), 'group')}{took}{shown}", ""]
+        if place.group in model.refused:
+            return [model.refused[place.group], ""]
+        lines = r.group_summary(model.history(place.group))
+        if place.kind == "member":
+            members = model.history(place.group).description
+            found = (
+                next((each for each in members.members if each.member_id == place.key), None)
+                if members
+                else None
+            )
+            name = found.client_id if found else "that left"
+            lines[1] = f"member {name}, id {place.key}"
+        if place.filter:
+            lines[1] += f", filter {place.filter!r}"
+        return lines

@@ -1,0 +1,89 @@
+"""The command line of ``kadence top``."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from typing import Any
+
+from kadence.cli.common import CommandError, add_client_options, add_command, client_config
+from kadence.errors import MissingDependencyError
+
+__all__ = ["add", "run"]
+
+_DESCRIPTION = """\
+Watch consumer groups: members and what they own, lag and its trend, rates,
+time to catch up, rebalances as they happen. Press ? for the keys, q to quit.
+Nothing is written to a group."""
+
+_EXAMPLES = """\
+  kadence top                       all groups of localhost:9092
+  kadence top report                one group
+  kadence top -b kafka-1:9092 --delay 5
+  kadence top --serve --port 8000   the same in a browser, on this machine"""
+
+
+def add(commands: Any) -> None:
+    """The command line of ``kadence top``."""
+    parser = add_command(
+        commands, "top", "watch groups, members and lag live", description=_DESCRIPTION, examples=_EXAMPLES
+    )
+    parser.add_argument("group", nargs="?", metavar="GROUP", help="the group to begin with")
+    parser.add_argument(
+        "--delay",
+        type=_delay,
+        default=2.0,
+        metavar="SECONDS",
+        help="time between two rounds of questions (default: 2)",
+    )
+    parser.add_argument(
+        "--serve", action="store_true", help="show it in a browser instead (needs kadence[serve])"
+    )
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="where --serve listens (default: 127.0.0.1, this machine only)"
+    )
+    parser.add_argument("--port", type=int, default=8000, help="port of --serve (default: 8000)")
+    add_client_options(parser)
+    parser.set_defaults(run=run)
+
+
+def _delay(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.1 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError(f"a delay is 0.1 to 3600 seconds, not {text!r}")
+    return seconds
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run it; the exit status."""
+    from kadence.config import AdminConfig
+
+    config = client_config(arguments)
+    # Wrong settings are told here, before the screen is taken.
+    AdminConfig.parse(config)
+    if arguments.serve:
+        from kadence.cli.top.serve import serve
+
+        serve(arguments)
+        return 0
+    try:
+        from kadence.cli.top.app import Top
+    except ModuleNotFoundError as error:
+        if not str(error.name).startswith(("textual", "rich")):
+            raise
+        raise MissingDependencyError("kadence top needs textual: pip install 'kadence[cli]'") from error
+    # In a browser the pipe to textual-serve is the screen.
+    if not sys.stdout.isatty() and "TEXTUAL_DRIVER" not in os.environ:
+        raise CommandError(
+            "kadence top needs a terminal; `kadence groups lag GROUP` prints the lag once, also into a pipe"
+        )
+    # What the client logs is told on the screen; a line on stderr would go across it.
+    logging.getLogger("kadence").addHandler(logging.NullHandler())
+    app = Top(config, group=arguments.group, delay=arguments.delay)
+    app.run()
+    return app.return_code or 0

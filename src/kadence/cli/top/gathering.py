@@ -1,0 +1,283 @@
+"""Asks the brokers, on a thread of its own, and keeps what they said. Nothing is written to a group.
+
+A round asks for the list of groups, and for details of some of them: of the groups that are on the screen, then of
+those that were asked for longest ago. So a cluster of many groups costs the same as one of a few; what is off the
+screen is a few rounds old.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kadence.admin import Admin, GroupListing
+from kadence.cli.top.local import Process, processes
+from kadence.cli.top.sampling import GroupHistory, Sample
+from kadence.clock import Clock, SystemClock
+from kadence.errors import KafkaError, KafkaTimeoutError, TransportError, UnknownTopicOrPartitionError
+from kadence.types import TopicPartition
+
+__all__ = ["Gatherer", "Model", "Round", "Wish"]
+
+PATIENCE_S: Final = 5.0
+"""How long one call may take. A broker that is silent for longer is told of, and asked again in the next round."""
+
+OTHERS: Final = 20
+"""How many groups that are not on the screen a round asks for."""
+
+_NEVER_S: Final = float("inf")
+
+_ABSENT_MS: Final = 30_000
+"""How long a partition is left alone that the brokers do not know: a call would wait for it each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the next rounds are to ask for.
+
+    Attributes:
+        groups: those on the screen. others: how many more. listing: whether the list of groups is needed.
+    """
+
+    groups: tuple[str, ...] = ()
+    others: int = OTHERS
+    listing: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round brought.
+
+    Attributes:
+        at: when it ended (monotonic ms). wall: the same in seconds since 1970. took: seconds.
+        listing: all groups; None when it was not asked for or not answered.
+        samples: each group that was asked for, with when it was sampled (monotonic ms).
+        refused: groups that cannot be described, and why. trouble: why the brokers could not be asked; empty when they
+            could. processes: the consumers that publish their state on this machine.
+    """
+
+    at: int
+    wall: float
+    took: float
+    listing: tuple[GroupListing, ...] | None = None
+    samples: Mapping[str, tuple[int, Sample]] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    trouble: str = ""
+    processes: tuple[Process, ...] = ()
+
+
+class Model:
+    """All that was gathered so far. One thread.
+
+    Attributes:
+        groups: the listing, by name. histories: what samples said of each. refused: groups that cannot be described,
+            and why. processes: the consumers that publish their state on this machine. trouble: why the latest round
+            brought nothing. latest: that round.
+    """
+
+    def __init__(self) -> None:
+        self.groups: dict[str, GroupListing] = {}
+        self.histories: dict[str, GroupHistory] = {}
+        self.refused: dict[str, str] = {}
+        self.processes: tuple[Process, ...] = ()
+        self.trouble = ""
+        self.latest: Round | None = None
+
+    def history(self, group: str) -> GroupHistory:
+        """What is known of a group, which may be nothing yet."""
+        return self.histories.setdefault(group, GroupHistory(group))
+
+    def add(self, round_: Round) -> None:
+        """Take in a round."""
+        self.latest, self.trouble, self.processes = round_, round_.trouble, round_.processes
+        if round_.listing is not None:
+            self.groups = {group.group_id: group for group in round_.listing}
+            for name in self.histories.keys() - self.groups.keys() - round_.samples.keys():
+                self.histories[name].gone("the group is gone", round_.wall)
+        for name, (at, sample) in round_.samples.items():
+            self.refused.pop(name, None)
+            self.history(name).add(sample, at, round_.wall)
+        for name, why in round_.refused.items():
+            self.refused[name] = why
+            self.history(name).gone(why, round_.wall)
+
+
+class Gatherer:
+    """Makes rounds again and again on a thread of its own.
+
+    Args:
+        config: of the admin client. deliver: takes each round; runs on the thread. delay: seconds from the beginning of
+            a round to that of the next.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        deliver: Callable[[Round], None],
+        *,
+        delay: float,
+        clock: Clock | None = None,
+    ) -> None:
+        self._admin = Admin(config)
+        self._deliver = deliver
+        self._clock = clock or SystemClock()
+        self._delay = delay
+        self._wish = Wish()
+        self._asked: dict[str, int] = {}
+        self._absent: dict[TopicPartition, int] = {}
+        self._is_over = False
+        self._is_paused = False
+        self._is_hurried = False
+        self._changed = threading.Condition()
+        # A daemon: who quits waits for no broker.
+        self._thread = threading.Thread(target=self._work, name="kadence-top", daemon=True)
+
+    def start(self) -> None:
+        """Begin with the first round."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """No more rounds. Waits for a moment, and not for a broker that is silent."""
+        with self._changed:
+            self._is_over = True
+            self._changed.notify()
+        if self._thread.ident is None:
+            self._admin.close()
+        else:
+            self._thread.join(0.5)
+
+    def change(
+        self, *, wish: Wish | None = None, delay: float | None = None, paused: bool | None = None
+    ) -> None:
+        """Change what is asked for, how often, or whether at all. A new wish is asked for at once."""
+        with self._changed:
+            if wish is not None and wish != self._wish:
+                self._is_hurried |= not set(wish.groups) <= set(self._wish.groups)
+                self._wish = wish
+            if delay is not None:
+                self._delay = delay
+            if paused is not None:
+                self._is_paused = paused
+            self._changed.notify()
+
+    # ------------------------------------------------------------ the thread
+
+    def _work(self) -> None:
+        with self._admin:
+            while True:
+                began = time.monotonic()
+                with self._changed:
+                    wish, self._is_hurried = self._wish, False
+                    if self._is_over:
+                        return
+                    is_paused = self._is_paused
+                if not is_paused:
+                    found = self.round(wish)
+                    if not self._is_over:
+                        self._deliver(found)
+                with self._changed:
+                    while (left := self._left(began)) > 0:
+                        self._changed.wait(left if left < _NEVER_S else None)
+
+    def _left(self, began: float) -> float:
+        """Seconds until the next round; 0 when there is something to do at once."""
+        if self._is_over:
+            return 0
+        if self._is_paused:
+            return _NEVER_S
+        return 0 if self._is_hurried else began + self._delay - time.monotonic()
+
+    def round(self, wish: Wish) -> Round:
+        """Ask once for all that is wished."""
+        began = self._clock.now_ms()
+        listing: tuple[GroupListing, ...] | None = None
+        samples: dict[str, tuple[int, Sample]] = {}
+        refused: dict[str, str] = {}
+        trouble = ""
+        try:
+            if wish.listing:
+                listing = tuple(self._admin.list_groups(timeout=PATIENCE_S))
+            chosen = self._chosen(wish, listing)
+            if chosen:
+                self._describe(chosen, samples, refused)
+        except KafkaError as error:
+            trouble = _told(error)
+        now = self._clock.now_ms()
+        took = (now - began) / 1000
+        return Round(now, time.time(), took, listing, samples, refused, trouble, processes())
+
+    def _chosen(self, wish: Wish, listing: tuple[GroupListing, ...] | None) -> list[str]:
+        chosen = list(wish.groups)
+        if listing is not None:
+            names = [group.group_id for group in listing]
+            self._asked = {name: self._asked.get(name, -1) for name in names}
+            rest = set(names).difference(chosen)
+            chosen += sorted(rest, key=lambda name: (self._asked[name], name))[: wish.others]
+        self._asked.update(dict.fromkeys(chosen, self._clock.now_ms()))
+        return chosen
+
+    def _describe(
+        self, names: list[str], samples: dict[str, tuple[int, Sample]], refused: dict[str, str]
+    ) -> None:
+        described = self._admin.describe_groups(names, raise_errors=False, timeout=PATIENCE_S)
+        _raise_trouble(described.errors.values())
+        refused.update({name: str(error) for name, error in described.errors.items()})
+        committed: dict[str, dict[TopicPartition, int]] = {}
+        times: dict[str, int] = {}
+        for name in described:
+            try:
+                found = self._admin.group_offsets(name, raise_errors=False, timeout=PATIENCE_S)
+            except KafkaError as error:
+                _raise_trouble([error])
+                refused[name] = str(error)
+                continue
+            times[name] = self._clock.now_ms()
+            committed[name] = {tp: at.offset for tp, at in found.items()}
+        wanted = {tp for offsets in committed.values() for tp in offsets}
+        wanted.update(
+            tp for group in described.values() for member in group.members for tp in member.assignment
+        )
+        ends = self._ends(wanted)
+        for name, offsets in committed.items():
+            group = described[name]
+            of_group = offsets.keys() | {tp for member in group.members for tp in member.assignment}
+            samples[name] = (
+                times[name],
+                Sample(group, offsets, {tp: ends[tp] for tp in of_group if tp in ends}),
+            )
+
+    def _ends(self, wanted: set[TopicPartition]) -> dict[TopicPartition, int]:
+        now = self._clock.now_ms()
+        self._absent = {tp: until for tp, until in self._absent.items() if until > now}
+        asked = sorted(wanted.difference(self._absent))
+        if not asked:
+            return {}
+        found = self._admin.list_offsets(
+            dict.fromkeys(asked, "latest"), raise_errors=False, timeout=PATIENCE_S
+        )
+        for tp, error in found.errors.items():
+            if _is_absence(error):
+                self._absent[tp] = now + _ABSENT_MS
+        return {tp: at.offset for tp, at in found.items() if at is not None}
+
+
+def _is_absence(error: BaseException) -> bool:
+    return isinstance(error, UnknownTopicOrPartitionError) or isinstance(
+        error.__cause__, UnknownTopicOrPartitionError
+    )
+
+
+def _raise_trouble(errors: Iterable[KafkaError]) -> None:
+    """Raise what is wrong with the way to the brokers, and not with one group: asking for more is no use then."""
+    for error in errors:
+        if isinstance(error, KafkaTimeoutError | TransportError):
+            raise error
+
+
+def _told(error: KafkaError) -> str:
+    """The error in one line; of a deadline that passed, why it passed."""
+    why = error.__cause__ if isinstance(error.__cause__, KafkaError) else error
+    return " ".join(str(why).split())

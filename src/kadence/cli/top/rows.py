@@ -1,0 +1,460 @@
+"""Makes rows of cells of what is known: which columns there are, in which words and in how many letters. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kadence.cli.top.gathering import Model
+from kadence.cli.top.local import Process
+from kadence.cli.top.sampling import Event, GroupHistory, Progress, ranges
+from kadence.types import TopicPartition
+
+__all__ = [
+    "EVENTS",
+    "GROUPS",
+    "MEMBERS",
+    "PARTITIONS",
+    "PROCESSES",
+    "READING",
+    "Column",
+    "Row",
+    "arranged",
+    "clock_time",
+    "count",
+    "duration",
+    "event_rows",
+    "group_rows",
+    "group_summary",
+    "member_rows",
+    "partition_rows",
+    "plural",
+    "process_events",
+    "process_rows",
+    "process_summary",
+    "rate",
+    "reading_rows",
+    "shortened",
+    "sparkline",
+    "where",
+    "widths",
+]
+
+_BARS: Final = "▁▂▃▄▅▆▇█"
+
+_STATES: Final = {"PreparingRebalance": "Preparing", "CompletingRebalance": "Completing"}
+"""Kafka's two long states in as many letters as there is room for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column. ``width``: letters; 0 for the one that takes what is left. ``right``: numbers stand at the right.
+
+    ``from_width``: how wide the terminal has to be for it to be shown.
+    """
+
+    name: str
+    width: int
+    right: bool = False
+    from_width: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line.
+
+    Attributes:
+        key: what it is of. sort: a value for each column, None for unknown. mark: "", "ok", "busy" or "bad".
+    """
+
+    key: Any
+    cells: tuple[str, ...]
+    sort: tuple[Any, ...]
+    mark: str = ""
+
+
+_LIBRARY: Final = re.compile(r"[/\\\\]lib[/\\\\]python\d|[/\\\\]Lib[/\\\\]|site-packages|<frozen ")
+"""Frames of a stack that are Python's or of an installed package."""
+
+_PROGRESS: Final = (
+    Column("LAG", 8, right=True),
+    Column("TREND", 10),
+    Column("IN/S", 6, right=True),
+    Column("OUT/S", 6, right=True),
+    Column("ETA", 6, right=True),
+)
+
+GROUPS: Final = (
+    Column("GROUP", 0),
+    Column("STATE", 11),
+    Column("TYPE", 8, from_width=96),
+    Column("MEM", 4, right=True),
+    *_PROGRESS,
+)
+
+MEMBERS: Final = (
+    Column("MEMBER", 0),
+    Column("HOST", 15, from_width=100),
+    Column("OWNS", 16),
+    *_PROGRESS,
+)
+
+PARTITIONS: Final = (
+    Column("PARTITION", 0),
+    Column("OWNER", 14),
+    Column("COMMITTED", 11, right=True, from_width=110),
+    Column("END", 11, right=True, from_width=110),
+    *_PROGRESS,
+)
+
+PROCESSES: Final = (
+    Column("CLIENT", 0),
+    Column("PID", 8, right=True),
+    Column("GROUP", 18),
+    Column("PARTITIONS", 11, right=True),
+    Column("NOT READ", 9, right=True),
+    Column("STALLS", 7, right=True),
+)
+
+READING: Final = (
+    Column("PARTITION", 20),
+    Column("LAG", 8, right=True),
+    Column("FOR", 6, right=True),
+    Column("FETCHED", 0),
+)
+
+EVENTS: Final = (Column("TIME", 8), Column("WHAT HAPPENED", 0))
+
+
+# ---------------------------------------------------------------- words
+
+
+def shortened(text: str, width: int) -> str:
+    """A text in at most ``width`` letters; an ellipsis in its middle says that there was more."""
+    if len(text) <= width:
+        return text
+    if width < 3:
+        return text[:width]
+    head = (width - 1) // 2
+    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
+
+
+def count(value: float | None) -> str:
+    """A number in at most seven letters: 12,345 or 1.23M."""
+    if value is None:
+        return "-"
+    if abs(value) < 99_999.5:
+        return f"{value:,.0f}"
+    return _scaled(value)
+
+
+def rate(value: float | None) -> str:
+    """Records a second, in at most six letters."""
+    if value is None:
+        return "-"
+    if 0 < abs(value) < 9.95:
+        return f"{value:.1f}"
+    return f"{value:,.0f}" if abs(value) < 9_999.5 else _scaled(value)
+
+
+def _scaled(value: float) -> str:
+    """Three digits and a unit."""
+    for unit in ("k", "M", "G", "T", "P"):
+        value /= 1000
+        if abs(value) < 999.5:
+            return f"{value:.3g}{unit}"
+    return f"{value / 1000:.3g}E"
+
+
+def duration(seconds: float | None) -> str:
+    """A time to wait, in at most six letters; ``never`` when it does not end."""
+    if seconds is None:
+        return "-"
+    if math.isinf(seconds):
+        return "never"
+    if seconds < 99.5:
+        return f"{seconds:.0f}s"
+    if seconds < 5_970:
+        return f"{seconds / 60:.0f}m"
+    if seconds < 48 * 3600:
+        return f"{seconds / 3600:.0f}h"
+    days = seconds / 86_400
+    return f"{days:.0f}d" if days < 1000 else ">999d"
+
+
+def clock_time(wall: float) -> str:
+    """The time of day here."""
+    return time.strftime("%H:%M:%S", time.localtime(wall))
+
+
+def sparkline(values: Sequence[int | None], width: int) -> str:
+    """The last ``width`` values as bars, from the smallest to the largest of them; a flat line stands at the bottom."""
+    shown = values[-width:]
+    known = [value for value in shown if value is not None]
+    if not known:
+        return ""
+    low, span = min(known), max(known) - min(known)
+    return "".join(
+        " " if value is None else _BARS[(value - low) * (len(_BARS) - 1) // span if span else 0]
+        for value in shown
+    )
+
+
+# ---------------------------------------------------------------- rows
+
+
+def widths(columns: Sequence[Column], width: int) -> list[tuple[int, int]]:
+    """Which columns fit into a terminal, as (index, letters); the one without a width takes what is left."""
+    shown = [(index, column) for index, column in enumerate(columns) if width >= column.from_width]
+    taken = sum(column.width for _, column in shown) + len(shown) - 1
+    return [(index, column.width or max(4, width - taken)) for index, column in shown]
+
+
+def arranged(rows: Iterable[Row], column: int, *, backwards: bool, containing: str = "") -> list[Row]:
+    """Rows that contain a text, sorted by a column; those without a value come last."""
+    wanted = containing.lower()
+    found = [row for row in rows if not wanted or any(wanted in str(cell).lower() for cell in row.cells)]
+    known = [row for row in found if row.sort[column] is not None]
+    unknown = [row for row in found if row.sort[column] is None]
+    return sorted(known, key=lambda row: row.sort[column], reverse=backwards) + unknown
+
+
+def _progress_cells(progress: Progress) -> tuple[str, ...]:
+    return (
+        count(progress.lag),
+        sparkline(progress.trend, 10),
+        rate(progress.produced),
+        rate(progress.consumed),
+        duration(progress.catches_up_in),
+    )
+
+
+def _progress_sort(progress: Progress) -> tuple[Any, ...]:
+    trend = [value for value in progress.trend[-10:] if value is not None]
+    return (
+        progress.lag,
+        trend[-1] - trend[0] if trend else None,
+        progress.produced,
+        progress.consumed,
+        progress.catches_up_in,
+    )
+
+
+_NOTHING: Final = Progress(None, (), None, None)
+
+
+def _mark(state: str) -> str:
+    return {"Stable": "ok", "Empty": "", "Dead": "bad"}.get(state, "busy")
+
+
+def group_rows(model: Model) -> list[Row]:
+    """The list of groups."""
+    rows = []
+    for name, listed in model.groups.items():
+        history = model.histories.get(name)
+        described = history.description if history else None
+        state = described.state if described else listed.state
+        kind = described.group_type if described else listed.group_type
+        members = len(described.members) if described else None
+        progress = history.total if history and described else _NOTHING
+        rows.append(
+            Row(
+                name,
+                (name, _STATES.get(state, state), kind, count(members), *_progress_cells(progress)),
+                (name, state, kind, members, *_progress_sort(progress)),
+                "bad" if name in model.refused else _mark(state),
+            )
+        )
+    return rows
+
+
+def member_rows(history: GroupHistory, here: Mapping[str, Any]) -> list[Row]:
+    """The members of a group. ``here``: those that publish their state on this machine, by member id."""
+    rows = []
+    for member in history.description.members if history.description else ():
+        progress = history.progress_of(member.assignment)
+        name = member.group_instance_id or member.client_id or member.member_id
+        rows.append(
+            Row(
+                member.member_id,
+                (
+                    f"● {name}" if member.member_id in here else name,
+                    member.host.removeprefix("/"),
+                    ranges(member.assignment) or "-",
+                    *_progress_cells(progress),
+                ),
+                (name, member.host, len(member.assignment), *_progress_sort(progress)),
+            )
+        )
+    return rows
+
+
+def partition_rows(history: GroupHistory, member: str | None = None) -> list[Row]:
+    """The partitions of a group, or of one member."""
+    rows = []
+    for tp in history.partitions:
+        owner = history.owner(tp)
+        if member is not None and (owner is None or owner.member_id != member):
+            continue
+        progress = history.progress(tp)
+        committed, end = history.offsets(tp)
+        name = "" if owner is None else owner.group_instance_id or owner.client_id or owner.member_id
+        rows.append(
+            Row(
+                tp,
+                (str(tp), name or "-", count(committed), count(end), *_progress_cells(progress)),
+                (tp, name or None, committed, end, *_progress_sort(progress)),
+            )
+        )
+    return rows
+
+
+def group_summary(history: GroupHistory) -> list[str]:
+    """Two lines about a group."""
+    group = history.description
+    if group is None:
+        return [history.group_id, "not known yet"]
+    total = history.total
+    about = [group.state, group.group_type]
+    if group.epoch is not None:
+        about.append(f"epoch {group.epoch}")
+    if group.assignor:
+        about.append(group.assignor)
+    about += [
+        plural(len(group.members), "member"),
+        plural(len(list(history.partitions)), "partition"),
+        f"coordinator {group.coordinator}",
+    ]
+    wait = total.catches_up_in
+    if wait is None:
+        eta = ""
+    elif wait == 0:
+        eta = "caught up"
+    else:
+        eta = "never catches up" if wait == math.inf else f"caught up in {duration(wait)}"
+    line = [
+        f"lag {count(total.lag)}",
+        f"in {rate(total.produced)}/s",
+        f"out {rate(total.consumed)}/s",
+        eta,
+        plural(history.rebalances, "rebalance") + " seen",
+    ]
+    return [", ".join(about), ", ".join(each for each in line if each)]
+
+
+def plural(number: int, noun: str) -> str:
+    """A number and what it counts."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+# ---------------------------------------------------------------- events, and processes of this machine
+
+
+def event_rows(events: Iterable[Event]) -> list[Row]:
+    """What happened to a group or a process, the latest first."""
+    return [
+        Row(number, (clock_time(event.at), event.text), (-number, event.text))
+        for number, event in reversed(list(enumerate(events)))
+    ]
+
+
+def process_rows(found: Iterable[Process]) -> list[Row]:
+    """The consumers that publish their state on this machine."""
+    rows = []
+    for each in found:
+        if each.trouble:
+            cells: tuple[str, ...] = (each.trouble, str(each.pid), "-", "-", "-", "-")
+            rows.append(Row(each.key, cells, (each.trouble, each.pid, None, None, None, None), "bad"))
+            continue
+        state = each.state
+        group = state["group_id"]
+        held = sum(_is_held(partition) for partition in state["partitions"])
+        numbers = (len(state["partitions"]), held, len(state["stalls"]))
+        is_stalled = any(stall["ended"] is None for stall in state["stalls"])
+        rows.append(
+            Row(
+                each.key,
+                (state["client_id"], str(each.pid), group or "-", *(f"{number:,}" for number in numbers)),
+                (state["client_id"], each.pid, group, *numbers),
+                "bad" if is_stalled else "busy" if held else "ok",
+            )
+        )
+    return rows
+
+
+def _is_held(partition: Mapping[str, Any]) -> bool:
+    why = partition["not_fetched"]
+    return why is not None and not why["expected"]
+
+
+def reading_rows(process: Process) -> list[Row]:
+    """The partitions of a consumer, and why one is not fetched."""
+    rows = []
+    for each in process.state.get("partitions", ()):
+        tp = TopicPartition(each["topic"], each["partition"])
+        why = each["not_fetched"]
+        seconds = why["for"] if why else None
+        said = "yes" if why is None else why["words"] + (f" ({why['detail']})" if why["detail"] else "")
+        rows.append(
+            Row(
+                tp,
+                (str(tp), count(each["lag"]), duration(seconds), said),
+                (tp, each["lag"], seconds, said),
+                "ok" if why is None else "" if why["expected"] else "bad",
+            )
+        )
+    return rows
+
+
+def process_summary(process: Process) -> list[str]:
+    """Two lines about a consumer."""
+    state = process.state
+    if not state:
+        return [f"process {process.pid}", process.trouble]
+    member = f", generation {state['generation']}" if state["generation"] >= 0 else ""
+    late = state["lateness"]
+    said = (
+        f"network thread late by {late['last'] * 1000:,.0f} ms now, {late['longest'] * 1000:,.0f} ms at most"
+    )
+    stalled = [stall for stall in state["stalls"] if stall["ended"] is None]
+    if stalled:
+        said = f"NOT POLLED since {clock_time(stalled[-1]['since'])}; {where(stalled[-1]['stack'])}"
+    partitions = plural(len(state["partitions"]), "partition")
+    return [f"process {process.pid}, group {state['group_id'] or '-'}{member}, {partitions}", said]
+
+
+def process_events(process: Process) -> list[Event]:
+    """Its stalls and rebalances, the oldest first."""
+    events = []
+    for stall in process.state.get("stalls", ()):
+        if stall["ended"] is None:
+            length = "not ended yet"
+        else:
+            length = f"for {duration(stall['ended'] - stall['since'])}"
+        left = ", the group was left" if stall["left_group"] else ""
+        events.append(Event(stall["since"], f"stall, {length}{left}; {where(stall['stack'])}"))
+    for each in process.state.get("rebalances", ()):
+        took = (each["ended"] - each["started"]) * 1000
+        change = f"+{len(each['added'])} −{len(each['removed'])} partitions"
+        events.append(
+            Event(
+                each["ended"],
+                f"rebalance to {each['generation']} in {took:,.0f} ms, {change}; {each['cause']}",
+            )
+        )
+    return sorted(events, key=lambda event: event.at)
+
+
+def where(stack: str) -> str:
+    """Where the application is, in few letters: its innermost line that is not a library's."""
+    frames = [line.strip() for line in stack.splitlines() if line.strip().startswith('File "')]
+    if not frames:
+        return "no stack"
+    own = [frame for frame in frames if not _LIBRARY.search(frame)]
+    file, line, function = (*(own or frames)[-1].split(", "), "", "")[:3]
+    name = file.removeprefix("File ").strip('"').replace("\\", "/").rpartition("/")[2]
+    return f"{function} ({name}:{line.removeprefix('line ')})"

@@ -1,0 +1,306 @@
+"""What successive samples of a group say together: rates, lag and its trend, time to catch up, what changed. Pure.
+
+A group's committed offsets move in steps, since consumers commit now and then (every 5 s by default). So rates are
+those of the last half minute, and not those between two samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from kadence.admin.values import GroupDescription, MemberDescription
+from kadence.types import TopicPartition
+
+__all__ = ["Event", "GroupHistory", "Progress", "Sample", "ranges", "seconds_to_catch_up"]
+
+N = TypeVar("N", int, float)
+
+WINDOW_MS: Final = 30_000
+"""What rates are of."""
+
+POINTS: Final = 60
+"""How many values of the lag are kept for its trend."""
+
+EVENTS: Final = 500
+"""How many events of a group are kept."""
+
+_NAMED: Final = 5
+"""How many members one sample names in the events; a group of a thousand that starts would fill them alone."""
+
+_SETTLED: Final = frozenset({"Stable", "Empty", "Dead"})
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A group at one moment.
+
+    Attributes:
+        committed: the committed offsets. ends: the end of each partition that is committed or owned, where known.
+    """
+
+    description: GroupDescription
+    committed: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a group between two samples. ``at``: seconds since 1970."""
+
+    at: float
+    text: str
+
+
+def seconds_to_catch_up(lag: int | None, consumed: float | None, produced: float | None) -> float | None:
+    """When the lag will be 0 if both rates stay; infinite when it is not getting smaller, None while unknown."""
+    if lag == 0:
+        return 0.0
+    if lag is None or consumed is None or produced is None:
+        return None
+    gained = consumed - produced
+    return lag / gained if gained > 0 else math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far something is: a partition, what a member owns, or a group.
+
+    Attributes:
+        lag: records between the committed offset and the end. trend: the lag in earlier samples, the oldest first.
+        consumed, produced: records a second. All None where they are not known.
+    """
+
+    lag: int | None
+    trend: tuple[int | None, ...]
+    consumed: float | None
+    produced: float | None
+
+    @property
+    def catches_up_in(self) -> float | None:
+        """Seconds; see `seconds_to_catch_up`."""
+        return seconds_to_catch_up(self.lag, self.consumed, self.produced)
+
+
+class _Track:
+    """One number that only grows, such as a committed offset: its rate over the last window."""
+
+    __slots__ = ("_seen",)
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[int, int]] = deque()
+
+    def add(self, now: int, value: int | None) -> None:
+        seen = self._seen
+        if value is None or (seen and value < seen[-1][1]):
+            # The offset was moved back, or the topic was made anew: what was before tells nothing of what is now.
+            seen.clear()
+        if value is None:
+            return
+        seen.append((now, value))
+        while len(seen) > 2 and seen[1][0] <= now - WINDOW_MS:
+            seen.popleft()
+
+    @property
+    def last(self) -> int | None:
+        return self._seen[-1][1] if self._seen else None
+
+    @property
+    def rate(self) -> float | None:
+        if len(self._seen) < 2:
+            return None
+        (began, first), (ended, last) = self._seen[0], self._seen[-1]
+        return (last - first) * 1000 / (ended - began) if ended > began else None
+
+
+class _Partition:
+    __slots__ = ("committed", "end", "lags")
+
+    def __init__(self) -> None:
+        self.committed = _Track()
+        self.end = _Track()
+        self.lags: deque[int | None] = deque(maxlen=POINTS)
+
+    @property
+    def lag(self) -> int | None:
+        committed, end = self.committed.last, self.end.last
+        return None if committed is None or end is None else max(0, end - committed)
+
+
+class GroupHistory:
+    """All that is known of one group from its samples.
+
+    Attributes:
+        description: the latest. rebalances: how many were noticed since the first sample. events: what happened, the
+            oldest first. sampled_at: when the latest sample was taken (monotonic ms).
+    """
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.description: GroupDescription | None = None
+        self.sampled_at: int | None = None
+        self.rebalances = 0
+        self.events: deque[Event] = deque(maxlen=EVENTS)
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._owners: dict[TopicPartition, MemberDescription] = {}
+        self._totals: deque[int | None] = deque(maxlen=POINTS)
+
+    # ------------------------------------------------------------ taking samples
+
+    def add(self, sample: Sample, now: int, wall: float) -> None:
+        """Take in a sample.
+
+        Args:
+            now: monotonic ms. wall: seconds since 1970, for the events.
+        """
+        before, self.description = self.description, sample.description
+        self.sampled_at = now
+        self._owners = {tp: member for member in sample.description.members for tp in member.assignment}
+        shown = sample.committed.keys() | self._owners.keys()
+        for gone in self._partitions.keys() - shown:
+            del self._partitions[gone]
+        for tp in shown:
+            partition = self._partitions.setdefault(tp, _Partition())
+            committed = sample.committed.get(tp)
+            last = partition.committed.last
+            if committed is not None and last is not None and committed < last:
+                self._tell(wall, f"committed offset of {tp} moved back from {last:,} to {committed:,}")
+            partition.committed.add(now, committed)
+            partition.end.add(now, sample.ends.get(tp))
+            partition.lags.append(partition.lag)
+        self._totals.append(self._lag_of(self._partitions))
+        if before is not None:
+            self._compare(before, sample.description, wall)
+
+    def gone(self, why: str, wall: float) -> None:
+        """The group is not there any more, or cannot be described."""
+        if self.description is not None:
+            self._tell(wall, why)
+        self.description = None
+        self._partitions.clear()
+        self._owners.clear()
+
+    def _tell(self, wall: float, text: str) -> None:
+        self.events.append(Event(wall, text))
+
+    def _compare(self, before: GroupDescription, after: GroupDescription, wall: float) -> None:
+        if before.group_type != after.group_type:
+            self._tell(wall, f"protocol changed: {before.group_type} → {after.group_type}")
+        if before.state != after.state:
+            self._tell(wall, f"state {before.state} → {after.state}")
+        if before.epoch is not None and after.epoch is not None and before.epoch != after.epoch:
+            self._tell(wall, f"epoch {before.epoch} → {after.epoch}")
+        old = {member.member_id: member for member in before.members}
+        new = {member.member_id: member for member in after.members}
+        self._count(before, after, has_moved=_owned(before) != _owned(after))
+        self._name(wall, [f"{_named(new[key])} joined" for key in new.keys() - old.keys()], "joined")
+        self._name(wall, [f"{_named(old[key])} left" for key in old.keys() - new.keys()], "left")
+        moves = []
+        for key, member in new.items():
+            had = old[key].assignment if key in old else frozenset()
+            if got := member.assignment - had:
+                moves.append(f"{_named(member)} got {ranges(got)}")
+            if lost := had - member.assignment:
+                moves.append(f"{_named(member)} gave up {ranges(lost)}")
+        self._name(wall, moves, "have other partitions")
+
+    def _count(self, before: GroupDescription, after: GroupDescription, *, has_moved: bool) -> None:
+        """A KIP-848 group numbers its rebalances. A classic one shows them by its state, or by what they moved."""
+        started, ended = before.epoch, after.epoch
+        if started is not None and ended is not None:
+            if ended != started:
+                self.rebalances += max(1, ended - started)
+            return
+        begins = before.state in _SETTLED and after.state not in _SETTLED
+        was_missed = before.state in _SETTLED and after.state in _SETTLED and has_moved
+        if begins or was_missed:
+            self.rebalances += 1
+
+    def _name(self, wall: float, texts: list[str], of_all: str) -> None:
+        for text in sorted(texts)[:_NAMED]:
+            self._tell(wall, text)
+        if len(texts) > _NAMED:
+            self._tell(wall, f"{len(texts) - _NAMED} more members {of_all}")
+
+    # ------------------------------------------------------------ what is known
+
+    @property
+    def partitions(self) -> Iterable[TopicPartition]:
+        """All that are committed or owned."""
+        return self._partitions.keys()
+
+    def owner(self, partition: TopicPartition) -> MemberDescription | None:
+        """The member that has a partition."""
+        return self._owners.get(partition)
+
+    def offsets(self, partition: TopicPartition) -> tuple[int | None, int | None]:
+        """The committed offset of a partition, and its end."""
+        found = self._partitions[partition]
+        return found.committed.last, found.end.last
+
+    def progress(self, partition: TopicPartition) -> Progress:
+        """Of one partition."""
+        found = self._partitions[partition]
+        return Progress(found.lag, tuple(found.lags), found.committed.rate, found.end.rate)
+
+    def progress_of(self, partitions: Iterable[TopicPartition]) -> Progress:
+        """Of several partitions together: what is known of them is added."""
+        known = [self._partitions[tp] for tp in partitions if tp in self._partitions]
+        length = max((len(each.lags) for each in known), default=0)
+        trend = tuple(
+            _sum(each.lags[len(each.lags) - back] if len(each.lags) >= back else None for each in known)
+            for back in range(length, 0, -1)
+        )
+        return Progress(
+            _sum(each.lag for each in known),
+            trend,
+            _sum(each.committed.rate for each in known),
+            _sum(each.end.rate for each in known),
+        )
+
+    @property
+    def total(self) -> Progress:
+        """Of the whole group."""
+        return Progress(
+            self._lag_of(self._partitions),
+            tuple(self._totals),
+            _sum(each.committed.rate for each in self._partitions.values()),
+            _sum(each.end.rate for each in self._partitions.values()),
+        )
+
+    def _lag_of(self, partitions: Mapping[TopicPartition, _Partition]) -> int | None:
+        return _sum(each.lag for each in partitions.values())
+
+
+def _sum(values: Iterable[N | None]) -> N | None:
+    known = [value for value in values if value is not None]
+    return sum(known[1:], known[0]) if known else None
+
+
+def _owned(group: GroupDescription) -> dict[TopicPartition, str]:
+    return {tp: member.member_id for member in group.members for tp in member.assignment}
+
+
+def _named(member: MemberDescription) -> str:
+    return member.group_instance_id or member.client_id or member.member_id
+
+
+def ranges(partitions: Iterable[TopicPartition]) -> str:
+    """Partitions in few letters: ``flights 0-3,7; hotels 0``."""
+    by_topic: dict[str, list[int]] = {}
+    for tp in sorted(partitions):
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    return "; ".join(f"{topic} {_runs(numbers)}" for topic, numbers in by_topic.items())
+
+
+def _runs(numbers: list[int]) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

@@ -1,0 +1,104 @@
+"""``kadence top --serve``: the same screen in a browser, by textual-serve. Each page has a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import logging
+import shlex
+import sys
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from kadence.cli.common import say
+from kadence.errors import MissingDependencyError
+
+try:
+    from aiohttp import web
+    from textual_serve import server as textual_serve
+    from textual_serve.app_service import AppService
+except ModuleNotFoundError as missing:
+    raise MissingDependencyError(
+        "kadence top --serve needs textual-serve: pip install 'kadence[serve]'"
+    ) from missing
+
+__all__ = ["serve"]
+
+_TEMPLATES: Final = Path(__file__).with_name("templates")
+"""Our own page: textual-serve's asks fonts.googleapis.com for a font."""
+
+
+def serve(arguments: argparse.Namespace) -> None:
+    """Serve until Ctrl-C or SIGTERM.
+
+    Raises:
+        OSError: the port is in use, or the address is not of this machine.
+    """
+    textual_serve.AppService = _Service  # type: ignore[attr-defined]
+    server = _Server(_command(arguments), arguments.host, arguments.port)
+    logging.getLogger("textual-serve").addHandler(logging.NullHandler())
+    server.run()
+
+
+def _command(arguments: argparse.Namespace) -> str:
+    """What each page runs."""
+    command = [sys.executable, "-m", "kadence", "top", "--delay", f"{arguments.delay:g}"]
+    command += ["-b", arguments.bootstrap_servers]
+    for pair in arguments.settings:
+        command += ["-X", pair]
+    if arguments.group:
+        command += ["--", arguments.group]
+    return shlex.join(command)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class _Service(AppService):
+    """The process of a page. It is waited for, since one that outlives the event loop ends in a traceback."""
+
+    async def stop(self) -> None:
+        await super().stop()
+        if self._process is not None:
+            await self._process.wait()
+
+
+class _Server(textual_serve.Server):
+    """textual-serve's server with our page, without its log, and closed to the pages of other sites."""
+
+    def __init__(self, command: str, host: str, port: int) -> None:
+        super().__init__(command, host, port, title="kadence top", templates_path=_TEMPLATES)
+
+    def run(self) -> None:
+        if not is_loopback(self.host):
+            say(
+                f"kadence top: whoever reaches {self.host}:{self.port} sees the groups; nobody is asked for a password"
+            )
+        web.run_app(self._make_app(), host=self.host, port=self.port, access_log=None, print=self._say_where)
+
+    def _say_where(self, *_: object) -> None:
+        """It listens now. Without the command, which may have a password in it."""
+        say(f"kadence top is at {self.public_url}/ (Ctrl-C ends it)")
+
+    async def on_startup(self, app: web.Application) -> None:
+        """Nothing: textual-serve would print its name and the command."""
+
+    async def handle_index(self, request: web.Request) -> Any:
+        # The page's own address, whatever name of this machine it was opened by.
+        self.public_url = f"http://{request.host}"
+        return await super().handle_index(request)
+
+    async def handle_websocket(self, request: web.Request) -> Any:
+        """Start a session, but not for a page of another site, which any browser would let connect here."""
+        name = urlsplit(f"//{request.host}").hostname or ""
+        origin = request.headers.get("Origin")
+        is_foreign = origin is not None and urlsplit(origin).netloc != request.host
+        if is_foreign or (is_loopback(self.host) and not is_loopback(name)):
+            raise web.HTTPForbidden(text="this page may be opened at its own address only")
+        return await super().handle_websocket(request)

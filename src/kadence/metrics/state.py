@@ -1,0 +1,256 @@
+"""A process tells the programs of its own user on this machine how its consumers are: what ``kadence top`` shows.
+
+    with kadence.publish_state(consumer):
+        ...
+
+Nothing is published unless this is called. A thread listens on a Unix socket in a directory that only this user may
+enter, and answers each connection with one JSON document. It reads what `Consumer` tells any thread, and sends no
+request to a broker. Keys and values of records are never part of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+from kadence.errors import KafkaError, MissingDependencyError
+from kadence.metrics.name import MetricName
+from kadence.types import GroupMetadata, TopicPartition
+
+__all__ = ["StatePublisher", "publish_state", "state_directory"]
+
+_LATEST: Final = 20
+"""How many stalls and rebalances are told of each consumer."""
+
+
+class _Told(Protocol):
+    """What is asked of a consumer, on any thread."""
+
+    def assignment(self) -> frozenset[TopicPartition]: ...
+    def not_fetched(self) -> Mapping[TopicPartition, Any]: ...
+    def current_lag(self, partition: TopicPartition) -> int | None: ...
+    def group_metadata(self) -> GroupMetadata: ...
+    def rebalances(self) -> Iterable[Any]: ...
+    def stalls(self) -> Iterable[Any]: ...
+    def network_lateness(self) -> Any: ...
+    def metrics(self) -> Mapping[MetricName, float]: ...
+
+
+def state_directory() -> Path:
+    """Where the sockets are: ``$KADENCE_STATE_DIR``, else a directory of this user for what runs now."""
+    named = os.environ.get("KADENCE_STATE_DIR")
+    if named:
+        return Path(named)
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(runtime) / "kadence" if runtime else Path(tempfile.gettempdir()) / f"kadence-{os.getuid()}"
+
+
+def publish_state(*consumers: _Told) -> StatePublisher:
+    """Let ``kadence top`` on this machine show these consumers: why a partition is not read, stalls, rebalances.
+
+    Args:
+        consumers: `kadence.Consumer` or `kadence.AsyncConsumer`. They are not kept alive.
+
+    Returns:
+        What publishes them, until its ``close()`` or the end of ``with``.
+
+    Raises:
+        MissingDependencyError: this system has no Unix sockets. OSError: the socket cannot be made, or its directory
+            belongs to somebody else.
+    """
+    return StatePublisher(*consumers)
+
+
+class StatePublisher:
+    """Publishes the state of consumers on a Unix socket. Made by `publish_state`.
+
+    Attributes:
+        path: the socket.
+    """
+
+    def __init__(self, *consumers: _Told) -> None:
+        if not hasattr(socket, "AF_UNIX"):
+            raise MissingDependencyError(
+                "publish_state() needs Unix sockets, which this system does not have"
+            )
+        self._consumers: weakref.WeakSet[_Told] = weakref.WeakSet(consumers)
+        self._pid = os.getpid()
+        directory = _own(state_directory())
+        _clear(directory)
+        self.path = directory / f"{self._pid}-{id(self):x}.sock"
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._listener.bind(str(self.path))
+            self._listener.listen()
+        except OSError:
+            self._listener.close()
+            raise
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._serve, name="kadence-state", daemon=True)
+        self._thread.start()
+
+    def add(self, consumer: _Told) -> None:
+        """Publish this one too. Any thread."""
+        self._consumers.add(consumer)
+
+    def close(self) -> None:
+        """Publish nothing any more. Further calls do nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if os.getpid() == self._pid:
+            # A connection wakes the thread from accept(), on every system.
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as waker:
+                try:
+                    waker.connect(str(self.path))
+                except OSError:
+                    # Somebody removed the socket. The thread is a daemon, and ends with the process.
+                    pass
+                else:
+                    self._thread.join()
+            self.path.unlink(missing_ok=True)
+        self._listener.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<StatePublisher {self.path} {'closed' if self._is_closed else 'open'}>"
+
+    # ------------------------------------------------------------ the thread
+
+    def _serve(self) -> None:
+        while not self._is_closed:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection:
+                connection.settimeout(1.0)
+                try:
+                    connection.sendall(self._document())
+                except OSError:
+                    # Who asked has gone, or does not read.
+                    continue
+
+    def _document(self) -> bytes:
+        said: dict[str, Any] = {"pid": self._pid, "at": time.time()}
+        said["consumers"] = [_state_of(consumer) for consumer in tuple(self._consumers)]
+        return json.dumps(said).encode()
+
+
+def _own(directory: Path) -> Path:
+    """The directory, made if it is not there; others must not be able to put sockets into it."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    about = directory.stat()
+    if about.st_uid != os.getuid() or stat.S_IMODE(about.st_mode) & 0o022:
+        raise PermissionError(f"{directory} must belong to this user, and nobody else may write there")
+    return directory
+
+
+def _clear(directory: Path) -> None:
+    """Remove what processes left that ended without close()."""
+    for path in directory.glob("*.sock"):
+        pid = path.name.partition("-")[0]
+        try:
+            os.kill(int(pid), 0)
+        except (ProcessLookupError, ValueError):
+            path.unlink(missing_ok=True)
+        except PermissionError:
+            # It runs, and belongs to somebody else.
+            continue
+
+
+def _state_of(consumer: _Told) -> dict[str, Any]:
+    """One consumer as JSON takes it. Times are in seconds since 1970."""
+    held = consumer.not_fetched()
+    late = consumer.network_lateness()
+    return {
+        **_identity(consumer),
+        "partitions": [
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "lag": _lag(consumer, tp),
+                "not_fetched": _why(held[tp]) if tp in held else None,
+            }
+            for tp in sorted(consumer.assignment())
+        ],
+        "stalls": [
+            {
+                "since": stall.since.timestamp(),
+                "ended": None if stall.ended_at is None else stall.ended_at.timestamp(),
+                "timeout": stall.timeout_ms / 1000,
+                "left_group": stall.left_group,
+                "thread": stall.thread,
+                "stack": stall.stack,
+                "records": stall.records,
+            }
+            for stall in list(consumer.stalls())[-_LATEST:]
+        ],
+        "rebalances": [
+            {
+                "started": each.started_at.timestamp(),
+                "ended": each.ended_at.timestamp(),
+                "cause": each.cause,
+                "generation": each.generation,
+                "added": [str(tp) for tp in each.added],
+                "removed": [str(tp) for tp in each.removed],
+            }
+            for each in list(consumer.rebalances())[-_LATEST:]
+        ],
+        "lateness": {
+            "last": late.last,
+            "longest": late.longest,
+            "longest_ago": late.longest_ago,
+            "stood_in": late.stood_in,
+        },
+    }
+
+
+def _identity(consumer: _Told) -> dict[str, Any]:
+    client = next((name.tags["client-id"] for name in consumer.metrics() if "client-id" in name.tags), "")
+    try:
+        group = consumer.group_metadata()
+    except KafkaError:
+        # It has no group.id.
+        return {"client_id": client, "group_id": None, "member_id": "", "generation": -1}
+    return {
+        "client_id": client,
+        "group_id": group.group_id,
+        "member_id": group.member_id,
+        "generation": group.generation_id,
+    }
+
+
+def _lag(consumer: _Told, partition: TopicPartition) -> int | None:
+    try:
+        return consumer.current_lag(partition)
+    except KafkaError:
+        # It was taken away meanwhile.
+        return None
+
+
+def _why(held: Any) -> dict[str, Any]:
+    return {
+        "reason": held.reason.name,
+        "words": held.reason.value,
+        "for": held.since,
+        "detail": held.detail,
+        "expected": held.reason.is_expected,
+    }

@@ -1,0 +1,281 @@
+"""``kadence top`` on a terminal of 80x24, with textual's pilot and the embedded broker."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from tests import patience
+from tests.cli.conftest import Run
+from tests.patience import until
+from textual.pilot import Pilot
+
+from kadence import Admin, Consumer, Producer, TopicPartition, publish_state
+from kadence.broker import Broker
+from kadence.cli.top import gathering
+from kadence.cli.top.app import HELP, Top
+from kadence.cli.top.table import Table
+
+WIDTH, HEIGHT = 80, 24
+
+
+class Screen:
+    """What is seen, and keys."""
+
+    def __init__(self, app: Top, pilot: Pilot[None]) -> None:
+        self.app, self._pilot = app, pilot
+
+    @property
+    def lines(self) -> list[str]:
+        strips = self.app.screen._compositor.render_strips()
+        return ["".join(segment.text for segment in strip) for strip in strips]
+
+    def __contains__(self, text: str) -> bool:
+        return any(text in line for line in self.lines)
+
+    async def press(self, *keys: str) -> None:
+        await self._pilot.press(*keys)
+        await self._pilot.pause()
+
+    async def shows(self, *texts: str) -> None:
+        """Wait until all of these are seen."""
+        end = time.monotonic() + patience.PATIENCE
+        while not all(text in self for text in texts):
+            assert time.monotonic() < end, f"not seen: {texts}\n" + "\n".join(self.lines)
+            await self._pilot.pause(0.05)
+
+
+@asynccontextmanager
+async def top(servers: str, **settings: Any) -> AsyncIterator[Screen]:
+    app = Top({"bootstrap.servers": servers}, **{"delay": 0.1} | settings)
+    async with app.run_test(size=(WIDTH, HEIGHT), notifications=True) as pilot:
+        await pilot.pause()
+        yield Screen(app, pilot)
+
+
+def watched(servers: str, look: Callable[[Screen], Awaitable[None]], **settings: Any) -> None:
+    """Run ``look`` at the screen."""
+
+    async def run() -> None:
+        async with top(servers, **settings) as screen:
+            await look(screen)
+
+    asyncio.run(run())
+
+
+@pytest.fixture(autouse=True)
+def _sockets(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KADENCE_STATE_DIR", str(tmp_path_factory.mktemp("s")))
+
+
+def fill(broker: Broker, topic: str, count: int) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for n in range(count):
+            producer.send(topic, b"%d" % n, partition=n % 2)
+
+
+@pytest.fixture
+def consumer(broker: Broker) -> Iterator[Consumer]:
+    """It has read 40 of 100 records of two partitions, and committed that."""
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics({"flights": 2})
+    fill(broker, "flights", 100)
+    with reader(broker, "reader-1") as consumer:
+        until(lambda: consumer.poll(0.1, max_records=1), every=0)
+        consumer.commit({TopicPartition("flights", 0): 15, TopicPartition("flights", 1): 25})
+        yield consumer
+
+
+def reader(broker: Broker, name: str) -> Consumer:
+    consumer = Consumer(
+        bootstrap_servers=broker.bootstrap_servers,
+        group_id="report",
+        client_id=name,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    consumer.subscribe("flights")
+    return consumer
+
+
+def test_from_the_groups_to_a_partition_and_back(broker: Broker, consumer: Consumer) -> None:
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.alter_group_offsets("another", {TopicPartition("flights", 0): 50})
+
+    async def look(screen: Screen) -> None:
+        await screen.shows("another", "report", "Stable", "2 groups", "60")
+        assert screen.lines[3].split() == ["GROUP↑", "STATE", "MEM", "LAG", "TREND", "IN/S", "OUT/S", "ETA"]
+        await screen.press("down", "enter")
+        await screen.shows("[members]", "1 member, 2 partitions", "reader-1", "flights 0-1", "lag 60")
+        await screen.press("tab")
+        await screen.shows("[partitions]", "flights-0", "flights-1", "35", "25")
+        await screen.press("tab", "tab", "enter")
+        await screen.shows("[partitions]", "member reader-1, id ")
+        await screen.press("escape")
+        await screen.shows("[members]")
+        await screen.press("escape")
+        await screen.shows("another")
+        assert screen.app.query_one(Table).key == "report", "the cursor is where it was"
+
+    watched(broker.bootstrap_servers, look)
+
+
+def test_a_rebalance_is_seen_as_it_happens(broker: Broker, consumer: Consumer) -> None:
+    async def look(screen: Screen) -> None:
+        await screen.shows("reader-1", "flights 0-1")
+        with reader(broker, "reader-2") as second:
+
+            def is_shared() -> bool:
+                consumer.poll(0.05)
+                second.poll(0.05)
+                return bool(second.assignment())
+
+            await asyncio.to_thread(until, is_shared, every=0)
+            await screen.shows("2 members", "1 rebalance seen", "flights 0")
+            await screen.press("tab", "tab")
+            await screen.shows(
+                "[events]", "reader-2 joined", "reader-2 got flights", "reader-1 gave up flights"
+            )
+            clock = time.strftime("%H:")
+            assert any(line.startswith(clock) and "joined" in line for line in screen.lines)
+
+    watched(broker.bootstrap_servers, look, group="report")
+
+
+def test_filter_sort_and_a_group_by_its_name(broker: Broker) -> None:
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics({"t": 1})
+        for n in range(60):
+            admin.alter_group_offsets(f"group-{n:02}", {TopicPartition("t", 0): 0})
+
+    async def look(screen: Screen) -> None:
+        await screen.shows("60 groups", "group-00", "group-13")
+        assert "group-59" not in screen
+        await screen.press("end")
+        await screen.shows("group-59")
+        await screen.press("home", *"/-5")
+        await screen.shows("group-50", "group-59")
+        assert "group-00" not in screen
+        await screen.press("enter", "S")
+        await screen.shows("GROUP↓", "filter '-5'")
+        await screen.press("escape")
+        await screen.shows("group-49")
+        await screen.press("s")
+        await screen.shows("STATE↑")
+        await screen.press("g", *"group-33", "enter")
+        await screen.shows("group-33  [members]", "Empty")
+        await screen.press("colon", *"nowhere", "enter")
+        await screen.shows("nowhere  [members]", "GROUP_ID_NOT_FOUND")
+        await screen.press("escape", "escape", "slash", "x", "escape")
+        await screen.shows("group-00")
+
+    watched(broker.bootstrap_servers, look)
+
+
+def test_help_pause_delay_and_quit(broker: Broker) -> None:
+    async def look(screen: Screen) -> None:
+        await screen.shows("0 groups")
+        await screen.press("question_mark")
+        await screen.shows("IN/S   records produced", "quit")
+        await screen.press("escape", "space")
+        await screen.shows("PAUSED")
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            admin.alter_group_offsets("later", {TopicPartition("t", 0): 0}, raise_errors=False)
+            admin.create_topics({"t": 1})
+            admin.alter_group_offsets("later", {TopicPartition("t", 0): 0})
+        assert "later" not in screen
+        await screen.press("space")
+        await screen.shows("later")
+        await screen.press("d", *"0.5", "enter")
+        await screen.shows("every 0.5 s")
+        await screen.press("d", *"0", "enter")
+        await screen.shows("every 0.5 s", "a delay is 0.1")
+        await screen.press("q")
+        assert screen.app._exit
+
+    watched(broker.bootstrap_servers, look)
+
+
+def test_brokers_that_are_silent_are_told_in_one_line_until_they_are_back(
+    broker: Broker, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gathering, "PATIENCE_S", 0.5)
+
+    async def look(screen: Screen) -> None:
+        await screen.shows("report", "60")
+        with broker.faults.freeze():
+            await screen.shows("trying again every 0.1 s")
+            assert "report" in screen, "what was known stays"
+            assert "not answered in time" in screen.lines[2]
+        await until_gone(screen, "trying again")
+
+    watched(broker.bootstrap_servers, look)
+
+
+async def until_gone(screen: Screen, text: str) -> None:
+    end = time.monotonic() + patience.PATIENCE
+    while text in screen:
+        assert time.monotonic() < end, f"still seen: {text}"
+        await asyncio.sleep(0.05)
+
+
+def test_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathering, "PATIENCE_S", 0.2)
+
+    async def look(screen: Screen) -> None:
+        await screen.shows("127.0.0.1:1: ", "Connection refused; trying again every 0.1 s")
+
+    asyncio.run(_wide(look))
+
+
+async def _wide(look: Callable[[Screen], Awaitable[None]]) -> None:
+    app = Top({"bootstrap.servers": "127.0.0.1:1"}, delay=0.1)
+    async with app.run_test(size=(160, HEIGHT)) as pilot:
+        await look(Screen(app, pilot))
+
+
+def test_why_a_partition_of_this_process_is_not_read(broker: Broker, consumer: Consumer) -> None:
+    consumer.pause([TopicPartition("flights", 1)])
+
+    async def look(screen: Screen) -> None:
+        await screen.shows("● reader-1")
+        await screen.press("enter")
+        await screen.shows("[reading]", "paused by the application", "network thread late by")
+        await screen.press("tab")
+        await screen.shows("[events]", "rebalance to")
+        publisher.close()
+        await screen.shows("publishes nothing any more")
+        await screen.press("l")
+        await screen.shows("on this machine")
+        with publish_state(consumer):
+            await screen.shows("reader-1", "report")
+
+    with publish_state(consumer) as publisher:
+        watched(broker.bootstrap_servers, look, group="report")
+
+
+@pytest.mark.parametrize("width", [80, 100, 132])
+def test_nothing_is_cut(broker: Broker, consumer: Consumer, width: int) -> None:
+    async def run() -> None:
+        app = Top({"bootstrap.servers": broker.bootstrap_servers}, group="report", delay=0.1)
+        async with app.run_test(size=(width, HEIGHT)) as pilot:
+            screen = Screen(app, pilot)
+            await screen.shows("reader-1", "ETA", "q quit")
+            for _ in range(3):
+                assert {len(line) for line in screen.lines} == {width}
+                await screen.press("tab")
+
+    asyncio.run(run())
+    assert max(map(len, HELP.splitlines())) <= 58
+
+
+def test_it_needs_a_terminal(kadence: Run) -> None:
+    ran = kadence("top")
+    assert (ran.status, ran.out) == (1, "")
+    assert "needs a terminal" in ran.err
+    assert kadence("top", "--delay", "0").status == 2
+    assert kadence("top", "-X", "client.ids=me").status == 2

@@ -1,0 +1,87 @@
+"""Numbers and names in the letters that there are."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from kadence.cli.top import rows as r
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(None, "-"), (0, "0"), (12_345, "12,345"), (99_999, "99,999"), (1_234_567, "1.23M"), (5e18, "5E")],
+)
+def test_counts(value: float | None, expected: str) -> None:
+    assert r.count(value) == expected
+
+
+@pytest.mark.parametrize("exponent", range(16))
+def test_numbers_fit_their_columns(exponent: int) -> None:
+    for digits in (1, 9.4, 9.95, 9.996, 9.9999):
+        value = digits * 10**exponent
+        assert len(r.count(value)) <= 8
+        assert len(r.duration(value)) <= 6
+        if exponent < 12:
+            assert len(r.rate(value)) <= 6
+
+
+def test_durations() -> None:
+    assert [r.duration(each) for each in (None, 0, 59, 99.6, 3600, 90_000, 864_000, math.inf)] == [
+        "-",
+        "0s",
+        "59s",
+        "2m",
+        "60m",
+        "25h",
+        "10d",
+        "never",
+    ]
+
+
+def test_a_sparkline_is_of_the_last_values() -> None:
+    assert r.sparkline([9, 0, 1, 2, 3, 4, 5, 6, 7], 8) == "▁▂▃▄▅▆▇█"
+    assert r.sparkline([5, 5, 5], 8) == "▁▁▁"
+    assert r.sparkline([None, 3, None, 4], 8) == " ▁ █"
+    assert r.sparkline([None], 8) == ""
+    assert r.sparkline([10**15, 2 * 10**15], 2) == "▁█"
+
+
+def test_long_names_keep_both_ends() -> None:
+    assert r.shortened("short", 8) == "short"
+    assert r.shortened("payments.orders.v2", 9) == "paym…s.v2"
+    assert [len(r.shortened("payments.orders.v2", width)) for width in range(1, 20)] == [*range(1, 19), 18]
+
+
+@pytest.mark.parametrize("columns", [r.GROUPS, r.MEMBERS, r.PARTITIONS, r.PROCESSES, r.READING, r.EVENTS])
+@pytest.mark.parametrize("width", [80, 100, 132, 200])
+def test_columns_take_the_whole_width_and_no_more(columns: tuple[r.Column, ...], width: int) -> None:
+    shown = r.widths(columns, width)
+    assert sum(letters for _, letters in shown) + len(shown) - 1 == width
+    assert all(letters > len(columns[index].name) for index, letters in shown), "no room for the arrow"
+
+
+def test_unknown_values_sort_last_both_ways() -> None:
+    rows = [r.Row(n, (str(n),), (value,)) for n, value in enumerate([2, None, 1])]
+    assert [row.key for row in r.arranged(rows, 0, backwards=False)] == [2, 0, 1]
+    assert [row.key for row in r.arranged(rows, 0, backwards=True)] == [0, 2, 1]
+
+
+def test_a_filter_looks_at_all_cells() -> None:
+    rows = [r.Row(1, ("orders", "Anna"), (1, 1)), r.Row(2, ("flights", "Ben"), (1, 1))]
+    assert [row.key for row in r.arranged(rows, 0, backwards=False, containing="ANNA")] == [1]
+
+
+def test_a_stack_is_told_by_the_applications_own_line() -> None:
+    frames = [
+        '  File "/home/me/worker.py", line 7, in main',
+        "    charge(card)",
+        '  File "/home/me/billing.py", line 27, in charge',
+        "    answered.wait()",
+        '  File "/usr/lib/python3.12/threading.py", line 655, in wait',
+        "    signaled = self._cond.wait(timeout)",
+    ]
+    assert r.where("\n".join(frames)) == "in charge (billing.py:27)"
+    assert r.where("\n".join(frames[-2:])) == "in wait (threading.py:655)"
+    assert r.where("") == "no stack"

@@ -1,0 +1,191 @@
+"""What samples of a group say together; time is a number here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import pytest
+
+from kadence import TopicPartition
+from kadence.admin.values import GroupDescription, MemberDescription
+from kadence.cli.top.sampling import POINTS, GroupHistory, Sample, ranges, seconds_to_catch_up
+
+A, B = TopicPartition("flights", 0), TopicPartition("flights", 1)
+WALL = 1_700_000_000.0
+
+
+def member(name: str, *owned: TopicPartition) -> MemberDescription:
+    return MemberDescription(f"{name}-id", None, name, "/127.0.0.1", frozenset(owned))
+
+
+def group(*members: MemberDescription, state: str = "Stable", epoch: int | None = None) -> GroupDescription:
+    kind = "classic" if epoch is None else "consumer"
+    return GroupDescription("g", state, kind, "consumer", "range", 1, members, epoch)
+
+
+class World:
+    """A history, and what it is told each second."""
+
+    def __init__(self) -> None:
+        self.history = GroupHistory("g")
+        self.now = 0
+
+    def sample(
+        self,
+        committed: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        about: GroupDescription | None = None,
+        after_ms: int = 1000,
+    ) -> None:
+        self.now += after_ms
+        described = about or group(member("a", A, B))
+        self.history.add(Sample(described, committed, ends), self.now, WALL + self.now / 1000)
+
+    def told(self) -> list[str]:
+        return [event.text for event in self.history.events]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_one_sample_has_a_lag_and_no_rates(world: World) -> None:
+    world.sample({A: 10}, {A: 25})
+    progress = world.history.progress(A)
+    assert (progress.lag, progress.consumed, progress.produced, progress.catches_up_in) == (
+        15,
+        None,
+        None,
+        None,
+    )
+    assert progress.trend == (15,)
+    assert world.history.progress(B).lag is None
+    assert world.history.total.lag == 15
+
+
+def test_rates_and_when_it_is_caught_up(world: World) -> None:
+    world.sample({A: 0}, {A: 1000})
+    world.sample({A: 300}, {A: 1100}, after_ms=2000)
+    progress = world.history.progress(A)
+    assert (progress.consumed, progress.produced, progress.lag) == (150.0, 50.0, 800)
+    assert progress.catches_up_in == 8.0
+    assert world.history.offsets(A) == (300, 1100)
+
+
+def test_rates_are_of_the_last_half_minute(world: World) -> None:
+    for second in range(100):
+        world.sample({A: 10 * second}, {A: 10 * second})
+    for _ in range(31):
+        world.sample({A: 990}, {A: 990})
+    assert world.history.progress(A).consumed == 0.0
+
+
+def test_commits_now_and_then_make_a_steady_rate(world: World) -> None:
+    """Auto-commit moves an offset every 5 s; the rate between two samples would be 0 or fivefold."""
+    for second in range(61):
+        world.sample({A: second // 5 * 500}, {A: 100 * second})
+    assert world.history.progress(A).consumed == pytest.approx(100, rel=0.2)
+
+
+def test_long_delays_have_rates_too(world: World) -> None:
+    world.sample({A: 0}, {A: 0}, after_ms=120_000)
+    world.sample({A: 60}, {A: 120}, after_ms=120_000)
+    assert world.history.progress(A).produced == 1.0
+
+
+@pytest.mark.parametrize(
+    ("lag", "consumed", "produced", "expected"),
+    [
+        (0, None, None, 0.0),
+        (10, 5.0, 0.0, 2.0),
+        (10, 5.0, 5.0, math.inf),
+        (10, 0.0, 5.0, math.inf),
+        (10, None, 5.0, None),
+        (None, 1.0, 0.0, None),
+    ],
+)
+def test_time_to_catch_up(
+    lag: int | None, consumed: float | None, produced: float | None, expected: float | None
+) -> None:
+    assert seconds_to_catch_up(lag, consumed, produced) == expected
+
+
+def test_an_offset_that_was_moved_back_begins_anew_and_is_told(world: World) -> None:
+    world.sample({A: 1000}, {A: 2000})
+    world.sample({A: 100}, {A: 2000})
+    assert world.history.progress(A).consumed is None
+    assert world.told() == ["committed offset of flights-0 moved back from 1,000 to 100"]
+    world.sample({A: 110}, {A: 2000})
+    assert world.history.progress(A).consumed == 10.0
+
+
+def test_partitions_that_are_gone_are_forgotten(world: World) -> None:
+    world.sample({A: 1, B: 1}, {A: 1, B: 1})
+    world.sample({A: 1}, {A: 1}, group(member("a", A)))
+    assert list(world.history.partitions) == [A]
+
+
+def test_the_trend_of_several_is_added_from_its_end(world: World) -> None:
+    world.sample({A: 0}, {A: 5}, group(member("a", A)))
+    world.sample({A: 0, B: 0}, {A: 6, B: 10})
+    assert world.history.progress_of([A, B]).trend == (5, 16)
+    assert world.history.progress_of([A, B]).lag == 16
+    for _ in range(2 * POINTS):
+        world.sample({A: 0}, {A: 7})
+    assert len(world.history.progress(A).trend) == POINTS
+
+
+def test_rebalances_of_a_classic_group_are_noticed_by_its_state(world: World) -> None:
+    world.sample({}, {}, group(member("a", A, B)))
+    world.sample({}, {}, group(member("a"), member("b"), state="PreparingRebalance"))
+    world.sample({}, {}, group(member("a"), member("b"), state="CompletingRebalance"))
+    world.sample({}, {}, group(member("a", A), member("b", B)))
+    assert world.history.rebalances == 1
+    assert world.told() == [
+        "state Stable → PreparingRebalance",
+        "b joined",
+        "a gave up flights 0-1",
+        "state PreparingRebalance → CompletingRebalance",
+        "state CompletingRebalance → Stable",
+        "a got flights 0",
+        "b got flights 1",
+    ]
+    assert [event.at for event in world.history.events][:3] == [WALL + 2] * 3
+
+
+def test_a_classic_rebalance_between_two_samples_is_noticed_by_what_it_moved(world: World) -> None:
+    world.sample({}, {}, group(member("a", A, B)))
+    world.sample({}, {}, group(member("a", A), member("b", B)))
+    assert world.history.rebalances == 1
+    assert world.told() == ["b joined", "a gave up flights 1", "b got flights 1"]
+
+
+def test_a_kip_848_group_numbers_its_rebalances(world: World) -> None:
+    world.sample({}, {}, group(member("a", A, B), epoch=3))
+    world.sample({}, {}, group(member("a", A, B), epoch=3, state="Reconciling"))
+    assert world.history.rebalances == 0
+    world.sample({}, {}, group(member("a", A), epoch=5))
+    assert world.history.rebalances == 2
+    assert "epoch 3 → 5" in world.told()
+
+
+def test_a_crowd_is_told_in_few_lines(world: World) -> None:
+    world.sample({}, {}, group())
+    world.sample({}, {}, group(*(member(f"m{n:03}") for n in range(500))))
+    assert world.told() == [*(f"m{n:03} joined" for n in range(5)), "495 more members joined"]
+
+
+def test_a_group_that_went_away(world: World) -> None:
+    world.sample({A: 1}, {A: 2})
+    world.history.gone("the group is gone", WALL)
+    world.history.gone("the group is gone", WALL)
+    assert world.told() == ["the group is gone"]
+    assert (list(world.history.partitions), world.history.total.lag) == ([], None)
+
+
+def test_ranges() -> None:
+    owned = [TopicPartition("flights", n) for n in (0, 1, 2, 5, 7, 8)] + [TopicPartition("hotels", 3)]
+    assert ranges(owned) == "flights 0-2,5,7-8; hotels 3"
+    assert ranges([]) == ""

@@ -1,0 +1,130 @@
+"""What a process tells `kadence top` of its consumers, over a real socket."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.patience import until
+
+from kadence import Consumer, Producer, TopicPartition, publish_state
+from kadence.broker import Broker
+from kadence.cli.top import local
+from kadence.cli.top.rows import process_events, process_rows, process_summary, reading_rows
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    # A path of pytest's own for a test is too long for a socket.
+    made = tmp_path_factory.mktemp("s") / "kadence"
+    monkeypatch.setenv("KADENCE_STATE_DIR", str(made))
+    return made
+
+
+@pytest.fixture
+def consumer(broker: Broker) -> Iterator[Consumer]:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send("flights", b"a value that nobody is told")
+    settings = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "group.id": "report",
+        "client.id": "reader",
+        "auto.offset.reset": "earliest",
+        "max.poll.interval.ms": 6_000,
+        "stall.report.share": 0.05,
+    }
+    with Consumer(settings) as made:
+        made.subscribe("flights")
+        until(lambda: made.poll(0.1), every=0)
+        yield made
+
+
+def test_a_consumer_as_others_see_it(consumer: Consumer, directory: Path) -> None:
+    tp = TopicPartition("flights", 0)
+    consumer.pause(tp)
+    with publish_state(consumer) as publisher:
+        assert directory.stat().st_mode & 0o077 == 0
+        (seen,) = local.processes()
+        assert seen.pid == os.getpid()
+        assert local.by_member([seen])[consumer.group_metadata().member_id] is seen
+        state = seen.state
+        assert (state["client_id"], state["group_id"]) == ("reader", "report")
+        (row,) = reading_rows(seen)
+        assert (row.key, row.cells[3], row.mark) == (tp, "paused by the application", "")
+        assert "process" in process_summary(seen)[0]
+        assert process_rows([seen])[0].mark == "ok"
+        (rebalance,) = state["rebalances"][-1:]
+        assert rebalance["added"] == ["flights-0"]
+        assert abs(rebalance["ended"] - time.time()) < 3600, "seconds since 1970"
+        assert publisher.path.exists()
+    assert not publisher.path.exists()
+    assert local.processes() == ()
+    publisher.close()
+
+
+def test_a_stall_is_told_while_it_lasts(consumer: Consumer) -> None:
+    with publish_state(consumer):
+        until(consumer.stalls)
+        (seen,) = local.processes()
+        (stall,) = seen.state["stalls"]
+        assert stall["ended"] is None
+        assert abs(stall["since"] - time.time()) < 3600
+        assert "NOT POLLED since" in process_summary(seen)[1]
+        assert "a value that nobody is told" not in str(seen.state)
+        assert process_rows([seen])[0].mark == "bad"
+        consumer.poll(0)
+        until(lambda: consumer.stalls()[-1].ended_at is not None)
+        (seen,) = local.processes()
+        assert any("stall, for" in event.text for event in process_events(seen))
+
+
+def test_a_consumer_without_a_group(broker: Broker) -> None:
+    with Consumer(bootstrap_servers=broker.bootstrap_servers) as consumer, publish_state() as publisher:
+        assert local.processes() == ()
+        publisher.add(consumer)
+        (seen,) = local.processes()
+        assert seen.state["group_id"] is None
+        assert local.by_member([seen]) == {}
+
+
+def test_a_process_that_is_stopped_and_one_that_was_killed(directory: Path) -> None:
+    program = "import kadence, sys; p = kadence.publish_state(); print(p.path, flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        path = Path(process.stdout.readline().strip())
+        process.send_signal(signal.SIGSTOP)
+        (seen,) = local.processes()
+        assert (seen.pid, seen.trouble[:15]) == (process.pid, "does not answer")
+        assert process_rows([seen])[0].mark == "bad"
+        process.send_signal(signal.SIGCONT)
+        process.kill()
+        process.communicate()
+    assert path.exists()
+    assert local.processes() == ()
+    with publish_state():
+        assert not path.exists(), "the next one clears up"
+
+
+def test_nobody_else_may_write_into_the_directory(directory: Path) -> None:
+    directory.mkdir()
+    directory.chmod(0o777)
+    with pytest.raises(PermissionError, match="nobody else may write there"):
+        publish_state()
+
+
+def test_a_forked_child_leaves_the_socket_alone() -> None:
+    with publish_state() as publisher:
+        child = os.fork()
+        if not child:
+            publisher.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert publisher.path.exists()
