@@ -265,7 +265,7 @@ def test_a_record_with_the_time_of_day_and_not_of_the_loop() -> None:
     world.join()
     (record,) = world.log
     assert record.value is not None
-    assert record.value.current_state_timestamp == 1_000_000
+    assert record.value.current_state_timestamp == world.now + 1_000_000
 
 
 def test_a_deleted_group_leaves_a_tombstone_of_each_record() -> None:

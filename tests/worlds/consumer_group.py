@@ -76,7 +76,6 @@ class ConsumerWorld(World):
 
     def __init__(self, topics: dict[str, int] | None = None, **config: Any) -> None:
         super().__init__(**config)
-        self.now = 1_000_000
         for name, partitions in ({"t": 4} if topics is None else topics).items():
             self.topics.put(topic(name, partitions))
 

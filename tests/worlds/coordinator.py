@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from tests.worlds.hand import Clock
+
 from kadence.coordinator import (
     Caller,
     ClassicGroup,
@@ -55,7 +57,7 @@ def id_of(topic: str) -> bytes:
     return topic.encode().ljust(16, b"\1")
 
 
-class World:
+class World(Clock):
     """One coordinator and a clock.
 
     Attributes:
@@ -64,6 +66,7 @@ class World:
     """
 
     def __init__(self, group: str = "g", **config: Any) -> None:
+        super().__init__()
         ids = itertools.count(1)
         self.topics = TopicTable(TopicImage(name, id_of(name), 2) for name in TOPICS)
         self.coordinator = GroupCoordinator(
@@ -71,7 +74,6 @@ class World:
         )
         self.log: list[Record] = []
         self.group_id = group
-        self.now = 0
         self._sent: dict[Caller, Sent] = {}
 
     @property
@@ -95,11 +97,7 @@ class World:
 
     def advance(self, ms: int) -> None:
         """Let time pass, firing each timer at its own moment."""
-        until = self.now + ms
-        while self.coordinator.next_deadline() <= until:
-            self.now = max(self.now, self.coordinator.next_deadline())
-            self.deliver(self.coordinator.poll(self.now))
-        self.now = until
+        self.go(ms, self.coordinator.next_deadline, lambda: self.deliver(self.coordinator.poll(self.now)))
 
     def move(self, *, rewritten: bool = False) -> None:
         """Let another node take the group over, with what was stored, as it came or rewritten as a snapshot."""

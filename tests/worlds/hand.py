@@ -1,4 +1,4 @@
-"""Managers under virtual time, answered by hand: what all worlds stand on.
+"""Virtual time, and managers that are answered by hand in it: what all worlds stand on.
 
 A test moves the clock, takes what the managers send, and answers it, in any order or not at all. Nothing happens by
 itself, so the same test always runs the same way.
@@ -16,10 +16,35 @@ from kadence.connection.request import Completed, Request
 from kadence.consumer.border import messages as m
 from kadence.errors import DisconnectedError, KafkaError
 
-__all__ = ["START", "Facts", "Hand", "Managers"]
+__all__ = ["START", "Clock", "Facts", "Hand", "Managers"]
 
 START = 1_000_003
 """Not 0, so that code that takes 0 for "never" is found out."""
+
+
+class Clock:
+    """The test's hand on the time.
+
+    Attributes:
+        now: the present (ms).
+    """
+
+    def __init__(self, now: int = START) -> None:
+        self.now = now
+
+    def go(self, duration_ms: int, look: Callable[[], int], happen: Callable[[], object]) -> None:
+        """Let time pass, and stop wherever something is due.
+
+        Args:
+            look: asked at each stop when the next one is. happen: called there.
+        """
+        end, at_once = self.now + duration_ms, 0
+        while (at := look()) <= end:
+            at_once = 0 if at > self.now else at_once + 1
+            assert at_once < 1_000, "things happen without time passing"
+            self.now = max(self.now, at)
+            happen()
+        self.now = end
 
 
 class Facts(list[Any]):
@@ -63,16 +88,15 @@ class Managers:
         owner.on_response(now, completed)
 
 
-class Hand:
-    """The test's hand on a clock and on the answers.
+class Hand(Clock):
+    """The test's hand on the time and on the answers.
 
     Attributes:
-        now: the present (ms).
         version: of the answers for which a test names none.
     """
 
     def __init__(self, managers: Managers, now: int = START, *, version: int = 13) -> None:
-        self.now = now
+        super().__init__(now)
         self.version = version
         self._managers = managers
         self._coming: list[tuple[int, int, Callable[[], None]]] = []
@@ -127,19 +151,14 @@ class Hand:
 
     def pass_time(self, duration_ms: int, send: Callable[[Request], None]) -> None:
         """Let time pass; turns come when they are due, and what they send goes to ``send``."""
-        end, at_once = self.now + duration_ms, 0
-        while True:
+
+        def look() -> int:
             requests, wake_at = self.look()
             for request in requests:
                 send(request)
-            at = self.now if requests else min(wake_at, self.due())
-            if at > end:
-                self.now = end
-                return
-            at_once = 0 if at > self.now else at_once + 1
-            assert at_once < 1_000, "the managers spin without time passing"
-            self.now = max(self.now, at)
-            self.elapse()
+            return self.now if requests else min(wake_at, self.due())
+
+        self.go(duration_ms, look, self.elapse)
 
     def look(self) -> tuple[list[Request], int]:
         """What `pass_time` does in each turn: what is sent, and when the next turn is due."""

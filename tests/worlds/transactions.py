@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from tests.worlds.hand import Clock
+
 from kadence.coordinator import Caller, TopicImage, TopicTable
 from kadence.coordinator.records import Record
 from kadence.coordinator.transactions import Ending, Step, TransactionConfig, TransactionCoordinator
@@ -20,7 +22,7 @@ WALL = 1_700_000_000_000
 """What to add to ``now`` to get the time of day."""
 
 
-class World:
+class World(Clock):
     """One transaction coordinator and a clock.
 
     Attributes:
@@ -29,7 +31,7 @@ class World:
     """
 
     def __init__(self, **config: Any) -> None:
-        self.now = 1_000
+        super().__init__()
         self.config = TransactionConfig(**config)
         self.records: list[Record] = []
         self.endings: list[Ending] = []
@@ -71,11 +73,7 @@ class World:
         return response
 
     def advance(self, ms: int) -> None:
-        until = self.now + ms
-        while self.coordinator.next_deadline() <= until:
-            self.now = max(self.now, self.coordinator.next_deadline())
-            self.settle(self.coordinator.poll(self.now))
-        self.now = until
+        self.go(ms, self.coordinator.next_deadline, lambda: self.settle(self.coordinator.poll(self.now)))
 
     def restart(self) -> None:
         """Another coordinator loads what this one stored."""
