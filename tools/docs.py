@@ -46,8 +46,9 @@ def configuration() -> str:
         "# Configuration",
         NOTE,
         (
-            "Keys are Kafka's, given as a dictionary, as keyword arguments in snake_case, or both: "
-            '`Consumer({"group.id": "g"}, max_poll_records=100)`. An unknown key is refused, and the nearest one named.'
+            "Settings have Kafka's names. Give them in a dictionary, as keywords in snake_case, or both: "
+            '`Consumer({"group.id": "g"}, max_poll_records=100)`. An unknown key is refused, and the error suggests '
+            "the nearest one."
         ),
         "## Every client",
         key_table(config.keys(config.ClientConfig)),
@@ -63,7 +64,10 @@ def configuration() -> str:
     broker = [f"| `{each.metadata['name']}` | {shown(each.default)} |" for each in fields(Settings)]
     parts += [
         "## Embedded broker",
-        "Kafka's broker settings, as far as they are known there.",
+        (
+            "The settings of Kafka's brokers that the embedded broker knows: `Broker(config={...})`, or "
+            "`kadence broker -X KEY=VALUE`."
+        ),
         "\n".join(["| key | default |", "|---|---|", *broker]),
     ]
     return "\n\n".join(parts) + "\n"
