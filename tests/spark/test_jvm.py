@@ -14,12 +14,13 @@ from pyspark.sql import SparkSession
 from tests.patience import PATIENCE, until
 from tests.spark.processes import environment
 
+from kadence.broker import Broker
 from kadence.spark.jvm import _Voice
 
 FILE = """\
 checkpoint = "checkpoint"
 [source]
-servers = "127.0.0.1:1"
+servers = "${SERVERS}"
 topics = ["t"]
 [sink]
 path = "table"
@@ -78,13 +79,13 @@ def test_a_helper_whose_work_is_done_ends_in_silence(monkeypatch: pytest.MonkeyP
     assert shown.getvalue() == "a\n" + other + "b\n" + theirs
 
 
-def test_spark_that_does_not_start(tmp_path: Path) -> None:
+def test_spark_that_does_not_start(tmp_path: Path, broker: Broker) -> None:
     (tmp_path / "p.toml").write_text(FILE)
     command = [sys.executable, "-m", "kadence", "pipeline", "run", "p.toml"]
     ran = subprocess.run(
         command,
         cwd=tmp_path,
-        env=environment(),
+        env=environment(SERVERS=broker.bootstrap_servers),
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -100,12 +101,12 @@ def test_spark_that_does_not_start(tmp_path: Path) -> None:
     assert "Traceback" not in ran.stderr
 
 
-def test_a_pipeline_is_nothing_for_spark_connect(tmp_path: Path) -> None:
+def test_a_pipeline_is_nothing_for_spark_connect(tmp_path: Path, broker: Broker) -> None:
     (tmp_path / "p.toml").write_text(FILE)
     ran = subprocess.run(
         [sys.executable, "-m", "kadence", "pipeline", "run", "p.toml"],
         cwd=tmp_path,
-        env=environment(SPARK_REMOTE="sc://localhost:1"),
+        env=environment(SERVERS=broker.bootstrap_servers, SPARK_REMOTE="sc://localhost:1"),
         capture_output=True,
         text=True,
         timeout=PATIENCE,
