@@ -37,6 +37,7 @@ from kadence.errors import (
     UnknownTopicOrPartitionError,
 )
 from kadence.producer import async_shell
+from kadence.producer.transaction_states import State
 from kadence.protocol import error_codes as ec
 from kadence.protocol.produce import ProduceRequest
 
@@ -422,11 +423,14 @@ def test_transactions(broker: Broker) -> None:
     run(work())
 
 
-def test_a_cancelled_commit_goes_on(broker: Broker) -> None:
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_cancelled_commit_goes_on_and_can_be_waited_for_again(broker: Broker, ended: bool) -> None:
     async def work() -> None:
         async with AsyncProducer(
             bootstrap_servers=broker.bootstrap_servers, transactional_id="a"
         ) as producer:
+            transactions = producer._entrance.transactions
+            assert transactions is not None
             await producer.init_transactions()
             await producer.begin_transaction()
             future = await producer.send("t", b"x")
@@ -437,7 +441,11 @@ def test_a_cancelled_commit_goes_on(broker: Broker) -> None:
                 committing.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await committing
+            if ended:
+                await turns(lambda: transactions.state is State.READY)
             await producer.commit_transaction()
+            with pytest.raises(IllegalStateError, match="no transaction is open"):
+                await producer.commit_transaction()
             await producer.begin_transaction()
             await producer.abort_transaction()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kadence.errors import IllegalStateError
+from kadence.errors import IllegalStateError, KafkaTimeoutError
 from kadence.producer.entrance import Entrance
 from kadence.producer.transaction_states import Done
 from kadence.producer.transactions import Transactions
@@ -29,8 +29,13 @@ def settle(entrance: Entrance, start: Callable[[Transactions], Done], call: str)
     """
     entrance.check_usable()
     with entrance.gate:
-        done = start(_transactions(entrance))
-        yield from entrance.wait_until(done, call)
+        transactions = _transactions(entrance)
+        done = start(transactions)
+        try:
+            yield from entrance.wait_until(done, call)
+        except (GeneratorExit, KafkaTimeoutError):
+            transactions.left_waiting()
+            raise
 
 
 def _transactions(entrance: Entrance) -> Transactions:

@@ -66,6 +66,7 @@ class Lifecycle:
         self.error: KafkaError | None = None
         self._admit = admit
         self._is_closing = False
+        self._left: State | None = None
 
     # ------------------------------------------------------------ the application begins and ends
 
@@ -73,7 +74,7 @@ class Lifecycle:
         """Ask for a producer id, and so end what an earlier producer of this name has left open."""
         if self.state is State.UNINITIALIZED:
             self._move(State.INITIALIZING)
-        elif self.state is not State.INITIALIZING:
+        elif not self._joins(State.INITIALIZING):
             self._refuse("init_transactions()")
         return lambda: self._has_left(State.INITIALIZING)
 
@@ -81,13 +82,14 @@ class Lifecycle:
         """Open a transaction."""
         if self.state is not State.READY:
             self._refuse("begin_transaction()")
+        self._left = None
         self._move(State.IN_TRANSACTION)
 
     def begin_commit(self) -> Done:
         """Commit once all is written; a call that ran out of time may be repeated."""
         if self.state is State.IN_TRANSACTION:
             self._move(State.COMMITTING)
-        elif self.state is not State.COMMITTING:
+        elif not self._joins(State.COMMITTING):
             self._refuse("commit_transaction()")
         return lambda: self._has_left(State.COMMITTING)
 
@@ -95,9 +97,18 @@ class Lifecycle:
         """Drop what was not sent, and have readers pass over the rest."""
         if self.state in (State.IN_TRANSACTION, State.ABORTABLE):
             self._move(State.ABORTING)
-        elif self.state is not State.ABORTING:
+        elif not self._joins(State.ABORTING):
             self._refuse("abort_transaction()")
         return lambda: self._has_left(State.ABORTING)
+
+    def left_waiting(self) -> None:
+        """Whoever began a step waits for it no more: the time was over, or the task was cancelled. The step goes on."""
+        self._left = self.state
+
+    def _joins(self, step: State) -> bool:
+        """Whether a call is for a step that is under way, or has ended since whoever began it waits no more."""
+        left, self._left = self._left, None
+        return self.state is step or (self.state is State.READY and left is step)
 
     def check_open(self) -> None:
         """Raise unless records may be sent now."""
