@@ -10,7 +10,7 @@ from typing import Final
 
 from async_text import Rules
 
-__all__ = ["CONSUMER", "PRODUCER", "TWINS"]
+__all__ = ["ADMIN", "CONSUMER", "PRODUCER", "TWINS"]
 
 _CONSUMER: Final = '''"""`Consumer` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
 
@@ -121,5 +121,54 @@ Generated from producer.py by tools/generate.py; do not edit. The rules are in t
     },
 )
 
-TWINS: Final = (CONSUMER, PRODUCER)
+_ADMIN: Final = '''"""`Admin` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
+
+    Calls are made on a thread of the client's own, one after the other, so none of them blocks the loop; any number of
+    tasks may share one client. A call takes ``timeout`` seconds at most (``default.api.timeout.ms`` when None) and
+    repeats what may pass by itself: a controller or coordinator that moved, a broker that is away. A call for several
+    items raises if any of them failed, with a note for each other one; with ``raise_errors=False`` it gives the
+    `Outcomes` with their ``errors`` instead. Cancelling a call ends it; what it asked for may be done or not.
+
+    Raises of every call:
+        KafkaTimeoutError: not done in time; the message has the last error. Its cause is a ConnectError where no
+            address could be connected to.
+        BrokerError: a broker refused. TransportError: no way to a broker that time would mend.
+        ClosedError, ForkedError: this client cannot be used (any more).
+        ConcurrentAccessError: another event loop than the client's own runs.
+
+    Example:
+        >>> async with AsyncAdmin(bootstrap_servers="localhost:9092") as admin:  # doctest: +SKIP
+        ...     await admin.create_topics({"orders": 3})
+
+    Args:
+        config: Kafka's dotted keys. settings: the same in snake_case.
+
+    Raises:
+        ConfigError: a key or value that cannot be used. RuntimeError: no event loop is running.
+    """'''
+
+ADMIN: Final = Rules(
+    folder="admin",
+    source="admin.py",
+    target="async_admin.py",
+    awaited={"self._shell.run", "self._shell.close"},
+    always_async={"__enter__", "__exit__"},
+    names={
+        "Admin": "AsyncAdmin",
+        "Shell": "AsyncShell",
+        "__enter__": "__aenter__",
+        "__exit__": "__aexit__",
+    },
+    modules={"kadence.admin.shell": "kadence.admin.async_shell"},
+    docstrings={
+        "": '''"""`AsyncAdmin`: the public admin client for asyncio.
+
+Generated from admin.py by tools/generate.py; do not edit. The rules are in tools/async_rules.py.
+"""''',
+        "Admin": _ADMIN,
+    },
+    sentences={"use `with Admin(...)` or close()": "use `async with AsyncAdmin(...)` or close()"},
+)
+
+TWINS: Final = (CONSUMER, PRODUCER, ADMIN)
 """Every module that is made so."""

@@ -13,8 +13,11 @@ from kadence.loading import load
 
 if TYPE_CHECKING:
     from kadence.admin import (
+        Acl,
+        AclFilter,
         Admin,
         ClusterDescription,
+        ConfigChange,
         ConfigEntry,
         ConfigResource,
         GroupDescription,
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
         Outcomes,
         TopicDescription,
     )
+    from kadence.admin.async_admin import AsyncAdmin
     from kadence.admin.settings import AdminSettings
     from kadence.broker import Broker
     from kadence.clock import Seconds
@@ -127,12 +131,15 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Acl",
+    "AclFilter",
     "Admin",
     "AdminSettings",
     "ArrowDelivery",
     "ArrowSummary",
     "Assignor",
     "AssignorError",
+    "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
     "AsyncRebalanceListener",
@@ -144,6 +151,7 @@ __all__ = [
     "CommitCallback",
     "CommitFailedError",
     "ConcurrentAccessError",
+    "ConfigChange",
     "ConfigEntry",
     "ConfigError",
     "ConfigResource",
@@ -237,12 +245,15 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Acl": "kadence.admin",
+    "AclFilter": "kadence.admin",
     "Admin": "kadence.admin",
     "AdminSettings": "kadence.admin.settings",
     "ArrowDelivery": "kadence.producer",
     "ArrowSummary": "kadence.producer",
     "Assignor": "kadence.consumer.assignors",
     "AssignorError": "kadence.errors",
+    "AsyncAdmin": "kadence.admin.async_admin",
     "AsyncConsumer": "kadence.consumer.async_consumer",
     "AsyncProducer": "kadence.producer.async_producer",
     "AsyncRebalanceListener": "kadence.consumer.application.callbacks",
@@ -254,6 +265,7 @@ _HOMES = {
     "CommitCallback": "kadence.consumer.application.callbacks",
     "CommitFailedError": "kadence.errors",
     "ConcurrentAccessError": "kadence.errors",
+    "ConfigChange": "kadence.admin",
     "ConfigEntry": "kadence.admin",
     "ConfigError": "kadence.errors",
     "ConfigResource": "kadence.admin",

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.patience import overdue
+from tests.patience import overdue, until
 
-from kadence.admin import Admin, ConfigResource, NewTopic
+from kadence.admin import Acl, AclFilter, Admin, ConfigChange, ConfigEntry, ConfigResource, NewTopic
 from kadence.broker import Broker
 from kadence.errors import (
     BrokerError,
@@ -17,6 +17,7 @@ from kadence.errors import (
     ConfigError,
     InvalidTopicError,
     KafkaTimeoutError,
+    OffsetOutOfRangeError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
@@ -27,6 +28,7 @@ from kadence.protocol.find_coordinator import FindCoordinatorRequest
 from kadence.protocol.list_groups import ListGroupsRequest
 from kadence.protocol.metadata import MetadataRequest
 from kadence.protocol.offset_fetch import OffsetFetchRequest
+from kadence.testing.kafka import Kafka
 from kadence.types import OffsetAndMetadata, TopicPartition
 
 
@@ -339,3 +341,99 @@ def test_the_end(flaky: tuple[Broker, Admin]) -> None:
     forgotten = Admin(bootstrap_servers=broker.bootstrap_servers)
     with pytest.warns(ResourceWarning, match="was not closed"):
         forgotten.__del__()
+
+
+# ---------------------------------------------------------------- settings, records, access rules
+
+
+def test_settings_are_changed_one_by_one(admin: Admin, name: str) -> None:
+    admin.create_topics([NewTopic(name, 1, 1, {"retention.ms": "1234567"})])
+    topic = ConfigResource("topic", name)
+
+    def settings() -> dict[str, ConfigEntry]:
+        return admin.describe_configs(topic)[topic]
+
+    admin.alter_configs({topic: {"max.message.bytes": 2_000_000, "preallocate": True}})
+    assert settings()["max.message.bytes"].value == "2000000"
+    assert settings()["preallocate"].value == "true"
+    assert settings()["retention.ms"].value == "1234567"
+    admin.alter_configs({topic: {"retention.ms": None}})
+    assert settings()["retention.ms"].is_default
+    admin.alter_configs({topic: {"cleanup.policy": ConfigChange("set", "delete")}}, validate_only=True)
+    with pytest.raises(BrokerError) as refused:
+        admin.alter_configs({topic: {"max.message.bytes": "many", "retention.ms": 5}})
+    assert refused.value.name == "INVALID_CONFIG"
+    assert settings()["retention.ms"].is_default
+
+
+def test_a_setting_is_added_to_a_list_and_taken_from_it(admin: Admin, name: str) -> None:
+    admin.create_topics([NewTopic(name, 1, 1)])
+    topic, key = ConfigResource("topic", name), "leader.replication.throttled.replicas"
+    admin.alter_configs({topic: {key: ConfigChange("append", "0:1,0:2")}})
+    admin.alter_configs({topic: {key: ConfigChange("subtract", "0:1")}})
+    assert admin.describe_configs(topic)[topic][key].value == "0:2"
+
+
+def test_changes_that_are_none(admin: Admin) -> None:
+    with pytest.raises(ValueError, match="the operation is one of set, delete, append, subtract"):
+        admin.alter_configs({ConfigResource("topic", "t"): {"a": ConfigChange("add", "b")}})  # type: ignore[arg-type]
+
+
+def test_records_are_deleted_below_an_offset(admin: Admin, servers: str, name: str) -> None:
+    admin.create_topics({name: 2})
+    fill(servers, name, 10)
+    first, second = TopicPartition(name, 0), TopicPartition(name, 1)
+    assert admin.delete_records({first: 4, second: "latest"}) == {first: 4, second: 0}
+    assert admin.log_ranges([first])[first] == (4, 10)
+    assert admin.delete_records({(name, 0): "latest"}) == {first: 10}
+    outcome = admin.delete_records({first: 99, (name, 7): 1}, raise_errors=False, timeout=5)
+    assert {partition.partition: type(error) for partition, error in outcome.errors.items()} == {
+        0: OffsetOutOfRangeError, 7: UnknownTopicOrPartitionError,
+    }  # fmt: skip
+    with pytest.raises(ValueError, match="an offset >= 0 or 'latest', not -1"):
+        admin.delete_records({first: -1})
+
+
+def test_without_an_authorizer_there_are_no_access_rules(admin: Admin) -> None:
+    with pytest.raises(BrokerError) as refused:
+        admin.describe_acls()
+    assert refused.value.name == "SECURITY_DISABLED"
+
+
+@pytest.mark.kafka
+def test_access_rules(request: pytest.FixtureRequest) -> None:
+    request.getfixturevalue("kafka")  # says whether Kafka is here
+    properties = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    with Kafka(properties) as node, Admin(bootstrap_servers=node.bootstrap_servers) as admin:
+        read = Acl("topic", "orders", "User:alice", "read")
+        write = Acl("topic", "log-", "User:bob", "write", "deny", "10.0.0.1", "prefixed")
+        assert list(admin.create_acls([read, write])) == [read, write]
+        until(lambda: admin.describe_acls() == [write, read])
+        assert admin.describe_acls(AclFilter(principal="User:alice")) == [read]
+        assert admin.describe_acls(AclFilter("topic", "log-7", pattern_type="match")) == [write]
+        with pytest.raises(BrokerError, match="alice"):
+            admin.create_acls(Acl("topic", "orders", "alice", "read"))
+        gone = AclFilter(operation="write")
+        assert admin.delete_acls([gone, read]) == {gone: [write], as_filter(read): [read]}
+        until(lambda: admin.describe_acls() == [])
+
+
+def as_filter(acl: Acl) -> AclFilter:
+    """The filter that finds this rule alone."""
+    return AclFilter(
+        acl.resource_type,
+        acl.resource_name,
+        acl.principal,
+        acl.operation,
+        acl.permission,
+        acl.host,
+        acl.pattern_type,
+    )
+
+
+def test_words_that_access_rules_do_not_have(admin: Admin) -> None:
+    with pytest.raises(ValueError, match=r"operation is one of any, all, read, .* not 'look'"):
+        admin.create_acls(Acl("topic", "orders", "User:alice", "look"))

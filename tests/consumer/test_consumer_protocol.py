@@ -173,8 +173,9 @@ def throw_out(cluster: Cluster, group: str, member_id: str) -> None:
     """Somebody else says goodbye in the member's name."""
     goodbye = ConsumerGroupHeartbeatRequest(group_id=group, member_id=member_id, member_epoch=-1)
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        calls = admin._calls  # no public call says it
-        assert calls.ask(Ask(goodbye), calls.deadline(10)).error_code == 0
+        # No public call says it.
+        answer = admin._shell.run(10, lambda calls, deadline: calls.ask(Ask(goodbye), deadline))
+    assert answer.error_code == 0
 
 
 def test_history_says_why_and_what_moved(cluster: Cluster) -> None:
@@ -301,8 +302,8 @@ def test_the_broker_knows_what_the_member_says(cluster: Cluster) -> None:
     consumer = member(cluster, group, topic, client_rack="r1", client_id="me", max_poll_interval_ms=60_000)
     poll_until(consumer, lambda: len(consumer.assignment()) == 4)
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        calls = admin._calls
-        answer = calls.ask(Ask(ConsumerGroupDescribeRequest(group_ids=[group])), calls.deadline(10))
+        question = Ask(ConsumerGroupDescribeRequest(group_ids=[group]))
+        answer = admin._shell.run(10, lambda calls, deadline: calls.ask(question, deadline))
     (described,) = answer.groups
     (known,) = described.members
     identity = consumer.group_metadata()

@@ -1,12 +1,15 @@
-"""Topics, groups and offsets from the outside. Synchronous: a call sends, waits and answers on its own thread.
+"""Topics, settings, access rules, groups and offsets from the outside: `Admin`, and `AsyncAdmin` for event loops.
 
-`calls` drives the network and repeats what may pass by itself; `topics`, `groups` and `offsets` know the
-messages; `admin` is the door.
+`calls` drives the network and repeats what may pass by itself; a file for each subject knows the messages; a shell runs
+calls, on the caller's thread (`shell`) or on one beside the event loop (`async_shell`).
 """
 
 from kadence.admin.admin import Admin
 from kadence.admin.values import (
+    Acl,
+    AclFilter,
     ClusterDescription,
+    ConfigChange,
     ConfigEntry,
     ConfigResource,
     GroupDescription,
@@ -19,8 +22,11 @@ from kadence.admin.values import (
 )
 
 __all__ = [
+    "Acl",
+    "AclFilter",
     "Admin",
     "ClusterDescription",
+    "ConfigChange",
     "ConfigEntry",
     "ConfigResource",
     "GroupDescription",

@@ -5,13 +5,31 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack
 
+from kadence.admin import acls as _acls
+from kadence.admin import configs as _configs
 from kadence.admin import groups as _groups
 from kadence.admin import offsets as _offsets
+from kadence.admin import records as _records
 from kadence.admin import topics as _topics
-from kadence.admin.calls import Calls
+from kadence.admin.arguments import (
+    Partitions,
+    as_acls,
+    as_filters,
+    as_names,
+    as_offsets,
+    as_partition,
+    as_partitions,
+    as_topics,
+    checked,
+    is_read_committed,
+)
+from kadence.admin.configs import ConfigValue
+from kadence.admin.shell import Shell
 from kadence.admin.values import (
+    Acl,
+    AclFilter,
     ClusterDescription,
     ConfigEntry,
     ConfigResource,
@@ -31,13 +49,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Admin"]
 
-K = TypeVar("K")
-V = TypeVar("V")
 P = TypeVar("P", bound=tuple[str, int])
 """A partition as a key; `TopicPartition` is such a pair."""
-
-_Partitions = TopicPartition | Iterable[TopicPartition | tuple[str, int]]
-"""What calls take that speak of partitions: several, or one."""
 
 
 class Admin:
@@ -65,7 +78,7 @@ class Admin:
         self._config = AdminConfig.parse(config, **settings)
         if not self._config.client_id:
             object.__setattr__(self._config, "client_id", generated_client_id("admin"))
-        self._calls = Calls(self._config, SystemClock())
+        self._shell = Shell(self._config, SystemClock())
 
     # ------------------------------------------------------------ topics
 
@@ -82,71 +95,52 @@ class Admin:
         Returns:
             What was created, with the partitions and replicas that the broker chose where it says so.
         """
-        if isinstance(topics, Mapping):
-            wanted = [NewTopic(name, partitions) for name, partitions in topics.items()]
-        else:
-            several = [topics] if isinstance(topics, str | NewTopic) else topics
-            wanted = [NewTopic(topic) if isinstance(topic, str) else topic for topic in several]
-        deadline = self._calls.deadline(timeout)
-        return _checked(
-            _topics.create_topics(self._calls, wanted, deadline, validate_only=validate_only), raise_errors
+        outcomes = self._shell.run(
+            timeout, _topics.create_topics, as_topics(topics), validate_only=validate_only
         )
+        return checked(outcomes, raise_errors)
 
     def delete_topics(
         self, names: str | Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
     ) -> Outcomes[str, None]:
         """Delete topics and all their records."""
-        names = _names(names)
-        return _checked(
-            _topics.delete_topics(self._calls, names, self._calls.deadline(timeout)), raise_errors
-        )
+        return checked(self._shell.run(timeout, _topics.delete_topics, as_names(names)), raise_errors)
 
     def list_topics(
         self, *, internal: bool = False, timeout: Seconds | None = None
     ) -> dict[str, TopicDescription]:
         """All topics by name, sorted; Kafka's own only with ``internal``."""
-        return _topics.list_topics(self._calls, self._calls.deadline(timeout), internal=internal)
+        return self._shell.run(timeout, _topics.list_topics, internal=internal)
 
     def describe_topics(
         self, names: str | Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
     ) -> Outcomes[str, TopicDescription]:
         """Partitions, leaders and replicas of topics."""
-        names = _names(names)
-        return _checked(
-            _topics.describe_topics(self._calls, names, self._calls.deadline(timeout)), raise_errors
-        )
+        return checked(self._shell.run(timeout, _topics.describe_topics, as_names(names)), raise_errors)
 
     def create_partitions(
         self, totals: Mapping[str, int], *, raise_errors: bool = True, timeout: Seconds | None = None
     ) -> Outcomes[str, int]:
         """Grow topics to these total numbers of partitions. Keys of new records may change partition."""
-        return _checked(
-            _topics.create_partitions(self._calls, totals, self._calls.deadline(timeout)), raise_errors
-        )
+        return checked(self._shell.run(timeout, _topics.create_partitions, totals), raise_errors)
 
     # ------------------------------------------------------------ groups
 
     def list_groups(self, *, timeout: Seconds | None = None) -> list[GroupListing]:
         """All groups of all brokers, sorted by name."""
-        return _groups.list_groups(self._calls, self._calls.deadline(timeout))
+        return self._shell.run(timeout, _groups.list_groups)
 
     def describe_groups(
         self, groups: str | Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
     ) -> Outcomes[str, GroupDescription]:
         """State, members and assignment of groups of both kinds."""
-        groups = _names(groups)
-        return _checked(
-            _groups.describe_groups(self._calls, groups, self._calls.deadline(timeout)), raise_errors
-        )
+        return checked(self._shell.run(timeout, _groups.describe_groups, as_names(groups)), raise_errors)
 
     def delete_groups(
         self, groups: str | Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
     ) -> Outcomes[str, None]:
         """Delete groups without members, and their offsets."""
-        groups = _names(groups)
-        return _checked(
-            _groups.delete_groups(self._calls, groups, self._calls.deadline(timeout)), raise_errors
-        )
+        return checked(self._shell.run(timeout, _groups.delete_groups, as_names(groups)), raise_errors)
 
     # ------------------------------------------------------------ offsets
 
@@ -163,17 +157,17 @@ class Admin:
         Returns:
             None for a partition that has no such record.
         """
-        outcomes = _offsets.list_offsets(
-            self._calls,
-            {_partition(partition): spec for partition, spec in specs.items()},
-            self._calls.deadline(timeout),
-            read_committed=_read_committed(isolation_level),
+        outcomes = self._shell.run(
+            timeout,
+            _offsets.list_offsets,
+            {as_partition(partition): spec for partition, spec in specs.items()},
+            read_committed=is_read_committed(isolation_level),
         )
-        return _checked(outcomes, raise_errors)
+        return checked(outcomes, raise_errors)
 
     def log_ranges(
         self,
-        partitions: _Partitions,
+        partitions: Partitions,
         *,
         isolation_level: str = "read_uncommitted",
         raise_errors: bool = True,
@@ -184,18 +178,18 @@ class Admin:
         Both are asked for at once, so this takes one round trip where `list_offsets` twice takes two. With
         ``read_committed`` the end is that of what is decided: the first offset of the oldest open transaction.
         """
-        outcomes = _offsets.log_ranges(
-            self._calls,
-            _partitions(partitions),
-            self._calls.deadline(timeout),
-            read_committed=_read_committed(isolation_level),
+        outcomes = self._shell.run(
+            timeout,
+            _offsets.log_ranges,
+            as_partitions(partitions),
+            read_committed=is_read_committed(isolation_level),
         )
-        return _checked(outcomes, raise_errors)
+        return checked(outcomes, raise_errors)
 
     def group_offsets(
         self,
         group: str,
-        partitions: _Partitions | None = None,
+        partitions: Partitions | None = None,
         *,
         require_stable: bool = False,
         raise_errors: bool = True,
@@ -206,11 +200,11 @@ class Admin:
         Args:
             require_stable: wait for transactions that are committing offsets.
         """
-        wanted = None if partitions is None else _partitions(partitions)
-        outcomes = _offsets.group_offsets(
-            self._calls, group, wanted, self._calls.deadline(timeout), require_stable=require_stable
+        wanted = None if partitions is None else as_partitions(partitions)
+        outcomes = self._shell.run(
+            timeout, _offsets.group_offsets, group, wanted, require_stable=require_stable
         )
-        return _checked(outcomes, raise_errors)
+        return checked(outcomes, raise_errors)
 
     def alter_group_offsets(
         self,
@@ -227,33 +221,52 @@ class Admin:
             topic_ids: the id of each topic that is meant. With the ids of all topics a broker of Kafka 4.1 or newer
                 refuses offsets of a topic that was deleted and made anew; older ones know topics by name only.
         """
-        wanted = {
-            _partition(partition): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-            for partition, offset in offsets.items()
-        }
-        deadline = self._calls.deadline(timeout)
-        outcomes = _offsets.alter_group_offsets(self._calls, group, wanted, deadline, topic_ids or {})
-        return _checked(outcomes, raise_errors)
+        outcomes = self._shell.run(
+            timeout, _offsets.alter_group_offsets, group, as_offsets(offsets), topic_ids or {}
+        )
+        return checked(outcomes, raise_errors)
 
     def delete_group_offsets(
         self,
         group: str,
-        partitions: _Partitions,
+        partitions: Partitions,
         *,
         raise_errors: bool = True,
         timeout: Seconds | None = None,
     ) -> Outcomes[TopicPartition, None]:
         """Forget what a group committed for partitions that no live member is subscribed to."""
-        deadline = self._calls.deadline(timeout)
-        return _checked(
-            _offsets.delete_group_offsets(self._calls, group, _partitions(partitions), deadline), raise_errors
-        )
+        outcomes = self._shell.run(timeout, _offsets.delete_group_offsets, group, as_partitions(partitions))
+        return checked(outcomes, raise_errors)
+
+    # ------------------------------------------------------------ records
+
+    def delete_records(
+        self,
+        before: Mapping[P, int | Literal["latest"]],
+        *,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[TopicPartition, int]:
+        """Delete the records below an offset (KIP-107). It cannot be undone.
+
+        Args:
+            before: the first offset that stays, of each partition; "latest" deletes all there are.
+
+        Returns:
+            Where each partition's log begins now.
+
+        Raises:
+            OffsetOutOfRangeError: an offset beyond the end of the log.
+            BrokerError: POLICY_VIOLATION: the topic is compacted only.
+        """
+        wanted = {as_partition(partition): offset for partition, offset in before.items()}
+        return checked(self._shell.run(timeout, _records.delete_records, wanted), raise_errors)
 
     # ------------------------------------------------------------ the cluster
 
     def describe_cluster(self, *, timeout: Seconds | None = None) -> ClusterDescription:
         """Brokers, controller, cluster id."""
-        return _topics.describe_cluster(self._calls, self._calls.deadline(timeout))
+        return self._shell.run(timeout, _topics.describe_cluster)
 
     def describe_configs(
         self,
@@ -264,15 +277,74 @@ class Admin:
     ) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:
         """Settings of topics, brokers or groups, by name."""
         several = [resources] if isinstance(resources, ConfigResource) else resources
-        deadline = self._calls.deadline(timeout)
-        return _checked(_topics.describe_configs(self._calls, several, deadline), raise_errors)
+        return checked(self._shell.run(timeout, _configs.describe_configs, several), raise_errors)
+
+    def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Mapping[str, ConfigValue]],
+        *,
+        validate_only: bool = False,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[ConfigResource, None]:
+        """Change single settings; the others stay as they are (KIP-339). A resource takes all its changes or none.
+
+        Args:
+            changes: what each setting becomes: a value, None for its default, or a `ConfigChange`, e.g.
+                ``{ConfigResource("topic", "orders"): {"retention.ms": 86_400_000, "max.message.bytes": None}}``.
+                A broker named "" stands for the defaults of all brokers.
+            validate_only: check everything, change nothing.
+
+        Raises:
+            BrokerError: INVALID_CONFIG: an unknown setting, or a value that it does not take.
+        """
+        outcomes = self._shell.run(timeout, _configs.alter_configs, changes, validate_only=validate_only)
+        return checked(outcomes, raise_errors)
+
+    # ------------------------------------------------------------ access rules
+
+    def describe_acls(self, wanted: AclFilter | None = None, *, timeout: Seconds | None = None) -> list[Acl]:
+        """The access rules that a filter finds, sorted; all of them without one.
+
+        Raises:
+            BrokerError: SECURITY_DISABLED: the brokers have no authorizer.
+        """
+        return self._shell.run(timeout, _acls.describe_acls, AclFilter() if wanted is None else wanted)
+
+    def create_acls(
+        self, acls: Acl | Iterable[Acl], *, raise_errors: bool = True, timeout: Seconds | None = None
+    ) -> Outcomes[Acl, None]:
+        """Add access rules; one or several. One that is there already counts as added.
+
+        Raises:
+            BrokerError: SECURITY_DISABLED: the brokers have no authorizer; INVALID_REQUEST: for example, a principal
+                that is not ``User:name``.
+        """
+        return checked(self._shell.run(timeout, _acls.create_acls, as_acls(acls)), raise_errors)
+
+    def delete_acls(
+        self,
+        filters: AclFilter | Acl | Iterable[AclFilter | Acl],
+        *,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[AclFilter, list[Acl]]:
+        """Remove the access rules that filters find, or that are given; one or several.
+
+        Returns:
+            What each filter found and removed.
+
+        Raises:
+            BrokerError: SECURITY_DISABLED: the brokers have no authorizer.
+        """
+        return checked(self._shell.run(timeout, _acls.delete_acls, as_filters(filters)), raise_errors)
 
     # ------------------------------------------------------------ the end
 
     def close(self, timeout: Seconds | None = None) -> None:
-        """Close the connections. Further calls of it do nothing; it never waits, ``timeout`` is for symmetry."""
+        """Close the connections. Further calls of it do nothing; ``timeout`` is there for symmetry."""
         del timeout
-        self._calls.close()
+        self._shell.close()
 
     def __enter__(self) -> Self:
         return self
@@ -283,52 +355,16 @@ class Admin:
         self.close()
 
     def __del__(self) -> None:
-        calls = getattr(self, "_calls", None)
-        if calls is not None and not calls.is_closed:
+        shell = getattr(self, "_shell", None)
+        if shell is not None and not shell.is_closed:
             warnings.warn(
                 f"{self!r} was not closed; use `with Admin(...)` or close()",
                 ResourceWarning,
                 stacklevel=2,
                 source=self,
             )
-            calls.close()
+            shell.drop()
 
     def __repr__(self) -> str:
-        state = "closed" if self._calls.is_closed else "open"
-        return f"<Admin {self._config.client_id} {state} {','.join(self._config.bootstrap_servers)}>"
-
-
-def _names(names: str | Iterable[str]) -> list[str]:
-    """Names; one alone is a list of one, not a list of its letters."""
-    return [names] if isinstance(names, str) else list(names)
-
-
-def _partition(given: object) -> TopicPartition:
-    """One partition, given as such or as a pair."""
-    if isinstance(given, (tuple, list)) and len(given) == 2:
-        topic, number = given
-        if isinstance(topic, str) and isinstance(number, int):
-            return TopicPartition(topic, number)
-    raise TypeError(f"a partition is TopicPartition(topic, number) or (topic, number), not {given!r}")
-
-
-def _partitions(given: _Partitions) -> list[TopicPartition]:
-    """Partitions; one alone is a list of one."""
-    if isinstance(given, TopicPartition):
-        return [given]
-    whatever: object = given
-    if isinstance(whatever, str):
-        raise TypeError(f"partitions are wanted, such as [TopicPartition({given!r}, 0)], not {given!r}")
-    return [_partition(each) for each in given]
-
-
-def _read_committed(isolation_level: str) -> bool:
-    if isolation_level not in ("read_uncommitted", "read_committed"):
-        raise ValueError(f"isolation_level is read_uncommitted or read_committed, not {isolation_level!r}")
-    return isolation_level == "read_committed"
-
-
-def _checked(outcomes: Outcomes[K, V], raise_errors: bool) -> Outcomes[K, V]:
-    if raise_errors:
-        outcomes.raise_errors()
-    return outcomes
+        state = "closed" if self._shell.is_closed else "open"
+        return f"<{type(self).__name__} {self._config.client_id} {state} {','.join(self._config.bootstrap_servers)}>"

@@ -1,7 +1,7 @@
 """How admin calls are made: send, wait, and repeat what may pass by itself until the deadline.
 
-There is no thread here: the calling thread drives the network client, one call at a time under a lock. A call is
-a function of the items still open; `Calls.settle` repeats it for those whose error is retriable.
+There is no thread here: the thread that makes a call drives the network client, one call at a time under a lock. A
+call is a function of the items still open; `Calls.settle` repeats it for those whose error is retriable.
 
 Leaders and coordinators are kept from one call to the next, so that a call repeated often costs one round trip. Any
 error forgets all of them: brokers refuse what they do not lead or coordinate, so nothing old can do harm.
@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from kadence.admin.values import Outcomes
@@ -83,6 +84,7 @@ class Calls:
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._is_closed = False
+        self._given_up: threading.Event | None = None
         self._topics: dict[str, MetadataResponseTopic] = {}
         self._coordinators: dict[str, int] = {}
 
@@ -92,6 +94,24 @@ class Calls:
         return add_ms(
             self._clock.now_ms(), self._config.default_api_timeout_ms if wait_ms is None else wait_ms
         )
+
+    def left_ms(self, deadline: int) -> int:
+        """How long brokers may take: until the deadline, and at most for ``request.timeout.ms``."""
+        return max(0, min(deadline - self._clock.now_ms(), self._config.request_timeout_ms))
+
+    @contextmanager
+    def until(self, given_up: threading.Event) -> Iterator[None]:
+        """Make one call that ends once ``given_up`` is set and `wakeup` was called."""
+        with self._lock:
+            self._given_up = given_up
+            try:
+                yield
+            finally:
+                self._given_up = None
+
+    def wakeup(self) -> None:
+        """Let a call look whether it was given up. Any thread."""
+        self._client.wakeup()
 
     # ------------------------------------------------------------ one request, several requests
 
@@ -109,7 +129,7 @@ class Calls:
     def ask_all(self, asks: Sequence[Ask], deadline: int) -> list[Any | KafkaError]:
         """The answer or the transport error of each, asked at the same time."""
         with self._lock:
-            self._check_usable()
+            self.check_usable()
             now = self._clock.now_ms()
             send_by = min(deadline, add_ms(now, self._config.request_timeout_ms))
             requests = [
@@ -132,6 +152,7 @@ class Calls:
                     for request in requests:
                         answers.setdefault(request, self._too_late(request))
                     break
+                self._check_wanted()
                 for completed in self._client.poll(max(0, deadline - now)):
                     if completed.loan is not None:
                         completed.loan.release()
@@ -225,6 +246,7 @@ class Calls:
 
     def _pause(self, until: int) -> None:
         while (now := self._clock.now_ms()) < until:
+            self._check_wanted()
             self._client.poll(until - now)
 
     # ------------------------------------------------------------ who to ask
@@ -296,13 +318,19 @@ class Calls:
 
     # ------------------------------------------------------------ the end
 
-    def _check_usable(self) -> None:
+    def check_usable(self) -> None:
+        """Raise if this client cannot be used (any more)."""
         if os.getpid() != self._pid:
             raise ForkedError("this admin client was made before fork(); make one in the child")
         if self._is_closed:
             raise ClosedError("this admin client is closed")
 
+    def _check_wanted(self) -> None:
+        if self._given_up is not None and self._given_up.is_set():
+            raise ClosedError("the call was given up")
+
     def close(self) -> None:
+        """Close the connections, once the present call has ended."""
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True

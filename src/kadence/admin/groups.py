@@ -46,7 +46,7 @@ def list_groups(calls: Calls, deadline: int) -> list[GroupListing]:
     return calls.settle_one(attempt, deadline)
 
 
-def describe_groups(calls: Calls, groups: Iterable[str], deadline: int) -> Outcomes[str, GroupDescription]:
+def describe_groups(calls: Calls, deadline: int, groups: Iterable[str]) -> Outcomes[str, GroupDescription]:
     """Groups of both kinds; each coordinator is asked for its own."""
 
     def attempt(groups: Collection[str], deadline: int) -> dict[str, GroupDescription | KafkaError]:
@@ -172,7 +172,7 @@ def _assigned(protocol_type: str, data: bytes) -> frozenset[TopicPartition]:
     )
 
 
-def delete_groups(calls: Calls, groups: Iterable[str], deadline: int) -> Outcomes[str, None]:
+def delete_groups(calls: Calls, deadline: int, groups: Iterable[str]) -> Outcomes[str, None]:
     """Delete groups that have no members."""
 
     def attempt(groups: Collection[str], deadline: int) -> dict[str, None | KafkaError]:

@@ -29,7 +29,14 @@ from kadence.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequest
 from kadence.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from kadence.wire import ZERO_UUID
 
-__all__ = ["alter_group_offsets", "delete_group_offsets", "group_offsets", "list_offsets", "log_ranges"]
+__all__ = [
+    "alter_group_offsets",
+    "by_leader",
+    "delete_group_offsets",
+    "group_offsets",
+    "list_offsets",
+    "log_ranges",
+]
 
 _ENDS: Final = {"latest": -1, "earliest": -2, "max_timestamp": -3}
 _MAX_TIMESTAMP_SINCE: Final = 7
@@ -52,7 +59,7 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def list_offsets(
-    calls: Calls, specs: Mapping[TopicPartition, OffsetSpec], deadline: int, *, read_committed: bool
+    calls: Calls, deadline: int, specs: Mapping[TopicPartition, OffsetSpec], *, read_committed: bool
 ) -> Outcomes[TopicPartition, OffsetAndTimestamp | None]:
     """One offset of each partition, from its leader; None where no record is late enough."""
     wanted = [(TopicPartition(*tp), _timestamp(spec)) for tp, spec in specs.items()]
@@ -64,7 +71,7 @@ def list_offsets(
 
 
 def log_ranges(
-    calls: Calls, partitions: Iterable[TopicPartition], deadline: int, *, read_committed: bool
+    calls: Calls, deadline: int, partitions: Iterable[TopicPartition], *, read_committed: bool
 ) -> Outcomes[TopicPartition, tuple[int, int]]:
     """Start and end of each partition's log, both asked for at the same time."""
     wanted = [TopicPartition(*tp) for tp in partitions]
@@ -90,7 +97,7 @@ def _offsets(
         items: Collection[_Wanted], deadline: int
     ) -> dict[_Wanted, OffsetAndTimestamp | None | KafkaError]:
         result: dict[_Wanted, OffsetAndTimestamp | None | KafkaError] = {}
-        parts = _requests(_by_leader(calls, items, deadline, result))
+        parts = _requests(by_leader(calls, items, deadline, result))
         asks = [_ask(node, times, read_committed=read_committed) for node, times in parts]
         for (_, times), answer in zip(parts, calls.ask_all(asks, deadline), strict=True):
             if isinstance(answer, KafkaError):
@@ -161,7 +168,7 @@ def _timestamp(spec: OffsetSpec) -> int:
     )
 
 
-def _by_leader(
+def by_leader(
     calls: Calls, items: Collection[_Wanted], deadline: int, result: dict[_Wanted, Any]
 ) -> dict[int, list[_Wanted]]:
     """What to ask each leader; partitions without one get their error in ``result``."""
@@ -187,9 +194,9 @@ def _by_leader(
 
 def group_offsets(
     calls: Calls,
+    deadline: int,
     group: str,
     partitions: Iterable[TopicPartition] | None,
-    deadline: int,
     *,
     require_stable: bool,
 ) -> Outcomes[TopicPartition, OffsetAndMetadata]:
@@ -231,9 +238,9 @@ def group_offsets(
 
 def alter_group_offsets(
     calls: Calls,
+    deadline: int,
     group: str,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
-    deadline: int,
     topic_ids: Mapping[str, bytes],
 ) -> Outcomes[TopicPartition, OffsetAndMetadata]:
     """Commit from outside of the group.
@@ -285,7 +292,7 @@ def _refusal(code: int, group: str, tp: TopicPartition) -> KafkaError:
 
 
 def delete_group_offsets(
-    calls: Calls, group: str, partitions: Iterable[TopicPartition], deadline: int
+    calls: Calls, deadline: int, group: str, partitions: Iterable[TopicPartition]
 ) -> Outcomes[TopicPartition, None]:
     """Forget committed offsets."""
 

@@ -1,15 +1,12 @@
-"""Topics, configuration and the cluster itself: the messages and what their answers mean."""
+"""Topics and the cluster itself: the messages and what their answers mean."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
 
 from kadence.admin.calls import Ask, Calls
 from kadence.admin.values import (
     ClusterDescription,
-    ConfigEntry,
-    ConfigResource,
     NewTopic,
     Outcomes,
     TopicDescription,
@@ -19,11 +16,6 @@ from kadence.protocol import error_codes as ec
 from kadence.protocol.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kadence.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kadence.protocol.delete_topics import DeleteTopicsRequest
-from kadence.protocol.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResult,
-)
 from kadence.protocol.metadata import MetadataResponseTopic
 from kadence.types import Node, PartitionInfo
 
@@ -32,13 +24,9 @@ __all__ = [
     "create_topics",
     "delete_topics",
     "describe_cluster",
-    "describe_configs",
     "describe_topics",
     "list_topics",
 ]
-
-_KINDS: Final = {"topic": 2, "broker": 4, "group": 32}
-_DEFAULT_CONFIG_SOURCE: Final = 5
 
 
 def _error(code: int, what: str, message: str | None) -> KafkaError:
@@ -46,7 +34,7 @@ def _error(code: int, what: str, message: str | None) -> KafkaError:
 
 
 def create_topics(
-    calls: Calls, topics: Iterable[NewTopic], deadline: int, *, validate_only: bool
+    calls: Calls, deadline: int, topics: Iterable[NewTopic], *, validate_only: bool
 ) -> Outcomes[str, NewTopic]:
     """Create topics through the controller."""
     by_name = {topic.name: topic for topic in topics}
@@ -86,7 +74,7 @@ def create_topics(
     return calls.settle(by_name, attempt, deadline)
 
 
-def delete_topics(calls: Calls, names: Iterable[str], deadline: int) -> Outcomes[str, None]:
+def delete_topics(calls: Calls, deadline: int, names: Iterable[str]) -> Outcomes[str, None]:
     """Delete topics through the controller."""
 
     def attempt(names: Collection[str], deadline: int) -> dict[str, None | KafkaError]:
@@ -104,7 +92,7 @@ def delete_topics(calls: Calls, names: Iterable[str], deadline: int) -> Outcomes
     return calls.settle(names, attempt, deadline, patience_ms=0)
 
 
-def create_partitions(calls: Calls, totals: Mapping[str, int], deadline: int) -> Outcomes[str, int]:
+def create_partitions(calls: Calls, deadline: int, totals: Mapping[str, int]) -> Outcomes[str, int]:
     """Grow topics to ``totals`` partitions."""
 
     def attempt(names: Collection[str], deadline: int) -> dict[str, int | KafkaError]:
@@ -133,7 +121,7 @@ def list_topics(calls: Calls, deadline: int, *, internal: bool) -> dict[str, Top
     }
 
 
-def describe_topics(calls: Calls, names: Iterable[str], deadline: int) -> Outcomes[str, TopicDescription]:
+def describe_topics(calls: Calls, deadline: int, names: Iterable[str]) -> Outcomes[str, TopicDescription]:
     """Topics by name."""
 
     def attempt(names: Collection[str], deadline: int) -> dict[str, TopicDescription | KafkaError]:
@@ -175,59 +163,3 @@ def describe_cluster(calls: Calls, deadline: int) -> ClusterDescription:
     )
     controller = next((node for node in nodes if node.node_id == response.controller_id), None)
     return ClusterDescription(response.cluster_id, controller, nodes)
-
-
-def describe_configs(
-    calls: Calls, resources: Iterable[ConfigResource], deadline: int
-) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:
-    """Settings; a broker's are asked from that broker."""
-
-    def attempt(
-        resources: Collection[ConfigResource], deadline: int
-    ) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
-        calls.metadata([], deadline)
-        # A broker answers for itself only; anything else any broker knows.
-        by_node: dict[int, list[ConfigResource]] = {}
-        for resource in resources:
-            node = int(resource.name) if resource.kind == "broker" else -1
-            by_node.setdefault(node, []).append(resource)
-        asks = [
-            Ask(
-                DescribeConfigsRequest(
-                    resources=[
-                        DescribeConfigsResource(_KINDS[resource.kind], resource.name, None)
-                        for resource in group
-                    ]
-                ),
-                node,
-            )
-            for node, group in by_node.items()
-        ]
-        result: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
-        for group, answer in zip(by_node.values(), calls.ask_all(asks, deadline), strict=True):
-            if isinstance(answer, KafkaError):
-                result.update(dict.fromkeys(group, answer))
-                continue
-            answers = {(item.resource_type, item.resource_name): item for item in answer.results}
-            for resource in group:
-                item = answers.get((_KINDS[resource.kind], resource.name))
-                if item is not None:
-                    result[resource] = _configs(resource, item)
-        return result
-
-    return calls.settle(resources, attempt, deadline)
-
-
-def _configs(resource: ConfigResource, item: DescribeConfigsResult) -> dict[str, ConfigEntry] | KafkaError:
-    if item.error_code:
-        return _error(item.error_code, f"{resource.kind} {resource.name!r}", item.error_message)
-    return {
-        entry.name: ConfigEntry(
-            entry.name,
-            entry.value,
-            entry.config_source == _DEFAULT_CONFIG_SOURCE,
-            entry.read_only,
-            entry.is_sensitive,
-        )
-        for entry in sorted(item.configs, key=lambda entry: entry.name)
-    }

@@ -10,7 +10,10 @@ from kadence.errors import KafkaError
 from kadence.types import Node, PartitionInfo, TopicPartition
 
 __all__ = [
+    "Acl",
+    "AclFilter",
     "ClusterDescription",
+    "ConfigChange",
     "ConfigEntry",
     "ConfigResource",
     "GroupDescription",
@@ -138,3 +141,58 @@ class ConfigEntry:
     is_default: bool
     is_read_only: bool
     is_sensitive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One change of a setting (KIP-339).
+
+    Attributes:
+        operation: "set" a value, "delete" for the default, "append" to a list or "subtract" from it.
+        value: the value, or the entries with commas between them; None with "delete".
+    """
+
+    operation: Literal["set", "delete", "append", "subtract"]
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Acl:
+    """One access rule: who may, or may not, do what to which resource (KIP-11, KIP-290).
+
+    The words are Kafka's, in lower case.
+
+    Attributes:
+        resource_type: "topic", "group", "cluster", "transactional_id", "delegation_token" or "user".
+        resource_name: its name, ``*`` for all; "kafka-cluster" for the cluster. principal: e.g. ``User:alice``.
+        operation: "all", "read", "write", "create", "delete", "alter", "describe", "cluster_action",
+            "describe_configs", "alter_configs", "idempotent_write", "create_tokens", "describe_tokens" or
+            "two_phase_commit".
+        permission: "allow" or "deny". host: an address, ``*`` for all.
+        pattern_type: "literal", or "prefixed" where ``resource_name`` is how the names begin.
+    """
+
+    resource_type: str
+    resource_name: str
+    principal: str
+    operation: str
+    permission: str = "allow"
+    host: str = "*"
+    pattern_type: str = "literal"
+
+
+@dataclass(frozen=True, slots=True)
+class AclFilter:
+    """Which access rules are meant; the fields of `Acl`, and those that are left out fit every rule.
+
+    Attributes:
+        pattern_type: also "match": every rule that holds for ``resource_name``, prefixed ones and ``*`` included.
+    """
+
+    resource_type: str = "any"
+    resource_name: str | None = None
+    principal: str | None = None
+    operation: str = "any"
+    permission: str = "any"
+    host: str | None = None
+    pattern_type: str = "any"

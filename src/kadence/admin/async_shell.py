@@ -1,0 +1,82 @@
+"""How an event loop has the admin's calls made: one after the other, on a thread of the client's own; see shell.py.
+
+A thread, since calls are few and each is a conversation with several brokers. It starts with the first call. A call
+whose task is cancelled ends at once where it waits, so that the next one can begin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Concatenate, ParamSpec, TypeVar
+
+from kadence.admin.calls import Calls
+from kadence.clock import Clock, Seconds
+from kadence.config import AdminConfig
+from kadence.errors import ConcurrentAccessError
+
+__all__ = ["AsyncShell"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class AsyncShell:
+    """See the head of this file. It belongs to the event loop that runs when it is made."""
+
+    def __init__(self, config: AdminConfig, clock: Clock) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._calls = Calls(config, clock)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"kadence-{config.client_id}")
+        self._given_up: set[threading.Event] = set()
+
+    async def run(
+        self,
+        timeout: Seconds | None,
+        call: Callable[Concatenate[Calls, int, P], T],
+        *arguments: P.args,
+        **options: P.kwargs,
+    ) -> T:
+        """Make a call that ends after ``timeout`` seconds; None takes ``default.api.timeout.ms``.
+
+        Raises:
+            ConcurrentAccessError: on another event loop than the client's own.
+        """
+        if asyncio.get_running_loop() is not self._loop:
+            raise ConcurrentAccessError("this admin client belongs to another event loop")
+        self._calls.check_usable()
+        calls, deadline, given_up = self._calls, self._calls.deadline(timeout), threading.Event()
+
+        def make() -> T:
+            with calls.until(given_up):
+                return call(calls, deadline, *arguments, **options)
+
+        self._given_up.add(given_up)
+        try:
+            return await self._loop.run_in_executor(self._thread, make)
+        except asyncio.CancelledError:
+            given_up.set()
+            calls.wakeup()
+            raise
+        finally:
+            self._given_up.discard(given_up)
+
+    async def close(self) -> None:
+        """Close the connections; calls of other tasks end with ClosedError."""
+        if not self.is_closed:
+            self.drop()
+            await asyncio.to_thread(self._thread.shutdown)
+
+    def drop(self) -> None:
+        """Close the connections without waiting for the thread, which ends by itself."""
+        for given_up in list(self._given_up):
+            given_up.set()
+        self._calls.wakeup()
+        self._thread.submit(self._calls.close)
+        self._thread.shutdown(wait=False)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._calls.is_closed

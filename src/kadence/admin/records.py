@@ -1,0 +1,70 @@
+"""Records that are let go: DeleteRecords (KIP-107)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Literal
+
+from kadence.admin.calls import Ask, Calls
+from kadence.admin.offsets import by_leader
+from kadence.admin.values import Outcomes
+from kadence.errors import KafkaError, for_code
+from kadence.protocol import error_codes as ec
+from kadence.protocol.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from kadence.types import TopicPartition
+
+__all__ = ["delete_records"]
+
+_HIGH_WATERMARK = -1
+
+
+def delete_records(
+    calls: Calls, deadline: int, before: Mapping[TopicPartition, int | Literal["latest"]]
+) -> Outcomes[TopicPartition, int]:
+    """Let the records below an offset go; each partition's leader is asked. Where each log begins now."""
+    wanted = {TopicPartition(*tp): _offset(offset) for tp, offset in before.items()}
+
+    def attempt(
+        partitions: Collection[TopicPartition], deadline: int
+    ) -> dict[TopicPartition, int | KafkaError]:
+        lost: dict[tuple[TopicPartition, int], Any] = {}
+        by_node = by_leader(calls, [(tp, wanted[tp]) for tp in partitions], deadline, lost)
+        found: dict[TopicPartition, int | KafkaError] = {tp: error for (tp, _), error in lost.items()}
+        asks = [Ask(_request(items, calls.left_ms(deadline)), node) for node, items in by_node.items()]
+        for items, answer in zip(by_node.values(), calls.ask_all(asks, deadline), strict=True):
+            if isinstance(answer, KafkaError):
+                found.update({tp: answer for tp, _ in items})
+                continue
+            for topic in answer.topics:
+                for each in topic.partitions:
+                    tp = TopicPartition(topic.name, each.partition_index)
+                    found[tp] = _error(each.error_code, tp) if each.error_code else each.low_watermark
+        return found
+
+    return calls.settle(wanted, attempt, deadline)
+
+
+def _offset(offset: object) -> int:
+    if offset == "latest":
+        return _HIGH_WATERMARK
+    if isinstance(offset, int) and not isinstance(offset, bool) and offset >= 0:
+        return offset
+    raise ValueError(f"records are deleted below an offset >= 0 or 'latest', not {offset!r}")
+
+
+def _request(items: Collection[tuple[TopicPartition, int]], timeout_ms: int) -> DeleteRecordsRequest:
+    topics: dict[str, list[DeleteRecordsPartition]] = {}
+    for tp, offset in items:
+        topics.setdefault(tp.topic, []).append(DeleteRecordsPartition(tp.partition, offset))
+    return DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name, partitions) for name, partitions in topics.items()],
+        timeout_ms=timeout_ms,
+    )
+
+
+def _error(code: int, tp: TopicPartition) -> KafkaError:
+    return for_code(code, f"{tp}: {ec.MESSAGES.get(code, 'the broker refused')}")

@@ -1,0 +1,118 @@
+"""The admin client on an event loop: the calls of the threads' one, awaited, and no call that holds the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+from tests.patience import until
+
+from kadence import Admin, AsyncAdmin, Broker, ConfigResource, NewTopic, TopicPartition
+from kadence.errors import ClosedError, ConcurrentAccessError, KafkaTimeoutError, TopicAlreadyExistsError
+from kadence.protocol.metadata import MetadataRequest
+
+
+def run(program: Callable[[Broker], Coroutine[Any, Any, None]]) -> None:
+    with Broker() as broker:
+        asyncio.run(program(broker))
+
+
+def test_calls_are_those_of_the_threads_client() -> None:
+    async def program(broker: Broker) -> None:
+        async with AsyncAdmin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            made = await admin.create_topics([NewTopic("t", 2), "u"])
+            assert sorted(made) == ["t", "u"]
+            assert sorted(await admin.list_topics()) == ["t", "u"]
+            with pytest.raises(TopicAlreadyExistsError):
+                await admin.create_topics("t")
+            topic = ConfigResource("topic", "t")
+            await admin.alter_configs({topic: {"retention.ms": 60_000}})
+            assert (await admin.describe_configs(topic))[topic]["retention.ms"].value == "60000"
+            assert await admin.log_ranges(TopicPartition("t", 0)) == {TopicPartition("t", 0): (0, 0)}
+        with pytest.raises(ClosedError):
+            await admin.list_topics()
+
+    run(program)
+
+
+def test_every_call_of_one_is_a_call_of_the_other() -> None:
+    def public(cls: type) -> set[str]:
+        return {name for name in vars(cls) if not name.startswith("_")}
+
+    assert public(Admin) == public(AsyncAdmin)
+
+
+def test_the_loop_runs_while_a_call_waits_and_a_cancelled_one_lets_the_next_begin() -> None:
+    async def program(broker: Broker) -> None:
+        # The request that is dropped holds up its connection for as long as it may take.
+        async with AsyncAdmin(bootstrap_servers=broker.bootstrap_servers, request_timeout_ms=200) as admin:
+            with broker.faults.drop(MetadataRequest) as dropped:
+                call = asyncio.create_task(admin.list_topics(timeout=3600))
+                await asyncio.to_thread(dropped.wait)
+                call.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await call
+            assert await admin.list_topics() == {}
+
+    run(program)
+
+
+def test_close_ends_calls_of_other_tasks() -> None:
+    async def program(broker: Broker) -> None:
+        admin = AsyncAdmin(bootstrap_servers=broker.bootstrap_servers)
+        with broker.faults.drop(MetadataRequest) as dropped:
+            calls = [asyncio.create_task(admin.list_topics(timeout=3600)) for _ in range(2)]
+            await asyncio.to_thread(dropped.wait)
+            await admin.close()
+            for call in calls:
+                with pytest.raises(ClosedError):
+                    await call
+        await admin.close()
+
+    run(program)
+
+
+def test_a_broker_that_is_away_ends_a_call_in_its_time() -> None:
+    async def program() -> None:
+        async with AsyncAdmin(bootstrap_servers="127.0.0.1:1") as admin:
+            with pytest.raises(KafkaTimeoutError):
+                await admin.list_topics(timeout=0.2)
+
+    asyncio.run(program())
+
+
+def test_it_belongs_to_its_loop(broker_address: str) -> None:
+    async def make() -> AsyncAdmin:
+        return AsyncAdmin(bootstrap_servers=broker_address)
+
+    async def call(admin: AsyncAdmin) -> None:
+        with pytest.raises(ConcurrentAccessError):
+            await admin.list_topics()
+        await admin.close()
+
+    asyncio.run(call(asyncio.run(make())))
+
+
+def test_without_a_loop_there_is_none(broker_address: str) -> None:
+    with pytest.raises(RuntimeError):
+        AsyncAdmin(bootstrap_servers=broker_address)
+
+
+def test_one_that_nobody_closes_is_told_of(broker_address: str) -> None:
+    async def make() -> Callable[[], bool]:
+        admins = [AsyncAdmin(bootstrap_servers=broker_address)]
+        await admins[0].list_topics()
+        shell = admins[0]._shell
+        with pytest.warns(ResourceWarning, match="async with AsyncAdmin"):
+            admins.clear()
+        return lambda: shell.is_closed
+
+    until(asyncio.run(make()))
+
+
+@pytest.fixture
+def broker_address() -> Iterator[str]:
+    with Broker() as broker:
+        yield broker.bootstrap_servers
