@@ -139,6 +139,21 @@ def test_a_record_that_is_lost() -> None:
             simulation.check()
 
 
+def test_records_that_are_deleted_on_purpose_are_not_lost() -> None:
+    with Simulation(topics={"t": 1}) as simulation:
+        simulation.start("writer", writer(["t"], count=5, pause_s=0.01))
+        simulation.run(10)
+        simulation.broker.delete_records("t", 0, 3)
+        simulation.check()
+        settings = {"auto.offset.reset": "earliest"}
+        simulation.start("reader", member("g", ["t"], quick, settings))
+        simulation.run(30)
+        assert simulation.history.committed == {("g", TopicPartition("t", 0)): 5}
+        simulation.broker.core.partition("t", 0).truncate(4, simulation.scheduler.wall_ms())
+        with pytest.raises(SimulationError, match="t-0 offset 4 was acknowledged"):
+            simulation.check()
+
+
 def test_a_record_that_is_there_twice() -> None:
     async def main(program: Program) -> None:
         producer = program.producer()

@@ -20,6 +20,7 @@ from kadence.testing.simulation.driver import Driver
 from kadence.testing.simulation.history import History
 from kadence.testing.simulation.network import Network
 from kadence.testing.simulation.scheduler import Process, Scheduler, SimulationError
+from kadence.types import TopicPartition
 
 __all__ = ["BROKER", "SimulatedBroker"]
 
@@ -111,6 +112,18 @@ class SimulatedBroker:
     @property
     def is_up(self) -> bool:
         return self.process.is_alive
+
+    def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
+        """Let all records below ``before_offset`` go, as an operator does. They do not count as lost.
+
+        Raises:
+            SimulationError: it is down.
+            ConfigError: there is no such partition.
+        """
+        if not self.is_up:
+            raise SimulationError(f"{self!r} is down and deletes no records")
+        self.core.partition(topic, partition).delete_before(before_offset)
+        self._history.has_deleted(TopicPartition(topic, partition), before_offset)
 
     def crash(self) -> None:
         """End it as kill -9 would: what the system was given is on the disk, nobody said goodbye.

@@ -67,6 +67,7 @@ class History:
         sent: how often a value was sent, by topic and value.
         committed: the last offset that was accepted, by group and partition.
         processed: offsets that programs have said they are done with, by group and partition.
+        deleted: where the log begins since records were deleted on purpose, by partition.
         late_groups: groups that need not begin with the first record: what each commits first is where it began.
         wrong: the first invariant that did not hold; `Simulation.run` raises it.
         calls: how many requests the broker took. fingerprint: of what they were and when: the same for the same run.
@@ -78,6 +79,7 @@ class History:
         self.sent: Counter[tuple[str, bytes]] = Counter()
         self.committed: dict[tuple[str, TopicPartition], int] = {}
         self.processed: dict[tuple[str, TopicPartition], set[int]] = {}
+        self.deleted: dict[TopicPartition, int] = {}
         self.late_groups: set[str] = set()
         self.wrong: str | None = None
         self.calls = 0
@@ -104,6 +106,10 @@ class History:
     def has_processed(self, group_id: str, partition: TopicPartition, offset: int) -> None:
         """A program of the group is done with a record."""
         self.processed.setdefault((group_id, partition), set()).add(offset)
+
+    def has_deleted(self, partition: TopicPartition, before_offset: int) -> None:
+        """Records below an offset are deleted on purpose: they are not lost, and nobody need process them."""
+        self.deleted[partition] = max(before_offset, self.deleted.get(partition, 0))
 
     # What the broker does
 
@@ -144,7 +150,7 @@ class History:
         for partition, expected in self.acknowledged.items():
             found = dict(_records(core, partition))
             for offset, value in expected.items():
-                if found.get(offset) != value:
+                if offset >= self.deleted.get(partition, 0) and found.get(offset) != value:
                     raise SimulationError(
                         f"{partition} offset {offset} was acknowledged as {value!r}, and the log has "
                         f"{found.get(offset)!r}"
@@ -194,6 +200,7 @@ class History:
             return
         done = self.processed.setdefault(key, set())
         frontier = self._frontier.get(key, offset if group_id in self.late_groups else 0)
+        frontier = max(frontier, self.deleted.get(partition, 0))
         while frontier in done:
             frontier += 1
         self._frontier[key] = frontier
