@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
 from typing import Any
 
 from kadence.cli.common import CommandError, add_client_options, add_command, client_config
+from kadence.cli.reach import quiet
 from kadence.errors import MissingDependencyError
 
 __all__ = ["add", "run"]
@@ -82,8 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(
             "kadence top needs a terminal; `kadence groups lag GROUP` prints the lag once, also into a pipe"
         )
-    # What the client logs is told on the screen; a line on stderr would go across it.
-    logging.getLogger("kadence").addHandler(logging.NullHandler())
     app = Top(config, group=arguments.group, delay=arguments.delay)
-    app.run()
+    # What the client logs is told on the screen; a line on stderr would go across it.
+    with quiet():
+        app.run()
     return app.return_code or 0

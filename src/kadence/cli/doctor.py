@@ -1,0 +1,207 @@
+"""``kadence doctor``: what is installed, what is missing and how to get it, and whether brokers can be used."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from typing import Any, Final
+
+from kadence.cli.common import add_client_options, add_command, client_config, print_json, print_table
+
+__all__ = ["add", "run"]
+
+_DESCRIPTION = """\
+Check this installation: the compiled extension, optional packages, Java and
+Spark, and with -b the brokers. Says what is missing and how to get it. Status 1
+when something that was asked for does not work."""
+
+_EXAMPLES = """\
+  kadence doctor                       this machine
+  kadence doctor -b kafka-1:9092       the brokers of a cluster, too
+  kadence doctor --json | jq 'select(.status != "ok")'"""
+
+_PACKAGES: Final = (
+    ("pyarrow", "arrow", "poll_arrow() and Spark"),
+    ("pyspark", "spark", "Spark"),
+    ("rich", "cli", "kadence pipeline and kadence top"),
+    ("textual", "cli", "kadence top"),
+    ("textual_serve", "serve", "kadence top --serve"),
+    ("prometheus_client", "prometheus", "metrics for Prometheus"),
+    ("opentelemetry", "otel", "metrics for OpenTelemetry"),
+    ("fastavro", "decode", "Avro in Spark"),
+    ("ptars", "decode", "Protobuf in Spark"),
+    ("gssapi", "gssapi", "logins with Kerberos"),
+    ("re2", "broker", "subscriptions by pattern at the embedded broker"),
+)
+
+Finding = dict[str, str]
+
+
+def add(commands: Any) -> None:
+    """The command line of ``kadence doctor``."""
+    parser = add_command(
+        commands,
+        "doctor",
+        "check this installation and the brokers",
+        description=_DESCRIPTION,
+        examples=_EXAMPLES,
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON lines, on a terminal, too")
+    add_client_options(parser)
+    # Without -b nothing is asked of the network, unless the environment names brokers.
+    parser.set_defaults(run=run, bootstrap_servers=os.environ.get("KADENCE_BOOTSTRAP_SERVERS"))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run it; 1 when something does not work."""
+    findings = [*_here(), *_packages(), *_spark()]
+    if arguments.bootstrap_servers:
+        findings += _brokers(client_config(arguments))
+    else:
+        findings.append(_finding("brokers", "none", "not asked: name one with -b HOST:PORT"))
+    if arguments.json:
+        for finding in findings:
+            print_json(finding)
+    else:
+        print_table(findings, ("check", "status", "found"), sys.stdout, wrap=True)
+    return int(any(finding["status"] == "wrong" for finding in findings))
+
+
+def _finding(check: str, status: str, found: str) -> Finding:
+    """One line. ``status``: ok, none (optional, and not there), or wrong."""
+    return {"check": check, "status": status, "found": found}
+
+
+def _here() -> Iterator[Finding]:
+    from kadence import records
+    from kadence.net import pulse
+
+    yield _finding(
+        "Kadence", "ok", f"{metadata.version('kadence')}, Python {platform.python_version()}, {sys.platform}"
+    )
+    if records.IMPLEMENTATION == "compiled":
+        yield _finding("extension", "ok", "compiled")
+    else:
+        mode = os.environ.get("KADENCE_EXTENSION", "auto")
+        why = "KADENCE_EXTENSION=off" if mode == "off" else "it was not built at installation"
+        cure = "unset it" if mode == "off" else "install a wheel, or gcc and Kadence again"
+        yield _finding("extension", "none", f"not used: {why}; {cure}. Decoding is several times slower")
+    if records.KERNEL == "python":
+        yield _finding(
+            "checksum", "none", "python, 12 MB/s: pip install 'kadence[plain]', or use the extension"
+        )
+    else:
+        yield _finding("checksum", "ok", records.KERNEL)
+    if pulse.AVAILABLE:
+        yield _finding("pulse", "ok", "heartbeats go out while C code holds the interpreter")
+    else:
+        yield _finding(
+            "pulse", "none", "needs the extension; C code that holds the interpreter delays heartbeats"
+        )
+
+
+def _packages() -> Iterator[Finding]:
+    for module, extra, use in _PACKAGES:
+        if importlib.util.find_spec(module) is None:
+            yield _finding(module, "none", f"for {use}: pip install 'kadence[{extra}]'")
+        else:
+            yield _finding(module, "ok", f"{_version(module)}, for {use}")
+
+
+def _version(module: str) -> str:
+    names = metadata.packages_distributions().get(module, [])
+    return metadata.version(names[0]) if names else "version unknown"
+
+
+def _spark() -> Iterator[Finding]:
+    from kadence.errors import MissingDependencyError
+    from kadence.java import find_java
+
+    has_spark = importlib.util.find_spec("pyspark") is not None
+    try:
+        java = find_java()
+    except MissingDependencyError as error:
+        yield _finding("Java", "wrong" if has_spark else "none", str(error))
+    else:
+        yield _finding("Java", "ok", f"{java.version}, from {java.source}")
+    if has_spark and importlib.util.find_spec("pyarrow") is not None:
+        yield _worker()
+
+
+def _worker() -> Finding:
+    """The interpreter that Spark starts for its workers."""
+    # Read before kadence.spark is imported, which sets it.
+    named = os.environ.get("PYSPARK_PYTHON")
+    from kadence.spark import interpreter
+
+    if named is None:
+        return _finding(
+            "Spark's workers", "ok", f"{sys.executable}, as this program; PYSPARK_PYTHON is not set"
+        )
+    lacks = interpreter.what_it_lacks(named)
+    if lacks is not None:
+        cure = f"set {interpreter.NAMED_BY} to {sys.executable}, or install kadence[spark] there"
+        return _finding("Spark's workers", "wrong", f"{interpreter.NAMED_BY}={named}: {lacks}; {cure}")
+    if shutil.which(named) != sys.executable:
+        return _finding("Spark's workers", "ok", f"{named}, another interpreter than {sys.executable}")
+    return _finding("Spark's workers", "ok", named)
+
+
+def _brokers(config: Mapping[str, Any]) -> Iterator[Finding]:
+    from kadence.cli.common import CommandError
+    from kadence.cli.reach import quiet, reached
+    from kadence.errors import ConfigError, KafkaError
+
+    servers = str(config["bootstrap.servers"])
+    try:
+        with reached(config) as admin, quiet():
+            for node in admin.describe_cluster(timeout=5).nodes:
+                try:
+                    said = _about_broker(admin, node.node_id)
+                except KafkaError as error:
+                    yield _finding(
+                        f"broker {node.node_id}", "wrong", f"{node.host}:{node.port}: {_told(error)}"
+                    )
+                else:
+                    yield _finding(f"broker {node.node_id}", "ok", f"{node.host}:{node.port}, {said}")
+    except ConfigError:
+        # A wrong setting is a wrong command line.
+        raise
+    except (KafkaError, CommandError) as error:
+        yield _finding("brokers", "wrong", f"{servers}: {_told(error)}")
+
+
+def _told(error: Exception) -> str:
+    """The error in one line; of a deadline that passed, why it passed."""
+    why = error.__cause__ if isinstance(error.__cause__, Exception) else error
+    return " ".join(str(why).split())
+
+
+def _about_broker(admin: Any, node_id: int) -> str:
+    """What its ApiVersions says."""
+    from kadence.admin.calls import Ask
+    from kadence.protocol.api_versions import ApiVersionsRequest
+    from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+    from kadence.protocol.fetch import FetchRequest
+    from kadence.version import VERSION
+
+    calls = admin._calls
+    message = ApiVersionsRequest(client_software_name="kadence", client_software_version=VERSION)
+    answer = calls.ask(Ask(message, node_id), calls.deadline(5))
+    versions = {each.api_key: each for each in answer.api_keys}
+    protocols = "classic and consumer" if ConsumerGroupHeartbeatRequest.API_KEY in versions else "classic"
+    said = [f"{len(versions)} APIs", f"group protocols: {protocols}"]
+    if (fetch := versions.get(FetchRequest.API_KEY)) is not None:
+        said.append(f"Fetch up to v{fetch.max_version}")
+    said += [
+        f"{each.name} {each.max_version_level}"
+        for each in answer.finalized_features
+        if each.name == "metadata.version"
+    ]
+    return ", ".join(said)

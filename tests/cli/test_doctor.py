@@ -1,0 +1,104 @@
+"""``kadence doctor``: what it finds here, and of brokers."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.conftest import Run
+
+from kadence import records
+from kadence.broker import Broker
+from kadence.cli import doctor
+from kadence.errors import MissingDependencyError
+from kadence.net import pulse
+
+
+@pytest.fixture(autouse=True)
+def _java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking for Java starts one, and what a machine has is not what these tests are about."""
+
+    def none() -> None:
+        raise MissingDependencyError("no Java 17 or newer was found")
+
+    monkeypatch.setattr("kadence.java.find_java", none)
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+
+
+def found(rows: list[dict[str, Any]]) -> dict[str, tuple[str, str]]:
+    return {row["check"]: (row["status"], row["found"]) for row in rows}
+
+
+def hide(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        "kadence.cli.doctor.importlib.util.find_spec", lambda name: None if name in names else real(name)
+    )
+
+
+def test_what_is_here_and_a_broker(kadence: Run, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    hide(monkeypatch, "pyspark", "textual")
+    ran = kadence("doctor", "--json")
+    seen = found(ran.rows)
+    assert ran.status == 0
+    assert seen["extension"][0] == ("ok" if records.IMPLEMENTATION == "compiled" else "none")
+    assert seen["checksum"][0] == ("none" if records.KERNEL == "python" else "ok")
+    assert seen["checksum"][1].startswith(records.KERNEL)
+    assert seen["pulse"][0] == ("ok" if pulse.AVAILABLE else "none")
+    assert seen["textual"] == ("none", "for kadence top: pip install 'kadence[cli]'")
+    assert seen["Java"][0] == "none"
+    status, about = seen["broker 1"]
+    assert status == "ok"
+    assert about.startswith(f"{broker.bootstrap_servers}, ")
+    assert "group protocols: classic and consumer" in about
+
+
+def test_java_is_needed_where_spark_is(kadence: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_worker", lambda: doctor._finding("Spark's workers", "ok", ""))
+    ran = kadence("doctor")
+    assert ran.status == 1
+    assert "wrong" in ran.out
+    assert max(map(len, ran.out.splitlines())) <= 80
+
+
+def test_nothing_is_asked_without_a_broker(kadence: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KADENCE_BOOTSTRAP_SERVERS")
+    hide(monkeypatch, "pyspark")
+    ran = kadence("doctor", "--json")
+    assert (ran.status, found(ran.rows)["brokers"][0]) == (0, "none")
+
+
+def test_a_broker_that_is_away(kadence: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    hide(monkeypatch, "pyspark")
+    ran = kadence("doctor", "--json", "-b", "127.0.0.1:1", "-X", "default.api.timeout.ms=300")
+    status, said = found(ran.rows)["brokers"]
+    assert (ran.status, status) == (1, "wrong")
+    assert "Connection refused" in said
+
+
+def test_a_login_that_is_refused_shows_no_password(
+    kadence: Run, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hide(monkeypatch, "pyspark")
+    login = [
+        "security.protocol=SASL_PLAINTEXT",
+        "sasl.mechanism=PLAIN",
+        "sasl.username=me",
+        "sasl.password=hush",
+    ]
+    options = [part for pair in [*login, "default.api.timeout.ms=500"] for part in ("-X", pair)]
+    ran = kadence("doctor", "--json", *options)
+    assert (ran.status, found(ran.rows)["brokers"][0]) == (1, "wrong")
+    assert "hush" not in ran.out + ran.err
+
+
+def test_spark_workers_of_another_interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert doctor._worker()["found"].startswith(sys.executable)
+    monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "python"))
+    worker = doctor._worker()
+    assert worker["status"] == "wrong"
+    assert "there is no such program" in worker["found"]
+    assert f"set PYSPARK_PYTHON to {sys.executable}" in worker["found"]
