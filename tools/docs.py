@@ -134,8 +134,8 @@ def command_line() -> str:
         "# The command line",
         NOTE,
         (
-            "`kadence COMMAND --help` says the same in a terminal. Data goes to stdout, everything said to people to "
-            "stderr. Status 0: all went well; 1: it did not; 2: the command line is wrong; 130: Ctrl-C."
+            "`kadence COMMAND --help` prints the same. Commands write data to stdout, and messages for people to "
+            "stderr."
         ),
         fenced(top.epilog),
     ]
