@@ -18,7 +18,6 @@ ASYNC = """
 import asyncio
 import inspect
 import pytest
-from tests.patience import PATIENCE
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem):
