@@ -303,6 +303,23 @@ def test_settings_of_topics(kadence: Run) -> None:
         {"topic": "t", "key": "retention.ms", "value": "5000", "default": False}
     ]
     assert len(kadence("topics", "config", "t", "--all").rows) > 5
+    wrong = kadence("topics", "config", "t", "--set", "retention.ms=7000", "--set", "nonsense=1")
+    assert (wrong.status, wrong.out) == (1, "")
+    changed = kadence("topics", "config", "t", "--set", "max.message.bytes=9000", "--unset", "retention.ms")
+    assert [(row["key"], row["value"]) for row in changed.rows] == [("max.message.bytes", "9000")], (
+        changed.err
+    )
+    assert kadence("topics", "config", "t", "--set", "novalue").status == 2
+
+
+def test_records_are_deleted_below_a_place(kadence: Run, broker: Broker) -> None:
+    fill(broker, "t", 10)
+    dry = kadence("topics", "delete-records", "t", "--before", "time:1004", "--dry-run")
+    assert [(row["deleted_below"], row["first_offset"]) for row in dry.rows] == [(4, 0)]
+    assert "nothing was deleted" in dry.err
+    done = kadence("topics", "delete-records", "t:0", "--before", "-3")
+    assert [(row["deleted_below"], row["first_offset"]) for row in done.rows] == [(7, 7)]
+    assert [row["offset"] for row in kadence("consume", "t", "-e").rows] == [7, 8, 9]
 
 
 def test_the_cluster(kadence: Run, broker: Broker) -> None:

@@ -82,6 +82,7 @@ def test_tables_fit_80_columns(kadence: Run, broker: Broker, monkeypatch: pytest
             kadence("topics", "create", topic + "2"),
             kadence("topics", "grow", topic + "2", "--partitions", "2"),
             kadence("topics", "config", topic, "--all"),
+            kadence("topics", "delete-records", topic, "--before", "earliest"),
             kadence("groups", "list"),
             kadence("groups", "describe", group),
             kadence("groups", "lag", group),

@@ -16,8 +16,9 @@ from kadence.cli.common import (
     read_settings,
     say,
 )
-from kadence.cli.names import chosen, matching
+from kadence.cli.names import chosen, matching, partitions
 from kadence.cli.reach import reached
+from kadence.cli.where import FORMS, offsets, ranges, read_where, tell_presumed
 
 if TYPE_CHECKING:
     from kadence import Admin
@@ -35,6 +36,8 @@ _EXAMPLES = """\
   kadence topics create flights --partitions 6 --config retention.ms=86400000
   kadence topics grow flights --partitions 12
   kadence topics config flights              the settings that it was given
+  kadence topics config flights --set retention.ms=86400000
+  kadence topics delete-records flights --before -7d --dry-run
   kadence topics delete flights
   kadence topics list | jq -r .topic"""
 
@@ -51,9 +54,9 @@ def add(commands: Any) -> None:
     actions = add_actions(parser)
 
     def action(
-        name: str, summary: str, function: Any, topics: str, metavar: str = "TOPIC"
+        name: str, summary: str, function: Any, topics: str, metavar: str = "TOPIC", more: str = ""
     ) -> argparse.ArgumentParser:
-        sub = add_command(actions, name, summary, description=f"{summary[0].upper()}{summary[1:]}.")
+        sub = add_command(actions, name, summary, description=f"{summary[0].upper()}{summary[1:]}.{more}")
         sub.add_argument("topics", nargs=topics, metavar=metavar, help=_TOPICS[metavar])
         add_row_options(sub)
         add_client_options(sub)
@@ -79,14 +82,33 @@ def add(commands: Any) -> None:
     )
     grow = action("grow", "give topics more partitions; keys may change partition", _grow, "+")
     grow.add_argument("--partitions", type=int, required=True, metavar="N", help="the new total")
-    config = action("config", "show the settings of topics", _config, "+", "TOPIC|PATTERN")
+    config = action("config", "show or change the settings of topics", _config, "+", "TOPIC|PATTERN")
     config.add_argument("--all", action="store_true", help="show settings that have their default value, too")
+    config.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting; repeatable"
+    )
+    config.add_argument(
+        "--unset", action="append", default=[], metavar="KEY", help="back to the default; repeatable"
+    )
+    trim = action(
+        "delete-records",
+        "delete the oldest records of topics; it cannot be undone",
+        _delete_records,
+        "+",
+        "TOPIC[:0,1,…]",
+        f"\n\n{FORMS}",
+    )
+    trim.add_argument(
+        "--before", required=True, type=read_where, metavar="WHERE", help="the first place that stays"
+    )
+    trim.add_argument("--dry-run", action="store_true", help="show the offsets without deleting anything")
     action("delete", "delete topics and all their records", _delete, "+")
 
 
 _TOPICS = {
     "TOPIC": "name of a topic",
     "PATTERN": "names with * ? [abc], in quotes; default: all",
+    "TOPIC[:0,1,…]": "all partitions of a topic, or some",
     "TOPIC|PATTERN": "a name, or names with * ? [abc], in quotes",
 }
 
@@ -166,6 +188,12 @@ def _config(admin: Admin, arguments: argparse.Namespace) -> None:
     from kadence.admin import ConfigResource
 
     wanted = [ConfigResource("topic", name) for name in _names(admin, arguments)]
+    changes: dict[str, str | None] = {
+        **read_settings(arguments.set, "--set"),
+        **dict.fromkeys(arguments.unset),
+    }
+    if changes:
+        admin.alter_configs(dict.fromkeys(wanted, changes))
     rows = [
         {"topic": resource.name, "key": key, "value": entry.value, "default": entry.is_default}
         for resource, entries in admin.describe_configs(wanted).items()
@@ -173,6 +201,29 @@ def _config(admin: Admin, arguments: argparse.Namespace) -> None:
         if arguments.all or not entry.is_default
     ]
     _show(rows, arguments, "topic", "key", "value", "default")
+
+
+def _delete_records(admin: Admin, arguments: argparse.Namespace) -> None:
+    chosen_partitions = [tp for word in arguments.topics for tp in partitions(admin, word)]
+    held = ranges(admin, chosen_partitions)
+    tell_presumed(arguments.before, "--before")
+    before = offsets(admin, arguments.before, held)
+    first = (
+        {tp: each.first for tp, each in held.items()} if arguments.dry_run else admin.delete_records(before)
+    )
+    rows = [
+        {
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "deleted_below": before[tp],
+            "first_offset": first[tp],
+            "next_offset": held[tp].end,
+        }
+        for tp in chosen_partitions
+    ]
+    _show(rows, arguments, "topic", "partition", "deleted_below", "first_offset", "next_offset")
+    if arguments.dry_run:
+        say("nothing was deleted (--dry-run)")
 
 
 def _delete(admin: Admin, arguments: argparse.Namespace) -> None:
