@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -279,3 +280,20 @@ def test_it_needs_a_terminal(kadence: Run) -> None:
     assert "needs a terminal" in ran.err
     assert kadence("top", "--delay", "0").status == 2
     assert kadence("top", "-X", "client.ids=me").status == 2
+
+
+def test_without_textual_it_says_how_to_get_it(kadence: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "kadence.cli.top.app")
+    monkeypatch.setitem(sys.modules, "textual", None)
+    monkeypatch.setitem(sys.modules, "textual.app", None)
+    ran = kadence("top")
+    assert ran.status == 1
+    assert ran.err == "kadence top: kadence top needs textual: pip install 'kadence[cli]'\n"
+
+
+def test_without_textual_serve_it_says_how_to_get_it(kadence: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "kadence.cli.top.serve", raising=False)
+    monkeypatch.setitem(sys.modules, "textual_serve", None)
+    ran = kadence("top", "--serve")
+    assert ran.status == 1
+    assert "pip install 'kadence[serve]'" in ran.err
