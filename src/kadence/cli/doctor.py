@@ -10,9 +10,12 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from importlib import metadata
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kadence.cli.common import add_client_options, add_command, client_config, print_json, print_table
+
+if TYPE_CHECKING:
+    from kadence import Admin
 
 __all__ = ["add", "run"]
 
@@ -183,17 +186,21 @@ def _told(error: Exception) -> str:
     return " ".join(str(why).split())
 
 
-def _about_broker(admin: Any, node_id: int) -> str:
+def _about_broker(admin: Admin, node_id: int) -> str:
     """What its ApiVersions says."""
-    from kadence.admin.calls import Ask
-    from kadence.protocol.api_versions import ApiVersionsRequest
+    from kadence.admin.calls import Ask, Calls
+    from kadence.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
     from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
     from kadence.protocol.fetch import FetchRequest
     from kadence.version import VERSION
 
-    calls = admin._calls
     message = ApiVersionsRequest(client_software_name="kadence", client_software_version=VERSION)
-    answer = calls.ask(Ask(message, node_id), calls.deadline(5))
+
+    def ask(calls: Calls, deadline: int) -> ApiVersionsResponse:
+        answer: ApiVersionsResponse = calls.ask(Ask(message, node_id), deadline)
+        return answer
+
+    answer = admin._shell.run(5, ask)
     versions = {each.api_key: each for each in answer.api_keys}
     protocols = "classic and consumer" if ConsumerGroupHeartbeatRequest.API_KEY in versions else "classic"
     said = [f"{len(versions)} APIs", f"group protocols: {protocols}"]
