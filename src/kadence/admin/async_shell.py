@@ -24,7 +24,10 @@ T = TypeVar("T")
 
 
 class AsyncShell:
-    """See the head of this file. It belongs to the event loop that runs when it is made."""
+    """Makes the admin client's calls for an event loop, on one thread of its own.
+
+    It belongs to the event loop that runs when it is made.
+    """
 
     def __init__(self, config: AdminConfig, clock: Clock) -> None:
         self._loop = asyncio.get_running_loop()

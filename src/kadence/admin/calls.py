@@ -75,7 +75,7 @@ class Ask:
 
 
 class Calls:
-    """See the head of this file."""
+    """Sends the admin client's requests, waits for the answers and repeats what failed until the deadline."""
 
     def __init__(self, config: AdminConfig, clock: Clock) -> None:
         self._config = config

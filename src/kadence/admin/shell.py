@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Shell:
-    """See the head of this file."""
+    """Makes the admin client's calls on the calling thread."""
 
     def __init__(self, config: AdminConfig, clock: Clock) -> None:
         self._calls = Calls(config, clock)

@@ -57,7 +57,7 @@ class Surroundings:
 
 
 class BrokerCore:
-    """See the head of this file. Turn its `loop` until it is to end, then call `free`.
+    """A whole broker without a thread of its own. Turn its `loop` until it is to end, then call `free`.
 
     Args:
         sockets: listening, one for each node, from node 1 on. host: what they listen on.

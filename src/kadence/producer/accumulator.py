@@ -91,7 +91,7 @@ class Batch(Filling):
 
 
 class Accumulator(Shelf):
-    """See the head of this file.
+    """Collects records into one queue of batches per partition, within `buffer.memory`.
 
     Args:
         gate: the producer's condition; handed to the deliveries, and notified when memory is given back.

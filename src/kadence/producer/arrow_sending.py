@@ -28,7 +28,7 @@ _STEP: Final = 4096
 
 
 class ArrowSending:
-    """See the head of this file.
+    """Sends the rows of one `Producer.send_arrow` call.
 
     Args:
         wakeup: tells the network thread that there is news. now_ms: the clock.

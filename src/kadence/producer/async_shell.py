@@ -25,7 +25,9 @@ _BREATH_MS = 5
 
 
 class AsyncShell:
-    """See the head of this file. Carries calls on one event loop: the one on which its gate was made.
+    """Waits on an event loop for what the producer's calls need.
+
+    It belongs to the event loop on which its gate was made.
 
     Args:
         gate: the producer's lock, made by `new_gate`.

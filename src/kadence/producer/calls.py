@@ -40,7 +40,7 @@ value, headers, estimated size. A plain tuple, since one is made for each record
 
 
 class Calls:
-    """See the head of this file.
+    """Does the work of the producer's public calls, for threads and for asyncio.
 
     Args:
         wakeup: tells the network thread that there is news.

@@ -54,7 +54,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Entrance:
-    """See the head of this file.
+    """Checks, and waits for, what a record needs before it can be queued: metadata, memory, an open producer.
 
     Attributes:
         gate: the producer's lock. is_closed: whether close() was called.

@@ -26,7 +26,7 @@ _log = logging.getLogger("kadence.producer")
 
 
 class Outcomes:
-    """See the head of this file. Network thread only.
+    """Repeats, splits, completes or fails batches that were sent. Network thread only.
 
     Args:
         identity: what numbers batches; the transactions of a producer that has them.

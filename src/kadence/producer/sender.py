@@ -64,7 +64,9 @@ class _Sent(NamedTuple):
 
 
 class Sender:
-    """See the head of this file. Network thread only, but for what it takes from the accumulator.
+    """Makes ProduceRequests of batches, and handles their answers.
+
+    Network thread only, except for what it takes from the accumulator.
 
     Args:
         can_send: whether a node takes requests now (`NetworkClient.can_send`).

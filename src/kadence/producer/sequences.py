@@ -24,7 +24,9 @@ MAX_UNDECIDED = 5
 
 
 class PartitionDelivery:
-    """See the head of this file. Network thread only.
+    """Numbers the batches of one partition, and keeps them in order until the broker has answered.
+
+    Network thread only.
 
     Attributes:
         undecided: sent batches without a verdict, oldest first. in_flight: those of them that are on the way.

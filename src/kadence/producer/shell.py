@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Shell:
-    """See the head of this file.
+    """Waits on the calling thread for what the producer's calls need.
 
     Args:
         gate: the producer's lock, made by `new_gate`.

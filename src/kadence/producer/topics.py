@@ -30,7 +30,7 @@ _log = logging.getLogger("kadence.producer")
 
 
 class Topics:
-    """See the head of this file.
+    """Requests the metadata of the topics that the producer uses, and keeps the last answer.
 
     Args:
         places: what callers derived from ``cluster``; emptied, under the lock, whenever that changes.

@@ -51,7 +51,7 @@ Done = Callable[[], bool]
 
 
 class Lifecycle:
-    """See the head of this file.
+    """Keeps the state of a transactional producer, and refuses calls that do not fit it.
 
     Args:
         admit: told whether records may come in.

@@ -52,7 +52,7 @@ class _Offsets:
 
 
 class Transactions(Lifecycle):
-    """See the head of this file.
+    """Runs the transactions of one producer with its coordinator.
 
     It takes the place of `kadence.producer.identity.Identity` in the sender.
 

@@ -41,7 +41,7 @@ class _Parting(NamedTuple):
 
 
 class Commits:
-    """See the head of this file.
+    """Makes the application's commits and the automatic ones, and runs their callbacks.
 
     Attributes:
         completed: ended asynchronous commits whose callbacks have not run yet.

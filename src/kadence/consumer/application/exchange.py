@@ -46,7 +46,7 @@ Waits = Generator[int | Run, None, T]
 
 
 class Exchange:
-    """See the head of this file.
+    """Sends the application's calls to the network thread, and receives its answers and events.
 
     Attributes:
         group: this member's identity, as last told. rebalances: the last of them.

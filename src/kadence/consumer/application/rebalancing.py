@@ -23,7 +23,7 @@ __all__ = ["Rebalancing", "without_void"]
 
 
 class Rebalancing:
-    """See the head of this file.
+    """Runs the listener's callbacks of a rebalance, and commits before partitions are revoked.
 
     Attributes:
         listener: the application's own, None without.

@@ -27,7 +27,7 @@ _GENERATION = struct.Struct(">i")
 
 
 class CooperativeStickyAssignor(Assignor):
-    """See the head of this file."""
+    """Kafka's ``cooperative-sticky`` assignor: balanced; members keep partitions where balance allows."""
 
     name = "cooperative-sticky"
     protocols = frozenset({RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE})

@@ -21,7 +21,7 @@ __all__ = ["RangeAssignor"]
 
 
 class RangeAssignor(Assignor):
-    """See the head of this file."""
+    """Kafka's ``range`` assignor: gives each member one contiguous run of partitions of each topic."""
 
     name = "range"
 

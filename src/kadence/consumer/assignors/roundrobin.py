@@ -16,7 +16,7 @@ __all__ = ["RoundRobinAssignor"]
 
 
 class RoundRobinAssignor(Assignor):
-    """See the head of this file."""
+    """Kafka's ``roundrobin`` assignor: deals out the partitions of all topics to the members in turn."""
 
     name = "roundrobin"
 

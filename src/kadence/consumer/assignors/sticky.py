@@ -21,7 +21,7 @@ _INT32 = struct.Struct(">i")
 
 
 class StickyAssignor(Assignor):
-    """See the head of this file."""
+    """Kafka's ``sticky`` assignor, eager and balanced: members keep partitions where balance allows."""
 
     name = "sticky"
 

@@ -11,7 +11,9 @@ __all__ = ["Progress"]
 
 
 class Progress:
-    """See the head of this file. ``_since``: since when the application works by itself; None: it waits in poll().
+    """Keeps when the application polled last.
+
+    ``_since``: since when (ms) nothing was polled; None while the application waits in poll().
 
     Attributes:
         by_turns: waiting in poll() counts only as long as `turned` is called: under asyncio a loop that

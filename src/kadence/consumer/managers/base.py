@@ -36,7 +36,7 @@ NOTHING = Poll()
 
 
 class RequestManager(Protocol):
-    """See the head of this file."""
+    """What the network thread calls on each request manager."""
 
     def poll(self, now: int) -> Poll: ...
 

@@ -48,7 +48,7 @@ class Registered:
 
 @dataclass(slots=True)
 class Registry:
-    """See the head of this file. Used by one thread at a time.
+    """A client of a schema registry over HTTP. Used by one thread at a time.
 
     Raises:
         BadRecordError: there is no schema of that id.

@@ -22,7 +22,7 @@ __all__ = ["Preview", "preview"]
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """See the head of this file.
+    """What a run of a pipeline would read and write now.
 
     Attributes:
         origin: where the starts come from, in words.

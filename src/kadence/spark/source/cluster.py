@@ -52,7 +52,7 @@ class SystemPace(SystemClock):
 
 
 class Cluster:
-    """See the head of this file.
+    """Lists partitions and offsets for a query's driver, and waits while brokers do not answer.
 
     Attributes:
         listing: partitions and topic ids as last listed. ranges: start and end of each log as last seen.

@@ -47,7 +47,7 @@ class KadencePartition(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """See the head of this file.
+    """What the executors need to read any task of a query; it can be pickled.
 
     Attributes:
         client: Kafka's keys and values; not shown, there may be passwords among them.

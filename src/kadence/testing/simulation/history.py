@@ -60,7 +60,7 @@ class _Epochs(NamedTuple):
 
 
 class History:
-    """See the head of this file.
+    """Records what happens in a simulation, and checks its invariants at every step.
 
     Attributes:
         acknowledged: value of each record that a program was told is written, by partition and offset.

@@ -50,7 +50,7 @@ class Place:
 
 
 class Steps:
-    """See the head of this file.
+    """Serves polls that need only the next records of one partition.
 
     Args:
         attention: the border's. clock: the milliseconds of now. polls: counts polls.

@@ -63,7 +63,7 @@ class _Copy:
 
 
 class Collector:
-    """See the head of this file.
+    """Collects the records of one poll from the readers of all partitions.
 
     Args:
         unpack_bytes: what batches may be decompressed to while they are read. hand_bytes: what records decoded ahead

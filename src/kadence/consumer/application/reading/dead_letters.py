@@ -60,7 +60,7 @@ class Delivery:
 
 
 class DeadLetters:
-    """See the head of this file.
+    """Writes bad records to the dead letter topic, and says when the broker has acknowledged them.
 
     Args:
         topic: where to. group: who could not read them, for their headers.

@@ -47,7 +47,7 @@ class _Letters:
 
 
 class Decoding:
-    """See the head of this file.
+    """Deserialises keys and values, and handles records that a deserialiser refuses.
 
     Attributes:
         skipped: bad records passed over, ever. dead_lettered: those acknowledged by the dead letter topic.

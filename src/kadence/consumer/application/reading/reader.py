@@ -60,7 +60,7 @@ class Shelf(Protocol):
 
 
 class Reader(Place):
-    """See the head of this file.
+    """Reads the fetched records of one partition in order.
 
     Attributes:
         cell: the partition's. fetches: what was fetched of it, the one that is being read first.

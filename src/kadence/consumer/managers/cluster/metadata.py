@@ -41,7 +41,7 @@ _FATAL_FOR_TOPIC: Final = frozenset({ec.INVALID_TOPIC_EXCEPTION, ec.TOPIC_AUTHOR
 
 
 class MetadataManager:
-    """See the head of this file.
+    """Requests the cluster's metadata when it is needed, old or wrong, and keeps the last answer.
 
     Attributes:
         cluster: what is known now. version: grows with every answer that changed something we hold.

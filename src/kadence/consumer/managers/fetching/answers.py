@@ -55,7 +55,7 @@ _OF_TOPICS = frozenset(
 
 
 class FetchAnswers:
-    """See the head of this file.
+    """Turns the answers to fetches into bytes for the application.
 
     Attributes:
         node_retry_at: no fetch to a broker before this time (ms).

@@ -35,7 +35,7 @@ _UNKNOWN = frozenset({ec.UNKNOWN_TOPIC_OR_PARTITION, ec.UNKNOWN_TOPIC_ID, ec.INC
 
 
 class FetchErrors:
-    """See the head of this file."""
+    """Decides what happens to a partition whose fetch the broker answered with an error."""
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ _SIDE_MIN_MS: Final = 10
 
 
 class FetchManager:
-    """See the head of this file.
+    """Decides which partitions to fetch, from which broker and when, and makes the Fetch requests.
 
     Attributes:
         requests, session_requests: fetches sent, and how many of them belonged to a session.

@@ -46,7 +46,7 @@ class Arenas(Protocol):
 
 
 class Memory:
-    """See the head of this file.
+    """Counts the bytes that `buffer.memory` bounds: held, reserved for fetches in flight, and free.
 
     Attributes:
         most_held: the most bytes that were held at once, as far as looked at. exceeded: how often more than the cap.

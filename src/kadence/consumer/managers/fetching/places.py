@@ -23,7 +23,7 @@ __all__ = ["Places"]
 
 
 class Places:
-    """See the head of this file.
+    """Keeps which assigned partitions can be fetched from which broker, and which must wait.
 
     Attributes:
         brokers: all that have, or had, partitions of ours.

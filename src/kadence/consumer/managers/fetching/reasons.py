@@ -57,7 +57,7 @@ def missing_topics(missing: Mapping[str, tuple[int, int]]) -> dict[str, Unfetche
 
 
 class Reasons:
-    """See the head of this file.
+    """Keeps why each partition is not fetched, and logs a reason that lasts.
 
     Attributes:
         due: when (ms) the next log line is due.

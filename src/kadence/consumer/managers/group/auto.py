@@ -45,7 +45,9 @@ _NOT_HERE = frozenset({error_codes.UNSUPPORTED_VERSION, error_codes.GROUP_ID_NOT
 
 
 class AutoMembership:
-    """See the head of this file; the interface is `kadence.consumer.managers.group.membership.Membership`.
+    """Chooses the group protocol for ``group.protocol=auto``, and makes the member of it.
+
+    It has the interface of `kadence.consumer.managers.group.membership.Membership`.
 
     Args:
         coordinator: is asked, and led to.

@@ -51,7 +51,9 @@ class _Follower(NamedTuple):
 
 
 class CommitManager:
-    """See the head of this file. Deadlines of commits and look-ups are kept here, in `poll`.
+    """Sends the group's offset commits in order, and looks up committed offsets.
+
+    `poll` ends the commits and look-ups whose deadline has passed.
 
     Args:
         coordinator, membership: where commits go, and as whom.

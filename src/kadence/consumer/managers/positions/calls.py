@@ -41,7 +41,7 @@ class _Lookup:
 
 
 class OffsetCalls:
-    """See the head of this file."""
+    """Answers offsets_for_times(), beginning_offsets() and end_offsets() by ListOffsets requests."""
 
     def __init__(
         self,

@@ -48,7 +48,7 @@ class Committed(Protocol):
 
 
 class OffsetsManager:
-    """See the head of this file.
+    """Gives each partition the offset to start from: the committed one, or that of ``auto.offset.reset``.
 
     Args:
         wall: ms since 1970, which only ``auto.offset.reset=by_duration`` looks at.

@@ -22,7 +22,7 @@ log = logging.getLogger("kadence.consumer.offsets")
 
 
 class Truncation:
-    """See the head of this file."""
+    """Finds which positions a truncated log has made invalid, and resets them or tells the application."""
 
     def __init__(self, config: ConsumerConfig, subscription: Subscription, outbox: Outbox) -> None:
         self._has_policy = config.auto_offset_reset != "none"

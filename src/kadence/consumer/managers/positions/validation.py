@@ -56,7 +56,10 @@ class _Asked:
 
 
 class ValidationManager:
-    """See the head of this file. Polled before the fetches, so that none leaves for a position in doubt."""
+    """Checks positions against the leader epochs of the log, and the ids of topics.
+
+    It is polled before the fetches, so that no fetch is sent for a position that must be checked first.
+    """
 
     def __init__(
         self,

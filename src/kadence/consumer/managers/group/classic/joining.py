@@ -41,7 +41,9 @@ SECOND_ROUND: Final = "partitions revoked, second round (KIP-429)"
 
 
 class Joining(abc.ABC):
-    """See the head of this file. `ClassicMembership` adds what is said by others, and the ends.
+    """Takes a classic member into a generation by JoinGroup and SyncGroup.
+
+    `ClassicMembership` adds heartbeats, lost sessions and leaving.
 
     Args:
         coordinator: finds the broker; a fatal error of its own ends the attempt to join.

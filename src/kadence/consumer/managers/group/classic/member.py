@@ -48,7 +48,9 @@ log = logging.getLogger("kadence.consumer")
 
 
 class ClassicMembership(Joining):
-    """See the head of this file; the interface is `kadence.consumer.managers.group.membership.Membership`.
+    """One member of a classic group.
+
+    It has the interface of `kadence.consumer.managers.group.membership.Membership`.
 
     The arguments are those of `Joining`.
     """

@@ -16,7 +16,7 @@ __all__ = ["UserData", "is_built_in"]
 
 
 class UserData:
-    """See the head of this file.
+    """Collects the user data of this member's assignors before each JoinGroup.
 
     Attributes:
         last: what the group gave this member last. result: by assignor, once it is there.

@@ -62,7 +62,9 @@ The broker may think about it for a moment (KIP-1263), and the answer comes with
 
 
 class Beating(abc.ABC):
-    """See the head of this file. `ConsumerMembership` adds what the application wants, and the ends.
+    """Sends a KIP-848 member's heartbeats and takes the member to the assignment in their answers.
+
+    `ConsumerMembership` adds the application's subscription, being fenced, and leaving.
 
     Args:
         coordinator: finds the broker; a fatal error of its own ends the attempt to join.

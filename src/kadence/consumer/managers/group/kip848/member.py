@@ -55,7 +55,9 @@ def new_member_id() -> str:
 
 
 class ConsumerMembership(Beating):
-    """See the head of this file; the interface is `kadence.consumer.managers.group.membership.Membership`.
+    """One member of a KIP-848 group.
+
+    It has the interface of `kadence.consumer.managers.group.membership.Membership`.
 
     The arguments are those of `Beating`, and ``new_id``, which makes member ids.
     """
