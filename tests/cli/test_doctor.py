@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import ssl
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 from tests.cli.conftest import Run
 
 from kadence import records
@@ -93,6 +95,19 @@ def test_a_login_that_is_refused_shows_no_password(
     ran = kadence("doctor", "--json", *options)
     assert (ran.status, found(ran.rows)["brokers"][0]) == (1, "wrong")
     assert "hush" not in ran.out + ran.err
+
+
+def test_what_to_try_with_a_listener_for_tls(kadence: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    hide(monkeypatch, "pyspark")
+    certificate = trustme.CA().issue_cert("127.0.0.1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate.configure_cert(context)
+    with Broker(tls=context) as broker:
+        servers = broker.bootstrap_servers
+        plain = kadence("doctor", "--json", "-b", servers, "-X", "default.api.timeout.ms=500")
+        unknown = kadence("doctor", "--json", "-b", servers, "-X", "security.protocol=SSL")
+    assert "try -X security.protocol=SSL" in found(plain.rows)["brokers"][1]
+    assert "-X ssl.ca.location=FILE" in found(unknown.rows)["brokers"][1]
 
 
 def test_spark_workers_of_another_interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -177,13 +177,24 @@ def _brokers(config: Mapping[str, Any]) -> Iterator[Finding]:
         # A wrong setting is a wrong command line.
         raise
     except (KafkaError, CommandError) as error:
-        yield _finding("brokers", "wrong", f"{servers}: {_told(error)}")
+        said = _told(error)
+        yield _finding("brokers", "wrong", f"{servers}: {said}{_advice(said, config)}")
 
 
 def _told(error: Exception) -> str:
     """The error in one line; of a deadline that passed, why it passed."""
     why = error.__cause__ if isinstance(error.__cause__, Exception) else error
     return " ".join(str(why).split())
+
+
+def _advice(said: str, config: Mapping[str, Any]) -> str:
+    """What to try, where the error itself does not say it."""
+    if "CERTIFICATE_VERIFY_FAILED" in said:
+        return "; name the CA that signed the broker's certificate: -X ssl.ca.location=FILE"
+    is_plain = str(config.get("security.protocol", "PLAINTEXT")).upper() == "PLAINTEXT"
+    if is_plain and "closed the connection" in said and "SASL" not in said:
+        return "; a listener with TLS does so: try -X security.protocol=SSL"
+    return ""
 
 
 def _about_broker(admin: Admin, node_id: int) -> str:
