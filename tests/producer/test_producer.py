@@ -604,3 +604,16 @@ def test_a_header_name_that_is_no_text_is_refused(broker: Broker) -> None:
         pytest.raises(SerializationError, match="lone surrogate"),
     ):
         producer.send("t", b"x", headers=[("\ud800", b"")])
+
+
+def test_a_partition_that_is_no_number_is_refused(broker: Broker) -> None:
+    broker.create_topic("t", 2)
+    wrong: Any
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for known in (False, True):
+            for wrong in ("1", 1.0):
+                with pytest.raises(
+                    TypeError, match=f"partition must be a whole number or None, not {wrong!r}"
+                ):
+                    producer.send("t", b"", partition=wrong)
+            assert known or producer.partitions_for("t")

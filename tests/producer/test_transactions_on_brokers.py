@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import uuid
+from typing import Any
 
 import confluent_kafka
 import pytest
@@ -25,6 +27,7 @@ from kadence.producer.topics import Topics
 from kadence.producer.transaction_states import State
 from kadence.producer.transactions import Transactions
 from kadence.testing.kafka import Kafka
+from kadence.types import GroupMetadata
 
 
 @pytest.fixture(params=["embedded", pytest.param("kafka", marks=pytest.mark.kafka)])
@@ -213,6 +216,37 @@ def test_closing_does_not_wait_for_ever_for_an_abort_that_nobody_answers() -> No
     thread.join(PATIENCE)
     assert not thread.is_alive()
     assert transactions.state is State.ABORTING
+
+
+@pytest.mark.parametrize(
+    ("offsets", "group", "refusal", "sentence"),
+    [
+        ({("t", 0): 3}, "g", TypeError, "group_metadata is what consumer.group_metadata() returns, not 'g'"),
+        ([1], GroupMetadata("g"), TypeError, "offsets are a mapping from partitions to offsets, such as"),
+        ({"t": 3}, GroupMetadata("g"), TypeError, "a partition is TopicPartition(topic, number)"),
+        (
+            {("t", 0): "3"},
+            GroupMetadata("g"),
+            TypeError,
+            "an offset is a whole number or OffsetAndMetadata, not '3'",
+        ),
+        ({("t", 0): -3}, GroupMetadata("g"), ValueError, "an offset to commit must be >= 0, not -3"),
+    ],
+)
+def test_what_is_no_offset_or_group_is_refused_and_ends_nothing(
+    broker: Broker, offsets: Any, group: Any, refusal: type[Exception], sentence: str
+) -> None:
+    broker.create_topic("t", 1)
+    with Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="payments") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        with pytest.raises(refusal, match=re.escape(sentence)):
+            producer.send_offsets_to_transaction(offsets, group)
+        pair: Any = ("t", 0)
+        producer.send_offsets_to_transaction({pair: 3}, GroupMetadata("g"))
+        producer.commit_transaction()
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        assert admin.group_offsets("g")[TopicPartition("t", 0)].offset == 3
 
 
 def test_without_transactional_id_there_are_no_transactions() -> None:

@@ -8,12 +8,16 @@ from typing import Any
 
 from kadence.errors import SerializationError
 from kadence.producer.accumulator import Header
+from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 __all__ = [
     "Bytes",
     "Headers",
     "checked_bytes",
+    "checked_group",
     "checked_headers",
+    "checked_offsets",
+    "checked_partition",
     "checked_timestamp",
     "checked_topic",
     "serialized",
@@ -28,6 +32,48 @@ def checked_topic(topic: Any) -> str:
     if isinstance(topic, str):
         return topic
     raise TypeError(f"topic must be a name (str), not {type(topic).__name__}")
+
+
+def checked_partition(partition: Any) -> int:
+    """A number, of Python's or of another library's type; whether the topic has it is looked at later."""
+    try:
+        return operator.index(partition)
+    except TypeError:
+        raise TypeError(f"partition must be a whole number or None, not {partition!r}") from None
+
+
+def checked_offsets(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Offsets to commit; a number is one without metadata.
+
+    Whatever else is refused here, on the caller's line: on the network thread it would be a bug that ends the producer.
+    """
+    if not isinstance(offsets, Mapping):
+        raise TypeError(
+            f"offsets are a mapping from partitions to offsets, such as records.next_offsets(), not {offsets!r}"
+        )
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    for given, at in offsets.items():
+        if not (
+            isinstance(given, tuple)
+            and len(given) == 2
+            and isinstance(given[0], str)
+            and isinstance(given[1], int)
+        ):
+            raise TypeError(f"a partition is TopicPartition(topic, number) or (topic, number), not {given!r}")
+        offset = at.offset if isinstance(at, OffsetAndMetadata) else at
+        if not isinstance(offset, int):
+            raise TypeError(f"an offset is a whole number or OffsetAndMetadata, not {at!r}")
+        if not 0 <= offset < 2**63:
+            raise ValueError(f"an offset to commit must be >= 0, not {offset}")
+        found[TopicPartition(*given)] = at if isinstance(at, OffsetAndMetadata) else OffsetAndMetadata(offset)
+    return found
+
+
+def checked_group(group: Any) -> GroupMetadata:
+    """Who commits the offsets."""
+    if isinstance(group, GroupMetadata):
+        return group
+    raise TypeError(f"group_metadata is what consumer.group_metadata() returns, not {group!r}")
 
 
 def checked_bytes(what: str, data: Any) -> bytes:

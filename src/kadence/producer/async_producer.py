@@ -22,7 +22,7 @@ from kadence.producer.farewell import deliver_if_abandoned
 from kadence.producer.futures import RecordFuture, RecordMetadata
 from kadence.producer.thread import NetworkThread
 from kadence.producer.topics import Topics
-from kadence.producer.transaction_calls import begin, settle
+from kadence.producer.transaction_calls import begin, send_offsets, settle
 from kadence.producer.transactions import Transactions
 from kadence.types import GroupMetadata, OffsetAndMetadata, PartitionInfo, TopicPartition
 
@@ -83,8 +83,10 @@ class AsyncProducer:
         self._calls = Calls(
             parsed, self._clock, self._accumulator, topics, self._entrance, self._thread.wakeup
         )
-        self._put = self._accumulator.put if self._calls.takes_all_as_they_are else _look_at_all
         self._shell = AsyncShell(self._gate, self._clock)
+        self._put = self._shell.guarded(
+            self._accumulator.put if self._calls.takes_all_as_they_are else _look_at_all
+        )
         self._finalizer = deliver_if_abandoned(self, "AsyncProducer", self._thread)
         self._thread.start()
 
@@ -252,14 +254,9 @@ class AsyncProducer:
             IllegalStateError: no transaction is open.
             BrokerError: refused, for example since the consumer is no member any more; abort the transaction.
             KafkaTimeoutError: no answer within ``max.block.ms``; abort the transaction.
+            TypeError, ValueError: not offsets by partition, or not a consumer's `GroupMetadata`.
         """
-        wanted = {tp: OffsetAndMetadata(at) if isinstance(at, int) else at for tp, at in offsets.items()}
-        call = settle(
-            self._entrance,
-            lambda transactions: transactions.begin_offsets(wanted, group_metadata),
-            "send_offsets_to_transaction()",
-        )
-        await self._shell.run(call)
+        await self._shell.run(send_offsets(self._entrance, offsets, group_metadata))
 
     async def commit_transaction(self) -> None:
         """Send what is left, wait until all is acknowledged, and make it visible at once to ``read_committed`` readers.

@@ -7,6 +7,7 @@ The lock is given back before each await. Between the last await of a call and i
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TypeVar, cast
 
 from kadence.clock import FOREVER, Clock, wait_seconds
@@ -43,14 +44,18 @@ class AsyncShell:
         """The lock of one producer, on the loop that runs now."""
         return LoopGate(asyncio.get_running_loop())
 
+    def check_loop(self) -> None:
+        """Raise `ConcurrentAccessError` on another event loop than the producer's own."""
+        if asyncio.get_running_loop() is not self._gate.loop:
+            raise ConcurrentAccessError("this producer belongs to another event loop; make one on each loop")
+
     async def run(self, call: Waits[T]) -> T:
         """Carry a call until it returns. Cancelled, it ends where it waits.
 
         Raises:
             ConcurrentAccessError: on another event loop than the producer's own.
         """
-        if not self._gate.runs_here():
-            raise ConcurrentAccessError("this producer belongs to another event loop")
+        self.check_loop()
         gate, changed = self._gate, asyncio.Event()
         try:
             deadline = next(call)
@@ -69,8 +74,20 @@ class AsyncShell:
             gate.forget(changed)
             call.close()
 
+    def guarded(self, put: Callable[..., T]) -> Callable[..., T]:
+        """The short way of a record. It never waits, so nothing else would tell another loop from the producer's."""
+        running, own = asyncio.get_running_loop, self._gate.loop
+
+        def checked(topic: object, value: object, key: object, partition: object, timestamp: object) -> T:
+            if running() is not own:
+                self.check_loop()
+            return put(topic, value, key, partition, timestamp)
+
+        return checked
+
     async def breathe(self) -> None:
         """Let the loop turn if calls without a wait have kept it for long."""
+        self.check_loop()
         now = self._clock.now_ms()
         if now - self._turned_at >= _BREATH_MS:
             await asyncio.sleep(0)

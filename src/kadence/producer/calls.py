@@ -16,6 +16,7 @@ from kadence.producer.accumulator import Accumulator, Header, estimated_size
 from kadence.producer.arguments import (
     Headers,
     checked_headers,
+    checked_partition,
     checked_timestamp,
     checked_topic,
     serialized,
@@ -84,6 +85,8 @@ class Calls:
         """What ``send()`` is given, as bytes and numbers; raises what is wrong with it."""
         topic = checked_topic(topic)
         checked = checked_headers(headers) if headers else ()
+        if partition is not None:
+            partition = checked_partition(partition)
         if type(value) is not bytes or self._value_serializer is not None:
             value = serialized("value", self._value_serializer, topic, checked, value)
         if type(key) is not bytes or self._key_serializer is not None:

@@ -59,7 +59,7 @@ def abandoned(kind: str, thread: _Ending, pid: int) -> None:
     if not sys.is_finalizing():
         word = "async with" if kind.startswith("Async") else "with"
         warnings.warn(
-            f"a {kind} was not closed; use `{word} {kind}(...)` or close()", ResourceWarning, stacklevel=2
+            f"{kind} was not closed; use `{word} {kind}(...)` or close()", ResourceWarning, stacklevel=2
         )
 
 

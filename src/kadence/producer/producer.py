@@ -23,7 +23,7 @@ from kadence.producer.futures import RecordFuture, RecordMetadata
 from kadence.producer.shell import Shell
 from kadence.producer.thread import NetworkThread
 from kadence.producer.topics import Topics
-from kadence.producer.transaction_calls import begin, settle
+from kadence.producer.transaction_calls import begin, send_offsets, settle
 from kadence.producer.transactions import Transactions
 from kadence.types import GroupMetadata, OffsetAndMetadata, PartitionInfo, TopicPartition
 
@@ -79,8 +79,10 @@ class Producer:
         self._calls = Calls(
             parsed, self._clock, self._accumulator, topics, self._entrance, self._thread.wakeup
         )
-        self._put = self._accumulator.put if self._calls.takes_all_as_they_are else _look_at_all
         self._shell = Shell(self._gate, self._clock)
+        self._put = self._shell.guarded(
+            self._accumulator.put if self._calls.takes_all_as_they_are else _look_at_all
+        )
         self._finalizer = deliver_if_abandoned(self, "Producer", self._thread)
         self._thread.start()
 
@@ -248,14 +250,9 @@ class Producer:
             IllegalStateError: no transaction is open.
             BrokerError: refused, for example since the consumer is no member any more; abort the transaction.
             KafkaTimeoutError: no answer within ``max.block.ms``; abort the transaction.
+            TypeError, ValueError: not offsets by partition, or not a consumer's `GroupMetadata`.
         """
-        wanted = {tp: OffsetAndMetadata(at) if isinstance(at, int) else at for tp, at in offsets.items()}
-        call = settle(
-            self._entrance,
-            lambda transactions: transactions.begin_offsets(wanted, group_metadata),
-            "send_offsets_to_transaction()",
-        )
-        self._shell.run(call)
+        self._shell.run(send_offsets(self._entrance, offsets, group_metadata))
 
     def commit_transaction(self) -> None:
         """Send what is left, wait until all is acknowledged, and make it visible at once to ``read_committed`` readers.

@@ -7,6 +7,7 @@ next change, at most until the deadline that was yielded, and resumes it with th
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TypeVar, cast
 
 from kadence.clock import Clock, wait_seconds
@@ -53,6 +54,10 @@ class Shell:
         finally:
             # Not left to the collector: it holds the lock, and after Ctrl-C the traceback keeps it alive.
             call.close()
+
+    def guarded(self, put: Callable[..., T]) -> Callable[..., T]:
+        """The short way of a record, which any thread may take."""
+        return put
 
     def breathe(self) -> None:
         """Let others go on; threads do so by themselves."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from kadence.errors import IllegalStateError, KafkaTimeoutError
+from kadence.producer.arguments import checked_group, checked_offsets
 from kadence.producer.entrance import Entrance
 from kadence.producer.transaction_states import Done
 from kadence.producer.transactions import Transactions
 from kadence.producer.waits import Waits
+from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
-__all__ = ["begin", "settle"]
+__all__ = ["begin", "send_offsets", "settle"]
 
 
 def begin(entrance: Entrance) -> None:
@@ -36,6 +38,18 @@ def settle(entrance: Entrance, start: Callable[[Transactions], Done], call: str)
         except (GeneratorExit, KafkaTimeoutError):
             transactions.left_waiting()
             raise
+
+
+def send_offsets(
+    entrance: Entrance, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: GroupMetadata
+) -> Waits[None]:
+    """See `Producer.send_offsets_to_transaction`."""
+    wanted, member = checked_offsets(offsets), checked_group(group)
+    return settle(
+        entrance,
+        lambda transactions: transactions.begin_offsets(wanted, member),
+        "send_offsets_to_transaction()",
+    )
 
 
 def _transactions(entrance: Entrance) -> Transactions:
