@@ -19,6 +19,7 @@ from kadence.coordinator.effects import Caller, Outcome
 from kadence.coordinator.groups import Group
 from kadence.coordinator.offsets import commit, delete, expiry, fetch, transactional
 from kadence.coordinator.offsets import storing as offsets
+from kadence.coordinator.offsets.store import OffsetStore
 from kadence.coordinator.records import Record
 from kadence.coordinator.replay import replay
 from kadence.coordinator.shard import Shard
@@ -120,6 +121,11 @@ class GroupCoordinator:
     def groups(self) -> dict[str, Group]:
         """The groups as they are, to look at."""
         return self._shard.groups
+
+    @property
+    def offsets(self) -> OffsetStore:
+        """Committed offsets of all groups. For looking only: records change them."""
+        return self._shard.offsets
 
     def set_group_configs(self, group_id: str, configs: Mapping[str, int]) -> None:
         """Let one group have just these settings of its own (KIP-848's dynamic group configs); empty: the broker's.

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kadence import AsyncConsumer, OffsetAndMetadata, Record, TopicPartition
 from kadence.clock import FOREVER
+from kadence.coordinator import GroupCoordinator
+from kadence.coordinator import Record as Stored
 from kadence.coordinator.timers import Timers
+from kadence.protocol.consumer_group_current_member_assignment_record import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+)
+from kadence.protocol.consumer_group_member_metadata_record import ConsumerGroupMemberMetadataKey
+from kadence.protocol.consumer_group_metadata_record import ConsumerGroupMetadataKey
 from kadence.protocol.consumer_protocol_assignment import ConsumerProtocolAssignment
 from kadence.protocol.consumer_protocol_assignment import TopicPartition as Given
+from kadence.protocol.group_metadata_record import GroupMetadataKey
+from kadence.protocol.offset_commit_record import OffsetCommitKey
 from kadence.protocol.registry import encode_versioned
 from kadence.protocol.sync_group import SyncGroupResponse
 from kadence.testing.simulation import Program, Simulation, SimulationError, member, writer
@@ -168,3 +179,141 @@ def test_a_record_that_is_there_twice() -> None:
         simulation.history.sent["t", b"x"] = 1
         with pytest.raises(SimulationError, match="t-0 has b'x' more often than it was sent"):
             simulation.check()
+
+
+def crash_and_restart(simulation: Simulation) -> None:
+    simulation.broker.crash()
+    simulation.run(0.5)
+    simulation.broker.restart()
+
+
+def has_committed_all(simulation: Simulation, count: int) -> bool:
+    return sum(simulation.history.committed.values()) == count
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_commits_and_epochs_outlive_a_crash(protocol: str) -> None:
+    with running(protocol) as simulation:
+        simulation.start("writer", writer(["t"], count=20, pause_s=0.02))
+        simulation.run_until(lambda: has_committed_all(simulation, 20))
+        crash_and_restart(simulation)
+        simulation.run(1)
+
+
+def loses(monkeypatch: pytest.MonkeyPatch, is_lost: Callable[[Any], bool]) -> None:
+    """The next broker does not load records whose key is lost."""
+    replay = GroupCoordinator.replay
+
+    def forgetful(self: GroupCoordinator, record: Any) -> None:
+        if not is_lost(record.key):
+            replay(self, record)
+
+    monkeypatch.setattr(GroupCoordinator, "replay", forgetful)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_committed_offsets_that_a_restart_loses(monkeypatch: pytest.MonkeyPatch, protocol: str) -> None:
+    with running(protocol) as simulation:
+        simulation.start("writer", writer(["t"], count=20, pause_s=0.02))
+        simulation.run_until(lambda: has_committed_all(simulation, 20))
+        loses(monkeypatch, lambda key: isinstance(key, OffsetCommitKey))
+        crash_and_restart(simulation)
+        with pytest.raises(
+            SimulationError,
+            match=r"group 'g' was told that t-\d is committed up to \d+, and after the restart it is not committed",
+        ):
+            simulation.run(1)
+
+
+def test_a_committed_offset_that_a_restart_takes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next broker has the first commit, and not the last one."""
+
+    async def main(program: Program) -> None:
+        async with AsyncConsumer(
+            bootstrap_servers=program.bootstrap_servers, group_id="g", enable_auto_commit=False
+        ) as consumer:
+            await consumer.assign({TopicPartition("t", 0): 0})
+            for offset in (3, 7):
+                await consumer.commit({TopicPartition("t", 0): OffsetAndMetadata(offset)})
+
+    with Simulation(topics={"t": 1}) as simulation:
+        program = simulation.start("commits", main)
+        simulation.run_until(lambda: program.is_done)
+        crash_and_restart(simulation)
+        simulation.run(1)
+        replay = GroupCoordinator.replay
+
+        def forgetful(self: GroupCoordinator, record: Any) -> None:
+            if not (
+                isinstance(record.key, OffsetCommitKey)
+                and record.value is not None
+                and record.value.offset == 7
+            ):
+                replay(self, record)
+
+        monkeypatch.setattr(GroupCoordinator, "replay", forgetful)
+        crash_and_restart(simulation)
+        with pytest.raises(SimulationError, match="t-0 is committed up to 7, and after the restart it is 3"):
+            simulation.run(1)
+
+
+def test_committed_offsets_that_were_deleted_are_not_missed() -> None:
+    with Simulation(topics={"t": 1, "u": 1}) as simulation:
+
+        async def main(program: Program) -> None:
+            async with AsyncConsumer(bootstrap_servers=program.bootstrap_servers, group_id="g") as consumer:
+                parts = TopicPartition("t", 0), TopicPartition("u", 0)
+                await consumer.assign(dict.fromkeys(parts, 0))
+                await consumer.commit(dict.fromkeys(parts, OffsetAndMetadata(4)))
+
+        program = simulation.start("commits", main)
+        simulation.run_until(lambda: program.is_done)
+        core = simulation.broker.core
+        core.cluster.delete_topic(core.cluster.topics["t"])
+        core.coordination.topic_deleted("t")
+        core.create_topic("t", 1)
+        crash_and_restart(simulation)
+        simulation.run(1)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_generation_or_epoch_that_a_restart_takes_back(
+    monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    kind, epoch = {
+        "classic": (GroupMetadataKey, "generation"),
+        "consumer": (ConsumerGroupMetadataKey, "epoch"),
+    }[protocol]
+    replay = GroupCoordinator.replay
+
+    def lower(self: GroupCoordinator, record: Any) -> None:
+        value = copy.copy(record.value)
+        if isinstance(record.key, kind) and value is not None:
+            setattr(value, epoch, getattr(value, epoch) - 1)
+        replay(self, Stored(record.key, value, record.producer))
+
+    with running(protocol) as simulation:
+        monkeypatch.setattr(GroupCoordinator, "replay", lower)
+        crash_and_restart(simulation)
+        with pytest.raises(SimulationError, match=r"the restart took .* back from generation or epoch \d"):
+            simulation.run(1)
+
+
+def test_a_group_that_a_restart_loses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its committed offsets are there, and make another group of them."""
+    with running("consumer") as simulation:
+        loses(monkeypatch, lambda key: not isinstance(key, OffsetCommitKey))
+        crash_and_restart(simulation)
+        with pytest.raises(
+            SimulationError, match=r"group 'g' had members in .*, and after the restart there is <group"
+        ):
+            simulation.run(1)
+
+
+def test_a_member_that_a_restart_loses(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running("consumer") as simulation:
+        of_members = ConsumerGroupMemberMetadataKey, ConsumerGroupCurrentMemberAssignmentKey
+        loses(monkeypatch, lambda key: isinstance(key, of_members))
+        crash_and_restart(simulation)
+        with pytest.raises(SimulationError, match=r"the restart took member '.*' from <consumer group 'g'"):
+            simulation.run(1)

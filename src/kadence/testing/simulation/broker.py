@@ -140,6 +140,7 @@ class SimulatedBroker:
             after,
             ignore=shutil.ignore_patterns(".lock", ".kafka_cleanshutdown"),
         )
+        self._history.crashes(self.core)
         self.process.end()
         self._network.crash(self.process, silently=False)
         self._free()
@@ -204,6 +205,7 @@ class SimulatedBroker:
         core.dispatcher.watch = lambda call: self._history.watch(core, call)
         self._history.begins()
         core.start({})
+        self._history.has_begun(core)
         driver.stir()
 
     def _free(self) -> None:

@@ -9,6 +9,7 @@ turn of its loop, the log at the end. The first thing that is wrong ends the run
 * No commit is accepted of who is no member, or of a generation or epoch that is over.
 * Nothing is committed that was not processed before (where the programs say what they process).
 * Nothing that was acknowledged is lost, and nothing of it changes.
+* No committed offset, generation or epoch goes back when the broker crashes and starts again (`restarts`).
 * A listener is assigned nothing twice, and gives up nothing that it was not assigned.
 """
 
@@ -26,12 +27,15 @@ from kadence.coordinator.consumer.group import ConsumerGroup
 from kadence.protocol import error_codes as codes
 from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kadence.protocol.consumer_protocol_assignment import ConsumerProtocolAssignment
+from kadence.protocol.delete_groups import DeleteGroupsRequest
 from kadence.protocol.heartbeat import HeartbeatRequest
 from kadence.protocol.join_group import JoinGroupRequest
 from kadence.protocol.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from kadence.protocol.offset_delete import OffsetDeleteRequest
 from kadence.protocol.registry import decode_versioned
 from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
 from kadence.records import FetchedRecords, iter_batches
+from kadence.testing.simulation.restarts import Restarts
 from kadence.testing.simulation.scheduler import Scheduler, SimulationError
 from kadence.types import TopicPartition
 
@@ -89,6 +93,7 @@ class History:
         self._epochs: dict[str, _Epochs] = {}
         self._heard_at: dict[tuple[str, str], int] = {}
         self._revoking_since: dict[tuple[str, str], tuple[int, int]] = {}
+        self._restarts = Restarts(scheduler, self.object_to)
 
     def __repr__(self) -> str:
         written = sum(len(offsets) for offsets in self.acknowledged.values())
@@ -119,6 +124,14 @@ class History:
         self._revoking_since.clear()
         self._epochs.clear()
 
+    def has_begun(self, core: BrokerCore) -> None:
+        """It has loaded what is stored."""
+        self._restarts.restarted(core)
+
+    def crashes(self, core: BrokerCore) -> None:
+        """The broker crashes now."""
+        self._restarts.crashed(core)
+
     def watch(self, core: BrokerCore, call: Call) -> None:
         """A request has reached the broker."""
         self.calls += 1
@@ -134,6 +147,11 @@ class History:
                 self._heard_at[message.group_id, message.member_id] = self._scheduler.now_ms()
             allowed = _may_commit(group, message)
             call.on_reply = lambda response: self._committed(core, message, response, allowed)
+        elif isinstance(message, OffsetDeleteRequest):
+            self._restarts.may_forget_offsets(message.group_id)
+        elif isinstance(message, DeleteGroupsRequest):
+            for group_id in message.groups_names:
+                self._restarts.may_forget_offsets(group_id)
         elif isinstance(message, SyncGroupRequest):
             call.on_reply = lambda response: self._synced(message, response)
 
@@ -144,6 +162,7 @@ class History:
                 self._look_at_classic(group)
             elif isinstance(group, ConsumerGroup):
                 self._look_at_consumer(core, group)
+        self._restarts.turned(core)
 
     def check_log(self, core: BrokerCore) -> None:
         """Everything that was acknowledged is in the log, once, where it was said to be."""
@@ -192,6 +211,9 @@ class History:
                         f"{core.coordination.coordinator.groups.get(request.group_id)!r}"
                     )
                 self._look_at_commit(request.group_id, partition, each.committed_offset)
+                self._restarts.has_committed(
+                    core, request.group_id, partition, each.committed_offset, request.retention_time_ms
+                )
 
     def _look_at_commit(self, group_id: str, partition: TopicPartition, offset: int) -> None:
         key = (group_id, partition)
