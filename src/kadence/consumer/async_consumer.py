@@ -289,7 +289,10 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         return record
 
     async def records(self, *, idle_timeout: Seconds | None = None) -> AsyncIterator[Record[K_co, V_co]]:
-        """Iterate as over the consumer, and end, too, when nothing came for ``idle_timeout`` seconds (None: never)."""
+        """Iterate as over the consumer, and end, too, when nothing came for ``idle_timeout`` seconds (None: never).
+
+        The time until the group has given this consumer its partitions counts, too; that can take some seconds.
+        """
         ms = to_ms(idle_timeout)
         clock = self._core.clock
         while True:

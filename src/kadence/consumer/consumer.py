@@ -293,7 +293,10 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         return record
 
     def records(self, *, idle_timeout: Seconds | None = None) -> Iterator[Record[K_co, V_co]]:
-        """Iterate as over the consumer, and end, too, when nothing came for ``idle_timeout`` seconds (None: never)."""
+        """Iterate as over the consumer, and end, too, when nothing came for ``idle_timeout`` seconds (None: never).
+
+        The time until the group has given this consumer its partitions counts, too; that can take some seconds.
+        """
         ms = to_ms(idle_timeout)
         clock = self._core.clock
         while True:
