@@ -132,7 +132,7 @@ _ADMIN: Final = '''"""`Admin` for asyncio: the same calls, awaited. It belongs t
     Raises of every call:
         KafkaTimeoutError: not done in time; the message has the last error. Its cause is a ConnectError where no
             address could be connected to.
-        BrokerError: a broker refused. TransportError: no way to a broker that time would mend.
+        BrokerError: a broker refused. TransportError: no broker can be reached, and trying again would not help.
         ClosedError, ForkedError: this client cannot be used (any more).
         ConcurrentAccessError: another event loop than the client's own runs.
 

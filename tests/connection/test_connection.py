@@ -150,7 +150,7 @@ def test_a_correlation_id_out_of_order_ends_the_connection() -> None:
     second = send(connection, HeartbeatRequest(group_id="g", member_id="m"))
     headers = [header for header, _ in written(connection)]
     with pytest.raises(
-        MalformedMessageError, match=r"correlation id 2 where 1 \(Heartbeat\) was due"
+        MalformedMessageError, match=r"correlation id 2 where 1 \(Heartbeat\) was expected"
     ) as caught:
         answer(connection, HeartbeatResponse(), 4, headers[1].correlation_id)
     ended = connection.lose(caught.value, NOW)

@@ -144,6 +144,6 @@ def test_a_start_that_is_none(cluster: Cluster, start: Any, complaint: str) -> N
 def test_without_a_broker_the_call_ends_in_time() -> None:
     with (
         Consumer(bootstrap_servers="127.0.0.1:1") as subject,
-        pytest.raises(KafkaTimeoutError, match=r"looking up topics \(topic 't'\) was not done in time"),
+        pytest.raises(KafkaTimeoutError, match=r"looking up topics \(topic 't'\) did not finish in time"),
     ):
         subject.assign_topics("t", timeout=0.2)

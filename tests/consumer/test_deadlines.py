@@ -217,7 +217,7 @@ def test_c2_an_overdue_call_says_what_stood_in_its_way() -> None:
         overdue(
             lambda seconds: consumer.list_topics(timeout=seconds),
             KafkaTimeoutError,
-            match=f"was not done in time; last trouble: .*{address}",
+            match=f"did not finish in time; last error: .*{address}",
         )
 
 

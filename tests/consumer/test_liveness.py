@@ -87,7 +87,7 @@ def test_b4_a_stall_tells_how_long_what_is_in_hand_and_where_the_thread_is(
     assert "test_b4_a_stall" in stall.stack
     assert (stall.left_group, stall.ended_at) == (False, None)
     assert consumer.stalls() == (stall,)
-    (line,) = lines(caplog, "nothing was polled for")
+    (line,) = lines(caplog, "the application has not polled for")
     assert f"{topic}-0 0 to 9" in line
     assert "poll_and_hang" in line
 
@@ -95,7 +95,7 @@ def test_b4_a_stall_tells_how_long_what_is_in_hand_and_where_the_thread_is(
     ended = reports.next()
     assert ended.ended_at is not None
     assert consumer.stalls() == (ended,)
-    assert len(lines(caplog, "polls again after")) == 1
+    assert len(lines(caplog, "the application polls again")) == 1
     assert "key" not in caplog.text.replace("keys", ""), "what records hold is nobody's business"
 
 
@@ -170,8 +170,8 @@ def test_b4_after_the_timeout_the_group_is_left_and_the_next_poll_joins_anew(
         over = reports.next()
         assert over.left_group
         assert over.ended_at is not None
-        (line,) = lines(caplog, "polls again after")
-        assert line.endswith("and joins anew")
+        (line,) = lines(caplog, "the application polls again")
+        assert line.endswith("and joins the group again")
 
 
 def test_b4_a_thread_that_ended_is_said_to_have_ended(broker: Broker) -> None:

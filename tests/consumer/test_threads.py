@@ -179,7 +179,7 @@ def test_c7_a_second_thread_is_told_at_once(broker: Broker, topic: str) -> None:
         inside = threading.Thread(target=wait)
         inside.start()
         until(lambda: subject._border.progress.processing_since(0) is None)
-        with pytest.raises(ConcurrentAccessError, match="another thread is inside"):
+        with pytest.raises(ConcurrentAccessError, match="another thread is using"):
             subject.position(PARTITION)
         subject.pause([PARTITION])
         subject.resume([PARTITION])
@@ -314,7 +314,7 @@ def test_c7_close_from_another_thread_ends_in_time_though_a_callback_hangs(
     assert inside.wait(PATIENCE)
     subject.close(timeout=0.3)
     assert not released.is_set(), "the callback hangs still"
-    assert "user code runs inside another thread's call" in caplog.text
+    assert "a callback runs in another thread's call" in caplog.text
     assert "Empty" in broker.describe_groups()["g"]
     with pytest.raises(ClosedError):
         subject.poll(0)

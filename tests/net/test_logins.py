@@ -111,7 +111,7 @@ def test_a_token_that_cannot_be_renewed_is_used_as_long_as_it_lives(caplog: pyte
         fetched(login, come, NOW + 900_000)
         assert login.begin(NOW + 900_000) is not None
         login.settle()
-        assert "the old one is used on: away" in caplog.text
+        assert "the old one stays in use: away" in caplog.text
         assert login.begin(NOW + 1_001_000) is None
         fetched(login, come, NOW + 1_001_000)
         with pytest.raises(ConnectError, match="still away"):

@@ -264,7 +264,7 @@ def test_no_broker_at_all() -> None:
         with Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=int(seconds * 1_000)) as producer:
             producer.send("t", b"x")
 
-    overdue(send, KafkaTimeoutError, match=r"nothing is known of topic 't'.*127\.0\.0\.1:1")
+    overdue(send, KafkaTimeoutError, match=r"no metadata of topic 't'.*127\.0\.0\.1:1")
 
 
 def test_what_cannot_be_sent(broker: Broker) -> None:

@@ -30,13 +30,16 @@ class ClientConfig:
     bootstrap_servers: tuple[str, ...] = key(
         "list",
         (),
-        "Brokers to ask first, host:port, comma separated or a list. All their addresses are tried.",
+        "Brokers that the client asks first for the others: host:port, comma separated or a list. It tries every "
+        "address of each name.",
     )
-    client_id: str = key("string", "", "A name for the brokers' logs and quotas; generated when empty.")
+    client_id: str = key(
+        "string", "", "The client's name in the brokers' logs and quotas; generated when empty."
+    )
     request_timeout_ms: int = key(
         "int",
         30_000,
-        "How long one request may wait for its answer.",
+        "How long the client waits for the answer to one request.",
         low=1,
         high=INT32_MAX,
     )
@@ -48,70 +51,81 @@ class ClientConfig:
         high=INT32_MAX,
         since="KIP-266",
     )
-    retry_backoff_ms: int = key("int", 100, "First wait before a failed request is repeated.", low=0)
+    retry_backoff_ms: int = key(
+        "int", 100, "How long the client waits before it first repeats a failed request.", low=0
+    )
     retry_backoff_max_ms: int = key(
         "int",
         1_000,
-        "Longest such wait; it doubles each time, ±20 %.",
+        "The longest wait before a request is repeated. Each wait is twice the one before it, ±20 %.",
         low=0,
         since="KIP-580",
     )
-    reconnect_backoff_ms: int = key("int", 50, "First wait before a failed connection is tried again.", low=0)
+    reconnect_backoff_ms: int = key(
+        "int", 50, "How long the client waits before it first repeats a failed connection attempt.", low=0
+    )
     reconnect_backoff_max_ms: int = key(
         "int",
         1_000,
-        "Longest such wait; it doubles each time, ±20 %.",
+        "The longest wait before a connection attempt is repeated. Each wait is twice the one before it, ±20 %.",
         low=0,
         since="KIP-144",
     )
     socket_connection_setup_timeout_ms: int = key(
         "int",
         10_000,
-        "How long a connection may take to be made.",
+        "How long one attempt to connect may take.",
         low=1,
         since="KIP-601",
     )
     connections_max_idle_ms: int = key(
         "int",
         540_000,
-        "Close a connection that was not used for so long; -1 never.",
+        "Close a connection that was not used for this long; -1: never.",
         low=-1,
     )
     metadata_max_age_ms: int = key(
-        "int", 300_000, "Refresh cluster metadata after so long, changed or not.", low=0
+        "int",
+        300_000,
+        "Refresh the cluster's metadata after this long, even if nothing seems to have changed.",
+        low=0,
     )
     metadata_recovery_strategy: str = key(
         "choice",
         "rebootstrap",
-        "What to do when no known broker can be reached: begin again at bootstrap.servers, whose names are looked up "
-        "anew, or go on trying.",
+        "What the client does when it reaches no known broker. rebootstrap: it looks up the names in "
+        "bootstrap.servers again and asks those. none: it keeps trying the known brokers.",
         choices=("rebootstrap", "none"),
         since="KIP-899",
     )
     metadata_recovery_rebootstrap_trigger_ms: int = key(
         "int",
         300_000,
-        "How long no broker may have answered for metadata before the known ones are forgotten for that.",
+        "With metadata.recovery.strategy=rebootstrap: how long no broker may answer metadata requests before the "
+        "client asks bootstrap.servers again.",
         low=0,
         since="KIP-1102",
     )
-    send_buffer_bytes: int = key("int", 131_072, "Socket send buffer; -1 leaves it to the system.", low=-1)
+    send_buffer_bytes: int = key(
+        "int", 131_072, "Size of the socket's send buffer; -1: the system decides.", low=-1
+    )
     receive_buffer_bytes: int = key(
         "int",
         -1,
-        "Socket receive buffer; -1 leaves it to the system, which tunes it (measured faster than any fixed size).",
+        "Size of the socket's receive buffer; -1: the system decides and adapts it, which measured faster than any "
+        "fixed size.",
         low=-1,
     )
     security_protocol: str = key(
         "choice",
         "PLAINTEXT",
-        "How to talk to brokers.",
+        "Whether connections are encrypted (SSL) and whether the client logs in (SASL).",
         choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     )
     sasl_mechanism: str | None = key(
         "choice",
         None,
-        "How to authenticate with SASL_PLAINTEXT and SASL_SSL.",
+        "How the client logs in when security.protocol is SASL_PLAINTEXT or SASL_SSL.",
         choices=login.MECHANISMS,
     )
     sasl_username: str | None = key("string", None, "User of PLAIN and SCRAM.")
@@ -119,63 +133,74 @@ class ClientConfig:
     sasl_jaas_config: Secret | None = key(
         "password",
         None,
-        "The credentials as Java writes them: Plain-, Scram-, OAuthBearer- or Krb5LoginModule.",
+        "The credentials in Java's JAAS format: PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule or "
+        "Krb5LoginModule.",
         since="KIP-85",
     )
     sasl_kerberos_service_name: str | None = key(
-        "string", None, "The first part of the brokers' principals, mostly kafka (GSSAPI)."
+        "string", None, "For GSSAPI: the first part of the brokers' Kerberos principals, usually kafka."
     )
     sasl_kerberos_principal: str | None = key(
-        "string", None, "Who we are; left out, whoever the keytab or the ticket cache is of (GSSAPI)."
+        "string",
+        None,
+        "For GSSAPI: the client's Kerberos principal. When not set, the principal of the keytab or of the ticket "
+        "cache.",
     )
     sasl_kerberos_keytab: str | None = key(
         "string",
         None,
-        "A file with our key; left out, tickets come from the cache that kinit fills (GSSAPI).",
+        "For GSSAPI: the file with the client's key. When not set, tickets come from the cache that kinit fills.",
     )
     sasl_login_callback_handler_class: str | None = key(
-        "string", None, "Accepted where it names Java's OAuthBearerLoginCallbackHandler, which is built in."
+        "string", None, "Only Java's OAuthBearerLoginCallbackHandler is accepted; the same is built in here."
     )
     sasl_oauthbearer_token_provider: Callable[[], Token] | None = key(
         "callable",
         None,
-        "Called without arguments, on a helper thread, for each new token; returns kadence.Token.",
+        "A callable without arguments that returns a kadence.Token. The client calls it on a helper thread for each "
+        "new token.",
     )
     sasl_oauthbearer_token_endpoint_url: str | None = key(
         "string",
         None,
-        "Where to get tokens by OAuth client credentials (https).",
+        "The https address from which the client gets tokens with OAuth client credentials.",
         since="KIP-768",
     )
     sasl_oauthbearer_client_credentials_client_id: str | None = key(
-        "string", None, "The client's id there.", since="KIP-1139"
+        "string", None, "The client's id at the token endpoint.", since="KIP-1139"
     )
     sasl_oauthbearer_client_credentials_client_secret: Secret | None = key(
-        "password", None, "The client's secret there.", since="KIP-1139"
+        "password", None, "The client's secret at the token endpoint.", since="KIP-1139"
     )
-    sasl_oauthbearer_scope: str | None = key("string", None, "The scope to ask for.", since="KIP-1139")
+    sasl_oauthbearer_scope: str | None = key(
+        "string", None, "The OAuth scope of the tokens that the client requests.", since="KIP-1139"
+    )
     sasl_oauthbearer_header_urlencode: bool | None = key(
         "bool",
         None,
-        "URL-encode id and secret, as RFC 6749 has it; Java's default is not to.",
+        "Whether the client URL-encodes its id and secret, as RFC 6749 requires. By default it does not, as in Java.",
         since="KIP-1025",
     )
     ssl_ca_location: str | None = key(
         "string",
         None,
-        "PEM file of the authorities to trust; the system's when not set.",
+        "PEM file with the certificate authorities to trust. When not set, those of the system.",
     )
     ssl_certificate_location: str | None = key("string", None, "PEM file of the client certificate chain.")
     ssl_key_location: str | None = key("string", None, "PEM file of the client's private key.")
     ssl_key_password: Secret | None = key("password", None, "Password of the private key.")
-    ssl_truststore_type: str | None = key("string", None, "Kind of Java's trust store; only PEM can be read.")
-    ssl_truststore_location: str | None = key("string", None, "As ssl.ca.location, where the type is PEM.")
-    ssl_truststore_certificates: str | None = key(
-        "string", None, "The authorities to trust as PEM text.", since="KIP-651"
+    ssl_truststore_type: str | None = key("string", None, "Type of the trust store; only PEM is supported.")
+    ssl_truststore_location: str | None = key(
+        "string", None, "The same as ssl.ca.location; needs ssl.truststore.type=PEM."
     )
-    ssl_keystore_type: str | None = key("string", None, "Kind of Java's key store; only PEM can be read.")
+    ssl_truststore_certificates: str | None = key(
+        "string", None, "The certificate authorities to trust, as PEM text.", since="KIP-651"
+    )
+    ssl_keystore_type: str | None = key("string", None, "Type of the key store; only PEM is supported.")
     ssl_keystore_location: str | None = key(
-        "string", None, "PEM file of the client's private key and certificate chain, where the type is PEM."
+        "string",
+        None,
+        "PEM file with the client's private key and certificate chain; needs ssl.keystore.type=PEM.",
     )
     ssl_keystore_key: Secret | None = key(
         "password", None, "The client's private key as PEM text.", since="KIP-651"
@@ -186,7 +211,7 @@ class ClientConfig:
     ssl_endpoint_identification_algorithm: str = key(
         "choice",
         "https",
-        "Check that the certificate names the host; empty switches it off.",
+        "https: check that the broker's certificate names its host. Empty: do not check.",
         choices=("https", ""),
     )
 

@@ -26,34 +26,35 @@ class ConsumerConfig(ClientConfig):
     group_id: str | None = key(
         "string",
         None,
-        "The consumer group; needed for subscribe() and committed offsets.",
+        "Name of the consumer group. subscribe() and commits need it.",
     )
     group_instance_id: str | None = key(
         "string",
         None,
-        "Static membership: a name that survives restarts of this process.",
+        "Makes this consumer a static member: a name that it keeps when its process restarts.",
         since="KIP-345",
     )
     group_protocol: str = key(
         "choice",
         "auto",
-        "How the group rebalances: classic (members assign), consumer (the broker does; Kafka 4.0 or newer) or auto: "
-        "consumer where the broker has it, no key of classic is set and the group has no classic members.",
+        "How the group rebalances. classic: a member assigns the partitions. consumer: the broker assigns them "
+        "(KIP-848, Kafka 4.0 or newer). auto: consumer if the broker supports it, no key of classic is set and the "
+        "group has no classic members; else classic.",
         choices=("auto", "classic", "consumer"),
         since="KIP-848",
     )
     group_remote_assignor: str | None = key(
         "string",
         None,
-        "The broker's assignor to ask for, uniform or range, with group.protocol=consumer; the broker's choice "
-        "when not set.",
+        "With group.protocol=consumer: the assignor that the broker uses, uniform or range. When not set, the broker "
+        "chooses.",
         since="KIP-848",
     )
     session_timeout_ms: int = key(
         "int",
         10_000,
-        "A process that sends no heartbeat for so long is dead. Of the classic protocol; with KIP-848, which auto "
-        "takes where it can, the broker decides: 45 s (group.consumer.session.timeout.ms).",
+        "The group removes a member that sends no heartbeat for this long. Classic protocol only; with KIP-848 the "
+        "broker's group.consumer.session.timeout.ms counts, 45 s by default.",
         low=1,
         high=INT32_MAX,
         since="KIP-62",
@@ -61,8 +62,8 @@ class ConsumerConfig(ClientConfig):
     heartbeat_interval_ms: int = key(
         "int",
         3_000,
-        "How often the network thread sends a heartbeat. Of the classic protocol, as above: with KIP-848 the broker "
-        "tells, every 5 s (group.consumer.heartbeat.interval.ms).",
+        "How often the network thread sends a heartbeat. Classic protocol only; with KIP-848 the broker's "
+        "group.consumer.heartbeat.interval.ms counts, 5 s by default.",
         low=1,
         high=INT32_MAX,
         since="KIP-62",
@@ -70,8 +71,8 @@ class ConsumerConfig(ClientConfig):
     max_poll_interval_ms: int = key(
         "int",
         300_000,
-        "A process that does not poll for so long makes no progress; it leaves the group. Of the classic protocol, and "
-        "with auto, it counts as session.timeout.ms where that is more, which is logged.",
+        "The consumer leaves the group when the application does not poll for this long. With the classic protocol "
+        "and with auto, session.timeout.ms is used instead if that is longer, and a log line says so.",
         low=1,
         high=INT32_MAX,
         since="KIP-62",
@@ -79,138 +80,154 @@ class ConsumerConfig(ClientConfig):
     stall_report_share: float = key(
         "float",
         0.5,
-        "At which part of the processing timeout (max.poll.interval.ms) a stall is reported: how long, which "
-        "records are in hand, where the thread is that should poll. Once for each stall; 0 = never.",
+        "After which part of max.poll.interval.ms without a poll the consumer reports a stall: for how long, the "
+        "records of the last poll, and which line of your code blocks the poll loop. Once for each stall; 0: never.",
         low=0,
         high=1,
     )
     stall_report_callback: Callable[[Any], Any] | None = key(
         "callable",
         None,
-        "Called with each stall (kadence.Stall), when it is reported, when the group is left and when it is over; on "
-        "a helper thread.",
+        "A callable that gets each stall (kadence.Stall) when the stall is reported, when the consumer leaves the "
+        "group because of it, and when it is over. It runs on a helper thread.",
     )
     max_poll_records: int = key(
         "count",
         _MAX_POLL_RECORDS,
-        "Most records one poll() returns; -1 = no cap; auto = as many as their measured cost allows.",
+        "The most records that one poll() returns. -1: no limit. auto: as many as their measured processing time "
+        "allows.",
         low=-1,
         since="KIP-41",
     )
     max_poll_arrow_bytes: int = key(
         "int",
         2_097_152,
-        "Most bytes of keys and values that one poll_arrow() returns, not counting its last record. The default is "
-        "that of two fetched partitions. Where max.poll.records is not its default it bounds the rows, too.",
+        "The most bytes of keys and values that one poll_arrow() returns, not counting its last record. The default "
+        "is twice max.partition.fetch.bytes. If max.poll.records is set to another value than its default, it limits "
+        "the rows, too.",
         low=1,
         high=INT32_MAX,
     )
     max_poll_records_share: float = key(
         "float",
         0.4,
-        "With max.poll.records=auto: the part of max.poll.interval.ms that no round of processing may exceed, should "
-        "records become up to a hundred times dearer at once; rounds are cut to take a hundredth of it. A round is all "
-        "that happens from one poll to the next: a loop that sleeps for seconds in between wants a number instead.",
+        "With max.poll.records=auto: the part of max.poll.interval.ms that processing the records of one poll may "
+        "take. The consumer aims at a hundredth of it, so that records may suddenly take a hundred times longer. The "
+        "time between two polls counts: if your loop sleeps for seconds in between, give max.poll.records a number.",
         low=0.001,
         high=1,
     )
     partition_assignment_strategy: tuple[Any, ...] = key(
         "assignors",
         ("cooperative-sticky",),
-        "Assignors of the classic protocol, in order of preference: range, roundrobin, sticky, cooperative-sticky, "
-        "their Java classes, or objects of your own (kadence.Assignor).",
+        "Classic protocol: assignors in order of preference. range, roundrobin, sticky, cooperative-sticky, the "
+        "names of their Java classes, or objects of your own (kadence.Assignor).",
     )
     enable_auto_commit: bool = key(
         "bool",
         True,
-        "Commit by itself what a later poll has proved processed. Without group.id there is nothing to commit.",
+        "Whether the consumer commits by itself: the records of a poll once the next poll is made. Needs group.id.",
     )
-    auto_commit_interval_ms: int = key("int", 5_000, "How often it does.", low=0)
+    auto_commit_interval_ms: int = key("int", 5_000, "How often the consumer commits by itself.", low=0)
     auto_offset_reset: str = key(
         "string",
         "latest",
-        "Where to start without a committed offset, and where to go on when the offset is not there any more; "
-        "by_duration:PT1H is an hour ago (ISO 8601, KIP-1106), none raises.",
+        "Where a partition starts without a committed offset, and where it goes on when its offset no longer exists. "
+        "by_duration:PT1H: the records since an hour ago (ISO 8601, KIP-1106). none: poll() raises an error.",
         choices=("earliest", "latest", "none", "by_duration:<duration>"),
     )
     allow_auto_create_topics: bool = key(
-        "bool", False, "Whether asking for a topic may create it on the broker."
+        "bool", False, "Whether the broker may create a topic that the consumer asks for."
     )
-    exclude_internal_topics: bool = key("bool", True, "Whether a pattern skips Kafka's own topics.")
+    exclude_internal_topics: bool = key(
+        "bool", True, "Whether a pattern in subscribe() leaves out Kafka's internal topics."
+    )
     isolation_level: str = key(
         "choice",
         "read_uncommitted",
-        "Whether records of open and aborted transactions are seen.",
+        "read_committed: the consumer returns no records of open or aborted transactions. read_uncommitted: it "
+        "returns all records.",
         choices=("read_uncommitted", "read_committed"),
         since="KIP-98",
     )
-    fetch_min_bytes: int = key("int", 1, "The broker waits for so much data, or fetch.max.wait.ms.", low=0)
-    fetch_max_wait_ms: int = key("int", 500, "Longest such wait.", low=0)
+    fetch_min_bytes: int = key(
+        "int",
+        1,
+        "The broker waits until it has this much data to send, but no longer than fetch.max.wait.ms.",
+        low=0,
+    )
+    fetch_max_wait_ms: int = key("int", 500, "How long the broker waits for fetch.min.bytes.", low=0)
     fetch_max_bytes: int = key(
         "int",
         52_428_800,
-        "Most bytes of one fetch response (its first batch may be larger).",
+        "The most bytes of one fetch response. Its first batch may be larger.",
         low=1,
     )
     max_partition_fetch_bytes: int = key(
         "int",
         2_097_152,
-        "Most bytes of one partition in it. Twice Kafka's: as many bytes cost half as many requests.",
+        "The most bytes of one partition in a fetch response. The default is twice Kafka's, which halves the number "
+        "of requests.",
         low=1,
     )
     buffer_memory: int = key(
         "int",
         134_217_728,
-        "Hard cap on bytes held: fetched, decompressed and retained.",
+        "The most memory for records that are fetched, decompressed or held for the application. It is a hard limit.",
         low=1_048_576,
         since="KIP-81",
     )
     prefetch_heuristic: str = key(
         "choice",
         "bytes",
-        "When enough is buffered. bytes: a partition has more than max.partition.fetch.bytes; total and share are "
-        "KIP-41's: all have max.poll.records, or each its share of them.",
+        "When the consumer stops fetching ahead. bytes: a partition has more than max.partition.fetch.bytes "
+        "buffered. total: all partitions together have max.poll.records (KIP-41). share: each partition has its "
+        "share of them (KIP-41).",
         choices=("bytes", "total", "share"),
         since="KIP-41",
     )
     max_batch_bytes: int = key(
         "int",
         268_435_456,
-        "A batch that decompresses to more is refused, before the memory is spent.",
+        "The consumer refuses a batch that would decompress to more than this, before it allocates the memory.",
         low=1,
     )
-    check_crcs: bool = key("bool", True, "Verify the checksum of each batch.")
+    check_crcs: bool = key("bool", True, "Whether the consumer verifies the checksum of each batch.")
     key_deserializer: Any = key(
         "deserializer",
         None,
-        "Makes keys of bytes: a callable, an object with deserialize(topic, headers, data), or the name of a ready one "
-        "(kadence.deserializers; Java's class names too). Keys stay bytes without.",
+        "Turns the bytes of keys into objects: a callable, an object with deserialize(topic, headers, data), or the "
+        "name of a built-in one (kadence.deserializers; Java's class names work, too). When not set, keys are bytes.",
     )
-    value_deserializer: Any = key("deserializer", None, "The same for values.")
+    value_deserializer: Any = key(
+        "deserializer", None, "Turns the bytes of values into objects, as key.deserializer does for keys."
+    )
     deserialization_errors: str = key(
         "choice",
         "raise",
-        "What becomes of a record that a deserialiser refuses: raise it from each poll until you seek past it, skip it "
-        "(logged and counted), or write it to dead.letter.topic.",
+        "What the consumer does with a record that a deserialiser refuses. raise: each poll raises until you seek "
+        "past it. skip: the record is logged, counted and skipped. dead-letter: the consumer writes it to "
+        "dead.letter.topic.",
         choices=("raise", "skip", "dead-letter"),
     )
     dead_letter_topic: str | None = key(
         "string",
         None,
-        "Where bad records go, as they are and with headers that tell where they come from: kadence.error.topic, "
-        ".partition, .offset, .field, .class, .message and .group. A record counts as processed once its letter is "
-        "acknowledged.",
+        "The topic to which the consumer writes bad records, unchanged but for headers that tell their origin: "
+        "kadence.error.topic, .partition, .offset, .field, .class, .message and .group. A bad record counts as "
+        "processed once the broker has acknowledged its dead letter.",
     )
     interceptors: tuple[Any, ...] = key(
         "objects",
         (),
-        "Objects that see what poll() returns, and may change it, and what is committed (kadence.Interceptor).",
+        "Objects (kadence.Interceptor) that see and may change what poll() returns, and see what is committed.",
         since="KIP-42",
     )
     client_rack: str = key(
         "string",
         "",
-        "Where this client runs, to read from a near replica.",
+        "The rack in which this consumer runs. It then reads from replicas in the same rack where the broker allows "
+        "it.",
         since="KIP-392",
     )
 

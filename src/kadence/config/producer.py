@@ -33,21 +33,26 @@ class ProducerConfig(ClientConfig):
     acks: str = key(
         "choice",
         "all",
-        "Which replicas must have a record before it counts.",
+        "Which replicas must have a record before the broker acknowledges it.",
         choices=("all", "-1", "1", "0"),
     )
-    enable_idempotence: bool = key("bool", True, "Retries cannot repeat or reorder records.", since="KIP-98")
+    enable_idempotence: bool = key(
+        "bool",
+        True,
+        "Whether the broker recognises retries, so that they neither duplicate nor reorder records.",
+        since="KIP-98",
+    )
     compression_type: str = key(
         "choice",
         "none",
-        "Compression of batches.",
+        "How the producer compresses batches.",
         choices=("none", "gzip", "snappy", "lz4", "zstd"),
     )
     compression_level: int | None = key(
         "int",
         None,
-        "How hard to compress: 1 to 9 for gzip, 1 to 12 for lz4, 1 to 22 for zstd; -1, as not set, takes the codec's "
-        "default.",
+        "How strongly the producer compresses: 1 to 9 for gzip, 1 to 12 for lz4, 1 to 22 for zstd. -1 or not set: "
+        "the codec's default.",
         low=-1,
         high=22,
         since="KIP-390",
@@ -55,62 +60,78 @@ class ProducerConfig(ClientConfig):
     key_serializer: Any = key(
         "serializer",
         None,
-        "Makes bytes of keys: a callable, an object with serialize(topic, headers, data), or the name of a ready one "
-        "(kadence.serializers; Java's class names too). Keys must be bytes without.",
+        "Turns keys into bytes: a callable, an object with serialize(topic, headers, data), or the name of a "
+        "built-in one (kadence.serializers; Java's class names work, too). When not set, keys must be bytes.",
     )
-    value_serializer: Any = key("serializer", None, "The same for values.")
+    value_serializer: Any = key(
+        "serializer", None, "Turns values into bytes, as key.serializer does for keys."
+    )
     partitioner: Any = key(
         "partitioner",
         "murmur2_random",
-        "How a key chooses the partition. murmur2_random is Kafka's way; consistent_random is librdkafka's default, "
-        "and so confluent-kafka's. Those without _random put all records without a key into one partition. A callable "
-        "gets (key, all_partitions, available_partitions) and returns a partition, or None for any.",
+        "How the producer chooses a record's partition by its key. murmur2_random: as Kafka's Java client. "
+        "consistent_random: as librdkafka and confluent-kafka by default. The ones without _random put all records "
+        "without a key into one partition. A callable gets (key, all_partitions, available_partitions) and returns a "
+        "partition, or None for any.",
         choices=_PARTITIONERS,
         since="librdkafka",
     )
     partitioner_ignore_keys: bool = key(
-        "bool", False, "Records choose partitions as if they had no key.", since="KIP-794"
+        "bool", False, "Whether the producer chooses partitions as if no record had a key.", since="KIP-794"
     )
     retries: int = key(
         "int",
         INT32_MAX,
-        "How often records are sent again after an error that may pass; delivery.timeout.ms bounds it, too.",
+        "How often the producer sends a record again after a retriable error. delivery.timeout.ms limits it, too.",
         low=0,
         high=INT32_MAX,
     )
-    linger_ms: int = key("int", 5, "Wait so long for more records of the same partition.", low=0)
-    batch_size: int = key("int", 131_072, "Most uncompressed bytes of one batch.", low=1)
-    buffer_memory: int = key("int", 33_554_432, "Most bytes waiting to be sent; send() blocks above.", low=1)
+    linger_ms: int = key(
+        "int",
+        5,
+        "How long the producer waits for more records of the same partition before it sends a batch.",
+        low=0,
+    )
+    batch_size: int = key("int", 131_072, "The most bytes of one batch before compression.", low=1)
+    buffer_memory: int = key(
+        "int",
+        33_554_432,
+        "The most bytes of records that wait to be sent or acknowledged. send() blocks while they are more.",
+        low=1,
+    )
     metadata_max_idle_ms: int = key(
         "int",
         300_000,
-        "A topic that nothing was sent to for so long is forgotten at the next refresh of metadata.",
+        "The producer stops refreshing the metadata of a topic to which nothing was sent for this long.",
         low=5_000,
         since="KIP-526",
     )
-    max_block_ms: int = key("int", 60_000, "How long send() may block for memory or metadata.", low=0)
-    max_request_size: int = key("int", 1_048_576, "Most bytes of one record or request.", low=1)
+    max_block_ms: int = key(
+        "int", 60_000, "How long send() may wait for memory or for a topic's metadata.", low=0
+    )
+    max_request_size: int = key("int", 1_048_576, "The most bytes of one record, and of one request.", low=1)
     delivery_timeout_ms: int = key(
         "int",
         120_000,
-        "A record fails when it is not acknowledged by then.",
+        "A record fails when the broker has not acknowledged it within this time.",
         low=1,
         since="KIP-91",
     )
     max_in_flight_requests_per_connection: int = key(
-        "int", 5, "Requests sent before the first is answered.", low=1
+        "int", 5, "How many requests the producer sends to one broker before the first is answered.", low=1
     )
 
     transactional_id: str | None = key(
         "string",
         None,
-        "Makes transactions possible; names the producer over restarts, so that an earlier one is fenced.",
+        "Enables transactions. The name that this producer keeps when it restarts; the broker then refuses its "
+        "predecessor.",
         since="KIP-98",
     )
     transaction_timeout_ms: int = key(
         "int",
         60_000,
-        "A transaction that is open for longer is aborted by the brokers.",
+        "The brokers abort a transaction that is open for longer than this.",
         low=1,
         since="KIP-98",
     )

@@ -15,73 +15,89 @@ class ClientSettings(TypedDict, total=False):
     """The settings that every client has."""
 
     bootstrap_servers: str | Iterable[str]
-    """Brokers to ask first, host:port, comma separated or a list. All their addresses are tried."""
+    """Brokers that the client asks first for the others: host:port, comma separated or a list. It tries every
+    address of each name.
+    """
     client_id: str
-    """A name for the brokers' logs and quotas; generated when empty."""
+    """The client's name in the brokers' logs and quotas; generated when empty."""
     request_timeout_ms: int | str
-    """How long one request may wait for its answer. Default: 30000."""
+    """How long the client waits for the answer to one request. Default: 30000."""
     default_api_timeout_ms: int | str
     """How long a blocking call without timeout= may take. Default: 60000."""
     retry_backoff_ms: int | str
-    """First wait before a failed request is repeated. Default: 100."""
+    """How long the client waits before it first repeats a failed request. Default: 100."""
     retry_backoff_max_ms: int | str
-    """Longest such wait; it doubles each time, ±20 %. Default: 1000."""
+    """The longest wait before a request is repeated. Each wait is twice the one before it, ±20 %. Default:
+    1000.
+    """
     reconnect_backoff_ms: int | str
-    """First wait before a failed connection is tried again. Default: 50."""
+    """How long the client waits before it first repeats a failed connection attempt. Default: 50."""
     reconnect_backoff_max_ms: int | str
-    """Longest such wait; it doubles each time, ±20 %. Default: 1000."""
+    """The longest wait before a connection attempt is repeated. Each wait is twice the one before it, ±20 %.
+    Default: 1000.
+    """
     socket_connection_setup_timeout_ms: int | str
-    """How long a connection may take to be made. Default: 10000."""
+    """How long one attempt to connect may take. Default: 10000."""
     connections_max_idle_ms: int | str
-    """Close a connection that was not used for so long; -1 never. Default: 540000."""
+    """Close a connection that was not used for this long; -1: never. Default: 540000."""
     metadata_max_age_ms: int | str
-    """Refresh cluster metadata after so long, changed or not. Default: 300000."""
+    """Refresh the cluster's metadata after this long, even if nothing seems to have changed. Default: 300000.
+    """
     metadata_recovery_strategy: Literal["rebootstrap", "none"] | str
-    """What to do when no known broker can be reached: begin again at bootstrap.servers, whose names are
-    looked up anew, or go on trying. Default: rebootstrap.
+    """What the client does when it reaches no known broker. rebootstrap: it looks up the names in
+    bootstrap.servers again and asks those. none: it keeps trying the known brokers. Default: rebootstrap.
     """
     metadata_recovery_rebootstrap_trigger_ms: int | str
-    """How long no broker may have answered for metadata before the known ones are forgotten for that.
-    Default: 300000.
+    """With metadata.recovery.strategy=rebootstrap: how long no broker may answer metadata requests before the
+    client asks bootstrap.servers again. Default: 300000.
     """
     send_buffer_bytes: int | str
-    """Socket send buffer; -1 leaves it to the system. Default: 131072."""
+    """Size of the socket's send buffer; -1: the system decides. Default: 131072."""
     receive_buffer_bytes: int | str
-    """Socket receive buffer; -1 leaves it to the system, which tunes it (measured faster than any fixed
-    size). Default: -1.
+    """Size of the socket's receive buffer; -1: the system decides and adapts it, which measured faster than
+    any fixed size. Default: -1.
     """
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] | str
-    """How to talk to brokers. Default: PLAINTEXT."""
+    """Whether connections are encrypted (SSL) and whether the client logs in (SASL). Default: PLAINTEXT."""
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"] | str | None
-    """How to authenticate with SASL_PLAINTEXT and SASL_SSL."""
+    """How the client logs in when security.protocol is SASL_PLAINTEXT or SASL_SSL."""
     sasl_username: str | None
     """User of PLAIN and SCRAM."""
     sasl_password: str | None
     """Password of PLAIN and SCRAM."""
     sasl_jaas_config: str | None
-    """The credentials as Java writes them: Plain-, Scram-, OAuthBearer- or Krb5LoginModule."""
+    """The credentials in Java's JAAS format: PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule or
+    Krb5LoginModule.
+    """
     sasl_kerberos_service_name: str | None
-    """The first part of the brokers' principals, mostly kafka (GSSAPI)."""
+    """For GSSAPI: the first part of the brokers' Kerberos principals, usually kafka."""
     sasl_kerberos_principal: str | None
-    """Who we are; left out, whoever the keytab or the ticket cache is of (GSSAPI)."""
+    """For GSSAPI: the client's Kerberos principal. When not set, the principal of the keytab or of the ticket
+    cache.
+    """
     sasl_kerberos_keytab: str | None
-    """A file with our key; left out, tickets come from the cache that kinit fills (GSSAPI)."""
+    """For GSSAPI: the file with the client's key. When not set, tickets come from the cache that kinit fills.
+    """
     sasl_login_callback_handler_class: str | None
-    """Accepted where it names Java's OAuthBearerLoginCallbackHandler, which is built in."""
+    """Only Java's OAuthBearerLoginCallbackHandler is accepted; the same is built in here."""
     sasl_oauthbearer_token_provider: Callable[[], Token] | None
-    """Called without arguments, on a helper thread, for each new token; returns kadence.Token."""
+    """A callable without arguments that returns a kadence.Token. The client calls it on a helper thread for
+    each new token.
+    """
     sasl_oauthbearer_token_endpoint_url: str | None
-    """Where to get tokens by OAuth client credentials (https)."""
+    """The https address from which the client gets tokens with OAuth client credentials."""
     sasl_oauthbearer_client_credentials_client_id: str | None
-    """The client's id there."""
+    """The client's id at the token endpoint."""
     sasl_oauthbearer_client_credentials_client_secret: str | None
-    """The client's secret there."""
+    """The client's secret at the token endpoint."""
     sasl_oauthbearer_scope: str | None
-    """The scope to ask for."""
+    """The OAuth scope of the tokens that the client requests."""
     sasl_oauthbearer_header_urlencode: bool | str | None
-    """URL-encode id and secret, as RFC 6749 has it; Java's default is not to."""
+    """Whether the client URL-encodes its id and secret, as RFC 6749 requires. By default it does not, as in
+    Java.
+    """
     ssl_ca_location: str | None
-    """PEM file of the authorities to trust; the system's when not set."""
+    """PEM file with the certificate authorities to trust. When not set, those of the system."""
     ssl_certificate_location: str | None
     """PEM file of the client certificate chain."""
     ssl_key_location: str | None
@@ -89,18 +105,18 @@ class ClientSettings(TypedDict, total=False):
     ssl_key_password: str | None
     """Password of the private key."""
     ssl_truststore_type: str | None
-    """Kind of Java's trust store; only PEM can be read."""
+    """Type of the trust store; only PEM is supported."""
     ssl_truststore_location: str | None
-    """As ssl.ca.location, where the type is PEM."""
+    """The same as ssl.ca.location; needs ssl.truststore.type=PEM."""
     ssl_truststore_certificates: str | None
-    """The authorities to trust as PEM text."""
+    """The certificate authorities to trust, as PEM text."""
     ssl_keystore_type: str | None
-    """Kind of Java's key store; only PEM can be read."""
+    """Type of the key store; only PEM is supported."""
     ssl_keystore_location: str | None
-    """PEM file of the client's private key and certificate chain, where the type is PEM."""
+    """PEM file with the client's private key and certificate chain; needs ssl.keystore.type=PEM."""
     ssl_keystore_key: str | None
     """The client's private key as PEM text."""
     ssl_keystore_certificate_chain: str | None
     """The client certificate chain as PEM text."""
     ssl_endpoint_identification_algorithm: Literal["https", ""] | str
-    """Check that the certificate names the host; empty switches it off. Default: https."""
+    """https: check that the broker's certificate names its host. Empty: do not check. Default: https."""

@@ -65,7 +65,7 @@ class Authentication:
             or self.version(SaslAuthenticateRequest()) is None
         ):
             raise ConnectError(
-                f"{self._address} offers no SASL that we know; set security.protocol without SASL"
+                f"{self._address} does not support SASL logins; set security.protocol=PLAINTEXT or SSL"
             )
         return SaslHandshakeRequest(mechanism=self._login.mechanism)
 
@@ -95,7 +95,7 @@ class Authentication:
             words = self._exchange.answer(response.auth_bytes)
         except BadChallengeError as error:
             raise AuthenticationError(
-                f"SASL {self._login.mechanism} of {self._login.who} with {self._address} was given up: {error}"
+                f"SASL {self._login.mechanism} of {self._login.who} with {self._address} failed: {error}"
             ) from error
         if words is None:
             self.lifetime_ms = max(0, response.session_lifetime_ms)
@@ -107,10 +107,10 @@ class Authentication:
         mechanism = self._login.mechanism
         if response.error_code == error_codes.UNSUPPORTED_SASL_MECHANISM:
             offered = ", ".join(response.mechanisms) or "none"
-            text = f"{self._address} does not offer SASL {mechanism}; sasl.mechanism can be: {offered}"
+            text = f"{self._address} does not offer SASL {mechanism}; it offers: {offered}"
         elif response.error_code == error_codes.ILLEGAL_SASL_STATE:
             text = (
-                f"{self._address} expects no SASL {mechanism} here: the listener takes anybody; set "
+                f"{self._address} does not expect a SASL {mechanism} login: this listener accepts anybody; set "
                 "security.protocol to PLAINTEXT or SSL, or use another port"
             )
         else:

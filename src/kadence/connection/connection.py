@@ -209,7 +209,7 @@ class BrokerConnection:
         if correlation_id != head.correlation_id:
             raise MalformedMessageError(
                 f"{self.address} answered with correlation id {correlation_id} where {head.correlation_id} "
-                f"({head.name}) was due; the stream cannot be trusted any more"
+                f"({head.name}) was expected; the connection can no longer be used"
             )
         if head.request is None:
             if isinstance(head.message, ApiVersionsRequest):

@@ -204,7 +204,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
                 position stays there. RecordDeserializationError: a deserialiser refused the next record; the
                 position stays there, too. DeadLetterError: a bad record could not be written to the dead letter
                 topic. NoOffsetForPartitionError, OffsetOutOfRangeError: auto.offset.reset says to raise it.
-            KafkaError: whatever the network thread could not mend by itself, or a callback raised.
+            KafkaError: any unrecoverable network error, or what a callback raised.
 
         Source: KIP-41 (the cap), KIP-62 (polling is the sign of progress).
         """

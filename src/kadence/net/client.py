@@ -140,7 +140,7 @@ class NetworkClient:
         for channel in tuple(self._channels.values()):
             self._end(
                 channel,
-                DisconnectedError(f"{channel.known} was given up to begin at bootstrap.servers again"),
+                DisconnectedError(f"{channel.known} was closed to begin again at bootstrap.servers"),
                 now,
             )
         self._known = {node_id: known for node_id, known in self._known.items() if known.is_bootstrap}
@@ -166,7 +166,9 @@ class NetworkClient:
             and lane in (None, item.lane)
             and (unless_heard_since is None or item.heard_at < unless_heard_since)
         ]:
-            self._end(channel, DisconnectedError(f"{channel.known} was given up: it does not answer"), now)
+            self._end(
+                channel, DisconnectedError(f"{channel.known} was closed: the broker does not answer"), now
+            )
 
     def nodes(self) -> tuple[Node, ...]:
         """What `set_nodes` said last."""

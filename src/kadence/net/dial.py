@@ -150,7 +150,7 @@ class Dial:
         if "ALERT" in reason and any(word in reason for word in _REFUSALS):
             self.close()
             raise AuthenticationError(
-                f"{self._name} at {self.address} refused our certificate: {tell(error)}. "
+                f"{self._name} at {self.address} refused this client's certificate: {tell(error)}. "
                 "ssl.certificate.location and ssl.key.location name the one to show"
             ) from error
 

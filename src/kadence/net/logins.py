@@ -68,7 +68,8 @@ class Logins:
         ):
             self._is_open = False
             _log.warning(
-                "the password of %s goes to %s unencrypted: security.protocol=SASL_SSL, or a SCRAM mechanism, hides it",
+                "the password of %s is sent to %s unencrypted: use security.protocol=SASL_SSL, or a SCRAM mechanism, "
+                "which does not send it",
                 self.login.who,
                 host,
             )
@@ -132,7 +133,7 @@ class TokenLogin:
             left_ms = 0 if come.expires_at is None else max(0, int((come.expires_at - time.time()) * 1000))
             self._refresh_at, self._expires_at = now + int(left_ms * _LIFE_SHARE), now + left_ms
         elif self._token is not None and now < self._expires_at:
-            _log.warning("no new token, the old one is used on: %s", come)
+            _log.warning("no new token; the old one stays in use: %s", come)
             self._is_serving = True
         else:
             self._token, self._error = None, come

@@ -130,7 +130,8 @@ class Deputy:
         except OSError as error:
             # Tried again with the next heartbeat.
             _log.warning(
-                "the pulse cannot run, so nothing stands in for a network thread that is late: %s", error
+                "the pulse cannot run, so no heartbeats are sent while the network thread is held up: %s",
+                error,
             )
         self._armed, self._armed_version = wish, self._version
         self._held_until = connection.held_until

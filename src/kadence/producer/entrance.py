@@ -41,7 +41,7 @@ def _refuse_all() -> None:
 
     Without places no record takes the short way, which begins with the lock: a thread of the parent may have held it.
     """
-    error = ForkedError("this record was sent before fork(); the parent alone learns what became of it")
+    error = ForkedError("this record was sent before fork(); only the parent process learns its result")
     for accumulator in _accumulators:
         accumulator.is_usable = False
         accumulator.places.clear()
@@ -184,7 +184,7 @@ class Entrance:
             )
         why = self._thread.trouble or self._topics.last_error or "no answer"
         raise KafkaTimeoutError(
-            f"nothing is known of topic {topic!r} after max.block.ms={self._config.max_block_ms} "
+            f"no metadata of topic {topic!r} came within max.block.ms={self._config.max_block_ms} "
             f"(brokers {brokers}): {why}"
         )
 
@@ -227,7 +227,8 @@ class Entrance:
                     deadline,
                     f"no room for a record of {size} bytes within max.block.ms={self._config.max_block_ms}: "
                     f"buffer.memory={self._config.buffer_memory} is full of records that no broker has "
-                    f"acknowledged yet; {self._thread.trouble or 'the brokers are slower than you'}",
+                    f"acknowledged yet; "
+                    f"{self._thread.trouble or 'the brokers acknowledge records more slowly than they are sent'}",
                 )
         finally:
             self._accumulator.blocked -= 1

@@ -148,7 +148,11 @@ class Delivery:
             try:
                 loop.call_soon_threadsafe(_wake, futures)
             except RuntimeError:
-                _log.debug("nobody awaits %s-%d any more: the loop is closed", self.topic, self.partition)
+                _log.debug(
+                    "the result of a record for %s-%d is dropped: its event loop is closed",
+                    self.topic,
+                    self.partition,
+                )
         # Outside the lock: a callback may call send(), which takes it.
         for callback, future in callbacks:
             try:

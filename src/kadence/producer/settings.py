@@ -16,21 +16,23 @@ class ProducerSettings(ClientSettings, total=False):
     """The settings of a producer as its keywords: ``Producer(**settings)``."""
 
     acks: Literal["all", "-1", "1", "0"] | int | str
-    """Which replicas must have a record before it counts. Default: all."""
+    """Which replicas must have a record before the broker acknowledges it. Default: all."""
     enable_idempotence: bool | str
-    """Retries cannot repeat or reorder records. Default: true."""
+    """Whether the broker recognises retries, so that they neither duplicate nor reorder records. Default:
+    true.
+    """
     compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] | str
-    """Compression of batches. Default: none."""
+    """How the producer compresses batches. Default: none."""
     compression_level: int | str | None
-    """How hard to compress: 1 to 9 for gzip, 1 to 12 for lz4, 1 to 22 for zstd; -1, as not set, takes the
-    codec's default.
+    """How strongly the producer compresses: 1 to 9 for gzip, 1 to 12 for lz4, 1 to 22 for zstd. -1 or not
+    set: the codec's default.
     """
     key_serializer: SerializerLike | None
-    """Makes bytes of keys: a callable, an object with serialize(topic, headers, data), or the name of a ready
-    one (kadence.serializers; Java's class names too). Keys must be bytes without.
+    """Turns keys into bytes: a callable, an object with serialize(topic, headers, data), or the name of a
+    built-in one (kadence.serializers; Java's class names work, too). When not set, keys must be bytes.
     """
     value_serializer: SerializerLike | None
-    """The same for values."""
+    """Turns values into bytes, as key.serializer does for keys."""
     partitioner: (
         Literal[
             "murmur2_random",
@@ -45,36 +47,41 @@ class ProducerSettings(ClientSettings, total=False):
         | str
         | Callable[[bytes | None, Sequence[int], Sequence[int]], int | None]
     )
-    """How a key chooses the partition. murmur2_random is Kafka's way; consistent_random is librdkafka's
-    default, and so confluent-kafka's. Those without _random put all records without a key into one
-    partition. A callable gets (key, all_partitions, available_partitions) and returns a partition, or None
-    for any. Default: murmur2_random.
+    """How the producer chooses a record's partition by its key. murmur2_random: as Kafka's Java client.
+    consistent_random: as librdkafka and confluent-kafka by default. The ones without _random put all
+    records without a key into one partition. A callable gets (key, all_partitions, available_partitions)
+    and returns a partition, or None for any. Default: murmur2_random.
     """
     partitioner_ignore_keys: bool | str
-    """Records choose partitions as if they had no key. Default: false."""
+    """Whether the producer chooses partitions as if no record had a key. Default: false."""
     retries: int | str
-    """How often records are sent again after an error that may pass; delivery.timeout.ms bounds it, too.
-    Default: 2147483647.
+    """How often the producer sends a record again after a retriable error. delivery.timeout.ms limits it,
+    too. Default: 2147483647.
     """
     linger_ms: int | str
-    """Wait so long for more records of the same partition. Default: 5."""
+    """How long the producer waits for more records of the same partition before it sends a batch. Default: 5.
+    """
     batch_size: int | str
-    """Most uncompressed bytes of one batch. Default: 131072."""
+    """The most bytes of one batch before compression. Default: 131072."""
     buffer_memory: int | str
-    """Most bytes waiting to be sent; send() blocks above. Default: 33554432."""
+    """The most bytes of records that wait to be sent or acknowledged. send() blocks while they are more.
+    Default: 33554432.
+    """
     metadata_max_idle_ms: int | str
-    """A topic that nothing was sent to for so long is forgotten at the next refresh of metadata. Default:
+    """The producer stops refreshing the metadata of a topic to which nothing was sent for this long. Default:
     300000.
     """
     max_block_ms: int | str
-    """How long send() may block for memory or metadata. Default: 60000."""
+    """How long send() may wait for memory or for a topic's metadata. Default: 60000."""
     max_request_size: int | str
-    """Most bytes of one record or request. Default: 1048576."""
+    """The most bytes of one record, and of one request. Default: 1048576."""
     delivery_timeout_ms: int | str
-    """A record fails when it is not acknowledged by then. Default: 120000."""
+    """A record fails when the broker has not acknowledged it within this time. Default: 120000."""
     max_in_flight_requests_per_connection: int | str
-    """Requests sent before the first is answered. Default: 5."""
+    """How many requests the producer sends to one broker before the first is answered. Default: 5."""
     transactional_id: str | None
-    """Makes transactions possible; names the producer over restarts, so that an earlier one is fenced."""
+    """Enables transactions. The name that this producer keeps when it restarts; the broker then refuses its
+    predecessor.
+    """
     transaction_timeout_ms: int | str
-    """A transaction that is open for longer is aborted by the brokers. Default: 60000."""
+    """The brokers abort a transaction that is open for longer than this. Default: 60000."""

@@ -123,7 +123,7 @@ class Lifecycle:
     def _refuse(self, call: str) -> NoReturn:
         """Raise why ``call`` cannot be: the error that stands in the way, or the state."""
         if self.error is None:
-            raise IllegalStateError(f"{call} cannot be now: {self.state.value}")
+            raise IllegalStateError(f"{call} is not possible now: {self.state.value}")
         # A fresh instance for each caller, as a raised exception collects the traceback of whoever raised it.
         error = copy.copy(self.error)
         error.__cause__ = self.error.__cause__
@@ -131,7 +131,7 @@ class Lifecycle:
         if self.state is State.ABORTABLE:
             error.add_note("the transaction must be aborted: call abort_transaction(), then begin anew")
         else:
-            error.add_note("this producer is of no more use: close it, and make another one")
+            error.add_note("this producer can no longer be used: close it, and make another one")
         raise error
 
     def end_for_close(self) -> bool:
@@ -143,7 +143,7 @@ class Lifecycle:
         if self.state in (State.IN_TRANSACTION, State.ABORTABLE):
             if self._is_closing:
                 _log.warning(
-                    "%s: close() cannot abort the transaction, which the brokers will do: %s",
+                    "%s: close() cannot abort the transaction; the brokers will abort it: %s",
                     self.transactional_id,
                     self.error,
                 )

@@ -98,10 +98,10 @@ def test_they_run_in_order_and_their_exceptions_are_logged_and_passed_over(
     assert first.committed == last.committed == [{PARTITION: 10}]
     told = [record.getMessage() for record in caplog.records if "interceptor" in record.getMessage()]
     assert told == [
-        "interceptor Broken: on_consume failed; passed over",
-        "interceptor Odd: on_consume returned list instead of Records; passed over",
-        "interceptor Broken: on_commit failed; passed over",
-        "interceptor Broken: close failed; passed over",
+        "interceptor Broken: on_consume raised an error, which is ignored",
+        "interceptor Odd: on_consume returned list instead of Records; the records are used unchanged",
+        "interceptor Broken: on_commit raised an error, which is ignored",
+        "interceptor Broken: close raised an error, which is ignored",
     ]
 
 

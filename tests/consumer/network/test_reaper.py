@@ -32,8 +32,8 @@ def test_c2_an_overdue_call_says_what_it_still_waits_for() -> None:
     reaper.watch(call(1, 100))
     reaper.watch(TopicMetadata(2, 100, tuple("fdecba")))
     assert [str(answer.error) for answer in reaper.reap(100)] == [
-        "looking up committed offsets (topic 't') was not done in time: t-9 does not exist",
-        "looking up topics (topics 'a', 'b', 'c', 'd', 'e' and 1 more) was not done in time",
+        "looking up committed offsets (topic 't') did not finish in time: t-9 does not exist",
+        "looking up topics (topics 'a', 'b', 'c', 'd', 'e' and 1 more) did not finish in time",
     ]
 
 

@@ -116,7 +116,7 @@ def test_c2_the_wait_is_bounded_by_the_nearest_deadline_and_the_call_fails_at_it
     bench.turn.run_once()
     assert bench.network.waits == [150]
     assert bench.clock.now_ms() == began + 150
-    assert bench.ended() == [(2, "looking up offsets was not done in time; last trouble: broker 1 is silent")]
+    assert bench.ended() == [(2, "looking up offsets did not finish in time; last error: broker 1 is silent")]
     bench.turn.run_once()
     assert bench.network.waits == [150, 350]
     assert [call_id for call_id, _ in bench.ended()] == [2, 1]

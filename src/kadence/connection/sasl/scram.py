@@ -64,15 +64,15 @@ class Scram:
         if b"e" in fields:
             raise BadChallengeError(f"the broker says {fields[b'e'].decode(errors='replace')!r}")
         if b"m" in fields:
-            raise BadChallengeError("the broker asks for an extension of SCRAM that nobody has defined")
+            raise BadChallengeError("the broker asks for an unknown extension of SCRAM")
         try:
             nonce, salt, count = fields[b"r"], _base64(fields[b"s"]), fields[b"i"]
         except KeyError as missing:
             raise BadChallengeError(f"its first message lacks {missing.args[0].decode()}=") from None
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
-            raise BadChallengeError("its nonce does not continue ours")
+            raise BadChallengeError("its nonce does not begin with this client's")
         if not (count.isdigit() and len(count) < 10) or not salt:
-            raise BadChallengeError("its salt or its number of iterations is none")
+            raise BadChallengeError("its salt or its number of iterations is invalid")
         iterations = int(count)
         if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
             raise BadChallengeError(

@@ -191,7 +191,7 @@ class _Polling:
         outer = self._outer = self._shell._polling
         if outer is not None and outer._task is not self._task and not outer._is_over:
             raise ConcurrentAccessError(
-                "another task is inside poll(); one task reads, others may do the rest"
+                "another task is inside poll(); only one task may poll at a time, but other tasks may make other calls"
             )
         self._shell._polling = self
         # Steps of another task are refused from here on: see `reading.steps`.

@@ -290,7 +290,9 @@ def _but(
 
 
 def _warn(offsets: Mapping[TopicPartition, OffsetAndMetadata], error: Exception) -> None:
-    log.warning("auto-commit of %d partitions failed, their records may come again: %s", len(offsets), error)
+    log.warning(
+        "auto-commit of %d partitions failed; their records may be processed again: %s", len(offsets), error
+    )
 
 
 def _offsets(

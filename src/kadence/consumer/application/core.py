@@ -129,8 +129,8 @@ class Core:
         self.stop = self._exchange.stop
         if config.group_id is not None and config.processing_timeout_ms > config.max_poll_interval_ms:
             log.warning(
-                "max.poll.interval.ms (%d) is below session.timeout.ms (%d) and counts as %d: a member that is lost is "
-                "waited for that long in any case",
+                "max.poll.interval.ms (%d) is below session.timeout.ms (%d) and is treated as %d: the group waits "
+                "that long for a lost member in any case",
                 config.max_poll_interval_ms,
                 config.session_timeout_ms,
                 config.processing_timeout_ms,
@@ -267,7 +267,8 @@ class Core:
         self._polls_after_stop += 1
         if self._polls_after_stop == _SURELY_A_SPIN:
             log.warning(
-                "%d polls since stop(): each returns nothing, at once. End the loop when consumer.stopping is true",
+                "poll() was called %d times after stop(), and returned nothing each time. End the loop when "
+                "consumer.stopping is true",
                 self._polls_after_stop,
             )
 

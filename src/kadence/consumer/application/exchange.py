@@ -288,4 +288,5 @@ class Exchange:
 
 
 def _unanswered(kind: type[m.Imperative]) -> str:
-    return f"{m.what_of(kind)}: the network thread did not answer; is something holding the interpreter?"
+    why = "a C call that holds the GIL may keep it from running"
+    return f"{m.what_of(kind)}: the network thread did not answer in time; {why}"

@@ -123,7 +123,7 @@ class Interceptors:
                 records = result
             elif result is not None:
                 log.warning(
-                    "interceptor %s: on_consume returned %s instead of Records; passed over",
+                    "interceptor %s: on_consume returned %s instead of Records; the records are used unchanged",
                     type(each).__name__,
                     type(result).__name__,
                 )
@@ -145,5 +145,10 @@ class Interceptors:
         try:
             return method(*arguments)
         except Exception:
-            log.warning("interceptor %s: %s failed; passed over", type(each).__name__, name, exc_info=True)
+            log.warning(
+                "interceptor %s: %s raised an error, which is ignored",
+                type(each).__name__,
+                name,
+                exc_info=True,
+            )
             return None

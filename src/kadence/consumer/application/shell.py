@@ -134,7 +134,7 @@ class Shell:
             while not acquired:
                 if self._clock.now_ms() >= deadline:
                     log.warning(
-                        "closed while user code runs inside another thread's call: nothing is committed"
+                        "close() was called while a callback runs in another thread's call: nothing is committed"
                     )
                     self._core.abandon(add_ms(self._clock.now_ms(), FAREWELL_MS))
                     return False
@@ -193,6 +193,6 @@ class Shell:
         if self._core.closed:
             raise ClosedError("this consumer is closed")
         raise ConcurrentAccessError(
-            "another thread is inside this consumer; only wakeup, pause, resume, close and what tells of its state "
-            "(metrics, not_fetched, …) may be called then"
+            "another thread is using this consumer; until it is done, only stop, wakeup, pause, resume, close and "
+            "calls that read its state (metrics, not_fetched, …) are allowed"
         )

@@ -143,10 +143,10 @@ class Stalls:
         if stall is None:
             return
         log.warning(
-            "group %s: polls again after %.1f s%s",
+            "group %s: the application polls again, after %.1f s%s",
             self._group_id,
             (now - fact.since) / 1000,
-            ", and joins anew" if stall.left_group else "",
+            ", and joins the group again" if stall.left_group else "",
         )
         if self._callback is not None:
             _aside(self._tell, stall)
@@ -180,7 +180,8 @@ class Stalls:
         recorded.release()
         if not fact.left:
             log.warning(
-                "group %s: nothing was polled for %.1f s; in another %.1f s (max.poll.interval.ms) the group is left. "
+                "group %s: the application has not polled for %.1f s; in another %.1f s (max.poll.interval.ms) the "
+                "consumer leaves the group. "
                 "Records of the last poll: %d%s. %s",
                 self._group_id,
                 (fact.at - fact.since) / 1000,
@@ -258,4 +259,4 @@ def _named(in_hand: Mapping[TopicPartition, range]) -> str:
         return ""
     parts = [f"{partition} {offsets[0]} to {offsets[-1]}" for partition, offsets in in_hand.items()]
     more = f" and {len(parts) - _NAMED} partitions more" if len(parts) > _NAMED else ""
-    return f", not proved processed: {', '.join(parts[:_NAMED])}{more}"
+    return f", perhaps not processed yet: {', '.join(parts[:_NAMED])}{more}"

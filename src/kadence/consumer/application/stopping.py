@@ -197,7 +197,7 @@ class StopOnSignals:
         if self.received is None:
             return
         name, grace_ms = self.received.name, self._grace_ms
-        log.info("%s: consumers stop after the record in hand and close within %g s", name, grace_ms / 1000)
+        log.info("%s: consumers stop after the current record and close within %g s", name, grace_ms / 1000)
         if self._is_left_within(int(grace_ms * _TOLD_AT)):
             return
         for consumer in self._mine():

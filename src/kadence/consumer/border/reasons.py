@@ -20,8 +20,8 @@ class NotFetchedReason(enum.Enum):
     RANGE_FETCHED = "all of its range is fetched"
     MEMORY = "buffer.memory is used up: the application has to poll"
     AWAITING_TURN = "its broker is busy with a fetch of other partitions that is about to end"
-    AWAITING_ASSIGNED_CALLBACK = "its assigned callback has not run: the application has to poll"
-    REVOKING = "it is being given up: the application has to poll"
+    AWAITING_ASSIGNED_CALLBACK = "the listener was not told of it yet: the application has to poll"
+    REVOKING = "it is being revoked: the application has to poll"
     AWAITING_COMMITTED_OFFSET = "its committed offset is being looked up"
     AWAITING_RESET = "the offset to start from is being looked up"
     AWAITING_VALIDATION = "its position is being checked against the leader's epochs"
@@ -30,7 +30,7 @@ class NotFetchedReason(enum.Enum):
     UNKNOWN_TOPIC = "the cluster does not know the topic or partition"
     TOPIC_AUTHORIZATION_FAILED = "not allowed to read the topic"
     BROKER_UNREACHABLE = "no connection to its broker"
-    BACKOFF = "waiting before the next try, or trying, after an error"
+    BACKOFF = "the last fetch failed and is tried again"
 
     @property
     def is_expected(self) -> bool:

@@ -111,7 +111,7 @@ class Processor:
         del now
         subscription = self._subscription
         if made := [p for p in self._partitions_of(self._followed) if p not in subscription.partitions]:
-            log.info("made meanwhile, and read from the beginning: %s", in_short(made))
+            log.info("found new partitions, which are read from the beginning: %s", in_short(made))
             self._add(made, _EARLIEST)
         if subscription.pattern is None or self._membership is None:
             return

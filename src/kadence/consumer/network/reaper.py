@@ -53,8 +53,8 @@ class Reaper:
         for call_id in overdue:
             call = self._waiting.pop(call_id)
             missing, why = self.missing(call_id), self._why()
-            text = f"{call.what} was not done in time"
-            text += (f": {missing}" if missing else "") + (f"; last trouble: {why}" if why else "")
+            text = f"{call.what} did not finish in time"
+            text += (f": {missing}" if missing else "") + (f"; last error: {why}" if why else "")
             answers.append(Answer(call_id, None, KafkaTimeoutError(text)))
         return answers
 

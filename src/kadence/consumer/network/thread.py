@@ -107,7 +107,7 @@ def _log(fact: Fact) -> None:
     if isinstance(fact, RebalanceFinished):
         rebalance = fact.rebalance
         log.info(
-            "group %s: rebalanced in %.1f s (%s): generation %d, has %s; came %s, went %s",
+            "group %s: rebalanced in %.1f s (%s): generation %d, owns %s; added %s, removed %s",
             fact.group.group_id,
             rebalance.duration,
             rebalance.cause,
@@ -117,10 +117,11 @@ def _log(fact: Fact) -> None:
             in_short(rebalance.removed),
         )
     elif isinstance(fact, RevokePartitions):
-        log.info("gives up %s", in_short(fact.partitions))
+        log.info("revoking %s", in_short(fact.partitions))
     elif isinstance(fact, LosePartitions):
         log.warning(
-            "lost %s: whatever is processed of them will be processed again", in_short(fact.partitions)
+            "lost %s: their records after the committed offsets will be processed again",
+            in_short(fact.partitions),
         )
 
 

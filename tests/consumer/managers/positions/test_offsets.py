@@ -269,7 +269,7 @@ def test_a_call_that_is_over_is_forgotten_and_a_late_answer_is_nobody_s() -> Non
     (done,) = world.facts
     assert isinstance(done, Answer)
     assert str(done.error) == (
-        "looking up offsets (topic 't') was not done in time: t-0 was not answered by its leader"
+        "looking up offsets (topic 't') did not finish in time: t-0 was not answered by its leader"
     )
     world.manager.on_response(1_001, answer(request, offsets_told(request, 3), 1_001))
     assert world.facts == [done]

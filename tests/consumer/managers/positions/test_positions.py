@@ -247,7 +247,7 @@ def test_kip516_a_topic_made_again_is_never_read_at_the_old_one_s_offset(
     (topic,) = fetch.message.topics
     (part,) = topic.partitions
     assert (topic.topic_id, part.fetch_offset, part.last_fetched_epoch) == (OTHER_ID, 0, -1)
-    assert "was deleted and made again" in caplog.text
+    assert "was deleted and created again" in caplog.text
 
 
 def test_kip516_without_a_policy_a_topic_made_again_is_told() -> None:
@@ -256,7 +256,7 @@ def test_kip516_without_a_policy_a_topic_made_again_is_told() -> None:
     world.turn()
     (error,) = world.errors()
     assert isinstance(error, OffsetOutOfRangeError)
-    assert "was deleted and made again" in str(error)
+    assert "was deleted and created again" in str(error)
 
 
 def test_kip516_records_of_the_old_topic_that_come_late_are_dropped() -> None:
@@ -321,4 +321,4 @@ def test_a_reset_by_policy_is_told_in_the_log(caplog: pytest.LogCaptureFixture) 
     with caplog.at_level(logging.INFO):
         world = out_of_range(auto_offset_reset="latest")
         world.turn()
-    assert "t-0: the position is lost, auto.offset.reset=latest is applied" in caplog.text
+    assert "t-0: the position is no longer valid; applying auto.offset.reset=latest" in caplog.text

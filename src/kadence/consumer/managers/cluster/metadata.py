@@ -211,7 +211,7 @@ class MetadataManager:
         return FOREVER
 
     def _rebootstrap(self, now: int, why: str) -> None:
-        log.warning("%s: the known brokers are forgotten, beginning again at bootstrap.servers", why)
+        log.warning("%s: asking bootstrap.servers for the brokers again", why)
         self.cluster = forget_brokers(self.cluster)
         self.version += 1
         self._failing_since = None

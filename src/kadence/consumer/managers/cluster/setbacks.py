@@ -45,7 +45,7 @@ class Setbacks:
         if not given_up:
             return cluster
         log.warning(
-            "the leader epochs of %s went back and stay there: the cluster was restored from an older state",
+            "the leader epochs of %s are lower than before: the cluster seems to be restored from an older state",
             ", ".join(str(partition) for partition in sorted(given_up)[:5]),
         )
         return forget_epochs(cluster, given_up)

@@ -209,7 +209,7 @@ class AutoMembership:
             else:
                 # Whatever the reason is, the join will meet it too, and tell of it.
                 member = self._consumer if self._consumer.needs_kip_848 else self._classic
-                self._join(now, member, "its members are not told")
+                self._join(now, member, "the broker does not show its members")
             return
         answer: Any = completed.response
         group = answer.groups[0]

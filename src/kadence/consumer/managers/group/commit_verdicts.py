@@ -60,7 +60,7 @@ def outsider(code: int, group_id: str | None) -> CommitFailedError:
 def expelled(code: int) -> CommitFailedError:
     """The group goes on without this member."""
     return CommitFailedError(
-        f"{error_codes.name(code)}: the group goes on without this member, its partitions may be read by others by "
+        f"{error_codes.name(code)}: the group has removed this member, and other members may read its partitions "
         f"now. {_ADVICE}"
     )
 
@@ -77,7 +77,7 @@ def not_ours(partitions: set[TopicPartition], *, others: bool) -> CommitFailedEr
 
 
 _ADVICE = (
-    "This happens when the time between two polls passes max.poll.interval.ms: poll more often, process less "
-    "per poll (max.poll.records), or raise max.poll.interval.ms. The records come again to whoever owns the "
-    "partitions now"
+    "This happens when the time between two polls exceeds max.poll.interval.ms: poll more often, process less "
+    "per poll (max.poll.records), or raise max.poll.interval.ms. The members that own the partitions now read the "
+    "records again"
 )

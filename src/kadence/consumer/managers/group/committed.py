@@ -217,5 +217,5 @@ def topic_ids(metadata: ClusterView, topics: Any) -> dict[str, bytes]:
 def _too_late(failure: KafkaError | int | None) -> KafkaTimeoutError:
     why = error_codes.name(failure) if isinstance(failure, int) else failure
     return KafkaTimeoutError(
-        "the committed offsets were not answered in time" + (f"; last failure: {why}" if why else "")
+        "the broker did not send the committed offsets in time" + (f"; last failure: {why}" if why else "")
     )

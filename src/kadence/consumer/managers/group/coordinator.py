@@ -88,7 +88,7 @@ class CoordinatorManager:
         del now
         if self.node is not None:
             log.info(
-                "group %s: coordinator %s given up: %s",
+                "group %s: stopped using coordinator %s: %s",
                 self.group_id,
                 self.node.node_id,
                 reason,

@@ -78,14 +78,14 @@ def explain_heartbeat(
             f"(group.consumer.assignors; uniform and range by default){told}"
         ),
         error_codes.UNRELEASED_INSTANCE_ID: (
-            f"group.instance.id = {config.group_instance_id!r} is in use in group {group_id!r} by a process that "
-            "runs, or that died less than a session timeout ago: each process needs its own"
+            f"group.instance.id = {config.group_instance_id!r} is in use in group {group_id!r} by another process "
+            "that runs, or that died less than a session timeout ago: each process needs its own"
         ),
         error_codes.GROUP_MAX_SIZE_REACHED: (
             f"group {group_id!r} has as many members as the broker allows (group.consumer.max.size)"
         ),
         error_codes.GROUP_ID_NOT_FOUND: (
-            f"group {group_id!r} cannot be joined by KIP-848{told}. Its members speak another protocol and the "
+            f"group {group_id!r} cannot be joined with KIP-848{told}. Its members speak another protocol and the "
             "broker does not convert it (group.consumer.migration.policy): set group.protocol=classic"
         ),
         error_codes.INVALID_REQUEST: f"the broker refused the heartbeat of group {group_id!r}{told}",

@@ -71,7 +71,7 @@ class OffsetCalls:
         wake_at = FOREVER
         if self._lookups:
             for lookup in [each for each in self._lookups if each.call.deadline <= now]:
-                text = f"{lookup.call.what} was not done in time: {self._missing(lookup)}"
+                text = f"{lookup.call.what} did not finish in time: {self._missing(lookup)}"
                 self._end(lookup, Answer(lookup.call.id, None, KafkaTimeoutError(text)))
             for lookup in list(self._lookups):
                 wake_at = min(wake_at, self._ask(now, lookup, requests))

@@ -174,7 +174,9 @@ class OffsetsManager:
             return
         if not isinstance(error, NoOffsetForPartitionError):
             log.info(
-                "%s: the position is lost, auto.offset.reset=%s is applied", state.partition, self._policy
+                "%s: the position is no longer valid; applying auto.offset.reset=%s",
+                state.partition,
+                self._policy,
             )
         duration_ms = self._config.reset_duration_ms
         if duration_ms is not None:

@@ -129,7 +129,7 @@ class ValidationManager:
         partition = state.partition
         state.former_topic_ids |= {state.topic_id}
         log.warning(
-            "topic %r was deleted and made again: offset %d of %s is of the old one",
+            "topic %r was deleted and created again: offset %d of %s belongs to the deleted topic",
             partition.topic,
             state.offset,
             partition,
@@ -137,8 +137,8 @@ class ValidationManager:
         self._subscription.lose(
             partition,
             OffsetOutOfRangeError(
-                f"topic {partition.topic!r} was deleted and made again, and offset {state.offset} of {partition} is of "
-                "the old one; auto.offset.reset is none: seek() to where you want to go on"
+                f"topic {partition.topic!r} was deleted and created again, and offset {state.offset} of {partition} "
+                "belongs to the deleted topic; auto.offset.reset is none: seek() to where you want to go on"
             ),
         )
         return True
@@ -256,7 +256,7 @@ class ValidationManager:
             self._repeat(state, add_ms(now, self._config.retry_backoff_ms))
         else:
             log.warning(
-                "%s: the leader could not say where epoch %s ended (%s); going on at offset %d",
+                "%s: the leader did not tell the end offset of epoch %s (%s); reading on from offset %d",
                 state.partition,
                 state.epoch,
                 ec.name(code),

@@ -199,7 +199,7 @@ def _assign(
         raise AssignorError(f"the assignor {assignor.name!r} failed: {error!r}") from error
     if not is_built_in(assignor):
         if wrong := _wrong(assignment, topics, members):
-            raise AssignorError(f"the assignor {assignor.name!r} gave what is no assignment: {wrong}")
+            raise AssignorError(f"the assignor {assignor.name!r} returned an invalid assignment: {wrong}")
         if RebalanceProtocol.COOPERATIVE in assignor.protocols:
             claims = {name: (said.owned, generation_of(said)) for name, said in members.items()}
             assignment = withhold(assignment, topics, claims)

@@ -70,7 +70,7 @@ class UserData:
                 ) from error
             if data is not None and not isinstance(data, bytes):
                 raise AssignorError(
-                    f"the assignor {assignor.name!r} gave user data that is no bytes: {data!r}"
+                    f"the assignor {assignor.name!r} returned user data that are not bytes: {data!r}"
                 )
             found[assignor.name] = data
         return found
