@@ -7,18 +7,18 @@ from typing import Any
 from kadence import Consumer, Producer
 
 
-def ship(settings: dict[str, Any], group: str, orders: str, shipments: str, *, patience: float = 5) -> int:
-    """Ship what is there, and commit each order when its shipment is written.
+def ship(settings: dict[str, Any], group: str, orders: str, shipments: str, *, most: int) -> int:
+    """Ship orders, and commit each when its shipment is written; end when none has come for half a minute.
 
     Args:
         settings: how to reach the brokers, under Kafka's keys.
         group: the group that commits.
         orders: the topic to read.
         shipments: the topic to write.
-        patience: seconds without an order after which it ends.
+        most: how many orders to ship at most.
 
     Returns:
-        How many orders were shipped.
+        How many were shipped.
     """
     shipped = 0
     with (
@@ -28,10 +28,12 @@ def ship(settings: dict[str, Any], group: str, orders: str, shipments: str, *, p
         Producer(settings) as producer,
     ):
         consumer.subscribe(orders)
-        for order in consumer.records(idle_timeout=patience):
+        for order in consumer.records(idle_timeout=30):
             if not order.value:
                 raise ValueError(f"the order at offset {order.offset} is empty")
             producer.send(shipments, order.value + b" shipped", key=order.key).result(timeout=10)
             consumer.commit(order)
             shipped += 1
+            if shipped == most:
+                break
     return shipped

@@ -36,7 +36,7 @@ def test_orders_are_shipped(
 ) -> None:
     orders, shipments = topics
     kadence_records.write(orders, [("ann", "book"), ("bob", "pen")])
-    assert ship(kadence_settings, kadence_group, orders, shipments, patience=1) == 2
+    assert ship(kadence_settings, kadence_group, orders, shipments, most=2) == 2
     shipped = {(record.key, record.value) for record in kadence_records.read(shipments)}
     assert shipped == {(b"ann", b"book shipped"), (b"bob", b"pen shipped")}
 
@@ -51,7 +51,7 @@ def test_after_a_bad_order_it_continues_where_it_committed(
     kadence_records.write(orders, ["book", "", "pen"], partition=0)
     for _ in range(2):
         with pytest.raises(ValueError, match="the order at offset 1 is empty"):
-            ship(kadence_settings, kadence_group, orders, shipments, patience=1)
+            ship(kadence_settings, kadence_group, orders, shipments, most=3)
     assert [record.value for record in kadence_records.read(shipments)] == [b"book shipped"]
 
 
@@ -65,7 +65,7 @@ def test_a_broker_that_refuses_for_a_while_costs_no_order(
     orders, shipments = topics
     kadence_records.write(orders, ["book"])
     kadence_faults.error(ProduceRequest, error_codes.NOT_LEADER_OR_FOLLOWER, times=3)
-    assert ship(kadence_settings, kadence_group, orders, shipments, patience=1) == 1
+    assert ship(kadence_settings, kadence_group, orders, shipments, most=1) == 1
     assert len(kadence_records.read(shipments)) == 1
 
 

@@ -4,7 +4,7 @@
 
 What became of the old parts:
 
-* ``consumer_timeout_ms=1000`` is ``records(idle_timeout=1)``. Here the end is known: a range from the first sale since
+* ``consumer_timeout_ms=3000`` is ``records(idle_timeout=3)``. Here the end is known: a range from the first sale since
   the time to what is the end now. Iteration ends there, and nothing has to be waited for.
 * ``offsets_for_times`` is the same; there is no ``seek``, since the ranges say where to begin.
 * ``create_topics`` takes a dict. The functions that serialise would do here, too; names are shorter. The one called

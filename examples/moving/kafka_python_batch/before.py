@@ -36,7 +36,7 @@ def sums_since(since_ms: int) -> Counter[str]:
     consumer = KafkaConsumer(
         bootstrap_servers=SERVERS,
         enable_auto_commit=False,
-        consumer_timeout_ms=1000,
+        consumer_timeout_ms=3000,
         key_deserializer=bytes.decode,
         value_deserializer=json.loads,
     )
