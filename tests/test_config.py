@@ -191,3 +191,24 @@ def test_kip1106_a_duration_that_is_none_says_how_they_are_written(given: str) -
 def test_kip1106_what_is_no_policy_names_those_there_are(given: str) -> None:
     with pytest.raises(ConfigError, match="one of earliest, latest, none, by_duration"):
         ConsumerConfig.parse(BOOTSTRAP, auto_offset_reset=given)
+
+
+def test_faults_of_a_value_are_told_beside_those_of_types_and_names() -> None:
+    given = {
+        "bootstrap.servers": "kafka://localhost:9092,localhost",
+        "group_idd": "g",
+        "group.id": "",
+        "auto.offset.reset": "oldest",
+        "session.timeout.ms": "long",
+    }
+    with pytest.raises(ConfigError) as error:
+        ConsumerConfig.parse(given)
+    told = str(error.value).splitlines()
+    assert told[0] == "6 mistakes in the consumer's settings:"
+    assert {line.removeprefix("- ").split(": ")[0] for line in told[1:]} == {
+        "bootstrap.servers",
+        "unknown consumer configuration key 'group_idd'",
+        "group.id is empty; give it a name, or leave it out to use assign()",
+        "auto.offset.reset",
+        "session.timeout.ms",
+    }

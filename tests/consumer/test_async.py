@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.patience import PATIENCE
 
-from kadence import AsyncConsumer, AsyncRebalanceListener, Broker, Producer, TopicPartition
+from kadence import Admin, AsyncConsumer, AsyncRebalanceListener, Broker, Producer, TopicPartition
 from kadence.errors import ClosedError, ConcurrentAccessError, WakeupError
 
 PARTITION = TopicPartition("t", 0)
@@ -249,6 +249,36 @@ def test_another_loop_and_a_closed_consumer_are_refused(served: Broker) -> None:
                 await subject.poll(0)
 
         runner.run(after())
+
+
+def test_a_consumer_whose_loop_has_ended_is_closed_on_another(served: Broker) -> None:
+    async def begin() -> AsyncConsumer:
+        subject = consumer(served, group_id="g")
+        await subject.subscribe("t")
+        await subject.poll(PATIENCE)
+        return subject
+
+    async def end(subject: AsyncConsumer) -> None:
+        await asyncio.wait_for(subject.close(), PATIENCE)
+        await subject.close()
+
+    asyncio.run(end(asyncio.run(begin())))
+    with Admin(bootstrap_servers=served.bootstrap_servers) as admin:
+        assert admin.describe_groups("g")["g"].members == (), "it has left its group"
+
+
+def test_a_consumer_whose_loop_runs_is_not_closed_on_another(served: Broker) -> None:
+    async def end(subject: AsyncConsumer) -> None:
+        with pytest.raises(ConcurrentAccessError, match="which still runs: close it there"):
+            await subject.close()
+
+    async def work() -> None:
+        async with consumer(served) as subject:
+            await asyncio.to_thread(asyncio.run, end(subject))
+            await subject.assign([PARTITION])
+            assert await subject.poll(PATIENCE)
+
+    run(work())
 
 
 def test_memory_that_runs_out_in_the_second_partition_loses_nothing_of_the_first(broker: Broker) -> None:

@@ -257,19 +257,23 @@ class ClientConfig:
                 values[name.replace(".", "_")] = read(rows[name], value, spelled[name])
             except ConfigError as error:
                 mistakes.append(str(error))
-        _refuse(cls, mistakes)
         result = cls(**values)
+        mistakes += result._faults()
+        _refuse(cls, mistakes)
         _refuse(cls, list(result._contradictions(frozenset(given))))
         return result
+
+    def _faults(self) -> Iterator[str]:
+        """What is wrong with a key by itself, where its type alone does not show it; a sentence each."""
+        for address in self.bootstrap_servers:
+            host, colon, port = address.rpartition(":")
+            if not (colon and host and "://" not in host and port.isdigit() and 0 < int(port) < 65536):
+                yield f"bootstrap.servers: {address!r} is not host:port, e.g. 'localhost:9092'"
 
     def _contradictions(self, given: frozenset[str]) -> Iterator[str]:
         """What is wrong with the keys together, a sentence each."""
         if not self.bootstrap_servers:
             yield "bootstrap.servers is required, e.g. bootstrap_servers='localhost:9092'"
-        for address in self.bootstrap_servers:
-            host, colon, port = address.rpartition(":")
-            if not (colon and host and port.isdigit() and 0 < int(port) < 65536):
-                yield f"bootstrap.servers: {address!r} is not host:port, e.g. 'localhost:9092'"
         if self.retry_backoff_ms > self.retry_backoff_max_ms and "retry.backoff.max.ms" in given:
             yield "retry.backoff.ms is above retry.backoff.max.ms"
         try:

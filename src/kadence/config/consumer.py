@@ -264,10 +264,21 @@ class ConsumerConfig(ClientConfig):
         word, _, duration = self.auto_offset_reset.partition(":")
         return duration_ms(duration) if word == _BY_DURATION else None
 
+    def _faults(self) -> Iterator[str]:
+        yield from ClientConfig._faults(self)
+        yield from self._check_reset()
+        if self.group_id == "":
+            yield "group.id is empty; give it a name, or leave it out to use assign()"
+        name = self.group_instance_id
+        if name is not None and (name in (".", "..") or not _INSTANCE.fullmatch(name)):
+            yield (
+                f"group.instance.id: {name!r} is no name that brokers take: 1 to 249 letters (a-z, A-Z), digits, dots, "
+                "underscores and hyphens, and not '.' or '..'"
+            )
+
     def _contradictions(self, given: frozenset[str]) -> Iterator[str]:
         yield from ClientConfig._contradictions(self, given)
         yield from self._check_protocol(given)
-        yield from self._check_reset()
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             yield (
                 f"heartbeat.interval.ms ({self.heartbeat_interval_ms}) must be below session.timeout.ms "
@@ -280,18 +291,10 @@ class ConsumerConfig(ClientConfig):
             )
         if "max.poll.records.share" in given and self.max_poll_records != AUTO:
             yield "max.poll.records.share means nothing without max.poll.records=auto"
-        if self.group_id == "":
-            yield "group.id is empty; give it a name, or leave it out to use assign()"
         if self.group_id is None and self.enable_auto_commit and "enable.auto.commit" in given:
             yield "enable.auto.commit needs group.id: offsets are committed for a group"
         if self.group_instance_id is not None and self.group_id is None:
             yield "group.instance.id needs group.id"
-        name = self.group_instance_id
-        if name is not None and (name in (".", "..") or not _INSTANCE.fullmatch(name)):
-            yield (
-                f"group.instance.id: {name!r} is no name that brokers take: 1 to 249 letters (a-z, A-Z), digits, dots, "
-                "underscores and hyphens, and not '.' or '..'"
-            )
         yield from self._check_deserializers(given)
         # The default may be above a small buffer: fetches never ask for more than there is room for.
         if self.max_partition_fetch_bytes > self.buffer_memory and "max.partition.fetch.bytes" in given:

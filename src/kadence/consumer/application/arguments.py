@@ -108,6 +108,9 @@ def topic_names(topics: str | Iterable[str]) -> frozenset[str]:
     Raises:
         InvalidTopicError: one of them is not.
     """
+    whatever: object = topics
+    if isinstance(whatever, bytes | bytearray) or not isinstance(whatever, Iterable):
+        raise TypeError(f"topics are names, such as 'orders' or ['orders', 'returns'], not {whatever!r}")
     names = [topics] if isinstance(topics, str) else list(topics)
     for name in names:
         if not _TOPIC_NAME.fullmatch(topic_name(name)) or name in (".", ".."):
@@ -207,8 +210,13 @@ def partitions_of(partitions: Partitions) -> tuple[TopicPartition, ...]:
         return (partitions,)
     # A text is not taken apart into letters: it is no partition, and refused as what it is.
     given: object = partitions
-    several = [given] if isinstance(given, str) else partitions
-    return tuple(dict.fromkeys(map(partition_of, several)))
+    if isinstance(given, str):
+        return (partition_of(given),)
+    if not isinstance(given, Iterable):
+        raise TypeError(
+            f"partitions are several, such as [TopicPartition(topic, number)], or one; not {given!r}"
+        )
+    return tuple(dict.fromkeys(map(partition_of, partitions)))
 
 
 def ranges(
@@ -274,6 +282,9 @@ def to_offsets(offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadat
         return None
     if isinstance(offsets, Mapping):
         return {partition_of(partition): _offset(at) for partition, at in offsets.items()}
+    whatever: object = offsets
+    if isinstance(whatever, str) or not isinstance(whatever, Iterable | Record):
+        raise TypeError(f"a mapping of offsets, or records, can be committed, not {whatever!r}")
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     for record in [offsets] if isinstance(offsets, Record) else offsets:
         try:

@@ -86,8 +86,29 @@ class AsyncShell:
     ) -> None: ...
 
     async def close(self, call: Waits[None], deadline: int) -> None:
-        """Carry the call that closes the consumer. It ends what other tasks do inside."""
+        """Carry the call that closes the consumer. It ends what other tasks do inside.
+
+        Once the consumer's own loop has ended, another one may close it.
+
+        Raises:
+            ConcurrentAccessError: the consumer's own loop runs, on another thread.
+        """
+        running = asyncio.get_running_loop()
+        if running is not self._loop and not self._core.closed:
+            if self._loop.is_running():
+                call.close()
+                raise ConcurrentAccessError(
+                    "this consumer belongs to another event loop, which still runs: close it there"
+                )
+            self._move_to(running)
         await self.run(call)
+
+    def _move_to(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Wake the tasks of this loop from now on; those of the one that has ended wait no more."""
+        self._loop = loop
+        self._waiting.clear()
+        self._border.signal.on_set = _waker(loop, self._waiting, self._border.signal)
+        self._border.signal.prepare()
 
     async def run(self, call: Waits[T]) -> T:
         """Carry a call until it returns.

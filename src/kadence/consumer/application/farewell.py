@@ -49,7 +49,10 @@ def abandoned(kind: str, border: Border, engine: Engine) -> None:
         return
     border.send(Close(0, add_ms(SystemClock().now_ms(), FAREWELL_MS), leave=None))
     if not sys.is_finalizing():
-        warnings.warn(f"{kind} was not closed; use `with` or close()", ResourceWarning, stacklevel=2)
+        word = "async with" if kind.startswith("Async") else "with"
+        warnings.warn(
+            f"{kind} was not closed; use `{word} {kind}(...)` or close()", ResourceWarning, stacklevel=2
+        )
 
 
 @atexit.register
