@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -66,7 +67,8 @@ def test_importing_it_loads_neither_clients_nor_brokers() -> None:
 
 def test_records_clients_and_topics(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
-        from kadence import Consumer
+        import pytest
+        from kadence import Consumer, UnknownTopicOrPartitionError
 
         def test_write_and_read(kadence_topics, kadence_records):
             topic = kadence_topics("orders", partitions=2)
@@ -91,12 +93,17 @@ def test_records_clients_and_topics(pytester: pytest.Pytester) -> None:
             kadence_records.write(kadence_topic, ["a"])
             kadence_records.read(kadence_topic, 2, timeout=0.2)
 
+        def test_a_topic_that_is_not_there(kadence_records):
+            for _ in range(2):  # reading it does not create it
+                with pytest.raises(UnknownTopicOrPartitionError, match="topic 'orderz' does not exist"):
+                    kadence_records.read("orderz", 1, timeout=0.1)
+
         def test_settings(kadence_settings, kadence_name):
             with Consumer(kadence_settings, group_id=kadence_name("group")) as consumer:
                 assert [name for name in consumer.list_topics() if not name.startswith('__')] == []
     """)
     result = run(pytester)
-    result.assert_outcomes(passed=3, failed=1)
+    result.assert_outcomes(passed=4, failed=1)
     result.stdout.fnmatch_lines(
         ["*Failed: 1 records of topic-test_too_few-* came within 0.2 s, not 2 of them"]
     )
@@ -238,6 +245,24 @@ def test_what_cannot_be_used(pytester: pytest.Pytester, ini: str, arguments: lis
     result = run(pytester, *arguments)
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines([f"*{told}*"])
+
+
+def test_a_broker_that_is_not_there(pytester: pytest.Pytester) -> None:
+    """One wait for the run, and not one for each test."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        nobody = f"127.0.0.1:{taken.getsockname()[1]}"
+        pytester.makeconftest("""
+            from kadence.testing.pytest_plugin import brokers
+            brokers._REACH_S = 0.2
+        """)
+        pytester.makepyfile("""
+            def test_one(kadence_topic): pass
+            def test_two(kadence_topic): pass
+        """)
+        result = run(pytester, f"--kadence-broker={nobody}")
+        result.assert_outcomes(errors=2)
+        result.stdout.fnmatch_lines(["*UsageError: the broker of --kadence-broker cannot be used: *refused*"])
 
 
 def test_tests_that_use_nothing_of_it_start_no_broker(pytester: pytest.Pytester) -> None:

@@ -22,6 +22,9 @@ FAST_GROUPS: Final[Mapping[str, int]] = {
 }
 """An embedded broker's groups at the speed of tests: sessions may be short, and KIP-848's members heartbeat often."""
 
+_REACH_S: Final = 10.0
+"""How long a broker that runs elsewhere may take for its first answer."""
+
 
 @dataclass(frozen=True)
 class KadenceBroker:
@@ -82,7 +85,8 @@ def running(where: str, settings: Mapping[str, str], options: Mapping[str, Any])
         settings: further settings of clients. options: arguments of `kadence.Broker`, for the embedded one.
 
     Raises:
-        pytest.UsageError: ``where`` is none of these. MissingDependencyError: Java or Kafka's jars cannot be had.
+        pytest.UsageError: ``where`` is none of these, or nobody answers there.
+        MissingDependencyError: Java or Kafka's jars cannot be had.
     """
     if where == "embedded":
         with embedded(options) as broker:
@@ -95,6 +99,22 @@ def running(where: str, settings: Mapping[str, str], options: Mapping[str, Any])
             servers = kafka.bootstrap_servers
             yield KadenceBroker("kafka", servers, {**settings, "bootstrap.servers": servers})
     elif ":" in where:
-        yield KadenceBroker("external", where, {**settings, "bootstrap.servers": where})
+        external = KadenceBroker("external", where, {**settings, "bootstrap.servers": where})
+        _check_reached(external)
+        yield external
     else:
         raise pytest.UsageError(f"--kadence-broker is embedded, kafka or HOST:PORT, not {where!r}")
+
+
+def _check_reached(broker: KadenceBroker) -> None:
+    """Refuse a broker that does not answer: else each test would wait for ``default.api.timeout.ms``."""
+    from kadence.admin import Admin
+    from kadence.errors import ConfigError, KafkaError
+
+    try:
+        with Admin(broker.settings) as admin:
+            admin.describe_cluster(timeout=_REACH_S)
+    except ConfigError:
+        raise  # says which setting it is
+    except KafkaError as error:
+        raise pytest.UsageError(f"the broker of --kadence-broker cannot be used: {error}") from error

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pytest
 
@@ -33,6 +33,8 @@ __all__ = [
     "Topics",
     "Written",
 ]
+
+_LOOK_AGAIN_S: Final = 0.05
 
 Written: TypeAlias = "bytes | str | None | tuple[bytes | str | None, bytes | str | None]"
 """A record to write: its value, or a pair of key and value. Text becomes UTF-8."""
@@ -211,21 +213,23 @@ class RecordTools:
             The records by partition and offset. With ``count`` there may be more of them.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such topic.
+            UnknownTopicOrPartitionError: there is no such topic after ``timeout``. Reading does not create it.
         """
         from kadence.consumer.consumer import Consumer
+        from kadence.errors import UnknownTopicOrPartitionError
         from kadence.types import TopicPartition
 
         __tracebackhide__ = True  # pytest shows the line of the test instead
         deadline = time.monotonic() + timeout
         found: list[Record] = []
-        with Consumer(
-            self._space.broker.settings, **{"auto_offset_reset": "earliest", **settings}
-        ) as consumer:
-            parts = [
-                TopicPartition(topic, each.partition)
-                for each in consumer.partitions_for(topic, timeout=timeout)
-            ]
+        settings = {"auto_offset_reset": "earliest", "allow_auto_create_topics": False, **settings}
+        with Consumer(self._space.broker.settings, **settings) as consumer:
+            # The program under test may be about to make the topic, or another node has not heard of it yet.
+            while not (infos := consumer.partitions_for(topic, timeout=timeout)):
+                if time.monotonic() >= deadline:
+                    raise UnknownTopicOrPartitionError(f"topic {topic!r} does not exist")
+                time.sleep(_LOOK_AGAIN_S)
+            parts = [TopicPartition(topic, each.partition) for each in infos]
             if count is None:
                 starts = consumer.beginning_offsets(parts, timeout=timeout)
                 ends = consumer.end_offsets(parts, timeout=timeout)
