@@ -14,7 +14,7 @@ __all__ = ["ADMIN", "CONSUMER", "PRODUCER", "TWINS"]
 
 _CONSUMER: Final = '''"""`Consumer` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
 
-    Everything that talks to brokers happens on a network thread of its own. So a loop that something blocks keeps
+    A network thread of the client's own talks to the brokers. So a loop that something blocks keeps
     its membership for as long as max.poll.interval.ms, and no call below blocks the loop; there is no thread pool.
     One task polls; others may commit, seek or close meanwhile. Rebalances go on in the background; their callbacks run
     inside `poll`, `unsubscribe` and `close`, and they and commit callbacks may be coroutine functions.
@@ -28,7 +28,7 @@ _CONSUMER: Final = '''"""`Consumer` for asyncio: the same calls, awaited. It bel
     Raises:
         ConfigError: see `kadence.config`. RuntimeError: no event loop is running.
 
-    Delivery is at least once by default: auto-commit takes only what a later poll has proved processed.
+    Delivery is at least once by default: auto-commit commits the records of a poll only when the next poll is made.
     """'''
 
 CONSUMER: Final = Rules(
@@ -59,9 +59,9 @@ Generated from consumer.py by tools/generate.py; do not edit. The rules are in t
         "Consumer": _CONSUMER,
     },
     sentences={
-        "listener: told of partitions that come and go; leaving it out removes an earlier one.": (
-            "listener: told of partitions that come and go, by functions or coroutine functions; leaving it out\n"
-            "                removes an earlier one."
+        "listener: called when partitions are assigned and revoked; without it an earlier one is removed.": (
+            "listener: called when partitions are assigned and revoked; its methods may be coroutine functions.\n"
+            "                Without it an earlier one is removed."
         ),
         "callback: ``callback(offsets, error)`` runs inside a later call, in the order of the commits.": (
             "callback: ``callback(offsets, error)``, a function or coroutine function, runs inside a later call,\n"
@@ -72,7 +72,7 @@ Generated from consumer.py by tools/generate.py; do not edit. The rules are in t
 
 _PRODUCER: Final = '''"""`Producer` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
 
-    Everything that talks to brokers happens on a network thread of its own, and no call below blocks the loop; there is
+    A network thread of the client's own talks to the brokers, and no call below blocks the loop; there is
     no thread pool. Any number of tasks may share one. A cancelled ``send()`` has handed over nothing; one that returned
     has handed over its record, and cancelling what awaits its future calls nothing back.
 
@@ -125,13 +125,14 @@ _ADMIN: Final = '''"""`Admin` for asyncio: the same calls, awaited. It belongs t
 
     Calls are made on a thread of the client's own, one after the other, so none of them blocks the loop; any number of
     tasks may share one client. A call takes ``timeout`` seconds at most (``default.api.timeout.ms`` when None) and
-    repeats what may pass by itself: a controller or coordinator that moved, a broker that is away. A call for several
+    repeats a request after an error that may be temporary: a controller or coordinator that moved, a broker that is
+        away. A call for several
     items raises if any of them failed, with a note for each other one; with ``raise_errors=False`` it gives the
     `Outcomes` with their ``errors`` instead. Cancelling a call ends it; what it asked for may be done or not.
 
     Raises of every call:
-        KafkaTimeoutError: not done in time; the message has the last error. Its cause is a ConnectError where no
-            address could be connected to.
+        KafkaTimeoutError: the call did not finish in time; the message has the last error. Its cause is a
+            ConnectError if no broker could be reached.
         BrokerError: a broker refused. TransportError: no broker can be reached, and trying again would not help.
         ClosedError, ForkedError: this client cannot be used (any more).
         ConcurrentAccessError: another event loop than the client's own runs.

@@ -42,10 +42,10 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Deserializer(Protocol[T_co]):
-    """A deserialiser that wants to know more than the bytes. ``Deserializer[Order]`` makes values of that type."""
+    """A deserialiser that gets the topic and the headers, too. ``Deserializer[Order]`` makes values of that type."""
 
     def deserialize(self, topic: str, headers: Headers, data: bytes, /) -> T_co:
-        """The key or value; raises what it likes when the bytes are no such thing."""
+        """Return the key or value; raise any exception when the bytes cannot be read."""
         ...
 
 

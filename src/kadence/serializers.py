@@ -36,10 +36,10 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Serializer(Protocol):
-    """A serialiser that wants to know more than the key or value."""
+    """A serialiser that gets the topic and the headers, too."""
 
     def serialize(self, topic: str, headers: Headers, data: Any, /) -> bytes:
-        """The bytes; raises what it likes when it cannot make any."""
+        """Return the bytes; raise any exception when the object cannot be serialised."""
 
 
 SerializerLike = Callable[[Any], bytes] | Serializer | type[Serializer] | str

@@ -61,13 +61,14 @@ class AsyncAdmin:
 
     Calls are made on a thread of the client's own, one after the other, so none of them blocks the loop; any number of
     tasks may share one client. A call takes ``timeout`` seconds at most (``default.api.timeout.ms`` when None) and
-    repeats what may pass by itself: a controller or coordinator that moved, a broker that is away. A call for several
+    repeats a request after an error that may be temporary: a controller or coordinator that moved, a broker that is
+        away. A call for several
     items raises if any of them failed, with a note for each other one; with ``raise_errors=False`` it gives the
     `Outcomes` with their ``errors`` instead. Cancelling a call ends it; what it asked for may be done or not.
 
     Raises of every call:
-        KafkaTimeoutError: not done in time; the message has the last error. Its cause is a ConnectError where no
-            address could be connected to.
+        KafkaTimeoutError: the call did not finish in time; the message has the last error. Its cause is a
+            ConnectError if no broker could be reached.
         BrokerError: a broker refused. TransportError: no broker can be reached, and trying again would not help.
         ClosedError, ForkedError: this client cannot be used (any more).
         ConcurrentAccessError: another event loop than the client's own runs.

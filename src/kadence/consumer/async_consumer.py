@@ -55,7 +55,7 @@ T = TypeVar("T")
 class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
     """`Consumer` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
 
-    Everything that talks to brokers happens on a network thread of its own. So a loop that something blocks keeps
+    A network thread of the client's own talks to the brokers. So a loop that something blocks keeps
     its membership for as long as max.poll.interval.ms, and no call below blocks the loop; there is no thread pool.
     One task polls; others may commit, seek or close meanwhile. Rebalances go on in the background; their callbacks run
     inside `poll`, `unsubscribe` and `close`, and they and commit callbacks may be coroutine functions.
@@ -69,7 +69,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
     Raises:
         ConfigError: see `kadence.config`. RuntimeError: no event loop is running.
 
-    Delivery is at least once by default: auto-commit takes only what a later poll has proved processed.
+    Delivery is at least once by default: auto-commit commits the records of a poll only when the next poll is made.
     """
 
     def __init__(
@@ -103,19 +103,19 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         Args:
             topics: one name, several, or a compiled pattern that a whole topic name must match; or a
                 `SubscriptionPattern`, which the broker matches (KIP-848). An empty list is `unsubscribe`.
-            listener: told of partitions that come and go, by functions or coroutine functions; leaving it out
-                removes an earlier one.
+            listener: called when partitions are assigned and revoked; its methods may be coroutine functions.
+                Without it an earlier one is removed.
 
         Raises:
             InvalidGroupIdError: no group.id. IllegalStateError: partitions were given by `assign` before;
                 unsubscribe first. InvalidTopicError: a name that Kafka does not allow. ConfigError: a
-                SubscriptionPattern with group.protocol=classic. What a broker does not like about one is
-                raised by `poll` (InvalidRegularExpressionError, UnsupportedVersionError).
+                SubscriptionPattern with group.protocol=classic. If a broker refuses the pattern, `poll` raises the
+                error (InvalidRegularExpressionError, UnsupportedVersionError).
         """
         await self._run(self._calls.subscribe(topics, listener))
 
     async def assign(self, partitions: Assignable, *, timeout: Seconds | None = None) -> None:
-        """Read exactly these partitions, without a group's help; positions of those kept stay as they are.
+        """Read exactly these partitions, without a group; those assigned before keep their positions.
 
         An empty list is `unsubscribe`. With group.id, committed offsets are used and commits work as long
         as the group has no members.
@@ -194,7 +194,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
     async def poll(
         self, timeout: Seconds = 0.0, *, max_records: int | None = None, **others: Never
     ) -> Records[K_co, V_co]:
-        """Records, as soon as there are any; empty when ``timeout`` (seconds) passes without.
+        """Wait for records, at most ``timeout`` seconds, and return them; empty when none came.
 
         Args:
             max_records: the cap for this call instead of max.poll.records; -1 for none.
@@ -446,7 +446,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
             timeout: seconds for all of it, 30 by default.
             leave: whether to tell the group (KIP-1092). By default a dynamic member does, and a static one
                 (group.instance.id) stays a member until its session ends. True: a static member goes for good.
-                False: nobody is told, so a process that comes back soon causes one rebalance less.
+                False: it does not tell the group, so a process that comes back soon causes one rebalance less.
         """
         await self._close(timeout, proved_only=False, leave=leave)
 

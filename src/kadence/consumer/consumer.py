@@ -56,9 +56,9 @@ T = TypeVar("T")
 class Consumer(ConsumerState, Generic[K_co, V_co]):
     """A Kafka consumer whose heartbeat does not depend on how long processing takes.
 
-    Everything that talks to brokers happens on a network thread of its own; the calls below run on yours.
+    A network thread of the consumer's own talks to the brokers; the calls below run on your thread.
     One thread at a time may use a consumer: a second one gets `ConcurrentAccessError` at once, except for `stop`,
-    `wakeup`, `close`, `pause`, `resume` and what only tells of state, such as `metrics` (docs/threads.md lists them).
+    `wakeup`, `close`, `pause`, `resume` and calls that only read state, such as `metrics` (docs/threads.md lists them).
     Rebalances go on in the background; their callbacks run inside `poll`, `unsubscribe` and `close`.
 
     Args:
@@ -74,7 +74,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
     The methods are those of Kafka's Java client in snake_case. Only its clientInstanceId and
     registerMetricForSubscription are not here: metrics are read by `metrics`, and never pushed to brokers (KIP-714).
 
-    Delivery is at least once by default: auto-commit takes only what a later poll has proved processed.
+    Delivery is at least once by default: auto-commit commits the records of a poll only when the next poll is made.
     """
 
     def __init__(
@@ -108,18 +108,18 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         Args:
             topics: one name, several, or a compiled pattern that a whole topic name must match; or a
                 `SubscriptionPattern`, which the broker matches (KIP-848). An empty list is `unsubscribe`.
-            listener: told of partitions that come and go; leaving it out removes an earlier one.
+            listener: called when partitions are assigned and revoked; without it an earlier one is removed.
 
         Raises:
             InvalidGroupIdError: no group.id. IllegalStateError: partitions were given by `assign` before;
                 unsubscribe first. InvalidTopicError: a name that Kafka does not allow. ConfigError: a
-                SubscriptionPattern with group.protocol=classic. What a broker does not like about one is
-                raised by `poll` (InvalidRegularExpressionError, UnsupportedVersionError).
+                SubscriptionPattern with group.protocol=classic. If a broker refuses the pattern, `poll` raises the
+                error (InvalidRegularExpressionError, UnsupportedVersionError).
         """
         self._run(self._calls.subscribe(topics, listener))
 
     def assign(self, partitions: Assignable, *, timeout: Seconds | None = None) -> None:
-        """Read exactly these partitions, without a group's help; positions of those kept stay as they are.
+        """Read exactly these partitions, without a group; those assigned before keep their positions.
 
         An empty list is `unsubscribe`. With group.id, committed offsets are used and commits work as long
         as the group has no members.
@@ -198,7 +198,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
     def poll(
         self, timeout: Seconds = 0.0, *, max_records: int | None = None, **others: Never
     ) -> Records[K_co, V_co]:
-        """Records, as soon as there are any; empty when ``timeout`` (seconds) passes without.
+        """Wait for records, at most ``timeout`` seconds, and return them; empty when none came.
 
         Args:
             max_records: the cap for this call instead of max.poll.records; -1 for none.
@@ -449,7 +449,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
             timeout: seconds for all of it, 30 by default.
             leave: whether to tell the group (KIP-1092). By default a dynamic member does, and a static one
                 (group.instance.id) stays a member until its session ends. True: a static member goes for good.
-                False: nobody is told, so a process that comes back soon causes one rebalance less.
+                False: it does not tell the group, so a process that comes back soon causes one rebalance less.
         """
         self._close(timeout, proved_only=False, leave=leave)
 

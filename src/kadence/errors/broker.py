@@ -124,19 +124,19 @@ class InvalidTopicError(BrokerError):
 
 
 class OffsetMetadataTooLargeError(BrokerError):
-    """The note beside a committed offset is too long."""
+    """The metadata of a committed offset is too long."""
 
     code = error_codes.OFFSET_METADATA_TOO_LARGE
 
 
 class IllegalGenerationError(BrokerError):
-    """The generation is not the group's."""
+    """The member's generation is not the group's current one."""
 
     code = error_codes.ILLEGAL_GENERATION
 
 
 class InconsistentGroupProtocolError(BrokerError):
-    """The group's members share no assignor with us."""
+    """This member has no assignor in common with the group's members."""
 
     code = error_codes.INCONSISTENT_GROUP_PROTOCOL
 
@@ -202,7 +202,7 @@ class ProducerFencedError(BrokerError):
 
 
 class UnreleasedInstanceIdError(BrokerError):
-    """Another process lives under the same group.instance.id (KIP-848, where the newcomer is the one refused)."""
+    """Another process uses the same group.instance.id (KIP-848, where the newcomer is the one refused)."""
 
     code = error_codes.UNRELEASED_INSTANCE_ID
 

@@ -35,7 +35,7 @@ __all__ = [
 
 
 class LocalError(KafkaError):
-    """Something on this side: misuse, bad data, a deadline of the caller."""
+    """An error of the client itself: misuse, bad data, a call that took too long."""
 
 
 class ConfigError(LocalError, ValueError):
@@ -47,7 +47,7 @@ class IllegalStateError(LocalError):
 
 
 class AssignorError(LocalError):
-    """An object in partition.assignment.strategy raised, or gave what is no assignment; names it, and its cause."""
+    """An assignor of your own raised, or returned an invalid assignment; the message names it and why."""
 
 
 class ClosedError(IllegalStateError):
@@ -101,11 +101,11 @@ class RecordDeserializationError(SerializationError):
 
 
 class DeadLetterError(LocalError):
-    """A bad record could not be written to the dead letter topic. It was not passed over; the next poll tries again."""
+    """A bad record could not be written to the dead letter topic. It was not skipped; the next poll tries again."""
 
 
 class CorruptRecordError(LocalError):
-    """Bytes that contradict the record format: bad CRC, truncated batch, lengths that lie."""
+    """Bytes that contradict the record format: bad CRC, truncated batch, wrong lengths."""
 
 
 class UnsupportedRecordFormatError(CorruptRecordError):
@@ -113,11 +113,11 @@ class UnsupportedRecordFormatError(CorruptRecordError):
 
 
 class RecordTooLargeError(LocalError):
-    """A batch or a request would pass a limit."""
+    """A batch or a request would exceed a size limit."""
 
 
 class RowsNotWrittenError(LocalError):
-    """Some rows of `Producer.send_arrow` were not written; the cause is what the first of them failed of.
+    """Some rows of `Producer.send_arrow` were not written; the cause is the error of the first of them.
 
     Attributes:
         failed: the numbers of the rows that were not written (from 0), by partition. written: an `ArrowSummary` of the
@@ -146,7 +146,7 @@ class MissingDependencyError(LocalError, ImportError):
 
 
 class FatalNetworkError(LocalError):
-    """The network thread ended with a bug; its exception is the cause. close() still works."""
+    """A bug in Kadence ended the network thread; its exception is the cause. close() still works."""
 
 
 class TransactionAbortedError(LocalError):
@@ -154,7 +154,7 @@ class TransactionAbortedError(LocalError):
 
 
 class CommitFailedError(LocalError):
-    """The member no longer owns what it wanted to commit: its group went on without it.
+    """The member no longer owns what it wanted to commit: the group has removed it.
 
     Usually the time between polls passed max.poll.interval.ms; the records will be read again by
     whoever owns the partitions now.

@@ -31,7 +31,7 @@ class WrittenRows(NamedTuple):
 
 
 class ArrowSummary(NamedTuple):
-    """What became of the rows of one `Producer.send_arrow`.
+    """The result of one `Producer.send_arrow`.
 
     Attributes:
         rows: how many were written. partitions: where.

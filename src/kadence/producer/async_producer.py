@@ -37,7 +37,7 @@ __all__ = ["AsyncProducer"]
 class AsyncProducer:
     """`Producer` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
 
-    Everything that talks to brokers happens on a network thread of its own, and no call below blocks the loop; there is
+    A network thread of the client's own talks to the brokers, and no call below blocks the loop; there is
     no thread pool. Any number of tasks may share one. A cancelled ``send()`` has handed over nothing; one that returned
     has handed over its record, and cancelling what awaits its future calls nothing back.
 

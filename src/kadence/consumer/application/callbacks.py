@@ -25,15 +25,15 @@ class RebalanceListener(Protocol):
     """
 
     def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> None:
-        """These are about to be given up; they are still yours, so a commit works."""
+        """These partitions are about to be revoked; they are still this member's, so a commit works."""
         del partitions
 
     def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> None:
-        """These are new (may be empty). Nothing of them is fetched before this returns."""
+        """These partitions were added (may be none). None of them is fetched before this returns."""
         del partitions
 
     def on_partitions_lost(self, partitions: list[TopicPartition], /) -> None:
-        """These were taken away already: a commit would fail. By default the same as revoked."""
+        """These partitions were lost: a commit would fail. By default it calls `on_partitions_revoked`."""
         # An AsyncConsumer awaits it, should it be a coroutine function in spite of its type.
         return self.on_partitions_revoked(partitions)
 
@@ -46,13 +46,13 @@ class AsyncRebalanceListener(Protocol):
     """
 
     def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> Awaitable[None] | None:
-        """These are about to be given up; they are still yours, so a commit works."""
+        """These partitions are about to be revoked; they are still this member's, so a commit works."""
         return None
 
     def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> Awaitable[None] | None:
-        """These are new (may be empty). Nothing of them is fetched before this returns."""
+        """These partitions were added (may be none). None of them is fetched before this returns."""
         return None
 
     def on_partitions_lost(self, partitions: list[TopicPartition], /) -> Awaitable[None] | None:
-        """These were taken away already: a commit would fail. By default the same as revoked."""
+        """These partitions were lost: a commit would fail. By default it calls `on_partitions_revoked`."""
         return self.on_partitions_revoked(partitions)

@@ -32,7 +32,7 @@ class Interceptor:
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """These were committed, by whatever way."""
+        """These offsets were committed, by a call or automatically."""
 
     def close(self) -> None:
         """The consumer is closed."""

@@ -48,7 +48,7 @@ _PATIENCE_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stall:
-    """One time that nothing was polled for long.
+    """A stall: the application did not poll for a long time.
 
     Attributes:
         since: the last sign of progress, in UTC. reported_at, ended_at: when it was noticed, and when the application
@@ -56,11 +56,11 @@ class Stall:
         since_monotonic_ms, reported_monotonic_ms, ended_monotonic_ms: the same by this machine's monotonic clock, as
             `time.monotonic` has it.
         timeout_ms: the processing timeout, counted from ``since``.
-        left_group: the timeout passed, so the group was left.
+        left_group: whether the timeout passed, so that the consumer left the group.
         thread: the name of the thread that should have polled. stack: where it was when this was reported, and
             under asyncio also where the task was.
         records: how many the last poll returned.
-        in_hand: of these, the offsets that no later poll or commit has proved processed.
+        in_hand: of these, the offsets that may be unprocessed: no later poll or commit covers them.
     """
 
     since: datetime

@@ -42,12 +42,12 @@ class ConsumerState:
         return self._calls.subscription()
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """Partitions that are this consumer's now."""
+        """The partitions that are assigned to this consumer now."""
         return self._calls.assignment()
 
     @understood
     def pause(self, partitions: Partitions) -> None:
-        """Return nothing of these until `resume`. What is buffered stays; membership is not touched. Any thread."""
+        """Return no records of these until `resume`; buffered ones are kept. Any thread may call it."""
         self._calls.pause(partitions)
 
     @understood
@@ -72,7 +72,7 @@ class ConsumerState:
         return self._calls.not_fetched()
 
     def current_lag(self, partition: Partition) -> int | None:
-        """How many offsets lie between the position and the end as last heard of; None while unknown. No request."""
+        """How many offsets the position is behind the last known end; None while unknown. Sends no request."""
         return self._calls.current_lag(partition)
 
     # ------------------------------------------------------------ the group
@@ -86,17 +86,17 @@ class ConsumerState:
         return self._calls.group_metadata()
 
     def rebalances(self) -> Sequence[Rebalance]:
-        """The last hundred rebalances as this member saw them: cause, times, what came and went."""
+        """The last hundred rebalances of this member: cause, times, partitions added and removed."""
         return self._calls.rebalances()
 
     # ------------------------------------------------------------ what was measured
 
     def network_lateness(self) -> NetworkLateness:
-        """How late the network thread came to its work, and how many heartbeats the pulse sent in its place."""
+        """How late the network thread ran, and how many heartbeats the pulse sent in its place."""
         return self._calls.network_lateness()
 
     def stalls(self) -> Sequence[Stall]:
-        """The last hundred times that nothing was polled for long (stall.report.share): where, and what was in hand."""
+        """The last hundred stalls (stall.report.share): where the application was, and with which records."""
         return self._calls.stalls()
 
     def metrics(self) -> Mapping[MetricName, float]:
@@ -108,7 +108,7 @@ class ConsumerState:
 
     @staticmethod
     def metric_names() -> Sequence[MetricName]:
-        """Every name that `metrics` can have, with tags whose values are empty: for what must know them before."""
+        """Every name that `metrics` can return, with empty tag values; for tools that register names beforehand."""
         return catalogue()
 
     # ------------------------------------------------------------ ending a wait
@@ -118,15 +118,15 @@ class ConsumerState:
         self._core.wakeup()
 
     def stop(self, *, grace: Seconds | None = None) -> None:
-        """End reading in order: iterations end after the record in hand, and polls return nothing, at once.
+        """Stop reading: iterations end after the current record, and polls return nothing, at once.
 
         No exception is raised. A poll that waits returns now; what was fetched and not returned is left for the next
         member. Commits, seeks and `close` work as before. It cannot be undone. From any thread, and from a signal
         handler; `kadence.stop_on_signals` calls it when a signal comes.
 
         Args:
-            grace: seconds from now until which `close` shall be done, if it is given no timeout of its own: what the
-                program's supervisor allows. None: close has its usual 30 s.
+            grace: within how many seconds from now `close` must end, unless it gets a timeout of its own. Give what
+                the program's supervisor allows. None: close has its usual 30 s.
         """
         return self._calls.stop(grace)
 

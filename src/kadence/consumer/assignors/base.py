@@ -86,8 +86,8 @@ class Assignor(abc.ABC):
 
     All members of a group must know an assignor of the same `name`, and the one that leads the group runs it for
     all. It runs on a helper thread, so it may take its time: heartbeats go on meanwhile. What it raises, or an
-    assignment that is none (a partition given twice, to somebody who does not read it, or that does not exist),
-    surfaces from the leader's ``poll()``, and the group goes on without that member.
+    invalid assignment (a partition that does not exist, is given twice, or to a member that does not read it), is
+    raised by the leader's ``poll()``, and the group goes on without that member.
 
         class Alphabetic(Assignor):
             name = "alphabetic"
@@ -106,7 +106,7 @@ class Assignor(abc.ABC):
     protocols: frozenset[RebalanceProtocol] = frozenset({RebalanceProtocol.EAGER})
 
     def user_data(self, last: LastAssignment) -> bytes | None:
-        """Bytes for the assignor of whoever leads, sent with this member's subscription; none by default.
+        """Bytes for the leader's assignor, sent with this member's subscription; none by default.
 
         Args:
             last: what the group gave this member last.
@@ -116,7 +116,7 @@ class Assignor(abc.ABC):
 
     @abc.abstractmethod
     def assign(self, partitions: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Assignment:
-        """Distribute.
+        """Assign partitions to the members.
 
         Args:
             partitions: partition counts of the topics that exist; a `Topics`, which also knows racks.

@@ -308,14 +308,14 @@ class CommitCompleted(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """One rebalance as this member saw it, or the loss of everything that no rebalance followed.
+    """One rebalance of this member, or the loss of all its partitions without a rebalance after it.
 
     Attributes:
         cause: why, in words. The member that leads the group also knows who joined and who left.
         started_monotonic_ms, ended_monotonic_ms: by this machine's monotonic clock, as `time.monotonic` has it.
         generation: the one it ended with; −1: out of the group.
-        assigned: what is assigned since. added, removed: what came and went by it; partitions that were lost on the
-            way and came back are in both.
+        assigned: what is assigned after it. added, removed: the partitions that it added and removed; those lost
+            during it and assigned again are in both.
     """
 
     cause: str

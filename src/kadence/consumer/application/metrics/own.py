@@ -42,7 +42,7 @@ def own(border: Border, buffer_memory: int, skipped: Read, dead_lettered: Read) 
     )
     yield Row(
         "network-thread-lateness-max",
-        "How late its latest turn was at the worst, ever, in ms",
+        "How late the network thread's turns were at most, ever, in ms",
         lambda now: lateness.longest_ms,
     )
     yield Row(
@@ -55,13 +55,15 @@ def own(border: Border, buffer_memory: int, skipped: Read, dead_lettered: Read) 
         "How often the application had to wake the network thread",
         lambda now: border.wakes,
     )
-    yield Row("records-skipped-total", "Bad records that were passed over", skipped)
-    yield Row("records-dead-lettered-total", "Bad records that the dead letter topic has", dead_lettered)
+    yield Row("records-skipped-total", "Bad records that were skipped", skipped)
+    yield Row(
+        "records-dead-lettered-total", "Bad records that were written to the dead letter topic", dead_lettered
+    )
 
 
 def stalls(stalls: Read) -> Rows:
     """Of the poll timer."""
-    yield Row("stalls-total", "Times that nothing was polled for long, as reported", stalls)
+    yield Row("stalls-total", "Reported stalls: times that the application did not poll for long", stalls)
 
 
 def unfetched(cell: Cell) -> Rows:
