@@ -37,8 +37,8 @@ def compiled(name: str) -> ModuleType | None:
         is_unloadable = isinstance(error, ImportError) and error.path is not None
         if not is_unloadable and _is_built(name):
             raise ImportError(
-                f"the compiled module {name} was built from other sources than those beside it ({error}); build it "
-                "anew: python setup.py build_ext --inplace in a checkout, else pip install --force-reinstall kadence"
+                f"the compiled module {name} does not match the Python files beside it ({error}); build it again: "
+                "python setup.py build_ext --inplace in a checkout, else pip install --force-reinstall kadence"
             ) from error
         if mode == "require":
             raise ImportError(

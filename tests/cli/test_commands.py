@@ -237,7 +237,7 @@ def test_some_partitions(kadence: Run) -> None:
         (("--from", "noon"), "'noon' is not a place: give earliest, latest, an offset"),
         (("--from", "1700000000000"), "write time:1700000000000"),
         (("--from", "5", "-g", "g"), "kadence groups reset"),
-        (("--to", "5", "-g", "g"), "with --group there is no --to"),
+        (("--to", "5", "-g", "g"), "--to does not work with --group"),
         (("--to", "5", "-e"), "give one of them"),
     ],
 )

@@ -327,7 +327,7 @@ class Calls:
 
     def _check_wanted(self) -> None:
         if self._given_up is not None and self._given_up.is_set():
-            raise ClosedError("the call was given up")
+            raise ClosedError("the call was cancelled")
 
     def close(self) -> None:
         """Close the connections, once the present call has ended."""

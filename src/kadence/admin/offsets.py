@@ -163,9 +163,7 @@ def _timestamp(spec: OffsetSpec) -> int:
         return _ENDS[spec]
     if isinstance(spec, int) and not isinstance(spec, bool) and spec >= 0:
         return spec
-    raise ValueError(
-        f"an offset is asked for as one of {', '.join(_ENDS)} or a time in ms >= 0, not {spec!r}"
-    )
+    raise ValueError(f"an offset is given as one of {', '.join(_ENDS)} or a time in ms >= 0, not {spec!r}")
 
 
 def by_leader(

@@ -192,7 +192,7 @@ class BrokerCore:
             cut_bytes = self.cluster.load(self._disk, self.loop.wall_ms)
         except OSError as error:
             raise ConfigError(f"the data directory {self._disk.path} cannot be used: {error}") from error
-        _log.info("%r loaded; %d bytes of torn ends were cut", self._disk, cut_bytes)
+        _log.info("%r loaded; cut %d bytes of incomplete batches", self._disk, cut_bytes)
 
     def _before_wait(self, now: int) -> int:
         """Fire the coordinators' timers; a bug in one of them is logged, and its timer is gone."""

@@ -139,7 +139,9 @@ def _check(arguments: argparse.Namespace) -> None:
             "(`kadence groups reset` moves that)"
         )
     if arguments.end is not None:
-        raise UsageError("with --group there is no --to; --exit-at-end stops at what is the end now")
+        raise UsageError(
+            "--to does not work with --group; --exit-at-end stops at the offsets that are last now"
+        )
     if any(":" in word for word in arguments.topics):
         raise UsageError("with --group the group assigns the partitions; name the topic alone")
 

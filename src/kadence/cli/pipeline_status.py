@@ -16,7 +16,7 @@ _STATES: Final = {
     "finished": "finished: it has read everything",
     "stopped": "stopped on request; the next run goes on from here",
     "failed": "failed; the next run repeats the batch that failed",
-    "killed": "killed: its process ended without a word; the next run repeats its last batch",
+    "killed": "killed: its process ended without a message; the next run repeats its last batch",
     "unknown": "unknown: only its checkpoint is known",
 }
 

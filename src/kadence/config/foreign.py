@@ -95,7 +95,7 @@ _ASSERTIONS: Final = (
     "JWT assertions and other grants are not built in: sasl.oauthbearer.token.provider takes a function that gets "
     "a token in any way"
 )
-_OLD: Final = "it means nothing any more, in librdkafka neither; leave it out"
+_OLD: Final = "it no longer has an effect, not in librdkafka either; leave it out"
 _PER_CALL: Final = "pass it to the call: every call that can wait takes timeout= in seconds"
 
 _INSTEAD: Final[Mapping[str, str]] = {
@@ -112,7 +112,7 @@ _INSTEAD: Final[Mapping[str, str]] = {
         "each attempt has socket.connection.setup.timeout.ms; the pauses between them grow by reconnect.backoff.max.ms"
     ),
     "security.providers": _TLS,
-    "config.providers": "values are given as they are; read files, variables or a vault before",
+    "config.providers": "values are used unchanged: read files, environment variables or a vault yourself",
     "sasl.oauthbearer.jwt.validator.class": "tokens are passed on as they are; the broker checks them",
     **dict.fromkeys(
         (
@@ -230,8 +230,8 @@ _INSTEAD: Final[Mapping[str, str]] = {
     "open.cb": _SOCKETS,
     "resolve.cb": _SOCKETS,
     "opaque": _CALLBACKS,
-    "default.topic.conf": "give its keys beside the others",
-    "default.topic.config": "give its keys beside the others",
+    "default.topic.conf": "give its keys among the other settings",
+    "default.topic.config": "give its keys among the other settings",
     "internal.termination.signal": "it is internal to librdkafka",
     "api.version.request": _VERSIONS,
     "api.version.request.timeout.ms": _VERSIONS,

@@ -55,8 +55,8 @@ T = TypeVar("T")
 class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
     """`Consumer` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
 
-    A network thread of the client's own talks to the brokers. So a loop that something blocks keeps
-    its membership for as long as max.poll.interval.ms, and no call below blocks the loop; there is no thread pool.
+    A network thread of the client's own talks to the brokers. So a consumer whose loop is blocked keeps
+    its membership for up to max.poll.interval.ms, and no call below blocks the loop; there is no thread pool.
     One task polls; others may commit, seek or close meanwhile. Rebalances go on in the background; their callbacks run
     inside `poll`, `unsubscribe` and `close`, and they and commit callbacks may be coroutine functions.
     Cancelling an await loses no record, and commits nothing that was not returned.

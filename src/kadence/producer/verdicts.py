@@ -82,7 +82,7 @@ def out_of_time(batch: Batch, delivery_timeout_ms: int, *, has_leader: bool) -> 
     elif not has_leader:
         state = "its partition has no leader"
     else:
-        state = "no answer came" if batch.attempts else "no broker took it"
+        state = "no answer came" if batch.attempts else "no broker accepted it"
     error = KafkaTimeoutError(
         f"{batch.count} records for {batch.tp} were not acknowledged within "
         f"delivery.timeout.ms={delivery_timeout_ms}; {state}"

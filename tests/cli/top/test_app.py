@@ -249,7 +249,7 @@ def test_why_a_partition_of_this_process_is_not_read(broker: Broker, consumer: C
         await screen.press("tab")
         await screen.shows("[events]", "rebalance to")
         publisher.close()
-        await screen.shows("publishes nothing any more")
+        await screen.shows("no longer publishes its state")
         await screen.press("l")
         await screen.shows("on this machine")
         with publish_state(consumer):

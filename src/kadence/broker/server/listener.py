@@ -111,7 +111,7 @@ class Listener:
                 self._rest(resting=True)
                 self._loop.at(add_ms(self._loop.turn_at, _BREATH_MS), lambda: self._rest(resting=False))
             if not self._has_complained:
-                _log.warning("a connection could not be accepted, and the next ones may not be: %s", error)
+                _log.warning("could not accept a connection, and may not accept the next ones: %s", error)
                 self._has_complained = True
             return not is_exhausted
         self._has_complained = False

@@ -159,9 +159,7 @@ class DataDirectory:
         was_clean = clean.exists() or not (self.path / _JOURNAL).exists()
         clean.unlink(missing_ok=True)
         if not was_clean:
-            _log.warning(
-                "%s: the broker did not end in order; the ends of the logs are read again", self.path
-            )
+            _log.warning("%s: the broker was not shut down cleanly; checking the ends of the logs", self.path)
         return was_clean
 
     def _sweep(self) -> None:

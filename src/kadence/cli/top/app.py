@@ -444,7 +444,9 @@ class Top(App[None]):
         model = self.model
         if place.kind == "process":
             process = self._process(place.key)
-            return r.process_summary(process) if process else ["its process publishes nothing any more", ""]
+            return (
+                r.process_summary(process) if process else ["its process no longer publishes its state", ""]
+            )
         if place.kind == "processes":
             return ["consumers that publish their state: kadence.publish_state(consumer)", ""]
         if place.kind == "groups":

@@ -62,7 +62,7 @@ def _read(path: Path) -> Iterator[Process]:
             document = json.loads(data)
         except TimeoutError:
             yield Process(
-                path.name, pid, {}, "does not answer: something holds its interpreter, or it is stopped"
+                path.name, pid, {}, "does not answer: C code holds its GIL, or the process is stopped"
             )
             return
         except (OSError, ValueError):

@@ -77,9 +77,7 @@ class _Server(textual_serve.Server):
 
     def run(self) -> None:
         if not is_loopback(self.host):
-            say(
-                f"kadence top: whoever reaches {self.host}:{self.port} sees the groups; nobody is asked for a password"
-            )
+            say(f"kadence top: whoever reaches {self.host}:{self.port} sees the groups; there is no password")
         web.run_app(self._make_app(), host=self.host, port=self.port, access_log=None, print=self._say_where)
 
     def _say_where(self, *_: object) -> None:

@@ -22,11 +22,13 @@ _ONE_BY_ONE: Final = (
     "poll() returns several records, or none: `for record in consumer.poll(1)`, with record.key, record.value, "
     "record.topic, … as attributes; errors are raised by poll()"
 )
-_NOT_NEEDED: Final = "it is not needed: whatever is called first connects"
+_NOT_NEEDED: Final = "it is not needed: the first call connects"
 _LAG: Final = (
     "current_lag(partition) is what is left to read, without a request; end_offsets(partitions) asks"
 )
-_STORE: Final = "records count as processed with the next poll(); to say so yourself, commit_async(records)"
+_STORE: Final = (
+    "records count as processed when you poll() again; to commit them yourself, call commit_async(records)"
+)
 
 _CONSUMER: Final[Mapping[str, str]] = {
     # confluent-kafka
@@ -35,8 +37,8 @@ _CONSUMER: Final[Mapping[str, str]] = {
     "unassign": "call unsubscribe()",
     "get_watermark_offsets": "call beginning_offsets(partitions) and end_offsets(partitions)",
     "consumer_group_metadata": "call group_metadata()",
-    "memberid": "group_metadata().member_id is it",
-    "cluster_id": "Admin(...).describe_cluster() tells it",
+    "memberid": "use group_metadata().member_id",
+    "cluster_id": "use Admin(...).describe_cluster()",
     "set_sasl_credentials": "make a new consumer; tokens are renewed by sasl.oauthbearer.token.provider",
     # kafka-python, aiokafka
     "topics": "call list_topics()",
@@ -62,7 +64,7 @@ _RECORDS: Final[Mapping[str, str]] = {
         ("error", "value", "key", "topic", "partition", "offset", "timestamp", "headers"), _ONE_BY_ONE
     ),
     "is_empty": "it is false when empty: `if not records`",
-    "count": "len(records) is it",
+    "count": "use len(records)",
 }
 
 _OF_CLASS: Final[Mapping[str, Mapping[str, str]]] = {

@@ -52,7 +52,7 @@ def stop_on_signals(
     grace: Seconds = 25.0,
     signals: Collection[signal.Signals] = (signal.SIGTERM, signal.SIGINT),
 ) -> StopOnSignals:
-    """Within ``with``: the first signal calls `Consumer.stop`, so that the program ends by itself, in order.
+    """Within ``with``: the first signal calls `Consumer.stop`, so that the loop ends and `with` closes it.
 
     The loop ends after the record in hand, ``with`` closes the consumer, which commits and leaves the group. Put it
     around the consumer, so that it stands until that is closed::
@@ -65,7 +65,8 @@ def stop_on_signals(
     In a coroutine it is a plain ``with``, too, around ``async with AsyncConsumer(...)``.
 
     When 80 % of the grace period have passed and user code still works, a warning (logger ``kadence.consumer``) says
-    which line it is at and what it has in hand. Near the end of the grace period a consumer that is still not closed
+    which line of your code blocks the poll loop, and with which records. Near the end of the grace period a consumer
+    that is still not closed
     leaves the group without it: other members get its partitions at once, what was not committed is read again, and
     `Consumer.commit` raises `ClosedError` from then on.
 

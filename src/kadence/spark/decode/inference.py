@@ -55,7 +55,8 @@ def _subject(side: SideOptions, given: Mapping[str, str]) -> str:
     topics = [name.strip() for name in given.get("subscribe", "").split(",") if name.strip()]
     if len(topics) != 1:
         raise ConfigError(
-            f"which schema of the registry do all records fit? Name its subject with the option {side.name}.subject, "
+            f"it is not known which schema of the registry all records fit. Name its subject with the option "
+            f"{side.name}.subject, "
             f"or give load() a schema, or the option {side.name}.schema"
         )
     return f"{topics[0]}-{side.name}"

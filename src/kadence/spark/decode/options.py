@@ -34,8 +34,8 @@ OPTIONS: Final[dict[str, str]] = {
     "schema.registry.url": "Addresses of a schema registry, comma separated.",
     "schema.registry.basic.auth.user.info": "NAME:PASSWORD for the registry.",
     "schema.registry.bearer.auth.token": "A token for the registry.",
-    "schema.registry.ssl.ca.location": "A PEM file with the authorities that vouch for the registry.",
-    "schema.registry.ssl.certificate.location": "A PEM file with our certificate for the registry.",
+    "schema.registry.ssl.ca.location": "A PEM file with the certificate authorities to trust for the registry.",
+    "schema.registry.ssl.certificate.location": "A PEM file with the client's certificate for the registry.",
     "schema.registry.ssl.key.location": "A PEM file with its key, where the certificate's file has none.",
     "schema.registry.ssl.key.password": "The key's password.",
 }

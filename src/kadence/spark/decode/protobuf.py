@@ -213,4 +213,4 @@ def _import_well_known(name: str) -> None:
     try:
         import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
     except ImportError:
-        raise ConfigError(f"the Protobuf definitions import {name}, which nobody has") from None
+        raise ConfigError(f"the Protobuf definitions import {name}, which is not among them") from None

@@ -118,7 +118,7 @@ class Registry:
                         return None
                     if error.code in (401, 403):
                         raise ConfigError(
-                            f"the schema registry at {url} refuses us ({error.code}): see the options "
+                            f"the schema registry at {url} refused access ({error.code}): see the options "
                             "schema.registry.basic.auth.user.info, schema.registry.bearer.auth.token and "
                             "schema.registry.ssl.*"
                         ) from None

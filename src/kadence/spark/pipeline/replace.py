@@ -182,4 +182,4 @@ def must_be_replaceable(output: Output, what: str) -> None:
             f"{what} is of format {output.written_as}; replay works on {', '.join(REPLACEABLE)}"
         )
     if not output.provenance:
-        raise ConfigError(f"{what} has provenance = false: nobody can tell which rows a record made")
+        raise ConfigError(f"{what} has provenance = false, so replay cannot find the rows of a record")

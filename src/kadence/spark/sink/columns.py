@@ -77,7 +77,7 @@ class RecordColumns:
         records = rows.select(list(self.names))
         if self.topic is None and records.column("topic").null_count:
             raise SerializationError(
-                "a row has null in its column topic, so nobody knows where it goes; fill the column, or name one "
+                "a row has null in its column topic, so its topic is unknown; fill the column, or name one "
                 "topic for all rows with the option topic"
             )
         return records

@@ -172,8 +172,8 @@ class Cluster:
         if self._away_since is None:
             self._away_since, self._told_at = began, now
             _log.warning(
-                "there is no answer from %s; the query waits for up to %d s (option brokerTimeoutMs), with all of "
-                "its partitions, and nobody knows its lag: %s",
+                "there is no answer from %s; the query waits for up to %d s (option brokerTimeoutMs) with all of its "
+                "partitions, and its lag is unknown: %s",
                 who,
                 limit // 1000,
                 last,
