@@ -58,9 +58,7 @@ def test_one_that_was_built_from_other_sources_says_so(name: str, error: str) ->
     if spec is None or not isinstance(spec.loader, ExtensionFileLoader):
         pytest.skip("the extension is not built here")
     told = run(PATCH.format(name=name, error=error) + f"from kadence import {PARTS[name]}")
-    assert (
-        f"ImportError: the compiled module {name} does not match the Python files beside it" in told
-    )
+    assert f"ImportError: the compiled module {name} does not match the Python files beside it" in told
     assert error.split("'")[1] in told
     assert "python setup.py build_ext --inplace" in told
 

@@ -99,3 +99,10 @@ def test_nobody_refers_to_numbers_of_traps() -> None:
         if numbered.search("\n".join(told_in(path, about=numbered)))
     }
     assert found == set()
+
+
+def test_docstrings_say_what_a_class_does_and_point_at_no_head() -> None:
+    """A tooltip and the API reference show the docstring alone."""
+    pointer = re.compile("head of this file")
+    found = [path.relative_to(ROOT).as_posix() for path in SOURCES if any(told_in(path, about=pointer))]
+    assert [path for path in found if pointer.search((ROOT / path).read_text())] == []

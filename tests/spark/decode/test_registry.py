@@ -77,7 +77,9 @@ def test_who_we_are(registry: RegistryServer, given: dict[str, str], header: str
     ours.by_id(7, kind="AVRO")
     assert "hidden" not in repr(ours)
     registry.token = "another"
-    with pytest.raises(ConfigError, match=r"refused access \(401\): see the options schema\.registry") as caught:
+    with pytest.raises(
+        ConfigError, match=r"refused access \(401\): see the options schema\.registry"
+    ) as caught:
         ours.by_id(7, kind="AVRO")
     assert "hidden" not in str(caught.value)
 

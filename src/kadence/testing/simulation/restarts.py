@@ -47,7 +47,7 @@ class _Group:
 
 
 class Restarts:
-    """See the head of this file.
+    """Compares what the coordinator knew before a crash with what the next broker has loaded.
 
     Args:
         object_to: told what a restart took back.
