@@ -206,6 +206,33 @@ def test_iteration_with_an_idle_timeout_ends_when_nothing_comes_any_more(served:
         assert subject.position(partitions("t", 1)[0]) == 5
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_time_until_a_group_gives_partitions_is_not_idle(protocol: str) -> None:
+    delays = {"group.initial.rebalance.delay.ms": 700, "group.consumer.assignment.interval.ms": 700}
+    with Broker(topics={"t": 1}, config=delays) as broker:
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            producer.send("t", b"v")
+        settings = {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "g",
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+        }
+        for _ in range(2):
+            # The second comes when the first has just left, so a KIP-848 coordinator waits before it assigns anew.
+            with Consumer(settings, enable_auto_commit=False) as subject:
+                subject.subscribe("t")
+                assert [record.value for record in subject.records(idle_timeout=0.3)] == [b"v"]
+
+
+def test_a_group_that_gives_no_partitions_ends_the_iteration_too(broker: Broker) -> None:
+    with Consumer(
+        bootstrap_servers=broker.bootstrap_servers, group_id="g", default_api_timeout_ms=500
+    ) as subject:
+        subject.subscribe("is-not-there")
+        assert list(subject.records(idle_timeout=0.1)) == []
+
+
 def test_async_iteration_with_an_idle_timeout_ends_too(served: Broker) -> None:
     async def work() -> None:
         async with AsyncConsumer(

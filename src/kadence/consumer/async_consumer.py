@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, Never, Self, TypeVar, Unpack
 
 from kadence.clock import FOREVER, Seconds, add_ms, to_ms
 from kadence.config import ConsumerConfig, generated_client_id
@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 __all__ = ["AsyncConsumer"]
 
 T = TypeVar("T")
+
+_JOINING_MS: Final = 100
+"""How often `Consumer.records` looks whether the group has given this consumer partitions."""
 
 
 class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
@@ -291,16 +294,28 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
     async def records(self, *, idle_timeout: Seconds | None = None) -> AsyncIterator[Record[K_co, V_co]]:
         """Iterate as over the consumer, and end, too, when nothing came for ``idle_timeout`` seconds (None: never).
 
-        The time until the group has given this consumer its partitions counts, too; that can take some seconds.
+        The seconds count from when this consumer has partitions: until a group has given it some, this waits for up to
+        ``default.api.timeout.ms``.
         """
         ms = to_ms(idle_timeout)
-        clock = self._core.clock
+        core = self._core
+        clock = core.clock
+        joins_until = add_ms(clock.now_ms(), self._config.default_api_timeout_ms)
+        has_begun = ms is None
         while True:
-            record = await self._next(FOREVER if ms is None else add_ms(clock.now_ms(), ms))
+            if not has_begun:
+                has_begun = bool(self._calls.assignment()) or clock.now_ms() >= joins_until
+            if ms is None:
+                deadline = FOREVER
+            else:
+                deadline = add_ms(clock.now_ms(), ms if has_begun else min(ms, _JOINING_MS))
+            record = await self._next(deadline)
             # Nothing that looks for signals may stand between the two, so this is not the test of the loop: a jump
             # backwards looks for them.
             if record is None:
-                return
+                if has_begun or core.is_finished or core.stopping:
+                    return
+                continue
             yield record
 
     async def _next(self, deadline: int) -> Record[K_co, V_co] | None:
