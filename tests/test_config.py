@@ -94,6 +94,7 @@ def test_b2_processing_timeout_is_the_larger_of_session_and_poll_interval() -> N
             "group.remote.assignor needs group.protocol=consumer",
         ),
         ({"bootstrap.servers": "localhost"}, "'localhost' is not host:port"),
+        ({"bootstrap.servers": "PLAINTEXT://a:9092"}, "'PLAINTEXT://a:9092' is not host:port"),
         ({"bootstrap.servers": ""}, "bootstrap.servers is required"),
         ({"ssl.key.location": "key.pem"}, "needs ssl.certificate.location"),
     ],

@@ -161,13 +161,13 @@ def test_json_documents_with_a_key(kadence: Run) -> None:
     ("stdin", "arguments", "message"),
     [
         (b"{}\n", (), 'line 1: a record is an object with "value"'),
-        (b'{"value":1}\nnot json\n', (), "line 2: "),
+        (b'{"value":1}\nnot json\n', (), "line 2: this is not JSON (Expecting value at column 1)"),
         (b'{"value":1,"vlaue":2}\n', (), "unknown field 'vlaue'"),
         (b'{"value":1,"partition":"x"}\n', (), "partition must be a whole number"),
         (b'{"value":{"base64":"!"}}\n', (), "not base64"),
         (b'{"a":1}\n', ("--format", "json", "--key", "b"), "no field 'b'"),
         (b"", ("--key", "b"), "--key needs --format json"),
-        (b'{"value":1,"partition":9}\n', (), "9 is none of them"),
+        (b'{"value":1,"partition":9}\n', (), "topic 't' has 1 partition, 0; 9 is none of them"),
     ],
 )
 def test_bad_lines_are_named(kadence: Run, stdin: bytes, arguments: tuple[str, ...], message: str) -> None:
@@ -229,6 +229,8 @@ def test_some_partitions(kadence: Run) -> None:
     assert sorted(row["partition"] for row in kadence("consume", "t:1,2", "-e").rows) == [1, 1, 2]
     assert "has partitions 0 to 2, not 7" in kadence("consume", "t:7", "-e").err
     assert kadence("consume", "t:a").status == 2
+    kadence("topics", "create", "one", "--partitions", "1")
+    assert "topic 'one' has only partition 0, not 7" in kadence("consume", "one:7", "-e").err
 
 
 @pytest.mark.parametrize(
@@ -239,9 +241,11 @@ def test_some_partitions(kadence: Run) -> None:
         (("--from", "5", "-g", "g"), "kadence groups reset"),
         (("--to", "5", "-g", "g"), "--to does not work with --group"),
         (("--to", "5", "-e"), "give one of them"),
+        (("-n", "-3"), "--max-records must be at least 1, not -3"),
+        (("--timeout", "0"), "--timeout takes a number of seconds above 0, not 0"),
     ],
 )
-def test_places_that_are_none(kadence: Run, arguments: tuple[str, ...], message: str) -> None:
+def test_options_of_consume_that_are_wrong(kadence: Run, arguments: tuple[str, ...], message: str) -> None:
     ran = kadence("consume", "t", *arguments)
     assert (ran.status, ran.out) == (2, "")
     assert message in ran.err
@@ -317,6 +321,9 @@ def test_records_are_deleted_below_a_place(kadence: Run, broker: Broker) -> None
     dry = kadence("topics", "delete-records", "t", "--before", "time:1004", "--dry-run")
     assert [(row["deleted_below"], row["first_offset"]) for row in dry.rows] == [(4, 0)]
     assert "nothing was deleted" in dry.err
+    beyond = kadence("topics", "delete-records", "t", "--before", "11")
+    assert (beyond.status, beyond.out) == (1, "")
+    assert "t-0 has offsets 0 to 10; 11 is outside" in beyond.err
     done = kadence("topics", "delete-records", "t:0", "--before", "-3")
     assert [(row["deleted_below"], row["first_offset"]) for row in done.rows] == [(7, 7)]
     assert [row["offset"] for row in kadence("consume", "t", "-e").rows] == [7, 8, 9]
@@ -366,6 +373,9 @@ def test_groups(kadence: Run, broker: Broker) -> None:
     ]
     assert [row["group"] for row in kadence("groups", "list", "g*", "--state", "empty").rows] == ["g"]
     assert kadence("groups", "list", "--state", "stable").rows == kadence("groups", "list", "x*").rows == []
+    unknown = kadence("groups", "list", "--state", "idle")
+    assert unknown.status == 2
+    assert "'idle' is no state of a group: give one of empty, stable, preparingrebalance" in unknown.err
     assert {row["group"] for row in kadence("groups", "lag", "*").rows} == {"g"}
     forgotten = kadence("groups", "forget", "g", "--topic", "t:1").rows
     assert [(row["partition"], row["deleted"]) for row in forgotten] == [(1, max(0, ends[TPS[1]] - 1))]

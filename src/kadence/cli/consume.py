@@ -129,6 +129,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace) -> None:
     if arguments.stats is not None and not arguments.stats > 0:
         raise UsageError(f"--stats takes a number of seconds above 0, not {arguments.stats:g}")
+    if arguments.max_records is not None and arguments.max_records < 1:
+        raise UsageError(f"--max-records must be at least 1, not {arguments.max_records}")
+    if arguments.timeout is not None and not arguments.timeout > 0:
+        raise UsageError(f"--timeout takes a number of seconds above 0, not {arguments.timeout:g}")
     if arguments.end is not None and arguments.exit_at_end:
         raise UsageError("--to and --exit-at-end both say where to stop; give one of them")
     if not arguments.group:

@@ -6,7 +6,6 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from kadence.cli.common import (
-    CommandError,
     add_actions,
     add_client_options,
     add_command,
@@ -17,13 +16,23 @@ from kadence.cli.common import (
 )
 from kadence.cli.names import chosen, matching, partitions
 from kadence.cli.reach import reached
-from kadence.cli.where import FORMS, Where, offsets, ranges, read_where, tell_presumed
+from kadence.cli.where import FORMS, Where, offsets, ranges, read_where, refuse_outside, tell_presumed
 
 if TYPE_CHECKING:
     from kadence import Admin
 
 __all__ = ["add", "run"]
 
+_STATES = (
+    "Empty",
+    "Stable",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Assigning",
+    "Reconciling",
+    "NotReady",
+    "Dead",
+)
 _DESCRIPTION = """\
 List and describe consumer groups, show their lag, move their offsets, delete
 them. Prints a table on a terminal, JSON lines in a pipe."""
@@ -73,6 +82,7 @@ def add(commands: Any) -> None:
     listing.add_argument(
         "--state",
         metavar="STATE",
+        type=_state,
         action="append",
         help="only groups in this state, e.g. empty or stable; repeatable",
     )
@@ -108,6 +118,13 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _state(text: str) -> str:
+    state = text.replace("-", "").lower()
+    if state not in (known := [each.lower() for each in _STATES]):
+        raise argparse.ArgumentTypeError(f"{text!r} is no state of a group: give one of {', '.join(known)}")
+    return state
+
+
 def _show(rows: list[dict[str, Any]], arguments: argparse.Namespace, *columns: str) -> None:
     print_rows(rows, as_json=arguments.json, wide=arguments.wide, columns=columns)
 
@@ -118,7 +135,7 @@ def _names(admin: Admin, arguments: argparse.Namespace) -> list[str]:
 
 def _list(admin: Admin, arguments: argparse.Namespace) -> None:
     listed = {group.group_id: group for group in admin.list_groups()}
-    states = {state.replace("-", "").lower() for state in arguments.state or ()}
+    states = arguments.state
     rows = [
         {
             "group": name,
@@ -187,10 +204,7 @@ def _reset(admin: Admin, arguments: argparse.Namespace) -> None:
     chosen_partitions = [tp for word in arguments.topic for tp in partitions(admin, word)]
     before = admin.group_offsets(group)
     held = ranges(admin, chosen_partitions)
-    if where.kind == "offset":
-        for tp, each in held.items():
-            if not each.first <= where.number <= each.end:
-                raise CommandError(f"{tp} has offsets {each.first} to {each.end}; {where.number} is outside")
+    refuse_outside(where, held)
     tell_presumed(where, "--to")
     after = offsets(admin, where, held)
     if not arguments.dry_run:

@@ -68,5 +68,6 @@ def partitions(admin: Admin, word: str) -> list[TopicPartition]:
     wanted = [TopicPartition(name, int(number)) for number in numbers.split(",")]
     for tp in wanted:
         if tp not in found:
-            raise CommandError(f"topic {name!r} has partitions 0 to {len(found) - 1}, not {tp.partition}")
+            there = "only partition 0" if len(found) == 1 else f"partitions 0 to {len(found) - 1}"
+            raise CommandError(f"topic {name!r} has {there}, not {tp.partition}")
     return wanted

@@ -136,7 +136,7 @@ def _lines(form: str, key_field: str | None, separator: str | None) -> Iterator[
         if not line.strip():
             continue
         try:
-            document = json.loads(line)
+            document = _json(line)
             if form == "records":
                 yield _record(document)
             else:
@@ -146,6 +146,13 @@ def _lines(form: str, key_field: str | None, separator: str | None) -> Iterator[
             raise CommandError(
                 f"line {number}: {error}; it begins {shown!r} (--format {form}, see --help)"
             ) from None
+
+
+def _json(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"this is not JSON ({error.msg} at column {error.colno})") from None
 
 
 def _separated(number: int, line: bytes, separator: str) -> _Line:

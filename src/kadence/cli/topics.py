@@ -18,7 +18,7 @@ from kadence.cli.common import (
 )
 from kadence.cli.names import chosen, matching, partitions
 from kadence.cli.reach import reached
-from kadence.cli.where import FORMS, offsets, ranges, read_where, tell_presumed
+from kadence.cli.where import FORMS, offsets, ranges, read_where, refuse_outside, tell_presumed
 
 if TYPE_CHECKING:
     from kadence import Admin
@@ -206,6 +206,7 @@ def _config(admin: Admin, arguments: argparse.Namespace) -> None:
 def _delete_records(admin: Admin, arguments: argparse.Namespace) -> None:
     chosen_partitions = [tp for word in arguments.topics for tp in partitions(admin, word)]
     held = ranges(admin, chosen_partitions)
+    refuse_outside(arguments.before, held)
     tell_presumed(arguments.before, "--before")
     before = offsets(admin, arguments.before, held)
     first = (

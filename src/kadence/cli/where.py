@@ -10,12 +10,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal
 
-from kadence.cli.common import say
+from kadence.cli.common import CommandError, say
 
 if TYPE_CHECKING:
     from kadence import Admin, TopicPartition
 
-__all__ = ["FORMS", "Range", "Where", "offsets", "ranges", "read_where", "tell_presumed", "times_joined"]
+__all__ = [
+    "FORMS",
+    "Range",
+    "Where",
+    "offsets",
+    "ranges",
+    "read_where",
+    "refuse_outside",
+    "tell_presumed",
+    "times_joined",
+]
 
 FORMS: Final = """\
 a place (WHERE) is one of:
@@ -165,6 +175,19 @@ def ranges(
     """What each partition holds."""
     found = admin.log_ranges(partitions, isolation_level=isolation_level)
     return {tp: Range(first, end) for tp, (first, end) in found.items()}
+
+
+def refuse_outside(where: Where, held: dict[TopicPartition, Range]) -> None:
+    """For commands that change something: a number that is no offset of a partition is a mistake.
+
+    Raises:
+        CommandError: names the partition and what it holds.
+    """
+    if where.kind != "offset":
+        return
+    for tp, each in held.items():
+        if not each.first <= where.number <= each.end:
+            raise CommandError(f"{tp} has offsets {each.first} to {each.end}; {where.number} is outside")
 
 
 def offsets(admin: Admin, where: Where, held: dict[TopicPartition, Range]) -> dict[TopicPartition, int]:

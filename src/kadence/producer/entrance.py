@@ -150,10 +150,9 @@ class Entrance:
             known = yield from self.look_up(topic, deadline)
             if partition < len(known.partitions):
                 return known
-        raise UnknownTopicOrPartitionError(
-            f"{row}topic {topic!r} has {len(known.partitions)} partitions, 0 to {len(known.partitions) - 1}; "
-            f"{partition} is none of them"
-        )
+        count = len(known.partitions)
+        there = "1 partition, 0" if count == 1 else f"{count} partitions, 0 to {count - 1}"
+        raise UnknownTopicOrPartitionError(f"{row}topic {topic!r} has {there}; {partition} is none of them")
 
     def _ask_for(self, topic: str, deadline: int) -> Waits[None]:
         """Ask for a topic, and wait for the answer."""
