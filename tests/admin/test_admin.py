@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -437,3 +438,79 @@ def as_filter(acl: Acl) -> AclFilter:
 def test_words_that_access_rules_do_not_have(admin: Admin) -> None:
     with pytest.raises(ValueError, match=r"operation is one of any, all, read, .* not 'look'"):
         admin.create_acls(Acl("topic", "orders", "User:alice", "look"))
+
+
+TOPIC = ConfigResource("topic", "t")
+REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
+    "pairs": (
+        lambda a: a.create_topics([("t", 3)]),
+        "topics are {name: partitions}, names or NewTopic values, not ('t', 3)",
+    ),
+    "no topics": (
+        lambda a: a.create_topics(None),
+        "topics are {name: partitions}, names or NewTopic values, not None",
+    ),
+    "a number as text": (
+        lambda a: a.create_topics({"t": "3"}),
+        "topic 't': the number of partitions is a whole number, not '3'",
+    ),
+    "replicas as text": (
+        lambda a: a.create_topics(NewTopic("t", 1, "1")),  # type: ignore[arg-type]
+        "topic 't': numbers of partitions and replicas are whole numbers, not '1'",
+    ),
+    "a setting that is no text": (
+        lambda a: a.create_topics(NewTopic("t", configs={"retention.ms": 1})),  # type: ignore[dict-item]
+        "topic 't': the value of 'retention.ms' is text, such as '1', not 1",
+    ),
+    "names that are none": (
+        lambda a: a.delete_topics([3]),
+        "names are wanted, such as 'orders' or ['orders', 'returns'], not 3",
+    ),
+    "totals as a list": (
+        lambda a: a.create_partitions(["t"]),
+        "numbers of partitions are given as {name: partitions}, not ['t']",
+    ),
+    "a name's settings": (
+        lambda a: a.describe_configs("t"),
+        "such as ConfigResource('topic', 'orders'), not 't'",
+    ),
+    "another kind": (
+        lambda a: a.describe_configs(ConfigResource("topics", "t")),  # type: ignore[arg-type]
+        "the kind of a ConfigResource is topic, broker or group, not 'topics'",
+    ),
+    "a broker by name": (
+        lambda a: a.describe_configs(ConfigResource("broker", "b")),
+        "a broker's name in a ConfigResource is its number, such as '1', or '' for all, not 'b'",
+    ),
+    "changes as text": (
+        lambda a: a.alter_configs({TOPIC: "retention.ms=1"}),
+        "changes are {ConfigResource('topic', 'orders'): {'retention.ms': 3600000}}, not 'retention.ms=1'",
+    ),
+    "partitions as a list": (
+        lambda a: a.list_offsets([("t", 0)]),
+        "a mapping from partitions is wanted, such as {TopicPartition('orders', 0): ...}, not",
+    ),
+    "an offset as text": (
+        lambda a: a.alter_group_offsets("g", {("t", 0): "3"}),
+        "t-0: an offset is a whole number or OffsetAndMetadata, not '3'",
+    ),
+    "a group that is no name": (lambda a: a.group_offsets(3), "a group is a str, not 3"),
+    "a rule as a tuple": (
+        lambda a: a.create_acls([("topic", "t")]),
+        "access rules are Acl values, not ('topic', 't')",
+    ),
+    "a filter as text": (
+        lambda a: a.describe_acls("User:a"),
+        "access rules are found by an AclFilter, not 'User:a'",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_a_call_does_not_take_is_refused_at_once(what: str) -> None:
+    call, sentence = REFUSED[what]
+    with (
+        Admin(bootstrap_servers="127.0.0.1:1") as nobody,
+        pytest.raises((TypeError, ValueError), match=re.escape(sentence)),
+    ):
+        call(nobody)

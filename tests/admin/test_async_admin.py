@@ -74,6 +74,28 @@ def test_close_ends_calls_of_other_tasks() -> None:
     run(program)
 
 
+def test_any_number_of_tasks_may_close_it_and_calls_that_come_meanwhile_are_refused() -> None:
+    async def program(broker: Broker) -> None:
+        admin = AsyncAdmin(bootstrap_servers=broker.bootstrap_servers)
+        with broker.faults.drop(MetadataRequest) as dropped:
+            call = asyncio.create_task(admin.list_topics(timeout=3600))
+            await asyncio.to_thread(dropped.wait)
+            closing = [asyncio.create_task(admin.close()) for _ in range(3)]
+            await asyncio.sleep(0)
+            closing[0].cancel()
+            with pytest.raises(ClosedError, match="this admin client is closed"):
+                await admin.list_topics()
+            with pytest.raises(ClosedError, match="closed during the call"):
+                await call
+        assert [type(end) for end in await asyncio.gather(*closing, return_exceptions=True)] == [
+            asyncio.CancelledError,
+            type(None),
+            type(None),
+        ]
+
+    run(program)
+
+
 def test_a_broker_that_is_away_ends_a_call_in_its_time() -> None:
     async def program() -> None:
         async with AsyncAdmin(bootstrap_servers="127.0.0.1:1") as admin:

@@ -16,12 +16,17 @@ from kadence.admin import topics as _topics
 from kadence.admin.arguments import (
     Partitions,
     as_acls,
+    as_changes,
+    as_filter,
     as_filters,
+    as_name,
     as_names,
     as_offsets,
-    as_partition,
     as_partitions,
+    as_resources,
     as_topics,
+    as_totals,
+    by_partition,
     checked,
     is_read_committed,
 )
@@ -123,7 +128,7 @@ class Admin:
         self, totals: Mapping[str, int], *, raise_errors: bool = True, timeout: Seconds | None = None
     ) -> Outcomes[str, int]:
         """Grow topics to these total numbers of partitions. Keys of new records may change partition."""
-        return checked(self._shell.run(timeout, _topics.create_partitions, totals), raise_errors)
+        return checked(self._shell.run(timeout, _topics.create_partitions, as_totals(totals)), raise_errors)
 
     # ------------------------------------------------------------ groups
 
@@ -161,7 +166,7 @@ class Admin:
         outcomes = self._shell.run(
             timeout,
             _offsets.list_offsets,
-            {as_partition(partition): spec for partition, spec in specs.items()},
+            by_partition(specs),
             read_committed=is_read_committed(isolation_level),
         )
         return checked(outcomes, raise_errors)
@@ -203,7 +208,7 @@ class Admin:
         """
         wanted = None if partitions is None else as_partitions(partitions)
         outcomes = self._shell.run(
-            timeout, _offsets.group_offsets, group, wanted, require_stable=require_stable
+            timeout, _offsets.group_offsets, as_name("a group", group), wanted, require_stable=require_stable
         )
         return checked(outcomes, raise_errors)
 
@@ -223,7 +228,11 @@ class Admin:
                 refuses offsets of a topic that was deleted and made anew; older ones know topics by name only.
         """
         outcomes = self._shell.run(
-            timeout, _offsets.alter_group_offsets, group, as_offsets(offsets), topic_ids or {}
+            timeout,
+            _offsets.alter_group_offsets,
+            as_name("a group", group),
+            as_offsets(offsets),
+            topic_ids or {},
         )
         return checked(outcomes, raise_errors)
 
@@ -236,7 +245,9 @@ class Admin:
         timeout: Seconds | None = None,
     ) -> Outcomes[TopicPartition, None]:
         """Forget what a group committed for partitions that no live member is subscribed to."""
-        outcomes = self._shell.run(timeout, _offsets.delete_group_offsets, group, as_partitions(partitions))
+        outcomes = self._shell.run(
+            timeout, _offsets.delete_group_offsets, as_name("a group", group), as_partitions(partitions)
+        )
         return checked(outcomes, raise_errors)
 
     # ------------------------------------------------------------ records
@@ -260,8 +271,7 @@ class Admin:
             OffsetOutOfRangeError: an offset beyond the end of the log.
             BrokerError: POLICY_VIOLATION: the topic is compacted only.
         """
-        wanted = {as_partition(partition): offset for partition, offset in before.items()}
-        return checked(self._shell.run(timeout, _records.delete_records, wanted), raise_errors)
+        return checked(self._shell.run(timeout, _records.delete_records, by_partition(before)), raise_errors)
 
     # ------------------------------------------------------------ the cluster
 
@@ -277,8 +287,8 @@ class Admin:
         timeout: Seconds | None = None,
     ) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:
         """Settings of topics, brokers or groups, by name."""
-        several = [resources] if isinstance(resources, ConfigResource) else resources
-        return checked(self._shell.run(timeout, _configs.describe_configs, several), raise_errors)
+        outcomes = self._shell.run(timeout, _configs.describe_configs, as_resources(resources))
+        return checked(outcomes, raise_errors)
 
     def alter_configs(
         self,
@@ -299,7 +309,9 @@ class Admin:
         Raises:
             BrokerError: INVALID_CONFIG: an unknown setting, or a value that it does not take.
         """
-        outcomes = self._shell.run(timeout, _configs.alter_configs, changes, validate_only=validate_only)
+        outcomes = self._shell.run(
+            timeout, _configs.alter_configs, as_changes(changes), validate_only=validate_only
+        )
         return checked(outcomes, raise_errors)
 
     # ------------------------------------------------------------ access rules
@@ -310,7 +322,7 @@ class Admin:
         Raises:
             BrokerError: SECURITY_DISABLED: the brokers have no authorizer.
         """
-        return self._shell.run(timeout, _acls.describe_acls, AclFilter() if wanted is None else wanted)
+        return self._shell.run(timeout, _acls.describe_acls, as_filter(wanted))
 
     def create_acls(
         self, acls: Acl | Iterable[Acl], *, raise_errors: bool = True, timeout: Seconds | None = None

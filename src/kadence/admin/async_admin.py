@@ -19,12 +19,17 @@ from kadence.admin import topics as _topics
 from kadence.admin.arguments import (
     Partitions,
     as_acls,
+    as_changes,
+    as_filter,
     as_filters,
+    as_name,
     as_names,
     as_offsets,
-    as_partition,
     as_partitions,
+    as_resources,
     as_topics,
+    as_totals,
+    by_partition,
     checked,
     is_read_committed,
 )
@@ -132,7 +137,9 @@ class AsyncAdmin:
         self, totals: Mapping[str, int], *, raise_errors: bool = True, timeout: Seconds | None = None
     ) -> Outcomes[str, int]:
         """Grow topics to these total numbers of partitions. Keys of new records may change partition."""
-        return checked(await self._shell.run(timeout, _topics.create_partitions, totals), raise_errors)
+        return checked(
+            await self._shell.run(timeout, _topics.create_partitions, as_totals(totals)), raise_errors
+        )
 
     # ------------------------------------------------------------ groups
 
@@ -172,7 +179,7 @@ class AsyncAdmin:
         outcomes = await self._shell.run(
             timeout,
             _offsets.list_offsets,
-            {as_partition(partition): spec for partition, spec in specs.items()},
+            by_partition(specs),
             read_committed=is_read_committed(isolation_level),
         )
         return checked(outcomes, raise_errors)
@@ -214,7 +221,7 @@ class AsyncAdmin:
         """
         wanted = None if partitions is None else as_partitions(partitions)
         outcomes = await self._shell.run(
-            timeout, _offsets.group_offsets, group, wanted, require_stable=require_stable
+            timeout, _offsets.group_offsets, as_name("a group", group), wanted, require_stable=require_stable
         )
         return checked(outcomes, raise_errors)
 
@@ -234,7 +241,11 @@ class AsyncAdmin:
                 refuses offsets of a topic that was deleted and made anew; older ones know topics by name only.
         """
         outcomes = await self._shell.run(
-            timeout, _offsets.alter_group_offsets, group, as_offsets(offsets), topic_ids or {}
+            timeout,
+            _offsets.alter_group_offsets,
+            as_name("a group", group),
+            as_offsets(offsets),
+            topic_ids or {},
         )
         return checked(outcomes, raise_errors)
 
@@ -248,7 +259,7 @@ class AsyncAdmin:
     ) -> Outcomes[TopicPartition, None]:
         """Forget what a group committed for partitions that no live member is subscribed to."""
         outcomes = await self._shell.run(
-            timeout, _offsets.delete_group_offsets, group, as_partitions(partitions)
+            timeout, _offsets.delete_group_offsets, as_name("a group", group), as_partitions(partitions)
         )
         return checked(outcomes, raise_errors)
 
@@ -273,8 +284,9 @@ class AsyncAdmin:
             OffsetOutOfRangeError: an offset beyond the end of the log.
             BrokerError: POLICY_VIOLATION: the topic is compacted only.
         """
-        wanted = {as_partition(partition): offset for partition, offset in before.items()}
-        return checked(await self._shell.run(timeout, _records.delete_records, wanted), raise_errors)
+        return checked(
+            await self._shell.run(timeout, _records.delete_records, by_partition(before)), raise_errors
+        )
 
     # ------------------------------------------------------------ the cluster
 
@@ -290,8 +302,8 @@ class AsyncAdmin:
         timeout: Seconds | None = None,
     ) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:
         """Settings of topics, brokers or groups, by name."""
-        several = [resources] if isinstance(resources, ConfigResource) else resources
-        return checked(await self._shell.run(timeout, _configs.describe_configs, several), raise_errors)
+        outcomes = await self._shell.run(timeout, _configs.describe_configs, as_resources(resources))
+        return checked(outcomes, raise_errors)
 
     async def alter_configs(
         self,
@@ -313,7 +325,7 @@ class AsyncAdmin:
             BrokerError: INVALID_CONFIG: an unknown setting, or a value that it does not take.
         """
         outcomes = await self._shell.run(
-            timeout, _configs.alter_configs, changes, validate_only=validate_only
+            timeout, _configs.alter_configs, as_changes(changes), validate_only=validate_only
         )
         return checked(outcomes, raise_errors)
 
@@ -327,7 +339,7 @@ class AsyncAdmin:
         Raises:
             BrokerError: SECURITY_DISABLED: the brokers have no authorizer.
         """
-        return await self._shell.run(timeout, _acls.describe_acls, AclFilter() if wanted is None else wanted)
+        return await self._shell.run(timeout, _acls.describe_acls, as_filter(wanted))
 
     async def create_acls(
         self, acls: Acl | Iterable[Acl], *, raise_errors: bool = True, timeout: Seconds | None = None

@@ -15,7 +15,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from kadence.admin.calls import Calls
 from kadence.clock import Clock, Seconds
 from kadence.config import AdminConfig
-from kadence.errors import ConcurrentAccessError
+from kadence.errors import ClosedError, ConcurrentAccessError
 
 __all__ = ["AsyncShell"]
 
@@ -34,6 +34,7 @@ class AsyncShell:
         self._calls = Calls(config, clock)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"kadence-{config.client_id}")
         self._given_up: set[threading.Event] = set()
+        self._is_ending = False
 
     async def run(
         self,
@@ -50,6 +51,8 @@ class AsyncShell:
         if asyncio.get_running_loop() is not self._loop:
             raise ConcurrentAccessError("this admin client belongs to another event loop")
         self._calls.check_usable()
+        if self._is_ending:
+            raise ClosedError("this admin client is closed")
         calls, deadline, given_up = self._calls, self._calls.deadline(timeout), threading.Event()
 
         def make() -> T:
@@ -67,13 +70,15 @@ class AsyncShell:
             self._given_up.discard(given_up)
 
     async def close(self) -> None:
-        """Close the connections; calls of other tasks end with ClosedError."""
-        if not self.is_closed:
+        """Close the connections; calls of other tasks end with ClosedError. Any number of tasks may wait for it."""
+        if not self._is_ending:
             self.drop()
+        if not self._calls.is_closed:
             await asyncio.to_thread(self._thread.shutdown)
 
     def drop(self) -> None:
         """Close the connections without waiting for the thread, which ends by itself."""
+        self._is_ending = True
         for given_up in list(self._given_up):
             given_up.set()
         self._calls.wakeup()
@@ -82,4 +87,4 @@ class AsyncShell:
 
     @property
     def is_closed(self) -> bool:
-        return self._calls.is_closed
+        return self._is_ending

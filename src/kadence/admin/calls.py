@@ -327,7 +327,7 @@ class Calls:
 
     def _check_wanted(self) -> None:
         if self._given_up is not None and self._given_up.is_set():
-            raise ClosedError("the call was cancelled")
+            raise ClosedError("this admin client was closed during the call")
 
     def close(self) -> None:
         """Close the connections, once the present call has ended."""
