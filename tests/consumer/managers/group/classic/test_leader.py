@@ -162,7 +162,7 @@ def test_user_data_of_ones_own_assignor_is_made_on_the_helper_thread() -> None:
     assert decode_subscription(message.protocols[0].metadata).user_data == b"mine"
 
 
-@pytest.mark.parametrize(("says", "words"), [(KeyError("x"), "user_data"), ("text", "no bytes")])
+@pytest.mark.parametrize(("says", "words"), [(KeyError("x"), "user_data"), ("text", "not bytes")])
 def test_user_data_that_fails_is_told(says: Any, words: str) -> None:
     bench = Bench(partition_assignment_strategy=(Custom(says=says),))
     bench.turn()
