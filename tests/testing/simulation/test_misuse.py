@@ -183,13 +183,13 @@ def test_what_would_block_or_leave_the_simulation_is_refused() -> None:
         asyncio.get_running_loop().add_signal_handler(15, print)
 
     async def transactions(program: Program) -> None:
-        program.producer({"transactional.id": "x"})
+        program.producer().begin_transaction()
 
     for main, kind, says in (
         (consumer, IllegalStateError, "use AsyncConsumer"),
         (producer, SimulationError, "cannot start a thread"),
         (signals, SimulationError, r"Program\.stop sets program\.stopping"),
-        (transactions, SimulationError, "has no transactions"),
+        (transactions, IllegalStateError, "make one with transactional.id"),
     ):
         with pytest.raises(kind, match=says):
             raise _raised_by(main) or AssertionError

@@ -10,6 +10,7 @@ turn of its loop, the log at the end. The first thing that is wrong ends the run
 * Nothing is committed that was not processed before (where the programs say what they process).
 * Nothing that was acknowledged is lost, and nothing of it changes.
 * No committed offset, generation or epoch goes back when the broker crashes and starts again (`restarts`).
+* Readers of committed records get those of transactions that were committed, and no others (`transactions`).
 * A listener is assigned nothing twice, and gives up nothing that it was not assigned.
 """
 
@@ -21,6 +22,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kadence.broker.storage import Isolation
 from kadence.coordinator import ClassicGroup
 from kadence.coordinator.classic.group import State
 from kadence.coordinator.consumer.group import ConsumerGroup
@@ -37,6 +39,7 @@ from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
 from kadence.records import FetchedRecords, iter_batches
 from kadence.testing.simulation.restarts import Restarts
 from kadence.testing.simulation.scheduler import Scheduler, SimulationError
+from kadence.testing.simulation.transactions import TransactionHistory, readable
 from kadence.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -73,6 +76,7 @@ class History:
         processed: offsets that programs have said they are done with, by group and partition.
         deleted: where the log begins since records were deleted on purpose, by partition.
         late_groups: groups that need not begin with the first record: what each commits first is where it began.
+        committed_readers: groups that read committed records only. transactions: what producers know of theirs.
         wrong: the first invariant that did not hold; `Simulation.run` raises it.
         calls: how many requests the broker took. fingerprint: of what they were and when: the same for the same run.
     """
@@ -85,6 +89,7 @@ class History:
         self.processed: dict[tuple[str, TopicPartition], set[int]] = {}
         self.deleted: dict[TopicPartition, int] = {}
         self.late_groups: set[str] = set()
+        self.committed_readers: set[str] = set()
         self.wrong: str | None = None
         self.calls = 0
         self.fingerprint = 0
@@ -94,6 +99,7 @@ class History:
         self._heard_at: dict[tuple[str, str], int] = {}
         self._revoking_since: dict[tuple[str, str], tuple[int, int]] = {}
         self._restarts = Restarts(scheduler, self.object_to)
+        self.transactions = TransactionHistory(self.object_to)
 
     def __repr__(self) -> str:
         written = sum(len(offsets) for offsets in self.acknowledged.values())
@@ -111,6 +117,8 @@ class History:
     def has_processed(self, group_id: str, partition: TopicPartition, offset: int) -> None:
         """A program of the group is done with a record."""
         self.processed.setdefault((group_id, partition), set()).add(offset)
+        if group_id in self.committed_readers:
+            self.transactions.has_read(partition, offset)
 
     def has_deleted(self, partition: TopicPartition, before_offset: int) -> None:
         """Records below an offset are deleted on purpose: they are not lost, and nobody need process them."""
@@ -165,7 +173,7 @@ class History:
         self._restarts.turned(core)
 
     def check_log(self, core: BrokerCore) -> None:
-        """Everything that was acknowledged is in the log, once, where it was said to be."""
+        """Everything that was acknowledged is in the log, once, where it was said to be, and so are transactions."""
         for partition, expected in self.acknowledged.items():
             found = dict(_records(core, partition))
             for offset, value in expected.items():
@@ -179,6 +187,7 @@ class History:
                     raise SimulationError(
                         f"{partition} has {value!r} more often than it was sent, though producers are idempotent"
                     )
+        self.transactions.check(core, self.deleted)
 
     def object_to(self, what: str) -> None:
         """An invariant does not hold. Not raised here: a broker goes on serving whatever one of its calls raises."""
@@ -210,12 +219,14 @@ class History:
                         f"{request.member_id!r}, generation or epoch {request.generation_id_or_member_epoch}, in "
                         f"{core.coordination.coordinator.groups.get(request.group_id)!r}"
                     )
-                self._look_at_commit(request.group_id, partition, each.committed_offset)
+                self._look_at_commit(core, request.group_id, partition, each.committed_offset)
                 self._restarts.has_committed(
                     core, request.group_id, partition, each.committed_offset, request.retention_time_ms
                 )
 
-    def _look_at_commit(self, group_id: str, partition: TopicPartition, offset: int) -> None:
+    def _look_at_commit(
+        self, core: BrokerCore, group_id: str, partition: TopicPartition, offset: int
+    ) -> None:
         key = (group_id, partition)
         self.committed[key] = offset
         if not any(group == group_id for group, _ in self.processed):
@@ -225,6 +236,12 @@ class History:
         frontier = max(frontier, self.deleted.get(partition, 0))
         while frontier in done:
             frontier += 1
+        if frontier < offset:
+            # Markers of transactions, and what was aborted, is no record that the group could process.
+            isolation = Isolation.COMMITTED if group_id in self.committed_readers else Isolation.UNCOMMITTED
+            log = core.partition(*partition)
+            missed = readable(log, frontier, isolation) - done
+            frontier = min(missed, default=max(frontier, min(offset, log.end_offset)))
         self._frontier[key] = frontier
         if offset > frontier:
             self.object_to(

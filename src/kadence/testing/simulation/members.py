@@ -51,6 +51,8 @@ def member(
         }
         if settings["auto.offset.reset"] != "earliest":
             program.begins_late(group_id)
+        if settings.get("isolation.level") == "read_committed":
+            program.reads_committed(group_id)
         while not program.stopping.is_set():
             try:
                 await read(program, settings)

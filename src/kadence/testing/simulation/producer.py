@@ -5,22 +5,26 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from kadence.config import ProducerConfig
-from kadence.errors import KafkaTimeoutError
+from kadence.errors import IllegalStateError, KafkaTimeoutError
 from kadence.net import ConnectionConfig, NetworkClient
 from kadence.producer.accumulator import Accumulator, estimated_size
 from kadence.producer.futures import RecordFuture
 from kadence.producer.partitioner import partition_for_key
 from kadence.producer.thread import Turn
 from kadence.producer.topics import Topics
+from kadence.producer.transaction_states import Done
+from kadence.producer.transactions import Transactions
 from kadence.testing.simulation.clients import Sockets
 from kadence.testing.simulation.driver import Driver
 from kadence.testing.simulation.history import History
 from kadence.testing.simulation.network import Network
 from kadence.testing.simulation.scheduler import Process, SimulationError
+from kadence.testing.simulation.transactions import Fate, Transaction
 from kadence.types import TopicPartition
 
 __all__ = ["SimulatedProducer"]
@@ -32,7 +36,7 @@ class SimulatedProducer:
     """Writes records; an idempotent producer with Kadence's defaults.
 
     Args:
-        config: Kafka's dotted keys.
+        config: Kafka's dotted keys. With ``transactional.id`` it has transactions.
     """
 
     def __init__(
@@ -44,8 +48,6 @@ class SimulatedProducer:
         config: Mapping[str, Any],
     ) -> None:
         parsed = ProducerConfig.parse({"client.id": process.name, **config})
-        if parsed.transactional_id is not None:
-            raise SimulationError("a simulation's producer has no transactions; leave transactional.id away")
         if parsed.key_serializer or parsed.value_serializer or parsed.partitioner != "murmur2_random":
             raise SimulationError(
                 "a simulation's producer takes bytes, and has no partitioners and serialisers"
@@ -73,7 +75,14 @@ class SimulatedProducer:
             rng=rng,
             sockets=Sockets(network, process, self._driver),
         )
-        self._turn = Turn(parsed, self._clock, self._client, self._accumulator, self._topics)
+        self._transactions: Transactions | None = None
+        if parsed.transactional_id is not None:
+            admit = partial(setattr, self._accumulator, "is_usable")
+            self._transactions = Transactions(parsed, gate, admit)
+        self._open: Transaction | None = None
+        self._turn = Turn(
+            parsed, self._clock, self._client, self._accumulator, self._topics, self._transactions
+        )
         self._driver.turn = self._run_once
         self._driver.stir()
 
@@ -87,7 +96,10 @@ class SimulatedProducer:
 
         Raises:
             KafkaError: why it was not written; KafkaTimeoutError if nothing is known of the topic in time.
+            IllegalStateError: the producer has transactions, and none is open.
         """
+        if self._transactions is not None:
+            self._transactions.check_open()
         count = await self._partitions_of(topic)
         if partition is None:
             partition = self._rng.randrange(count) if key is None else partition_for_key(key, count)
@@ -102,11 +114,18 @@ class SimulatedProducer:
                 loop.call_soon(_settle, written, None, error)
             else:
                 # Even if the program is killed before it hears of it: it was told.
-                self._history.wrote(TopicPartition(topic, place.partition), place.offset, value)
+                at = TopicPartition(topic, place.partition)
+                self._history.wrote(at, place.offset, value)
+                if transaction is not None:
+                    self._history.transactions.wrote(transaction, at, place.offset)
                 loop.call_soon(_settle, written, (place.partition, place.offset), None)
 
-        self._history.sent[topic, value] += 1
         with self._gate:
+            if self._transactions is not None:
+                # It may have failed, or ended, while nothing was known of the topic.
+                self._transactions.check_open()
+            transaction = self._open
+            self._history.sent[topic, value] += 1
             future, _ = self._accumulator.append(
                 TopicPartition(topic, partition),
                 self._process.scheduler.wall_ms(),
@@ -119,6 +138,64 @@ class SimulatedProducer:
         future.add_done_callback(decided)
         self._client.wakeup()
         return await written
+
+    async def init_transactions(self) -> None:
+        """As `kadence.Producer.init_transactions`, and so are the others."""
+        await self._settle("init_transactions()", self._with_transactions.begin_init)
+
+    def begin_transaction(self) -> None:
+        transactions = self._with_transactions
+        with self._gate:
+            transactions.begin()
+            self._open = self._history.transactions.begins(transactions.transactional_id)
+
+    async def commit_transaction(self) -> None:
+        await self._end("commit_transaction()", self._with_transactions.begin_commit, Fate.COMMITTED)
+
+    async def abort_transaction(self) -> None:
+        await self._end("abort_transaction()", self._with_transactions.begin_abort, Fate.ABORTED)
+
+    @property
+    def _with_transactions(self) -> Transactions:
+        if self._transactions is None:
+            raise IllegalStateError("this producer has no transactions; make one with transactional.id")
+        return self._transactions
+
+    async def _end(self, call: str, begin: Callable[[], Done], fate: Fate) -> None:
+        def begun() -> Done:
+            done = begin()
+            if fate is Fate.COMMITTED and self._open is not None:
+                self._history.transactions.ends(self._open, Fate.UNKNOWN)
+            return done
+
+        await self._settle(call, begun)
+        if self._open is not None:
+            self._history.transactions.ends(self._open, fate)
+            self._open = None
+
+    async def _settle(self, call: str, begin: Callable[[], Done]) -> None:
+        """Begin a step of the transactions, and wait for its end."""
+        transactions = self._with_transactions
+        deadline = self._clock.now_ms() + self._max_block_ms
+        with self._gate:
+            done = begin()
+            self._accumulator.flushing += 1
+        self._client.wakeup()
+        try:
+            while not self._has_ended(done):
+                if self._clock.now_ms() >= deadline:
+                    raise KafkaTimeoutError(f"{call} has not ended within max.block.ms: {self._turn.trouble}")
+                await asyncio.sleep(_LOOK_AGAIN_S)
+        except (asyncio.CancelledError, KafkaTimeoutError):
+            transactions.left_waiting()
+            raise
+        finally:
+            with self._gate:
+                self._accumulator.flushing -= 1
+
+    def _has_ended(self, done: Done) -> bool:
+        with self._gate:
+            return done()
 
     def _run_once(self) -> bool:
         return self._turn.run_once()

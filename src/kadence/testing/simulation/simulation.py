@@ -158,6 +158,10 @@ class Program:
         """Tell the history that the group need not begin with the first record (``auto.offset.reset``)."""
         self._simulation.history.late_groups.add(group_id)
 
+    def reads_committed(self, group_id: str) -> None:
+        """Tell the history that the group reads committed records only (``isolation.level``)."""
+        self._simulation.history.committed_readers.add(group_id)
+
     def restart(self) -> None:
         """Start it again, from the beginning, in a new process.
 
@@ -341,7 +345,9 @@ class Simulation:
             raise SimulationError(f"{self._place}: not within {seconds} s: {condition}; {programs}")
 
     def check(self) -> None:
-        """Look whether everything that was acknowledged is in the log. The other invariants are looked at all the time.
+        """Look whether everything that was acknowledged is in the log, and transactions are whole.
+
+        The other invariants are looked at all the time.
 
         Raises:
             SimulationError: it is not.

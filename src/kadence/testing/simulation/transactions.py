@@ -1,0 +1,131 @@
+"""The transactions of a simulation, and the invariant that readers of committed records see those, and no others.
+
+A producer tells how each transaction ended for it. Until its commit was asked for, and after an abort, no reader of
+committed records may see anything of it; after a commit was acknowledged none of it may be aborted. While nobody knows
+(the producer was killed, or has heard no answer) the brokers may decide either way, but for all of it alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from kadence.broker.storage import Isolation
+from kadence.records import FetchedRecords, iter_batches
+from kadence.testing.simulation.scheduler import SimulationError
+from kadence.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kadence.broker.core import BrokerCore
+    from kadence.broker.storage import Partition
+
+__all__ = ["Fate", "Transaction", "TransactionHistory", "readable"]
+
+_READ_BYTES = 1 << 20
+
+
+class Fate(Enum):
+    """What a producer knows of the end of a transaction."""
+
+    OPEN = "open"
+    UNKNOWN = "perhaps committed"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+@dataclass(eq=False)
+class Transaction:
+    """One transaction. ``places``: partition and offset of each acknowledged record."""
+
+    transactional_id: str
+    number: int
+    fate: Fate = Fate.OPEN
+    places: list[tuple[TopicPartition, int]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"transaction {self.number} of {self.transactional_id!r}, which is {self.fate.value},"
+
+
+class TransactionHistory:
+    """See the head of this file.
+
+    Args:
+        object_to: told what a reader should not have seen.
+    """
+
+    def __init__(self, object_to: Callable[[str], None]) -> None:
+        self._object_to = object_to
+        self._by_place: dict[tuple[TopicPartition, int], Transaction] = {}
+        self._read: set[tuple[TopicPartition, int]] = set()
+        self.all: list[Transaction] = []
+
+    def begins(self, transactional_id: str) -> Transaction:
+        """A producer opens a transaction."""
+        self.all.append(Transaction(transactional_id, len(self.all) + 1))
+        return self.all[-1]
+
+    def wrote(self, transaction: Transaction, partition: TopicPartition, offset: int) -> None:
+        """A record of it was acknowledged."""
+        transaction.places.append((partition, offset))
+        self._by_place[partition, offset] = transaction
+
+    def ends(self, transaction: Transaction, fate: Fate) -> None:
+        """The producer asks for the end of it, or has heard of it."""
+        transaction.fate = fate
+        if fate is Fate.ABORTED:
+            for place in self._read.intersection(transaction.places):
+                self._look_at_read(transaction, place)
+
+    def has_read(self, partition: TopicPartition, offset: int) -> None:
+        """A reader of committed records has got a record."""
+        place = partition, offset
+        self._read.add(place)
+        transaction = self._by_place.get(place)
+        if transaction is not None:
+            self._look_at_read(transaction, place)
+
+    def check(self, core: BrokerCore, deleted: dict[TopicPartition, int]) -> None:
+        """Compare the log, as readers of committed records see it, with what producers were told."""
+        seen: dict[TopicPartition, set[int]] = {}
+        for transaction in self.all:
+            visible: list[str] = []
+            aborted: list[str] = []
+            for tp, offset in transaction.places:
+                partition = core.partition(tp.topic, tp.partition)
+                if offset < deleted.get(tp, 0) or offset >= partition.last_stable_offset:
+                    continue
+                if tp not in seen:
+                    seen[tp] = readable(partition, 0, Isolation.COMMITTED)
+                (visible if offset in seen[tp] else aborted).append(f"{tp} offset {offset}")
+            if visible and transaction.fate in (Fate.OPEN, Fate.ABORTED):
+                raise SimulationError(f"{transaction} can be read: {visible[0]}")
+            if aborted and transaction.fate is Fate.COMMITTED:
+                raise SimulationError(f"{transaction} cannot be read: {aborted[0]}")
+            if visible and aborted:
+                raise SimulationError(
+                    f"{transaction} is committed at {visible[0]} and aborted at {aborted[0]}"
+                )
+
+    def _look_at_read(self, transaction: Transaction, place: tuple[TopicPartition, int]) -> None:
+        if transaction.fate in (Fate.OPEN, Fate.ABORTED):
+            self._object_to(
+                f"a reader of committed records got {place[0]} offset {place[1]} of {transaction}"
+            )
+
+
+def readable(partition: Partition, start: int, isolation: Isolation) -> set[int]:
+    """Offsets from ``start`` on that a reader gets, as the client's own code sorts them out."""
+    found: set[int] = set()
+    offset = max(start, partition.start_offset)
+    while views := partition.read(offset, _READ_BYTES, isolation):
+        aborted = None
+        if isolation is Isolation.COMMITTED:
+            aborted = [(each.producer_id, each.first_offset) for each in partition.aborted(offset)]
+        records = FetchedRecords(b"".join(views), "", 0, offset, aborted=aborted)
+        found.update(record.offset for record in records.take())
+        for header, _ in chain.from_iterable(map(iter_batches, views)):
+            offset = header.next_offset
+    return found
