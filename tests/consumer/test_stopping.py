@@ -390,3 +390,11 @@ def _committed(cluster: Cluster) -> Any:
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         found = admin.group_offsets(GROUP)
     return found[ORDERS].offset if ORDERS in found else None
+
+
+def test_what_is_no_consumer_is_refused_before_a_signal_comes() -> None:
+    settings: Any = {"group.id": "g"}
+    with pytest.raises(
+        TypeError, match=r"is given consumers, or none for all of them, not {'group.id': 'g'}"
+    ):
+        stop_on_signals(settings)

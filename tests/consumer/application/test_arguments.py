@@ -10,7 +10,7 @@ import pytest
 from tests.consumer.support import Shell
 
 from kadence import AsyncRebalanceListener, Broker, SubscriptionPattern
-from kadence.consumer.application.arguments import pattern_of
+from kadence.consumer.application.arguments import cap, pattern_of
 
 
 class Half:
@@ -91,3 +91,9 @@ def test_coroutine_functions_are_for_asyncio(broker: Broker, shell: Shell) -> No
 def test_a_pattern_keeps_its_flags(pattern: re.Pattern[str], text: str) -> None:
     assert pattern_of(pattern) == text
     assert re.compile(text).flags == pattern.flags
+
+
+def test_a_number_of_records_is_a_whole_one() -> None:
+    text: Any = "3"
+    with pytest.raises(TypeError, match="max_records is a whole number, not '3'"):
+        cap(text, 500)

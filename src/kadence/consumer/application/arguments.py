@@ -90,6 +90,8 @@ def cap(max_records: int | None, default: int) -> int:
     chosen = default if max_records is None else max_records
     if chosen == -1:
         return NO_CAP
+    if not isinstance(chosen, SupportsIndex):
+        raise TypeError(f"max_records is a whole number, not {chosen!r}")
     if chosen < 1:
         raise ValueError(f"max_records must be at least 1, or -1 for no cap, not {chosen}")
     return chosen

@@ -83,7 +83,7 @@ def stop_on_signals(
     Raises:
         RuntimeError: entered on another thread than the main one, where Python lets nobody set handlers. Call
             `Consumer.stop` from a handler of your own then.
-        ValueError: a negative ``grace``.
+        ValueError: a negative ``grace``. TypeError: what is given is no consumer.
     """
     return StopOnSignals(consumers, grace, signals)
 
@@ -102,6 +102,11 @@ class StopOnSignals:
         grace_ms = to_ms(grace)
         if grace_ms is None:
             raise ValueError("grace is a number of seconds, not None")
+        for each in consumers:
+            if not isinstance(each, ConsumerState):
+                raise TypeError(
+                    f"stop_on_signals() is given consumers, or none for all of them, not {each!r}"
+                )
         self.received: signal.Signals | None = None
         self._chosen = tuple(consumers)
         self._grace_ms = grace_ms
