@@ -222,7 +222,7 @@ class ClientConfig:
         Raises:
             ConfigError: unknown keys (each with the nearest known one), values of the wrong type or outside their
                 bounds, the same key given both ways, or values that contradict each other. It names every mistake, each
-                key as the caller wrote it; contradictions only where each value by itself is good.
+                key as the caller wrote it; contradictions between keys only where each key was understood.
         """
         rows = {row.name: row for row in keys(cls)}
         given: dict[str, Any] = {}
@@ -258,9 +258,10 @@ class ClientConfig:
             except ConfigError as error:
                 mistakes.append(str(error))
         result = cls(**values)
-        mistakes += result._faults()
-        _refuse(cls, mistakes)
-        _refuse(cls, list(result._contradictions(frozenset(given))))
+        faults = list(result._faults())
+        if mistakes:
+            _refuse(cls, mistakes + faults)
+        _refuse(cls, faults + list(result._contradictions(frozenset(given))))
         return result
 
     def _faults(self) -> Iterator[str]:
