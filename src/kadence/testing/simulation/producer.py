@@ -140,19 +140,22 @@ class SimulatedProducer:
         return await written
 
     async def init_transactions(self) -> None:
-        """As `kadence.Producer.init_transactions`, and so are the others."""
+        """As `kadence.Producer.init_transactions`."""
         await self._settle("init_transactions()", self._with_transactions.begin_init)
 
     def begin_transaction(self) -> None:
+        """As `kadence.Producer.begin_transaction`."""
         transactions = self._with_transactions
         with self._gate:
             transactions.begin()
             self._open = self._history.transactions.begins(transactions.transactional_id)
 
     async def commit_transaction(self) -> None:
+        """As `kadence.Producer.commit_transaction`."""
         await self._end("commit_transaction()", self._with_transactions.begin_commit, Fate.COMMITTED)
 
     async def abort_transaction(self) -> None:
+        """As `kadence.Producer.abort_transaction`."""
         await self._end("abort_transaction()", self._with_transactions.begin_abort, Fate.ABORTED)
 
     @property
