@@ -50,7 +50,7 @@ class Transaction:
 
 
 class TransactionHistory:
-    """See the head of this file.
+    """Keeps how each transaction ended for its producer, and checks what readers of committed records see.
 
     Args:
         object_to: told what a reader should not have seen.
