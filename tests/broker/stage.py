@@ -33,6 +33,7 @@ BATCH = encode_batch([(1, b"k", b"v", ())])
 class Nobody:
     """In place of a connection: remembers what was sent."""
 
+    host = "nobody"
     peer = "nobody:1"
 
     def __init__(self, node_id: int) -> None:

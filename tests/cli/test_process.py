@@ -131,7 +131,7 @@ def test_a_broker_says_what_is_wrong(options: list[str], message: bytes) -> None
 def test_a_shell_completes_commands_and_options(tmp_path: Path) -> None:
     """As `eval "$(register-python-argcomplete kadence)"` makes a shell ask."""
     pytest.importorskip("argcomplete")
-    for line, offered in (("kadence top", ["topics "]), ("kadence topics create --part", ["--partitions "])):
+    for line, offered in (("kadence topi", ["topics "]), ("kadence topics create --part", ["--partitions "])):
         said = tmp_path / "said"
         asked = {
             "_ARGCOMPLETE": "1",

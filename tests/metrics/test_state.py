@@ -98,14 +98,16 @@ def test_a_process_that_is_stopped_and_one_that_was_killed(directory: Path) -> N
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
-        path = Path(process.stdout.readline().strip())
-        process.send_signal(signal.SIGSTOP)
-        (seen,) = local.processes()
-        assert (seen.pid, seen.trouble[:15]) == (process.pid, "does not answer")
-        assert process_rows([seen])[0].mark == "bad"
-        process.send_signal(signal.SIGCONT)
-        process.kill()
+        try:
+            assert process.stdout is not None
+            path = Path(process.stdout.readline().strip())
+            process.send_signal(signal.SIGSTOP)
+            os.waitpid(process.pid, os.WUNTRACED)
+            (seen,) = local.processes()
+            assert (seen.pid, seen.trouble[:15]) == (process.pid, "does not answer")
+            assert process_rows([seen])[0].mark == "bad"
+        finally:
+            process.kill()
         process.communicate()
     assert path.exists()
     assert local.processes() == ()
