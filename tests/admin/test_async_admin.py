@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
@@ -138,3 +140,16 @@ def test_one_that_nobody_closes_is_told_of(broker_address: str) -> None:
 def broker_address() -> Iterator[str]:
     with Broker() as broker:
         yield broker.bootstrap_servers
+
+
+def test_one_that_outlives_the_interpreter_closes_without_a_traceback(broker_address: str) -> None:
+    program = (
+        "import asyncio, sys\nfrom kadence import AsyncAdmin\nkept = []\n"
+        "async def main():\n    kept.append(AsyncAdmin(bootstrap_servers=sys.argv[1]))\n"
+        "    await kept[0].list_topics()\n"
+        "asyncio.run(main())"
+    )
+    command = [sys.executable, "-W", "default", "-c", program, broker_address]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert "use `async with AsyncAdmin(...)`" in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeVar, Unpack
 
 from kadence.admin import acls as _acls
 from kadence.admin import configs as _configs
@@ -47,6 +47,7 @@ from kadence.admin.values import (
 )
 from kadence.clock import Seconds, SystemClock
 from kadence.config import AdminConfig, generated_client_id
+from kadence.idioms import missing
 from kadence.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
@@ -85,6 +86,11 @@ class Admin:
         if not self._config.client_id:
             object.__setattr__(self._config, "client_id", generated_client_id("admin"))
         self._shell = Shell(self._config, SystemClock())
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise missing(self, name)
 
     # ------------------------------------------------------------ topics
 

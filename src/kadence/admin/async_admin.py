@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeVar, Unpack
 
 from kadence.admin import acls as _acls
 from kadence.admin import configs as _configs
@@ -50,6 +50,7 @@ from kadence.admin.values import (
 )
 from kadence.clock import Seconds, SystemClock
 from kadence.config import AdminConfig, generated_client_id
+from kadence.idioms import missing
 from kadence.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
@@ -94,6 +95,11 @@ class AsyncAdmin:
         if not self._config.client_id:
             object.__setattr__(self._config, "client_id", generated_client_id("admin"))
         self._shell = AsyncShell(self._config, SystemClock())
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise missing(self, name)
 
     # ------------------------------------------------------------ topics
 

@@ -82,7 +82,11 @@ class AsyncShell:
         for given_up in list(self._given_up):
             given_up.set()
         self._calls.wakeup()
-        self._thread.submit(self._calls.close)
+        try:
+            self._thread.submit(self._calls.close)
+        except RuntimeError:
+            # The interpreter is ending, and has ended its threads.
+            self._calls.close()
         self._thread.shutdown(wait=False)
 
     @property

@@ -27,12 +27,12 @@ from kadence.consumer.application.callbacks import CommitCallback, RebalanceList
 from kadence.consumer.application.calls import EARLIEST, LATEST, Calls, Topics
 from kadence.consumer.application.core import Core, Waits
 from kadence.consumer.application.farewell import leave_if_abandoned
-from kadence.consumer.application.idioms import refused, understood
 from kadence.consumer.application.reading.steps import Iteration
 from kadence.consumer.application.records import Records
 from kadence.consumer.application.shell import Shell
 from kadence.consumer.application.state import ConsumerState
 from kadence.consumer.application.stopping import opened
+from kadence.idioms import refused, understood
 from kadence.records import Record
 from kadence.types import (
     OffsetAndMetadata,

@@ -12,10 +12,11 @@ import logging
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from kadence.clock import Seconds, to_ms
 from kadence.errors import IllegalStateError, KafkaError, KafkaTimeoutError
+from kadence.idioms import missing
 from kadence.producer.intake import Receipt
 from kadence.producer.loop_gate import LoopGate
 
@@ -248,6 +249,11 @@ class RecordFuture(Receipt):
     """
 
     __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise missing(self, name)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         if not self.delivery.done:

@@ -38,7 +38,6 @@ from kadence.consumer.application.arguments import (
 from kadence.consumer.application.callbacks import AsyncRebalanceListener, CommitCallback
 from kadence.consumer.application.core import Core, Waits
 from kadence.consumer.application.farewell import FAREWELL_MS
-from kadence.consumer.application.idioms import NotAwaited
 from kadence.consumer.application.metrics import Metrics
 from kadence.consumer.application.records import Records
 from kadence.consumer.application.stall import Stall
@@ -47,6 +46,7 @@ from kadence.consumer.border.buffer import Border
 from kadence.consumer.border.lateness import NetworkLateness
 from kadence.consumer.border.reasons import NotFetched, NotFetchedReason
 from kadence.errors import ConfigError, IllegalStateError, KafkaTimeoutError
+from kadence.idioms import NotAwaited
 from kadence.metrics import MetricName
 from kadence.records import Record
 from kadence.types import (

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
-from kadence.consumer.application.idioms import missing
+from kadence.idioms import missing
 from kadence.records import Record
 from kadence.types import OffsetAndMetadata, TopicPartition
 from kadence.typevars import K_co, V_co

@@ -12,12 +12,12 @@ from kadence.clock import Seconds
 from kadence.consumer.application.arguments import Partition, Partitions
 from kadence.consumer.application.calls import Calls
 from kadence.consumer.application.core import Core
-from kadence.consumer.application.idioms import missing, understood
 from kadence.consumer.application.metrics import catalogue
 from kadence.consumer.application.stall import Stall
 from kadence.consumer.border.lateness import NetworkLateness
 from kadence.consumer.border.messages import Rebalance
 from kadence.consumer.border.reasons import NotFetched
+from kadence.idioms import missing, understood
 from kadence.metrics import MetricName
 from kadence.types import GroupMetadata, TopicPartition
 

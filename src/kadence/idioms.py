@@ -1,4 +1,4 @@
-"""What users of other clients write out of habit, and what it is called here. Application side.
+"""What users of other clients write out of habit, and what it is called here.
 
 Only calls that fail come here: a name that a class does not have (`missing`), an argument that a call does not take
 (`refused`, `understood`). Types are untouched: to a type checker these names and arguments do not exist.
@@ -67,10 +67,60 @@ _RECORDS: Final[Mapping[str, str]] = {
     "count": "use len(records)",
 }
 
+_PRODUCER: Final[Mapping[str, str]] = {
+    # confluent-kafka
+    "produce": "call send(topic, value, key); the future that it returns tells of the delivery",
+    "poll": "it is not needed: records are sent, and callbacks of futures run, by themselves",
+    "list_topics": "call partitions_for(topic), or Admin(...).list_topics()",
+    "produce_batch": "call send() for each record, or send_arrow(table, topic) for many at once",
+    "purge": "call close(timeout=0)",
+    "cluster_id": "use Admin(...).describe_cluster().cluster_id",
+    "set_sasl_credentials": "make a new producer; tokens are renewed by sasl.oauthbearer.token.provider",
+    # kafka-python, aiokafka
+    "bootstrap_connected": _NOT_NEEDED,
+    "start": _NOT_NEEDED,
+    "stop": "call close()",
+    "transaction": "call begin_transaction(), then commit_transaction() or abort_transaction()",
+    "create_batch": "records are batched by themselves; send_arrow(table, topic) sends many at once",
+    "send_batch": "records are batched by themselves; send_arrow(table, topic) sends many at once",
+}
+
+_FUTURE: Final[Mapping[str, str]] = {
+    "get": "call result(timeout)",
+    "succeeded": "call done() and exception()",
+    "failed": "call done() and exception()",
+    "is_done": "call done()",
+    **dict.fromkeys(
+        ("add_callback", "add_errback", "add_both"),
+        "call add_done_callback(function); in the function, future.exception() tells what went wrong",
+    ),
+}
+
+_ADMIN: Final[Mapping[str, str]] = {
+    "start": _NOT_NEEDED,
+    "poll": "it is not needed: each call waits until it is done",
+    "cluster_id": "use describe_cluster().cluster_id",
+    "incremental_alter_configs": "call alter_configs({resource: {name: value}})",
+    "reset_configs": "call alter_configs({resource: {name: None}})",
+    "describe_topic_partitions": "call describe_topics(names)",
+    "list_partition_offsets": 'call list_offsets({partition: "latest"}), or log_ranges(partitions)',
+    "reset_group_offsets": "call alter_group_offsets(group, {partition: offset})",
+    **dict.fromkeys(("list_group_offsets", "list_consumer_group_offsets"), "call group_offsets(group)"),
+    "list_consumer_groups": "call list_groups()",
+    "describe_consumer_groups": "call describe_groups(groups)",
+    "delete_consumer_groups": "call delete_groups(groups)",
+    "alter_consumer_group_offsets": "call alter_group_offsets(group, {partition: offset})",
+}
+
 _OF_CLASS: Final[Mapping[str, Mapping[str, str]]] = {
     "Consumer": _CONSUMER,
     "AsyncConsumer": _CONSUMER,
     "Records": _RECORDS,
+    "Producer": _PRODUCER,
+    "AsyncProducer": _PRODUCER,
+    "RecordFuture": _FUTURE,
+    "Admin": _ADMIN,
+    "AsyncAdmin": _ADMIN,
 }
 
 _SECONDS: Final = "timeouts are seconds here, such as {call}(timeout=1.5)"
