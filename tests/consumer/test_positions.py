@@ -485,6 +485,6 @@ def test_a_call_for_offsets_names_the_partition_that_does_not_exist(
     there, nowhere = TopicPartition(cluster.topic(1), 0), TopicPartition(cluster.topic(1), 9)
     consumer = shell.make(bootstrap_servers=cluster.bootstrap_servers)
     given = {there: 0, nowhere: 0} if name == "offsets_for_times" else [there, nowhere]
-    with pytest.raises(KafkaTimeoutError, match=f"done in time: {nowhere} does not exist"):
+    with pytest.raises(KafkaTimeoutError, match=f"did not finish in time: {nowhere} does not exist"):
         shell.do(lambda: getattr(consumer, name)(given, timeout=1))
     shell.do(consumer.close)

@@ -126,7 +126,7 @@ def test_a_missing_client_certificate_is_an_authentication_error(
         driver.client.set_nodes([Node(1, host, port)])
         error = driver.ask(HEARTBEAT, node_id=1).error
     assert isinstance(error, AuthenticationError)
-    assert "refused our certificate" in str(error)
+    assert "refused this client's certificate" in str(error)
     assert "ssl.certificate.location" in str(error)
 
 

@@ -120,12 +120,12 @@ def test_the_argument_beats_the_column_and_a_batch_is_data_too(broker: Broker) -
         (
             pa.table({"value": ["x"] * 2, "topic": ["t"] * 2, "partition": [0, 1]}),
             UnknownTopicOrPartitionError,
-            "row 1: topic 't' has 1 partitions, 0 to 0; 1 is none",
+            "row 1: topic 't' has 1 partition, 0; 1 is none of them",
         ),
         (
             pa.table({"value": ["x"] * 2, "topic": ["t"] * 2, "partition": pa.array([None, -1], pa.int8())}),
             UnknownTopicOrPartitionError,
-            "row 1: topic 't' has 1 partitions, 0 to 0; -1 is none",
+            "row 1: topic 't' has 1 partition, 0; -1 is none of them",
         ),
         (
             pa.table({"value": ["x", "y" * 1000], "topic": ["t", "t"]}),
