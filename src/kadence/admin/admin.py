@@ -60,13 +60,12 @@ P = TypeVar("P", bound=tuple[str, int])
 
 
 class Admin:
-    """Topics, groups and offsets of a cluster. Any number of threads may share one; calls take turns.
+    """Topics, settings, records, groups, offsets and access rules of a cluster.
 
-    Every call blocks for ``timeout`` seconds at most (``default.api.timeout.ms`` when None) and repeats a request
-    after an error that may be temporary: a controller or coordinator that moved, a broker that is away. A call for
-        several items raises
-    if any of them failed, with a note for each other one; with ``raise_errors=False`` it gives the `Outcomes`
-    with their ``errors`` instead.
+    Any number of threads may share one; calls take turns. Every call blocks for ``timeout`` seconds at most
+    (``default.api.timeout.ms`` when None) and repeats a request after an error that may be temporary: a controller or
+    coordinator that moved, a broker that is away. A call for several items raises if any of them failed, with a note
+    for each other one; with ``raise_errors=False`` it gives the `Outcomes` with their ``errors`` instead.
 
     Raises of every call:
         KafkaTimeoutError: the call did not finish in time; the message has the last error. Its cause is a

@@ -68,9 +68,9 @@ class AsyncAdmin:
     Calls are made on a thread of the client's own, one after the other, so none of them blocks the loop; any number of
     tasks may share one client. A call takes ``timeout`` seconds at most (``default.api.timeout.ms`` when None) and
     repeats a request after an error that may be temporary: a controller or coordinator that moved, a broker that is
-        away. A call for several
-    items raises if any of them failed, with a note for each other one; with ``raise_errors=False`` it gives the
-    `Outcomes` with their ``errors`` instead. Cancelling a call ends it; what it asked for may be done or not.
+    away. A call for several items raises if any of them failed, with a note for each other one; with
+    ``raise_errors=False`` it gives the `Outcomes` with their ``errors`` instead. Cancelling a call ends it; what it
+    asked for may be done or not.
 
     Raises of every call:
         KafkaTimeoutError: the call did not finish in time; the message has the last error. Its cause is a

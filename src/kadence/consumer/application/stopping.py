@@ -66,9 +66,8 @@ def stop_on_signals(
 
     When 80 % of the grace period have passed and user code still works, a warning (logger ``kadence.consumer``) says
     which line of your code blocks the poll loop, and with which records. Near the end of the grace period a consumer
-    that is still not closed
-    leaves the group without it: other members get its partitions at once, what was not committed is read again, and
-    `Consumer.commit` raises `ClosedError` from then on.
+    that is still not closed leaves the group without it: other members get its partitions at once, what was not
+    committed is read again, and `Consumer.commit` raises `ClosedError` from then on.
 
     A second signal, a second or more after the first, does what it would have done without this: SIGTERM ends the
     process at once, SIGINT raises KeyboardInterrupt. The handlers that stood before are put back at the end. A signal
