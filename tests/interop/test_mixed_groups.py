@@ -126,20 +126,32 @@ def test_no_record_is_lost_whoever_goes(
             until(lambda: owned_by(*group.running), what=group.told)
             for _ in range(rounds * (3 if luck.SOAKING else 1)):
                 trouble(group, *itertools.islice(turns, 3))
-        # A commit that a rebalance refused is made up for with the next record.
-        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
-            for partition in range(PARTITIONS):
-                producer.send("t", b"last", partition=partition)
-        ends = {partition: end for partition, (_, end) in enumerate(broker.offsets("t"))}
-        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        with (
+            Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
+            Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+        ):
+
+            def ends() -> dict[int, int]:
+                return {partition: end for partition, (_, end) in enumerate(broker.offsets("t"))}
 
             def committed() -> dict[int, int]:
                 return {each.partition: at.offset for each, at in admin.group_offsets(group.name).items()}
 
-            until(lambda: committed() == ends, what=lambda: f"{committed()} of {ends}\n{group.told()}")
+            before = dict[int, int]()
+
+            def are_committed() -> bool:
+                now, wanted = committed(), ends()
+                for partition, end in wanted.items():
+                    # Java's and librdkafka's members make up with the next record for a commit that was refused.
+                    if now.get(partition) != end and now.get(partition) == before.get(partition):
+                        producer.send("t", b"one more", partition=partition).result(10)
+                before.update(now)
+                return now == wanted
+
+            until(are_committed, what=lambda: f"{committed()} of {ends()}\n{group.told()}", every=2)
         for member in group.running:
             member.close()
-        assert group.unread(ends) == set()
+        assert group.unread(ends()) == set()
         assert group.skipped() == []
         assert group.shared_partitions() == []
         assert group.commits_of_strangers() == []

@@ -202,7 +202,7 @@ class Top(App[None]):
         self.call_after_refresh(self._draw)
 
     def _wish(self) -> None:
-        if self._gatherer is None:
+        if self._gatherer is None or not self._is_drawn:
             return
         place = self._place
         if place.kind == "groups":
@@ -345,7 +345,14 @@ class Top(App[None]):
         # By name until somebody sorts otherwise: rows that stay where they are can be read.
         return self._place.sort.get(view, (0, False))
 
+    @property
+    def _is_drawn(self) -> bool:
+        """Whether the screen has its parts: a round may arrive while they are being taken down."""
+        return bool(self.query(Table))
+
     def _draw(self, key: Any = None) -> None:
+        if not self._is_drawn:
+            return
         place = self._place
         table = self.query_one(Table)
         column, backwards = self._sorting()
