@@ -71,6 +71,7 @@ def test_the_group_under_accidents() -> None:
     assert outcome.slow_kept_membership
     assert outcome.slow_seen_in_group
     assert outcome.killed != outcome.slow
+    assert ledger.orphaned
     assert ledger.waited_ms.keys() == ledger.orphaned
     assert all(waited >= 2_000 for waited in ledger.waited_ms.values())
     assert len(ledger.ids[outcome.slow]) == 1

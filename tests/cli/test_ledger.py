@@ -42,6 +42,16 @@ def test_the_partitions_of_a_killed_member_wait(ledger: Ledger) -> None:
     assert ledger.killed("nobody", at=1) == frozenset()
 
 
+def test_partitions_are_shared_out_when_each_has_an_owner(ledger: Ledger) -> None:
+    ledger.owns("a", [0, 1, 2], "id-a")
+    assert not ledger.is_shared_out(2), "b has not joined"
+    ledger.owns("b", [], "id-b")
+    ledger.owns("a", [0], "id-a")
+    assert not ledger.is_shared_out(2), "nobody has 1 and 2 yet"
+    ledger.owns("b", [1, 2], "id-b")
+    assert ledger.is_shared_out(2)
+
+
 def test_member_ids(ledger: Ledger) -> None:
     for member_id in ("", "id-1", "id-1", "id-2"):
         ledger.owns("a", [0], member_id)

@@ -231,7 +231,7 @@ def _show_group(outcome: Outcome, lag: dict[int, int]) -> dict[str, bool]:
     ledger = outcome.ledger
     fate = {
         outcome.slow: "did not poll for longer than its session",
-        outcome.killed: "killed with SIGKILL half way",
+        outcome.killed: "killed with SIGKILL",
     }
     print_table(
         [

@@ -1,8 +1,8 @@
 """The second act: three processes share a topic, one is slow, one dies, and the books must balance.
 
 The parent (this) only watches and decides when the accidents happen: at a fifth of the records one member stops
-polling for longer than its session, at half of them another one is killed. What the members say goes into the
-`Ledger`; what the cluster says (members, committed offsets) is asked from it.
+polling for longer than its session, at half of them, or when it has little left to do, another one is killed. What
+the members say goes into the `Ledger`; what the cluster says (members, committed offsets) is asked from it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ __all__ = ["Outcome", "Plan", "run_group", "total_lag"]
 
 _STALL_AT: Final = 0.2
 _KILL_AT: Final = 0.5
+_KILL_BEFORE: Final = 0.1
+"""The part of all records that the killed member must still have before it: others take over unfinished work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +216,7 @@ class _Act:
         """What happens to the group, each thing once, in this order."""
         outcome, ledger = self.outcome, self.outcome.ledger
         done = ledger.distinct / ledger.total
-        if not outcome.slow and done >= _STALL_AT and len(ledger.owned) == self._plan.members:
+        if not outcome.slow and done >= _STALL_AT and ledger.is_shared_out(self._plan.members):
             # Not the busiest one: that is the one whose death matters most.
             outcome.slow = ledger.busiest()[1]
             self._processes[outcome.slow].command(stall=self._plan.stall_s)
@@ -226,8 +228,11 @@ class _Act:
             self._show(
                 f"{outcome.slow} is silent for longer than its session, and still a member", new_line=True
             )
-        if outcome.slow and not outcome.killed and done >= _KILL_AT:
-            outcome.killed = ledger.busiest(but=[outcome.slow])[0]
+        if outcome.slow and not outcome.killed:
+            busiest = ledger.busiest(but=[outcome.slow])[0]
+            if done < _KILL_AT and ledger.left(ledger.owned[busiest]) > _KILL_BEFORE * ledger.total:
+                return
+            outcome.killed = busiest
             self._processes[outcome.killed].popen.send_signal(signal.SIGKILL)
             outcome.killed_at = _now()
             waiting = ledger.killed(outcome.killed, outcome.killed_at)

@@ -103,6 +103,13 @@ class Ledger:
         """Records of these partitions that nobody has processed."""
         return sum(self._left[partition] for partition in partitions)
 
+    def is_shared_out(self, members: int) -> bool:
+        """Whether so many members own every partition between them.
+
+        False in the middle of a rebalance, when partitions that one member gave up have no owner yet.
+        """
+        return len(self.owned) == members and sum(map(len, self.owned.values())) == len(self._left)
+
     def busiest(self, but: Iterable[str] = ()) -> list[str]:
         """Members by how much they still have before them, most first."""
         members = [member for member in self.owned if member not in set(but)]
