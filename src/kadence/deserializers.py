@@ -17,6 +17,7 @@ import uuid as _uuid
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 
+from kadence.ready_names import find
 from kadence.typevars import T_co
 
 __all__ = [
@@ -132,21 +133,6 @@ _READY: Final[dict[str, Callable[[bytes], Any] | None]] = {
     "uuid": uuid,
 }
 
-_JAVA: Final = "org.apache.kafka.common.serialization."
-_JAVA_NAMES: Final = {
-    "ByteArray": "bytes",
-    "ByteBuffer": "bytes",
-    "Bytes": "bytes",
-    "String": "string",
-    "Short": "short",
-    "Integer": "integer",
-    "Long": "long",
-    "Float": "float32",
-    "Double": "double",
-    "Boolean": "boolean",
-    "UUID": "uuid",
-}
-
 
 def named(name: str) -> Callable[[bytes], Any] | None:
     """The ready one of a name, ours or Java's class name; None leaves bytes as they are.
@@ -154,13 +140,10 @@ def named(name: str) -> Callable[[bytes], Any] | None:
     Raises:
         ValueError: there is none; the message says what there is.
     """
-    short_name = name.removeprefix(_JAVA).removesuffix("Deserializer")
-    ready = _JAVA_NAMES.get(short_name, name)
-    if ready in _READY:
-        return _READY[ready]
-    java = name.startswith(_JAVA) or ("." in name and name.endswith("Deserializer"))
-    reason = "a Java class cannot run here" if java else "there is no such ready deserialiser"
-    raise ValueError(
-        f"{reason}; give a callable that gets the bytes, an object with deserialize(topic, headers, data), "
-        f"or one of {', '.join(_READY)}"
+    return find(
+        name,
+        _READY,
+        java="Deserializer",
+        called="deserialiser",
+        otherwise="a callable that gets the bytes, an object with deserialize(topic, headers, data)",
     )

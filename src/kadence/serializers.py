@@ -17,6 +17,8 @@ import uuid as _uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
+from kadence.ready_names import find
+
 __all__ = [
     "Serializer",
     "SerializerLike",
@@ -112,21 +114,6 @@ _READY: Final[dict[str, Callable[[Any], bytes] | None]] = {
     "uuid": uuid,
 }
 
-_JAVA: Final = "org.apache.kafka.common.serialization."
-_JAVA_NAMES: Final = {
-    "ByteArray": "bytes",
-    "ByteBuffer": "bytes",
-    "Bytes": "bytes",
-    "String": "string",
-    "Short": "short",
-    "Integer": "integer",
-    "Long": "long",
-    "Float": "float32",
-    "Double": "double",
-    "Boolean": "boolean",
-    "UUID": "uuid",
-}
-
 
 def named(name: str) -> Callable[[Any], bytes] | None:
     """The ready one of a name, ours or Java's class name; None takes bytes as they are.
@@ -134,13 +121,10 @@ def named(name: str) -> Callable[[Any], bytes] | None:
     Raises:
         ValueError: there is none; the message says what there is.
     """
-    short_name = name.removeprefix(_JAVA).removesuffix("Serializer")
-    ready = _JAVA_NAMES.get(short_name, name)
-    if ready in _READY:
-        return _READY[ready]
-    java = name.startswith(_JAVA) or ("." in name and name.endswith("Serializer"))
-    reason = "a Java class cannot run here" if java else "there is no such ready serialiser"
-    raise ValueError(
-        f"{reason}; give a callable that returns bytes, an object with serialize(topic, headers, data), "
-        f"or one of {', '.join(_READY)}"
+    return find(
+        name,
+        _READY,
+        java="Serializer",
+        called="serialiser",
+        otherwise="a callable that returns bytes, an object with serialize(topic, headers, data)",
     )

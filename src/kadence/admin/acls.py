@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Final
+from typing import Final, TypeVar
 
-from kadence.admin.calls import Ask, Calls
+from kadence.admin.calls import Ask, Calls, refusal
 from kadence.admin.values import Acl, AclFilter, Outcomes
-from kadence.errors import KafkaError, for_code
-from kadence.protocol import error_codes as ec
+from kadence.errors import KafkaError
 from kadence.protocol.create_acls import AclCreation, CreateAclsRequest
 from kadence.protocol.delete_acls import DeleteAclsFilter, DeleteAclsMatchingAcl, DeleteAclsRequest
 from kadence.protocol.describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResource
 
 __all__ = ["create_acls", "delete_acls", "describe_acls"]
+
+F = TypeVar("F", DescribeAclsRequest, DeleteAclsFilter)
 
 _UNKNOWN: Final = "unknown"
 
@@ -33,18 +34,9 @@ def describe_acls(calls: Calls, deadline: int, wanted: AclFilter) -> list[Acl]:
     """The rules that a filter finds, sorted."""
 
     def attempt(deadline: int) -> list[Acl]:
-        message = DescribeAclsRequest(
-            resource_type_filter=_number(_RESOURCES, "resource_type", wanted.resource_type),
-            resource_name_filter=wanted.resource_name,
-            pattern_type_filter=_number(_PATTERNS, "pattern_type", wanted.pattern_type),
-            principal_filter=wanted.principal,
-            host_filter=wanted.host,
-            operation=_number(_OPERATIONS, "operation", wanted.operation),
-            permission_type=_number(_PERMISSIONS, "permission", wanted.permission),
-        )
-        answer = calls.ask(Ask(message), deadline)
+        answer = calls.ask(Ask(_filter(DescribeAclsRequest, wanted)), deadline)
         if answer.error_code:
-            raise _error(answer.error_code, "ACLs", answer.error_message)
+            raise refusal(answer.error_code, "ACLs", answer.error_message)
         return sorted(
             (_described(resource, acl) for resource in answer.resources for acl in resource.acls), key=_order
         )
@@ -59,7 +51,7 @@ def create_acls(calls: Calls, deadline: int, acls: Iterable[Acl]) -> Outcomes[Ac
     def attempt(acls: Collection[Acl], deadline: int) -> dict[Acl, None | KafkaError]:
         answer = calls.ask(Ask(CreateAclsRequest(creations=[known[acl] for acl in acls])), deadline)
         return {
-            acl: _error(result.error_code, acl, result.error_message) if result.error_code else None
+            acl: refusal(result.error_code, acl, result.error_message) if result.error_code else None
             for acl, result in zip(acls, answer.results, strict=False)
         }
 
@@ -68,7 +60,7 @@ def create_acls(calls: Calls, deadline: int, acls: Iterable[Acl]) -> Outcomes[Ac
 
 def delete_acls(calls: Calls, deadline: int, filters: Iterable[AclFilter]) -> Outcomes[AclFilter, list[Acl]]:
     """Remove the rules that each filter finds."""
-    known = {each: _filter(each) for each in filters}
+    known = {each: _filter(DeleteAclsFilter, each) for each in filters}
 
     def attempt(filters: Collection[AclFilter], deadline: int) -> dict[AclFilter, list[Acl] | KafkaError]:
         answer = calls.ask(Ask(DeleteAclsRequest(filters=[known[each] for each in filters])), deadline)
@@ -76,18 +68,14 @@ def delete_acls(calls: Calls, deadline: int, filters: Iterable[AclFilter]) -> Ou
         for each, result in zip(filters, answer.filter_results, strict=False):
             refused = next((acl for acl in result.matching_acls if acl.error_code), None)
             if result.error_code:
-                found[each] = _error(result.error_code, each, result.error_message)
+                found[each] = refusal(result.error_code, each, result.error_message)
             elif refused is not None:
-                found[each] = _error(refused.error_code, _deleted(refused), refused.error_message)
+                found[each] = refusal(refused.error_code, _deleted(refused), refused.error_message)
             else:
                 found[each] = sorted(map(_deleted, result.matching_acls), key=_order)
         return found
 
     return calls.settle(known, attempt, deadline)
-
-
-def _error(code: int, what: object, message: str | None) -> KafkaError:
-    return for_code(code, f"{what}: {message or ec.MESSAGES.get(code, 'the broker refused')}")
 
 
 def _number(words: dict[str, int], field: str, word: str) -> int:
@@ -113,8 +101,8 @@ def _creation(acl: Acl) -> AclCreation:
     )
 
 
-def _filter(wanted: AclFilter) -> DeleteAclsFilter:
-    return DeleteAclsFilter(
+def _filter(message: type[F], wanted: AclFilter) -> F:
+    return message(
         resource_type_filter=_number(_RESOURCES, "resource_type", wanted.resource_type),
         resource_name_filter=wanted.resource_name,
         pattern_type_filter=_number(_PATTERNS, "pattern_type", wanted.pattern_type),

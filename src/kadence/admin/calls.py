@@ -41,7 +41,7 @@ from kadence.protocol.metadata import (
 )
 from kadence.types import Node, TopicPartition
 
-__all__ = ["ANY_NODE", "Ask", "Attempt", "Calls"]
+__all__ = ["ANY_NODE", "Ask", "Attempt", "Calls", "refusal"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -340,6 +340,11 @@ class Calls:
     @property
     def is_closed(self) -> bool:
         return self._is_closed
+
+
+def refusal(code: int, what: object, message: str | None = None) -> KafkaError:
+    """The error of a broker's answer about ``what``, with the broker's own words where it has any."""
+    return for_code(code, f"{what}: {message or ec.MESSAGES.get(code, 'the broker refused')}")
 
 
 def _passes(error: KafkaError, is_patient: bool) -> bool:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
-from kadence.admin.calls import ANY_NODE, Ask, Calls
+from kadence.admin.calls import ANY_NODE, Ask, Calls, refusal
 from kadence.admin.values import ConfigChange, ConfigEntry, ConfigResource, Outcomes
-from kadence.errors import KafkaError, for_code
-from kadence.protocol import error_codes as ec
+from kadence.errors import KafkaError
 from kadence.protocol.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -137,11 +136,7 @@ def _text(value: str | float | bool) -> str:
 
 
 def _refusal(resource: ConfigResource, item: Any) -> KafkaError:
-    return for_code(
-        item.error_code,
-        f"{resource.kind} {resource.name!r}: "
-        f"{item.error_message or ec.MESSAGES.get(item.error_code, 'the broker refused')}",
-    )
+    return refusal(item.error_code, f"{resource.kind} {resource.name!r}", item.error_message)
 
 
 def _configs(resource: ConfigResource, item: DescribeConfigsResult) -> dict[str, ConfigEntry] | KafkaError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from kadence.admin.calls import Ask, Calls
+from kadence.admin.calls import Ask, Calls, refusal
 from kadence.admin.values import GroupDescription, GroupListing, MemberDescription, Outcomes
 from kadence.errors import KafkaError, UnsupportedVersionError, for_code
 from kadence.protocol import error_codes as ec
@@ -20,10 +20,6 @@ from kadence.wire import Reader, WireError
 __all__ = ["delete_groups", "describe_groups", "list_groups"]
 
 _DEAD = "Dead"
-
-
-def _error(code: int, group: str, message: str | None = None) -> KafkaError:
-    return for_code(code, f"group {group!r}: {message or ec.MESSAGES.get(code, 'the broker refused')}")
 
 
 def list_groups(calls: Calls, deadline: int) -> list[GroupListing]:
@@ -89,7 +85,9 @@ def _describe_consumer(
             if group.error_code in (ec.GROUP_ID_NOT_FOUND, ec.UNSUPPORTED_VERSION):
                 classic.setdefault(node, []).append(group.group_id)
             elif group.error_code:
-                result[group.group_id] = _error(group.error_code, group.group_id, group.error_message)
+                result[group.group_id] = refusal(
+                    group.error_code, f"group {group.group_id!r}", group.error_message
+                )
             else:
                 members = tuple(
                     MemberDescription(
@@ -128,10 +126,12 @@ def _describe_classic(
             continue
         for group in answer.groups:
             if group.error_code:
-                result[group.group_id] = _error(group.error_code, group.group_id, group.error_message)
+                result[group.group_id] = refusal(
+                    group.error_code, f"group {group.group_id!r}", group.error_message
+                )
             elif group.group_state == _DEAD:
                 # Before version 6 a group that does not exist is described as dead.
-                result[group.group_id] = _error(ec.GROUP_ID_NOT_FOUND, group.group_id)
+                result[group.group_id] = refusal(ec.GROUP_ID_NOT_FOUND, f"group {group.group_id!r}")
             else:
                 members = tuple(
                     MemberDescription(
@@ -184,7 +184,9 @@ def delete_groups(calls: Calls, deadline: int, groups: Iterable[str]) -> Outcome
                 result.update(dict.fromkeys(names, answer))
                 continue
             for item in answer.results:
-                result[item.group_id] = _error(item.error_code, item.group_id) if item.error_code else None
+                result[item.group_id] = (
+                    refusal(item.error_code, f"group {item.group_id!r}") if item.error_code else None
+                )
         return result
 
     return calls.settle(groups, attempt, deadline)

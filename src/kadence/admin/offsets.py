@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
-from kadence.admin.calls import Ask, Calls
+from kadence.admin.calls import Ask, Calls, refusal
 from kadence.admin.values import OffsetSpec, Outcomes
-from kadence.errors import KafkaError, MalformedMessageError, for_code
+from kadence.errors import KafkaError, MalformedMessageError
 from kadence.protocol import error_codes as ec
 from kadence.protocol.list_offsets import (
     ListOffsetsPartition,
@@ -45,10 +45,6 @@ _OFFSET_COMMIT_LAST_BY_NAME: Final = 9
 
 _Wanted = tuple[TopicPartition, int]
 """A partition, and the time or end that is asked for."""
-
-
-def _error(code: int, what: object, message: str | None = None) -> KafkaError:
-    return for_code(code, f"{what}: {message or ec.MESSAGES.get(code, 'the broker refused')}")
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
@@ -150,7 +146,7 @@ def _ask(node: int, times: Mapping[TopicPartition, int], *, read_committed: bool
 
 def _read(tp: TopicPartition, item: ListOffsetsPartitionResponse) -> OffsetAndTimestamp | None | KafkaError:
     if item.error_code:
-        return _error(item.error_code, tp)
+        return refusal(item.error_code, tp)
     if item.offset < 0:
         return None
     return OffsetAndTimestamp(
@@ -178,13 +174,13 @@ def by_leader(
         known = {partition.partition_index: partition for partition in topic.partitions} if topic else {}
         partition = known.get(tp.partition)
         if topic is None or topic.error_code:
-            result[item] = _error(topic.error_code if topic else ec.UNKNOWN_TOPIC_OR_PARTITION, tp)
+            result[item] = refusal(topic.error_code if topic else ec.UNKNOWN_TOPIC_OR_PARTITION, tp)
         elif partition is None:
-            result[item] = _error(
+            result[item] = refusal(
                 ec.UNKNOWN_TOPIC_OR_PARTITION, tp, f"topic {tp.topic!r} has {len(known)} partitions"
             )
         elif partition.leader_id < 0:
-            result[item] = _error(ec.LEADER_NOT_AVAILABLE, tp)
+            result[item] = refusal(ec.LEADER_NOT_AVAILABLE, tp)
         else:
             by_node.setdefault(partition.leader_id, []).append(item)
     return by_node
@@ -216,13 +212,13 @@ def group_offsets(
         )
         response = calls.ask(ask, deadline)
         if response.error_code:
-            raise _error(response.error_code, f"group {group!r}")
+            raise refusal(response.error_code, f"group {group!r}")
         outcomes: Outcomes[TopicPartition, OffsetAndMetadata] = Outcomes()
         for topic in response.topics:
             for item in topic.partitions:
                 tp = TopicPartition(topic.name, item.partition_index)
                 if item.error_code:
-                    error = _error(item.error_code, f"group {group!r}, {tp}")
+                    error = refusal(item.error_code, f"group {group!r}, {tp}")
                     if error.retriable and item.error_code != ec.UNKNOWN_TOPIC_OR_PARTITION:
                         raise error
                     outcomes.errors[tp] = error
@@ -268,7 +264,7 @@ def alter_group_offsets(
         for topic in calls.ask(ask, deadline).topics:
             for item in topic.partitions:
                 tp = TopicPartition(topic.name or names.get(topic.topic_id, ""), item.partition_index)
-                result[tp] = _refusal(item.error_code, group, tp) if item.error_code else offsets[tp]
+                result[tp] = _refused_commit(item.error_code, group, tp) if item.error_code else offsets[tp]
         return result
 
     return calls.settle(offsets, attempt, deadline)
@@ -283,10 +279,10 @@ def _commit(index: int, offset: OffsetAndMetadata) -> OffsetCommitRequestPartiti
     )
 
 
-def _refusal(code: int, group: str, tp: TopicPartition) -> KafkaError:
+def _refused_commit(code: int, group: str, tp: TopicPartition) -> KafkaError:
     if code in (ec.UNKNOWN_MEMBER_ID, ec.ILLEGAL_GENERATION, ec.NON_EMPTY_GROUP):
-        return _error(code, f"group {group!r}, {tp}", "the group has live members; stop its consumers first")
-    return _error(code, f"group {group!r}, {tp}")
+        return refusal(code, f"group {group!r}, {tp}", "the group has live members; stop its consumers first")
+    return refusal(code, f"group {group!r}, {tp}")
 
 
 def delete_group_offsets(
@@ -308,9 +304,9 @@ def delete_group_offsets(
         )
         response = calls.ask(Ask(message, calls.coordinator(group, deadline)), deadline)
         if response.error_code:
-            raise _error(response.error_code, f"group {group!r}")
+            raise refusal(response.error_code, f"group {group!r}")
         return {
-            TopicPartition(topic.name, item.partition_index): _error(
+            TopicPartition(topic.name, item.partition_index): refusal(
                 item.error_code, f"group {group!r}, {topic.name}-{item.partition_index}"
             )
             if item.error_code

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
-from kadence.admin.calls import Ask, Calls
+from kadence.admin.calls import Ask, Calls, refusal
 from kadence.admin.offsets import by_leader
 from kadence.admin.values import Outcomes
-from kadence.errors import KafkaError, for_code
-from kadence.protocol import error_codes as ec
+from kadence.errors import KafkaError
 from kadence.protocol.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -42,7 +41,7 @@ def delete_records(
             for topic in answer.topics:
                 for each in topic.partitions:
                     tp = TopicPartition(topic.name, each.partition_index)
-                    found[tp] = _error(each.error_code, tp) if each.error_code else each.low_watermark
+                    found[tp] = refusal(each.error_code, tp) if each.error_code else each.low_watermark
         return found
 
     return calls.settle(wanted, attempt, deadline)
@@ -64,7 +63,3 @@ def _request(items: Collection[tuple[TopicPartition, int]], timeout_ms: int) -> 
         topics=[DeleteRecordsTopic(name, partitions) for name, partitions in topics.items()],
         timeout_ms=timeout_ms,
     )
-
-
-def _error(code: int, tp: TopicPartition) -> KafkaError:
-    return for_code(code, f"{tp}: {ec.MESSAGES.get(code, 'the broker refused')}")

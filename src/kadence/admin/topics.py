@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from kadence.admin.calls import Ask, Calls
+from kadence.admin.calls import Ask, Calls, refusal
 from kadence.admin.values import (
     ClusterDescription,
     NewTopic,
     Outcomes,
     TopicDescription,
 )
-from kadence.errors import KafkaError, for_code
-from kadence.protocol import error_codes as ec
+from kadence.errors import KafkaError
 from kadence.protocol.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kadence.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kadence.protocol.delete_topics import DeleteTopicsRequest
@@ -27,10 +26,6 @@ __all__ = [
     "describe_topics",
     "list_topics",
 ]
-
-
-def _error(code: int, what: str, message: str | None) -> KafkaError:
-    return for_code(code, f"{what}: {message or ec.MESSAGES.get(code, 'the broker refused')}")
 
 
 def create_topics(
@@ -60,7 +55,7 @@ def create_topics(
         for answer in response.topics:
             given = by_name[answer.name]
             if answer.error_code:
-                result[answer.name] = _error(
+                result[answer.name] = refusal(
                     answer.error_code, f"topic {answer.name!r}", answer.error_message
                 )
             else:
@@ -82,7 +77,7 @@ def delete_topics(calls: Calls, deadline: int, names: Iterable[str]) -> Outcomes
         # Version 6 names topics by id as well; by name alone is what every broker understands.
         response = calls.ask(Ask(message, calls.controller(deadline), max_version=5), deadline)
         return {
-            answer.name: _error(answer.error_code, f"topic {answer.name!r}", answer.error_message)
+            answer.name: refusal(answer.error_code, f"topic {answer.name!r}", answer.error_message)
             if answer.error_code
             else None
             for answer in response.responses
@@ -102,7 +97,7 @@ def create_partitions(calls: Calls, deadline: int, totals: Mapping[str, int]) ->
         )
         response = calls.ask(Ask(message, calls.controller(deadline)), deadline)
         return {
-            answer.name: _error(answer.error_code, f"topic {answer.name!r}", answer.error_message)
+            answer.name: refusal(answer.error_code, f"topic {answer.name!r}", answer.error_message)
             if answer.error_code
             else totals[answer.name]
             for answer in response.results
@@ -127,7 +122,7 @@ def describe_topics(calls: Calls, deadline: int, names: Iterable[str]) -> Outcom
     def attempt(names: Collection[str], deadline: int) -> dict[str, TopicDescription | KafkaError]:
         response = calls.metadata(names, deadline)
         return {
-            topic.name or "": _error(topic.error_code, f"topic {topic.name!r}", None)
+            topic.name or "": refusal(topic.error_code, f"topic {topic.name!r}")
             if topic.error_code
             else _describe(topic)
             for topic in response.topics
