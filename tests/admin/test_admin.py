@@ -355,11 +355,12 @@ def test_settings_are_changed_one_by_one(admin: Admin, name: str) -> None:
         return admin.describe_configs(topic)[topic]
 
     admin.alter_configs({topic: {"max.message.bytes": 2_000_000, "preallocate": True}})
-    assert settings()["max.message.bytes"].value == "2000000"
-    assert settings()["preallocate"].value == "true"
+    # Kafka's controller answers before each broker has the change.
+    until(lambda: settings()["max.message.bytes"].value == "2000000")
+    until(lambda: settings()["preallocate"].value == "true")
     assert settings()["retention.ms"].value == "1234567"
     admin.alter_configs({topic: {"retention.ms": None}})
-    assert settings()["retention.ms"].is_default
+    until(lambda: settings()["retention.ms"].is_default)
     admin.alter_configs({topic: {"cleanup.policy": ConfigChange("set", "delete")}}, validate_only=True)
     with pytest.raises(BrokerError) as refused:
         admin.alter_configs({topic: {"max.message.bytes": "many", "retention.ms": 5}})
@@ -372,7 +373,8 @@ def test_a_setting_is_added_to_a_list_and_taken_from_it(admin: Admin, name: str)
     topic, key = ConfigResource("topic", name), "leader.replication.throttled.replicas"
     admin.alter_configs({topic: {key: ConfigChange("append", "0:1,0:2")}})
     admin.alter_configs({topic: {key: ConfigChange("subtract", "0:1")}})
-    assert admin.describe_configs(topic)[topic][key].value == "0:2"
+    # Kafka's controller answers before each broker has the change.
+    until(lambda: admin.describe_configs(topic)[topic][key].value == "0:2")
 
 
 def test_changes_that_are_none(admin: Admin) -> None:
