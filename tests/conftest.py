@@ -148,5 +148,8 @@ def mock_cluster() -> Iterator[MockCluster]:
 
 @pytest.fixture
 def broker(kadence_new_broker: Brokers) -> Broker:
-    """A fresh embedded broker for one test."""
-    return kadence_new_broker()
+    """A fresh embedded broker for one test.
+
+    It assigns partitions of KIP-848 groups once a second, as real Kafka does, before which many of the tests run, too.
+    """
+    return kadence_new_broker(config={"group.consumer.assignment.interval.ms": 1_000})

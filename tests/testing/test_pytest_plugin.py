@@ -6,6 +6,8 @@ import re
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -39,7 +41,9 @@ with Broker(users={"alice": "secret"}, nodes=2) as broker:
     login = {"security.protocol": broker.security_protocol, "sasl.mechanism": "PLAIN"}
     login |= {"sasl.username": "alice", "sasl.password": "secret"}
     with Admin({"bootstrap.servers": broker.bootstrap_servers, **login}) as admin:
-        print("topics:", *admin.list_topics())
+        groups = [group.group_id for group in admin.list_groups()]
+        left = "topics:", *admin.list_topics(), "groups:", *groups
+        print(*(name.partition("-")[0] for name in left))
 """
 
 
@@ -200,16 +204,9 @@ def test_the_embedded_broker_takes_options(pytester: pytest.Pytester) -> None:
     run(pytester).assert_outcomes(passed=1)
 
 
-def test_a_broker_elsewhere(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile("""
-        def test_work(kadence_broker, kadence_topic, kadence_records):
-            assert kadence_broker.kind == "external" and "secret" not in repr(kadence_broker)
-            kadence_records.write(kadence_topic, ["a"])
-            assert len(kadence_records.read(kadence_topic, 1)) == 1
-
-        def test_faults(kadence_faults):
-            raise AssertionError("it is skipped")
-    """)
+@contextmanager
+def elsewhere(pytester: pytest.Pytester) -> Iterator[Callable[[], str]]:
+    """A broker that runs already, and a call that ends it and says what it had then."""
     # In a process of its own: pytester forgets the modules that this one loads during a test.
     with subprocess.Popen(
         [sys.executable, "-c", ELSEWHERE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -224,12 +221,91 @@ def test_a_broker_elsewhere(pytester: pytest.Pytester) -> None:
                 sasl.username=alice
                 sasl.password=secret
         """)
-        result = run(pytester)
-        left, _ = broker.communicate("end\n", timeout=PATIENCE)
-    result.assert_outcomes(passed=1, skipped=1)
+
+        def end() -> str:
+            return broker.communicate("end\n", timeout=PATIENCE)[0].strip()
+
+        yield end
+
+
+def test_a_broker_elsewhere(pytester: pytest.Pytester) -> None:
+    """It runs on until it is told to end, and what the tests have made is gone then; other groups are not."""
+    pytester.makepyfile("""
+        def read(consumer):
+            next(consumer)
+            consumer.commit()
+
+        def test_work(kadence_broker, kadence_topic, kadence_records, kadence_consumer, kadence_name):
+            assert kadence_broker.kind == "external" and "secret" not in repr(kadence_broker)
+            kadence_records.write(kadence_topic, ["a"])
+            assert len(kadence_records.read(kadence_topic, 1)) == 1
+            read(kadence_consumer(kadence_topic))
+            read(kadence_consumer(kadence_topic, group_id=kadence_name("own"), group_protocol="consumer"))
+            read(kadence_consumer(kadence_topic, group_id="others"))
+
+        def test_deletes_itself(kadence_broker, kadence_topic, kadence_records, kadence_consumer):
+            from kadence import Admin
+
+            kadence_records.write(kadence_topic, ["a"])
+            with kadence_consumer(kadence_topic) as consumer:
+                read(consumer)
+                group = consumer.group_metadata().group_id
+            with Admin(kadence_broker.settings) as admin:
+                admin.delete_topics(kadence_topic)
+                admin.delete_groups(group)
+
+        def test_a_group_that_the_program_names(kadence_settings, kadence_name):
+            from kadence import Consumer
+
+            with Consumer(kadence_settings, group_id="of-" + kadence_name("group")) as consumer:
+                consumer.subscribe("nothing")
+                consumer.poll(0.1)
+                consumer.unsubscribe()
+
+        def test_faults(kadence_faults):
+            raise AssertionError("it is skipped")
+    """)
+    with elsewhere(pytester) as end:
+        result = run(pytester, "-W", "error")
+        assert end() == "topics: groups: others"
+    result.assert_outcomes(passed=3, skipped=1)
     result.stdout.fnmatch_lines(["*kadence_faults needs the embedded broker*"])
-    # It ran until it was told to end, and what the tests had created was gone.
-    assert left.split() == ["topics:"]
+
+
+@pytest.mark.parametrize("arguments", [(), ("-W", "error")], ids=["", "warnings are errors"])
+def test_what_cannot_be_deleted_is_a_warning(pytester: pytest.Pytester, arguments: tuple[str, ...]) -> None:
+    pytester.makepyfile("""
+        import pytest
+        from kadence import Consumer
+
+        @pytest.fixture(scope="module")
+        def keeps_on():
+            kept = []
+            yield kept
+            for each in kept:
+                each.close()
+
+        def test_it(keeps_on, kadence_settings, kadence_topic, kadence_name, kadence_records):
+            kadence_records.write(kadence_topic, ["a"])
+            settings = {"group_id": kadence_name("mine"), "auto_offset_reset": "earliest"}
+            keeps_on.append(Consumer(kadence_settings, **settings))
+            keeps_on[0].subscribe(kadence_topic)
+            next(keeps_on[0])
+
+        def test_a_login_that_ends(kadence_topics, kadence_broker):
+            kadence_topics("kept")
+            kadence_broker.settings["sasl.password"] = "changed"
+    """)
+    with elsewhere(pytester) as end:
+        result = run(pytester, *arguments)
+        assert end() == "topics: kept groups: mine"
+    result.assert_outcomes(passed=2, warnings=2)
+    result.stdout.fnmatch_lines(
+        [
+            "*kadence could not delete at *: mine-test_it-* (*: the group still has members)*",
+            "*kadence could not delete at *: kept-*; the rest of test_a_login_that_ends-* (*)",
+        ]
+    )
 
 
 @pytest.mark.parametrize(

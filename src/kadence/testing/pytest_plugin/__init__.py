@@ -93,6 +93,8 @@ def kadence_settings(kadence_broker: KadenceBroker) -> dict[str, str]:
 def _kadence_space(request: pytest.FixtureRequest) -> Iterator[Space]:
     """What this test makes. The broker is started only when something of it is asked for."""
     with Space(lambda: request.getfixturevalue("kadence_broker"), request.node.name) as space:
+        if "kadence_broker" in request.fixturenames:
+            space.uses_broker()
         yield space
 
 

@@ -12,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from kadence.broker import Broker
 
-__all__ = ["FAST_GROUPS", "KadenceBroker", "embedded", "parse_settings", "running"]
+__all__ = ["AT_ONCE", "FAST_GROUPS", "KadenceBroker", "embedded", "parse_settings", "running"]
 
 FAST_GROUPS: Final[Mapping[str, int]] = {
     "group.min.session.timeout.ms": 500,
@@ -21,6 +21,12 @@ FAST_GROUPS: Final[Mapping[str, int]] = {
     "group.consumer.heartbeat.interval.ms": 200,
 }
 """An embedded broker's groups at the speed of tests: sessions may be short, and KIP-848's members heartbeat often."""
+
+AT_ONCE: Final[Mapping[str, int]] = {"group.consumer.assignment.interval.ms": 0}
+"""A group of KIP-848 gets a new assignment as soon as a member comes or goes, and not only once a second.
+
+Kafka has the key since 4.3. It takes 0, which is the default of ``group.consumer.min.assignment.interval.ms``.
+"""
 
 _REACH_S: Final = 10.0
 """How long a broker that runs elsewhere may take for its first answer."""
@@ -70,10 +76,10 @@ def parse_settings(lines: list[str]) -> dict[str, str]:
 
 
 def embedded(options: Mapping[str, Any]) -> Broker:
-    """An embedded broker; ``options`` as `kadence.Broker` takes them, with `FAST_GROUPS` for what they leave out."""
+    """An embedded broker with fast groups; ``options`` as `kadence.Broker` takes them, and they come first."""
     from kadence.broker import Broker
 
-    return Broker(**{**options, "config": {**FAST_GROUPS, **options.get("config", {})}})
+    return Broker(**{**options, "config": {**FAST_GROUPS, **AT_ONCE, **options.get("config", {})}})
 
 
 @contextmanager
@@ -95,7 +101,7 @@ def running(where: str, settings: Mapping[str, str], options: Mapping[str, Any])
     elif where == "kafka":
         from kadence.testing.kafka import Kafka
 
-        with Kafka() as kafka:
+        with Kafka({name: str(value) for name, value in AT_ONCE.items()}) as kafka:
             servers = kafka.bootstrap_servers
             yield KadenceBroker("kafka", servers, {**settings, "bootstrap.servers": servers})
     elif ":" in where:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import uuid4
 
+import pytest
+
+from kadence.errors import KafkaError
+from kadence.protocol import error_codes
 from kadence.testing.pytest_plugin.brokers import KadenceBroker
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from kadence.admin import Outcomes
     from kadence.broker.faults import Faults
     from kadence.producer import Producer
 
@@ -21,12 +27,14 @@ __all__ = ["Space"]
 _LONGEST: Final = 80
 """Characters of a test's name in the names of its topics and groups; Kafka takes 249 in all."""
 
+_GONE: Final = (error_codes.UNKNOWN_TOPIC_OR_PARTITION, error_codes.GROUP_ID_NOT_FOUND)
+
 
 class Space:
     """The part of a broker that belongs to one test. Used with ``with``.
 
     It ends in an order of its own, whatever the order in which a test asked for things: faults go first, so that
-    clients can be closed; topics go last, when nobody reads them.
+    clients can be closed; topics and groups go last, when nobody reads them.
     """
 
     def __init__(self, broker: Callable[[], KadenceBroker], test: str) -> None:
@@ -50,7 +58,7 @@ class Space:
     ) -> None:
         with ExitStack() as steps:
             # Each is done though another fails.
-            steps.callback(self._delete_topics)
+            steps.callback(self._delete)
             steps.callback(self.clients.close)
             steps.callback(self._faults.close)
 
@@ -60,6 +68,10 @@ class Space:
         if self._broker is None:
             self._broker = self._find_broker()
         return self._broker
+
+    def uses_broker(self) -> None:
+        """The test reaches the broker by its settings, too: what it makes there need not have come by here."""
+        self._broker = self._find_broker()
 
     def name(self, base: str) -> str:
         """``base`` made unique to this test; the same each time it asks."""
@@ -91,10 +103,43 @@ class Space:
             self._injector = self._faults.enter_context(embedded.faults.scope())
         return self._injector
 
-    def _delete_topics(self) -> None:
-        if self.topics:
-            from kadence.admin import Admin
+    def _delete(self) -> None:
+        """Delete what the test leaves at the broker. What stays there is told, and is no failure of the test."""
+        if not (self.topics or self._groups_stay):
+            return
+        from kadence.admin import Admin
 
+        stays: dict[str, KafkaError] = {}
+        try:
             with Admin(self.broker.settings) as admin:
-                # The test may have deleted some of them.
-                admin.delete_topics(self.topics, raise_errors=False)
+                if self.topics:
+                    stays |= _refused(admin.delete_topics(self.topics, raise_errors=False))
+                # Whoever made them: the program under test may have names of its own for its groups.
+                groups = [each.group_id for each in admin.list_groups()] if self._groups_stay else []
+                if groups := [each for each in groups if self._suffix in each]:
+                    stays |= _refused(admin.delete_groups(groups, raise_errors=False))
+        except KafkaError as error:
+            stays[f"the rest of {self._suffix}"] = error
+        if stays:
+            told = "; ".join(f"{name} ({error})" for name, error in stays.items())
+            _warn(f"kadence could not delete at {self.broker.bootstrap_servers}: {told}")
+
+    @property
+    def _groups_stay(self) -> bool:
+        """Whether groups that this test may have made are there after the run."""
+        return self._broker is not None and self._broker.kind == "external" and bool(self._names)
+
+
+def _refused(outcomes: Outcomes[str, None]) -> dict[str, KafkaError]:
+    """Those that are there still. What the test has deleted itself is not among them."""
+    return {name: error for name, error in outcomes.errors.items() if getattr(error, "code", 0) not in _GONE}
+
+
+def _warn(text: str) -> None:
+    try:
+        warnings.warn(text, pytest.PytestWarning, stacklevel=1)
+    except pytest.PytestWarning:
+        # With -W error it would be an error of a test that has passed.
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.warn(text, pytest.PytestWarning, stacklevel=1)
