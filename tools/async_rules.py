@@ -22,11 +22,13 @@ _CONSUMER: Final = '''"""`Consumer` for asyncio: the same calls, awaited. It bel
 
     Args:
         config: Kafka's dotted keys, e.g. ``{"bootstrap.servers": "localhost:9092", "group.id": "g"}``.
-        key_deserializer, value_deserializer: these two keys, which give the records their types, as with `Consumer`.
+        key_deserializer, value_deserializer: the settings key.deserializer and value.deserializer. As keywords they
+            also give the records their types, as with `Consumer`.
         settings: the other keys in snake_case (`ConsumerSettings`), e.g. ``group_id="g"``.
 
     Raises:
-        ConfigError: see `kadence.config`. RuntimeError: no event loop is running.
+        ConfigError: a key is unknown, a value is not allowed, or two values contradict each other.
+        RuntimeError: no event loop is running.
 
     Delivery is at least once by default: auto-commit commits the records of a poll only when the next poll is made.
     """'''
@@ -59,13 +61,14 @@ Generated from consumer.py by tools/generate.py; do not edit. The rules are in t
         "Consumer": _CONSUMER,
     },
     sentences={
-        "listener: called when partitions are assigned and revoked; without it an earlier one is removed.": (
+        "listener: called when partitions are assigned and revoked. None removes the listener of an earlier call.": (
             "listener: called when partitions are assigned and revoked; its methods may be coroutine functions.\n"
-            "                Without it an earlier one is removed."
+            "                None removes the listener of an earlier call."
         ),
-        "callback: ``callback(offsets, error)`` runs inside a later call, in the order of the commits.": (
-            "callback: ``callback(offsets, error)``, a function or coroutine function, runs inside a later call,\n"
-            "                in the order of the commits."
+        "callback: runs as ``callback(offsets, error)`` inside a later call of this consumer, in the order of the\n"
+        "                commits.": (
+            "callback: a function or coroutine function. It runs as ``callback(offsets, error)`` inside a later\n"
+            "                call of this consumer, in the order of the commits."
         ),
     },
 )

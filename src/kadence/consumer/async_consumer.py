@@ -66,11 +66,13 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
 
     Args:
         config: Kafka's dotted keys, e.g. ``{"bootstrap.servers": "localhost:9092", "group.id": "g"}``.
-        key_deserializer, value_deserializer: these two keys, which give the records their types, as with `Consumer`.
+        key_deserializer, value_deserializer: the settings key.deserializer and value.deserializer. As keywords they
+            also give the records their types, as with `Consumer`.
         settings: the other keys in snake_case (`ConsumerSettings`), e.g. ``group_id="g"``.
 
     Raises:
-        ConfigError: see `kadence.config`. RuntimeError: no event loop is running.
+        ConfigError: a key is unknown, a value is not allowed, or two values contradict each other.
+        RuntimeError: no event loop is running.
 
     Delivery is at least once by default: auto-commit commits the records of a poll only when the next poll is made.
     """
@@ -107,7 +109,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
             topics: one name, several, or a compiled pattern that a whole topic name must match; or a
                 `SubscriptionPattern`, which the broker matches (KIP-848). An empty list is `unsubscribe`.
             listener: called when partitions are assigned and revoked; its methods may be coroutine functions.
-                Without it an earlier one is removed.
+                None removes the listener of an earlier call.
 
         Raises:
             InvalidGroupIdError: no group.id. IllegalStateError: partitions were given by `assign` before;
@@ -118,16 +120,18 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         await self._run(self._calls.subscribe(topics, listener))
 
     async def assign(self, partitions: Assignable, *, timeout: Seconds | None = None) -> None:
-        """Read exactly these partitions, without a group; those assigned before keep their positions.
+        """Read exactly these partitions, without a group. A partition that was assigned already keeps its position.
 
         An empty list is `unsubscribe`. With group.id, committed offsets are used and commits work as long
         as the group has no members.
 
         Args:
-            partitions: those to read, or a mapping with the offset where each begins, of those kept too; or with a
-                range ``(start, end)``: records outside it are not returned, and hardly fetched. See `finished`.
-                A range that begins where the one before it ended goes on with what is buffered. If the log ends
-                before it begins, polls raise OffsetOutOfRangeError, whatever auto.offset.reset says.
+            partitions: the partitions to read; or a mapping that gives each partition the offset to begin at, which
+                also moves partitions that were assigned already; or a mapping that gives each a range
+                ``(start, end)`` of offsets, without the end. Records outside a range are not returned, and few of
+                them are fetched; `finished` names the partitions whose range is done. A range that begins where the
+                partition's last range ended uses the records that are already buffered. If the log ends before a
+                range begins, polls raise OffsetOutOfRangeError, whatever auto.offset.reset is.
 
         Raises:
             IllegalStateError: topics were given by `subscribe` before; unsubscribe first. ValueError: a negative
@@ -143,34 +147,34 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         start: StartOfTopics | None = None,
         timeout: Seconds | None = None,
     ) -> None:
-        """Read all partitions of these topics without a group, those that are made later, too.
+        """Read all partitions of these topics without a group, including partitions that are added later.
 
-        Waits until a broker has said which partitions there are, so that `assignment` tells them afterwards. What is
-        made later is found when metadata is refreshed (metadata.max.age.ms, 5 minutes by default) and read from its
-        beginning, so that no record is missed. A topic that does not exist yet is waited for in the background;
-        `not_fetched` names it meanwhile. An empty list is `unsubscribe`.
+        Waits until a broker has named the partitions, so that `assignment` contains them afterwards. The consumer
+        finds new partitions when it refreshes its metadata (metadata.max.age.ms, 5 minutes by default) and reads
+        them from their beginning, so that it misses no record. It waits in the background for a topic that does not
+        exist yet; `not_fetched` names the topic meanwhile. An empty list is `unsubscribe`.
 
         Args:
             topics: one name, or several.
             start: where every partition is read from: ``"earliest"``, ``"latest"``, or a time (a datetime with a
-                timezone, or ms since 1970): the first record from then on. None: as with `assign`, the committed offset
-                where there is a group.id, else what auto.offset.reset says; partitions that were assigned before go on
-                where they are.
+                timezone, or ms since 1970): the first record from then on. None, as with `assign`: partitions that
+                were assigned already keep their positions; others begin at the committed offset if there is a
+                group.id and one was committed, else where auto.offset.reset says.
 
         Raises:
             IllegalStateError: topics were given by `subscribe` before; unsubscribe first. InvalidTopicError: a name
-                that Kafka does not allow. TopicAuthorizationError. ValueError: another ``start``, or a datetime
-                without a timezone.
+                that Kafka does not allow. TopicAuthorizationError: this client may not read one of the topics.
+                ValueError: any other ``start``, or a datetime without a timezone.
             KafkaTimeoutError: no broker answered within ``timeout`` (default.api.timeout.ms).
         """
         await self._run(self._calls.assign_topics(topics, start, timeout))
 
     async def incremental_assign(self, partitions: Assignable, *, timeout: Seconds | None = None) -> None:
-        """Read these partitions too, beside those given by `assign`.
+        """Read these partitions in addition to those given to `assign`.
 
         Args:
-            partitions: those to add, or a mapping with the offset where each begins, or its range, as for `assign`.
-                One that is read already goes on where it is, or from the offset given.
+            partitions: the partitions to add, or a mapping that gives each its first offset or its range, as for
+                `assign`. A partition that is assigned already keeps its position unless an offset is given.
 
         Raises:
             IllegalStateError: topics were given by `subscribe`. ValueError: a negative offset, or a range that ends
@@ -179,9 +183,10 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         await self._run(self._calls.incremental_assign(partitions, timeout))
 
     async def incremental_unassign(self, partitions: Partitions, *, timeout: Seconds | None = None) -> None:
-        """Stop reading these; the others go on undisturbed, even when none is left.
+        """Stop reading these partitions; the consumer goes on reading the others.
 
-        With auto-commit what was proved processed is committed first.
+        With auto-commit, the offsets of records that polls before the last one returned are committed first. Even
+        with no partition left the assignment stays manual: call `unsubscribe` before `subscribe`.
 
         Raises:
             IllegalStateError: one of them is not assigned, or topics were given by `subscribe`.
@@ -189,7 +194,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         await self._run(self._calls.incremental_unassign(partitions, timeout))
 
     async def unsubscribe(self, *, timeout: Seconds | None = None) -> None:
-        """Leave the group (revocation callbacks run first), forget subscription and assignment."""
+        """Leave the group and forget subscription and assignment. Revocation callbacks run first."""
         await self._run(self._calls.unsubscribe(timeout))
 
     # ------------------------------------------------------------ records
@@ -203,13 +208,14 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
             max_records: the cap for this call instead of max.poll.records; -1 for none.
 
         Raises:
-            WakeupError: `wakeup` was called. CorruptRecordError: the next batch cannot be read; the
-                position stays there. RecordDeserializationError: a deserialiser refused the next record; the
-                position stays there, too. DeadLetterError: a bad record could not be written to the dead letter
-                topic. NoOffsetForPartitionError, OffsetOutOfRangeError: auto.offset.reset says to raise it.
-            KafkaError: any unrecoverable network error, or what a callback raised.
+            WakeupError: `wakeup` was called. CorruptRecordError: the next batch cannot be read; the position stays
+                there. RecordDeserializationError: a deserialiser refused the next record; the position stays there,
+                too. DeadLetterError: a bad record could not be written to the dead letter topic.
+                NoOffsetForPartitionError, OffsetOutOfRangeError: there is no committed offset, or the log does not
+                have it, and auto.offset.reset=none.
+            KafkaError: any unrecoverable network error, or the exception of a callback.
 
-        Source: KIP-41 (the cap), KIP-62 (polling is the sign of progress).
+        Source: KIP-41 (max.poll.records), KIP-62 (max.poll.interval.ms).
         """
         if others:
             raise refused("poll", others)
@@ -246,9 +252,10 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         headers: bool = False,
         columns: Sequence[str] | None = None,
     ) -> pyarrow.Table:
-        """As `poll`, as one Arrow table with the columns of Spark's Kafka schema: key and value raw bytes.
+        """Poll, and return one Arrow table with the columns of Spark's Kafka schema; keys and values are raw bytes.
 
-        Fairness and positions are those of `poll`. Empty when nothing came.
+        It waits, takes partitions in turn and moves positions as `poll` does. The table is empty when nothing came
+        within ``timeout``.
 
         Args:
             max_records: the most rows of this table, -1 for no cap. Without it max.poll.arrow.bytes bounds the table;
@@ -258,7 +265,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
                 ``timestamp``, ``timestampType``, ``headers``. Nothing is copied for the others. None: all but headers.
 
         Raises:
-            ValueError: ``columns`` names none, one that there is not, or one twice.
+            ValueError: ``columns`` is empty, or names an unknown column, or one column twice.
             MissingDependencyError: pyarrow is not installed (``pip install kadence[arrow]``).
         """
         core = self._core
@@ -280,7 +287,8 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
     def __aiter__(self) -> AsyncIterator[Record[K_co, V_co]]:
         """Iterate over records until `stop`, or until all assigned ranges end; each step is a poll of one.
 
-        So at least once holds per record.
+        With auto-commit a record counts as processed when the loop asks for the next one, so delivery is at least
+        once for each single record.
         """
         return AsyncIteration(self._steps, self.__anext__)
 
@@ -292,10 +300,10 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         return record
 
     async def records(self, *, idle_timeout: Seconds | None = None) -> AsyncIterator[Record[K_co, V_co]]:
-        """Iterate as over the consumer, and end, too, when nothing came for ``idle_timeout`` seconds (None: never).
+        """Iterate as over the consumer, but also end after ``idle_timeout`` seconds without a record (None: never).
 
-        The seconds count from when this consumer has partitions: until a group has given it some, this waits for up to
-        ``default.api.timeout.ms``.
+        The seconds are counted from when this consumer has partitions. In a group it waits up to
+        ``default.api.timeout.ms`` for the group to assign it some.
         """
         ms = to_ms(idle_timeout)
         core = self._core
@@ -351,7 +359,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
     async def seek(
         self, partition: Partition, offset: int | OffsetAndMetadata, *, timeout: Seconds | None = None
     ) -> None:
-        """Read ``partition`` from ``offset`` on; what was fetched for the old position is dropped.
+        """Read ``partition`` from ``offset`` on. Records fetched for the old position are dropped.
 
         Raises:
             IllegalStateError: the partition is not assigned. ValueError: a negative offset.
@@ -360,21 +368,29 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
 
     @understood
     async def seek_to_beginning(self, partitions: Partitions = (), *, timeout: Seconds | None = None) -> None:
-        """Read from the first offset there is; looked up in the background. None given: all assigned."""
+        """Read from the first offset of the log, which is looked up in the background.
+
+        Without ``partitions``: all assigned ones.
+        """
         await self._run(self._calls.reset(partitions, EARLIEST, timeout))
 
     @understood
     async def seek_to_end(self, partitions: Partitions = (), *, timeout: Seconds | None = None) -> None:
-        """Read only what comes from now on (when read_committed, from the last stable offset). None given: all."""
+        """Read from the end of the log, or from the last stable offset if isolation.level=read_committed.
+
+        Without ``partitions``: all assigned ones.
+        """
         await self._run(self._calls.reset(partitions, LATEST, timeout))
 
     async def position(self, partition: Partition, *, timeout: Seconds | None = None) -> int:
         """The offset of the next record that poll() returns.
 
-        Waits for the committed offset or the reset to be looked up when there is no position yet.
+        If there is no position yet, waits until the committed offset, or the offset of auto.offset.reset, is looked
+        up.
 
         Raises:
-            IllegalStateError: not assigned. KafkaTimeoutError: no position within ``timeout``.
+            IllegalStateError: the partition is not assigned. KafkaTimeoutError: no position within ``timeout``
+                (default.api.timeout.ms).
         """
         return await self._run(self._calls.position(partition, timeout))
 
@@ -382,25 +398,27 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
 
     @understood
     async def commit(self, offsets: Offsets | None = None, *, timeout: Seconds | None = None) -> None:
-        """Commit and wait until it is done, repeating what can be repeated.
+        """Commit and wait for the answer; retriable errors are retried until ``timeout`` (default.api.timeout.ms).
 
         Args:
-            offsets: *next* offsets to read by partition; or records, meaning "these are done" (the offset
-                after the last of each partition); or None for everything returned by poll().
+            offsets: the *next* offset to read for each partition; or records that are processed, which commits the
+                offset after the last one of each partition; or None for all records that poll() has returned.
 
         Raises:
-            CommitFailedError: the group went on without this member; the records will be read again.
-            RebalanceInProgressError: poll() first, then commit again. KafkaTimeoutError. WakeupError.
+            CommitFailedError: the group has removed this member; the partitions' new owners will read the records
+                again.
+            RebalanceInProgressError: call poll() first, then commit again.
+            KafkaTimeoutError: no answer within ``timeout``. WakeupError: `wakeup` was called.
         """
         await self._run(self._calls.commit(offsets, timeout))
 
     def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
-        """Commit without waiting, in one try.
+        """Commit without waiting for the answer. A failed commit is not retried.
 
         Args:
             offsets: as for `commit`.
-            callback: ``callback(offsets, error)``, a function or coroutine function, runs inside a later call,
-                in the order of the commits.
+            callback: a function or coroutine function. It runs as ``callback(offsets, error)`` inside a later
+                call of this consumer, in the order of the commits. ``error`` is None if the commit succeeded.
         """
         with self._shell:
             self._calls.commit_async(offsets, callback)
@@ -408,7 +426,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
     async def committed(
         self, partitions: Partitions, *, timeout: Seconds | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group committed for partitions; None where nothing was."""
+        """The offset that the group has committed for each partition; None where there is none."""
         return await self._run(self._calls.committed(partitions, timeout))
 
     # ------------------------------------------------------------ the cluster
@@ -416,37 +434,40 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
     async def beginning_offsets(
         self, partitions: Partitions, *, timeout: Seconds | None = None
     ) -> dict[TopicPartition, int]:
-        """The first offset there is, for each partition."""
+        """The first offset in the log of each partition."""
         return await self._run(self._calls.edge_offsets(partitions, EARLIEST, timeout))
 
     async def end_offsets(
         self, partitions: Partitions, *, timeout: Seconds | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset the next record will get (high watermark; last stable offset when read_committed)."""
+        """The offset that the next record of each partition will get: the high watermark.
+
+        With isolation.level=read_committed it is the last stable offset.
+        """
         return await self._run(self._calls.edge_offsets(partitions, LATEST, timeout))
 
     async def offsets_for_times(
         self, timestamps: Timestamps, *, timeout: Seconds | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """For each partition the first record at or after a time (ms since 1970, UTC); None when there is none."""
+        """The first offset of each partition with a timestamp at or after a time (ms since 1970, UTC), or None."""
         return await self._run(self._calls.offsets_for_times(timestamps, timeout))
 
     async def partitions_for(self, topic: str, *, timeout: Seconds | None = None) -> list[PartitionInfo]:
-        """The partitions of a topic; empty when the cluster does not know it."""
+        """The partitions of a topic; an empty list if the cluster does not have the topic."""
         return await self._run(self._calls.partitions_for(topic, timeout))
 
     @understood
     async def list_topics(self, *, timeout: Seconds | None = None) -> dict[str, list[PartitionInfo]]:
-        """All topics this client may see, with their partitions."""
+        """All topics that this client is allowed to see, with their partitions."""
         return await self._run(self._calls.topics(None, timeout))
 
     # ------------------------------------------------------------ the group
 
     def enforce_rebalance(self, reason: str = "enforce_rebalance() was called") -> None:
-        """Make the group rebalance (KIP-568); ``reason`` is told to the broker (KIP-800).
+        """Make the group rebalance (KIP-568). The broker logs ``reason`` (KIP-800).
 
-        The classic protocol only. With KIP-848 the broker decides by itself when members move: the call does
-        nothing but log that it does nothing, as that of Kafka's own client.
+        Only the classic protocol has this. With group.protocol=consumer (KIP-848) the broker alone decides when to
+        rebalance; the call then only logs a warning, as in Kafka's own client.
         """
         with self._shell:
             self._calls.enforce_rebalance(reason)
@@ -455,13 +476,13 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
 
     @understood
     async def close(self, *, timeout: Seconds | None = None, leave: bool | None = None) -> None:
-        """Commit what was returned (if auto-commit is on), leave the group, stop. Idempotent; never hangs.
+        """Commit the returned records (with auto-commit), leave the group and stop. Idempotent; never hangs.
 
         Args:
-            timeout: seconds for all of it, 30 by default.
-            leave: whether to tell the group (KIP-1092). By default a dynamic member does, and a static one
-                (group.instance.id) stays a member until its session ends. True: a static member goes for good.
-                False: it does not tell the group, so a process that comes back soon causes one rebalance less.
+            timeout: seconds for everything together, 30 by default.
+            leave: whether to leave the group (KIP-1092). None: a dynamic member leaves, and a static one
+                (group.instance.id) stays a member until its session ends. True: a static member leaves, too. False:
+                the member does not tell the group, so a process that comes back soon causes one rebalance less.
         """
         await self._close(timeout, proved_only=False, leave=leave)
 

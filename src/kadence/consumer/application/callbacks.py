@@ -1,4 +1,4 @@
-"""What the application may be told: of a rebalance, and of commits. Runs on the application thread."""
+"""The callbacks that an application can give: for rebalances and for commits. They run on the application thread."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from kadence.types import OffsetAndMetadata, TopicPartition
 __all__ = ["AsyncRebalanceListener", "CommitCallback", "RebalanceListener"]
 
 CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], Exception | None], object]
-"""Called with the offsets of one commit, and None or the error that it ended with.
+"""A function that a consumer calls at the end of a commit, with its offsets and its error (None: it succeeded).
 
-What it returns is ignored; where `AsyncConsumer` calls it, it may be a coroutine function, which is awaited.
+The result is ignored. `AsyncConsumer` also takes a coroutine function, and awaits it.
 """
 
 
 class RebalanceListener(Protocol):
     """Subclass it, or write a class with all its methods, and give an object of it to ``subscribe(..., listener=)``.
 
-    Its methods run on the thread that polls, inside poll(), unsubscribe() or close(); commit(), seek(),
-    pause() and position() work inside them. An exception is raised from that call, after the rebalance has
-    gone on. The time they take counts as processing, not as polling.
+    Its methods run on the thread that polls, inside poll(), unsubscribe() or close(); commit(), seek(), pause() and
+    position() work inside them. If a method raises, the rebalance goes on, and that call then raises the exception.
+    The time that a method takes counts as processing time (max.poll.interval.ms).
     """
 
     def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> None:

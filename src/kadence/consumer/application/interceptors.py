@@ -1,7 +1,8 @@
 """Objects that see what is returned and what is committed (KIP-42). Application side.
 
-They are for tracing, auditing and filtering, and must never harm what they look at: an exception in one is logged and
-passed over, as in Kafka's client. Positions and commits follow what was taken before they saw it.
+They are for tracing, auditing and filtering. An exception in an interceptor is logged and does not end the call, as
+in Kafka's client. Positions and commits count all records that were fetched for the poll, whatever an interceptor
+returns.
 """
 
 from __future__ import annotations
@@ -28,14 +29,17 @@ class Interceptor:
     """
 
     def on_consume(self, records: Records[Any, Any]) -> Records[Any, Any]:
-        """What poll() is about to return (never empty); return it, or others in its place (`Records.of`)."""
+        """Called with the records that poll() is about to return, never empty.
+
+        Return them, or others instead (`Records.of`).
+        """
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """These offsets were committed, by a call or automatically."""
 
     def close(self) -> None:
-        """The consumer is closed."""
+        """Called once, when the consumer has been closed."""
 
 
 class SeesRecords(Protocol):

@@ -1,4 +1,4 @@
-"""What poll() returns. Application side."""
+"""`Records`, the result of `Consumer.poll`. Application side."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ V = TypeVar("V")
 class Records(Generic[K_co, V_co]):
     """Records of one poll, grouped by partition, in offset order within each.
 
-    Iterate it for the records one after the other; `by_partition` gives them grouped. False when empty.
-    Immutable.
+    Iterating gives the records one after the other; `by_partition` gives them grouped. It is false when there are
+    no records, and immutable.
     """
 
     __slots__ = ("_chunks",)
@@ -36,7 +36,7 @@ class Records(Generic[K_co, V_co]):
 
     @classmethod
     def of(cls, records: Iterable[Record[K, V]]) -> Records[K, V]:
-        """Any records, grouped by partition in the order given; for interceptors and tests."""
+        """Make `Records` of these records, grouped by partition in the order given; for interceptors and tests."""
         grouped: dict[TopicPartition, list[Record[K, V]]] = {}
         for record in records:
             grouped.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
@@ -66,7 +66,7 @@ class Records(Generic[K_co, V_co]):
         return frozenset(partition for partition, _ in self._chunks)
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """For each partition the offset after its last record here: what to commit once all are done (KIP-1094)."""
+        """The offset after the last record of each partition: what to commit when all are processed (KIP-1094)."""
         return {
             partition: OffsetAndMetadata(records[-1].offset + 1, records[-1].leader_epoch)
             for partition, records in self._chunks

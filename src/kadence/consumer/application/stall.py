@@ -51,16 +51,17 @@ class Stall:
     """A stall: the application did not poll for a long time.
 
     Attributes:
-        since: the last sign of progress, in UTC. reported_at, ended_at: when it was noticed, and when the application
-            polled again (None: not yet).
-        since_monotonic_ms, reported_monotonic_ms, ended_monotonic_ms: the same by this machine's monotonic clock, as
-            `time.monotonic` has it.
-        timeout_ms: the processing timeout, counted from ``since``.
-        left_group: whether the timeout passed, so that the consumer left the group.
-        thread: the name of the thread that should have polled. stack: where it was when this was reported, and
-            under asyncio also where the task was.
-        records: how many the last poll returned.
-        in_hand: of these, the offsets that may be unprocessed: no later poll or commit covers them.
+        since: when the application last polled, in UTC. reported_at, ended_at: when the stall was noticed, and when
+            the application polled again (None: not yet).
+        since_monotonic_ms, reported_monotonic_ms, ended_monotonic_ms: the same times in ms of this machine's
+            monotonic clock (`time.monotonic`).
+        timeout_ms: how many ms after ``since`` the consumer leaves the group: max.poll.interval.ms, or with the
+            classic protocol session.timeout.ms if that is longer.
+        left_group: whether that time passed, so that the consumer left the group.
+        thread: the name of the thread that should have polled. stack: its stack when the stall was reported, and
+            under asyncio also that of the task.
+        records: how many records the last poll returned.
+        in_hand: the offsets of those that may be unprocessed, because no later poll or commit covers them.
     """
 
     since: datetime
@@ -78,7 +79,7 @@ class Stall:
 
     @property
     def duration(self) -> float:
-        """Seconds from the last sign of progress to its end, or to its report while it lasts."""
+        """Seconds from ``since`` until the application polled again, or until the report if it has not polled yet."""
         end = self.reported_monotonic_ms if self.ended_monotonic_ms is None else self.ended_monotonic_ms
         return (end - self.since_monotonic_ms) / 1000
 

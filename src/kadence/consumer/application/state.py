@@ -1,4 +1,4 @@
-"""What a consumer tells of itself, and the calls that any thread may make: the same text for threads and asyncio.
+"""The state of a consumer and the calls that any thread may make: one class for threads and asyncio.
 
 Nothing here waits, and nothing sends a request. Application side.
 """
@@ -47,38 +47,46 @@ class ConsumerState:
 
     @understood
     def pause(self, partitions: Partitions) -> None:
-        """Return no records of these until `resume`; buffered ones are kept. Any thread may call it."""
+        """Return no records of these partitions until `resume`. Buffered records are kept. Any thread may call it."""
         self._calls.pause(partitions)
 
     @understood
     def resume(self, partitions: Partitions) -> None:
-        """Undo `pause`: buffered records come with the next poll, fetching goes on at once. Any thread."""
+        """Undo `pause`: the next poll returns buffered records, and fetching goes on at once.
+
+        Any thread may call it.
+        """
         self._calls.resume(partitions)
 
     def finished(self) -> frozenset[TopicPartition]:
-        """The partitions whose range (see `assign`) is done: all of it that exists was returned."""
+        """The partitions whose range (see `assign`) is done: every record of the range that exists was returned."""
         return self._calls.finished()
 
     def paused(self) -> frozenset[TopicPartition]:
-        """The partitions that `pause` holds back."""
+        """The partitions that `pause` was called for and `resume` was not."""
         return self._calls.paused()
 
     def not_fetched(self) -> dict[TopicPartition, NotFetched]:
-        """Each assigned partition that is not being fetched now, with the one reason and since when. Any thread.
+        """Each assigned partition that is not being fetched now, with the reason and for how long.
 
-        A partition that is not in it has a fetch on its way. No request is sent. A topic of `subscribe` or
-        `assign_topics` that the cluster does not have is in it, too, with −1 as its partition.
+        Any thread may call it.
+
+        For every other assigned partition a fetch request is under way. The call sends no request. A topic of
+        `subscribe` or `assign_topics` that the cluster does not have is listed, too, with −1 as its partition.
         """
         return self._calls.not_fetched()
 
     def current_lag(self, partition: Partition) -> int | None:
-        """How many offsets the position is behind the last known end; None while unknown. Sends no request."""
+        """How many offsets the position is behind the last known end of the log; None while unknown.
+
+        Sends no request.
+        """
         return self._calls.current_lag(partition)
 
     # ------------------------------------------------------------ the group
 
     def group_metadata(self) -> GroupMetadata:
-        """This member's identity now, as one value.
+        """This member's group id, member id, generation and group.instance.id at this moment, as one value.
 
         Raises:
             InvalidGroupIdError: no group.id.
@@ -86,7 +94,7 @@ class ConsumerState:
         return self._calls.group_metadata()
 
     def rebalances(self) -> Sequence[Rebalance]:
-        """The last hundred rebalances of this member: cause, times, partitions added and removed."""
+        """The last 100 rebalances of this member, oldest first: cause, times, partitions added and removed."""
         return self._calls.rebalances()
 
     # ------------------------------------------------------------ what was measured
@@ -96,19 +104,22 @@ class ConsumerState:
         return self._calls.network_lateness()
 
     def stalls(self) -> Sequence[Stall]:
-        """The last hundred stalls (stall.report.share): where the application was, and with which records."""
+        """The last 100 stalls (stall.report.share): where the application's thread was, and with which records."""
         return self._calls.stalls()
 
     def metrics(self) -> Mapping[MetricName, float]:
-        """What was measured so far, under the names of Kafka's own client (docs/metrics.md). Any thread, no request.
+        """All metrics, under the names of Kafka's own client (docs/metrics.md).
 
-        Rates and averages are of the last 30 to 60 s; a value that was never measured is NaN, or -1 for times ago.
+        Any thread may call it; sends no request.
+
+        Rates and averages are of the last 30 to 60 s. A value that was never measured is NaN; a metric that says
+        how long ago something happened is -1 if it never did.
         """
         return self._calls.metrics()
 
     @staticmethod
     def metric_names() -> Sequence[MetricName]:
-        """Every name that `metrics` can return, with empty tag values; for tools that register names beforehand."""
+        """Every name that `metrics` can return, with empty tag values; for tools that register names in advance."""
         return catalogue()
 
     # ------------------------------------------------------------ ending a wait
@@ -120,13 +131,13 @@ class ConsumerState:
     def stop(self, *, grace: Seconds | None = None) -> None:
         """Stop reading: iterations end after the current record, and polls return nothing, at once.
 
-        No exception is raised. A poll that waits returns now; what was fetched and not returned is left for the next
-        member. Commits, seeks and `close` work as before. It cannot be undone. From any thread, and from a signal
-        handler; `kadence.stop_on_signals` calls it when a signal comes.
+        No exception is raised. A poll that waits returns at once. Records that were fetched and not returned are
+        left for the partitions' next owner. Commits, seeks and `close` work as before. It cannot be undone. Any
+        thread and a signal handler may call it; `kadence.stop_on_signals` calls it when a signal comes.
 
         Args:
-            grace: within how many seconds from now `close` must end, unless it gets a timeout of its own. Give what
-                the program's supervisor allows. None: close has its usual 30 s.
+            grace: within how many seconds from now `close` must end, unless it gets a timeout of its own. Give the
+                time that the program's supervisor (Kubernetes, systemd) allows. None: 30 s, the default of `close`.
         """
         return self._calls.stop(grace)
 

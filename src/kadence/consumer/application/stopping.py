@@ -52,47 +52,49 @@ def stop_on_signals(
     grace: Seconds = 25.0,
     signals: Collection[signal.Signals] = (signal.SIGTERM, signal.SIGINT),
 ) -> StopOnSignals:
-    """Within ``with``: the first signal calls `Consumer.stop`, so that the loop ends and `with` closes it.
+    """A context manager: the first signal calls `Consumer.stop`, which ends the loop over the consumer.
 
-    The loop ends after the record in hand, ``with`` closes the consumer, which commits and leaves the group. Put it
-    around the consumer, so that it stands until that is closed::
+    The loop ends after the record that it is processing. Then ``with`` closes the consumer, which commits and
+    leaves the group. Put it around the consumer, so that it is in force until the consumer is closed::
 
         with stop_on_signals(grace=25), Consumer(settings) as consumer:
             consumer.subscribe(["orders"])
             for record in consumer:
                 ...
 
-    In a coroutine it is a plain ``with``, too, around ``async with AsyncConsumer(...)``.
+    In a coroutine, too, use a plain ``with``, around ``async with AsyncConsumer(...)``.
 
-    When 80 % of the grace period have passed and user code still works, a warning (logger ``kadence.consumer``) says
-    which line of your code blocks the poll loop, and with which records. Near the end of the grace period a consumer
-    that is still not closed leaves the group without it: other members get its partitions at once, what was not
-    committed is read again, and `Consumer.commit` raises `ClosedError` from then on.
+    When 80 % of the grace period have passed and your code is still processing, a warning (logger
+    ``kadence.consumer``) says which line of your code blocks the poll loop, and with which records. Near the end of
+    the grace period a consumer that is still not closed leaves the group without waiting for your code. Other
+    members get its partitions at once and read again what was not committed, and `Consumer.commit` raises
+    `ClosedError` from then on.
 
-    A second signal, a second or more after the first, does what it would have done without this: SIGTERM ends the
-    process at once, SIGINT raises KeyboardInterrupt. The handlers that stood before are put back at the end. A signal
-    that the process ignores stays ignored.
+    Another signal, a second or more after the first, has its usual effect: SIGTERM ends the process at once, SIGINT
+    raises KeyboardInterrupt. The end of ``with`` restores the signal handlers that were set before. A signal that
+    the process ignores stays ignored.
 
     Args:
-        consumers: those to stop. None given: every consumer of this process, those made meanwhile too.
-        grace: seconds from the signal until all is closed; stay a few below what the supervisor allows, which for
-            Kubernetes is 30 (terminationGracePeriodSeconds).
-        signals: which.
+        consumers: the consumers to stop. Without any: every consumer of this process, including those that are made
+            later.
+        grace: seconds from the signal until every consumer must be closed. Choose a few seconds less than the
+            supervisor allows; Kubernetes allows 30 by default (terminationGracePeriodSeconds).
+        signals: the signals to react to.
 
     Raises:
-        RuntimeError: entered on another thread than the main one, where Python lets nobody set handlers. Call
-            `Consumer.stop` from a handler of your own then.
-        ValueError: a negative ``grace``. TypeError: what is given is no consumer.
+        RuntimeError: ``with`` was entered on another thread than the main thread; Python sets signal handlers on
+            the main thread only. Call `Consumer.stop` from a handler of your own then.
+        ValueError: ``grace`` is negative. TypeError: an argument is no consumer.
     """
     return StopOnSignals(consumers, grace, signals)
 
 
 class StopOnSignals:
-    """What `stop_on_signals` returns.
+    """The context manager that `stop_on_signals` returns.
 
     Attributes:
-        received: the first signal that came; None until then. A program that shall tell its parent which signal
-            ended it exits with ``128 + received``.
+        received: the first signal that came; None until then. To tell the parent process which signal ended the
+            program, exit with ``128 + received``.
     """
 
     def __init__(
@@ -119,7 +121,7 @@ class StopOnSignals:
         self._left = threading.Lock()
 
     def stop(self, consumer: ConsumerState) -> None:
-        """Stop one, for what is left of the grace period."""
+        """Call `Consumer.stop` with what is left of the grace period."""
         left = max(self._at + self._grace_ms - self._clock.now_ms(), 0)
         consumer.stop(grace=left / 1000)
 

@@ -1,6 +1,6 @@
-"""What a client-side assignor is: a pure function that the group's leader runs for all members.
+"""The base of client-side assignors: pure functions that the group's leader runs for all members.
 
-It knows partition counts and what each member said when it joined, nothing else, so it can run on the helper
+An assignor gets the partition counts and each member's subscription and nothing else, so it can run on the helper
 thread and be tested without a group.
 """
 
@@ -31,20 +31,23 @@ class RebalanceProtocol(enum.IntEnum):
     """How members give partitions up (KIP-429). The highest that all configured assignors support is used."""
 
     EAGER = 0
-    """All of them, before joining."""
+    """A member gives all partitions up before it joins."""
     COOPERATIVE = 1
-    """Only those that move, after the assignment; a second rebalance gives them to their new owners."""
+    """A member gives up only the partitions that move, after the assignment.
+
+    A second rebalance gives them to their new owners.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class MemberSubscription:
-    """What one member said when it joined.
+    """The subscription of one member, as it was sent in JoinGroup.
 
     Attributes:
-        topics: what it wants to read. owned: what it says it owns at this moment.
-        generation: in which generation it got what it owns, −1 = it does not say (KIP-792).
-        user_data: the assignor's own bytes. rack: where it runs.
-        instance_id: its static identity (KIP-345); None for a dynamic member.
+        topics: the topics that it subscribes to. owned: the partitions that it says it owns now.
+        generation: the generation in which it got them; −1: it does not say (KIP-792).
+        user_data: the result of its `Assignor.user_data`. rack: its client.rack.
+        instance_id: its group.instance.id (KIP-345); None for a dynamic member.
     """
 
     topics: frozenset[str]
@@ -57,10 +60,10 @@ class MemberSubscription:
 
 @dataclass(frozen=True, slots=True)
 class LastAssignment:
-    """What the group gave this member last, whether or not it still owns that; nothing before the first time.
+    """The last assignment of this member, whether or not it still owns the partitions; empty before the first one.
 
     Attributes:
-        generation: in which it was given, −1 before the first time.
+        generation: the generation of that assignment; −1 before the first one.
     """
 
     partitions: frozenset[TopicPartition] = frozenset()
@@ -84,10 +87,10 @@ class Topics(dict[str, int]):
 class Assignor(abc.ABC):
     """Base of every assignor; a class of your own goes into ``partition.assignment.strategy`` as an object.
 
-    All members of a group must know an assignor of the same `name`, and the one that leads the group runs it for
-    all. It runs on a helper thread, so it may take its time: heartbeats go on meanwhile. What it raises, or an
-    invalid assignment (a partition that does not exist, is given twice, or to a member that does not read it), is
-    raised by the leader's ``poll()``, and the group goes on without that member.
+    All members of a group must have an assignor of the same `name`, and the group's leader runs it for all of them.
+    It runs on a helper thread, so it may take long: heartbeats go on meanwhile. If it raises or returns an invalid
+    assignment (a partition that does not exist, that two members get, or whose topic the member does not read), the
+    leader's ``poll()`` raises `AssignorError`, and the group goes on without the leader.
 
         class Alphabetic(Assignor):
             name = "alphabetic"
@@ -97,19 +100,19 @@ class Assignor(abc.ABC):
                 return {first: [TopicPartition(t, n) for t, count in partitions.items() for n in range(count)]}
 
     Attributes:
-        name: its name in JoinGroup: members agree on an assignor by it.
-        protocols: how members may give partitions up. With COOPERATIVE a partition that is still owned by another
-            member is held back from the new owner for one round, by the leader itself (KIP-429).
+        name: its name in JoinGroup. The broker chooses a name that all members have.
+        protocols: how members may give partitions up. With COOPERATIVE the leader does not give a partition that
+            another member still owns to its new owner until the next rebalance (KIP-429).
     """
 
     name: str
     protocols: frozenset[RebalanceProtocol] = frozenset({RebalanceProtocol.EAGER})
 
     def user_data(self, last: LastAssignment) -> bytes | None:
-        """Bytes for the leader's assignor, sent with this member's subscription; none by default.
+        """Bytes that this member sends to the leader's assignor with its subscription; empty by default.
 
         Args:
-            last: what the group gave this member last.
+            last: this member's last assignment.
         """
         del last
         return None
@@ -119,11 +122,11 @@ class Assignor(abc.ABC):
         """Assign partitions to the members.
 
         Args:
-            partitions: partition counts of the topics that exist; a `Topics`, which also knows racks.
-            members: all members of the group by member id.
+            partitions: the number of partitions of each topic that exists; a `Topics`, which also has racks.
+            members: the subscription of every member of the group, by member id.
 
         Returns:
-            What each member gets. A member that is left out gets nothing.
+            The partitions of each member, by member id. A member that is left out gets none.
         """
 
 

@@ -18,8 +18,9 @@ class NetworkLateness(NamedTuple):
     """How late the network thread was, in seconds.
 
     Attributes:
-        last: in its latest turn. longest: at worst, ever. longest_ago: how long ago that was, None for never.
-        stood_in: how many heartbeats the pulse has sent, ever, because the network thread could not.
+        last: how late its latest turn was. longest: the longest delay since the consumer was made. longest_ago: how
+            many seconds ago that was; None: never.
+        stood_in: how many heartbeats the pulse, a native thread, has sent because the network thread was late.
     """
 
     last: float

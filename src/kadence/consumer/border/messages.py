@@ -311,11 +311,11 @@ class Rebalance:
     """One rebalance of this member, or the loss of all its partitions without a rebalance after it.
 
     Attributes:
-        cause: why, in words. The member that leads the group also knows who joined and who left.
-        started_monotonic_ms, ended_monotonic_ms: by this machine's monotonic clock, as `time.monotonic` has it.
-        generation: the one it ended with; −1: out of the group.
-        assigned: what is assigned after it. added, removed: the partitions that it added and removed; those lost
-            during it and assigned again are in both.
+        cause: why, in words. Only the group's leader also names the members that joined and left.
+        started_monotonic_ms, ended_monotonic_ms: in ms of this machine's monotonic clock (`time.monotonic`).
+        generation: the generation (KIP-848: member epoch) after it; −1: this member is not in the group.
+        assigned: all partitions that are assigned after it. added, removed: the partitions that it added and
+            removed; a partition that was lost and assigned again is in both.
     """
 
     cause: str

@@ -1,7 +1,7 @@
-"""Why an assigned partition is not being fetched: one reason at a time, and since when.
+"""Why an assigned partition is not being fetched: one reason at a time, and for how long.
 
-The network thread writes it into the partition's cell whenever it changes, so it costs nothing per record and
-reading it takes no request. Today's clients leave people to guess among these from logs of several threads.
+The network thread writes the reason into the partition's cell whenever it changes, so it costs nothing per record
+and reading it takes no request. With other clients one has to guess the reason from the logs of several threads.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["NotFetched", "NotFetchedReason", "Unfetched"]
 
 
 class NotFetchedReason(enum.Enum):
-    """The one thing that stands against fetching a partition now. The value says it in words."""
+    """The reason why a partition is not being fetched now. The value is an explanation in words."""
 
     PAUSED = "paused by the application"
     BUFFERED = "enough of it is buffered: the application has to poll"
@@ -34,12 +34,12 @@ class NotFetchedReason(enum.Enum):
 
     @property
     def is_expected(self) -> bool:
-        """Whether it is how a healthy consumer looks; the others are worth a warning when they last."""
+        """Whether a healthy consumer has this reason at times. The others deserve a warning when they last."""
         return self in _EXPECTED
 
     @property
     def is_up_to_the_application(self) -> bool:
-        """Whether it ends with the application's next poll."""
+        """Whether the application's next poll ends it."""
         return self in _APPLICATION
 
 
@@ -73,8 +73,8 @@ class NotFetched(NamedTuple):
     """Why a partition is not being fetched.
 
     Attributes:
-        reason: the one reason. since: for how long it has been so (seconds).
-        detail: what is known beyond it, such as the error that is waited out; may be empty.
+        reason: why. since: for how many seconds.
+        detail: further words, such as the error after which the client waits before it tries again; may be empty.
     """
 
     reason: NotFetchedReason
