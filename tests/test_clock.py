@@ -18,8 +18,8 @@ def test_seconds_become_milliseconds_rounded_up(given: float | timedelta | None,
     assert to_ms(given) == ms
 
 
-@pytest.mark.parametrize("given", [-1, float("nan"), timedelta(seconds=-1)])
-def test_a_negative_timeout_is_refused(given: float | timedelta) -> None:
+@pytest.mark.parametrize("given", [-1, float("nan"), timedelta(seconds=-1), True, False])
+def test_what_is_no_time_is_refused(given: float | timedelta) -> None:
     with pytest.raises(ValueError, match="seconds >= 0"):
         to_ms(given)
 

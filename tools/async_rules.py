@@ -171,7 +171,10 @@ Generated from admin.py by tools/generate.py; do not edit. The rules are in tool
 """''',
         "Admin": _ADMIN,
     },
-    sentences={"use `with Admin(...)` or close()": "use `async with AsyncAdmin(...)` or close()"},
+    sentences={
+        "use `with Admin(...)` or close()": "use `async with AsyncAdmin(...)` or close()",
+        "Calls that other threads are making end": "Calls that other tasks are making end",
+    },
 )
 
 TWINS: Final = (CONSUMER, PRODUCER, ADMIN)

@@ -62,6 +62,8 @@ def to_ms(timeout: Seconds | None) -> int | None:
     """
     if timeout is None:
         return None
+    if isinstance(timeout, bool):
+        raise ValueError(f"timeout must be a number of seconds >= 0, not {timeout}")  # noqa: TRY004 - as below
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
     if not seconds >= 0:
         raise ValueError(f"timeout must be a number of seconds >= 0, not {timeout!r}")

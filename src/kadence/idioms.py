@@ -73,7 +73,7 @@ _PRODUCER: Final[Mapping[str, str]] = {
     "poll": "it is not needed: records are sent, and callbacks of futures run, by themselves",
     "list_topics": "call partitions_for(topic), or Admin(...).list_topics()",
     "produce_batch": "call send() for each record, or send_arrow(table, topic) for many at once",
-    "purge": "call close(timeout=0)",
+    "purge": "call close(0)",
     "cluster_id": "use Admin(...).describe_cluster().cluster_id",
     "set_sasl_credentials": "make a new producer; tokens are renewed by sasl.oauthbearer.token.provider",
     # kafka-python, aiokafka

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.patience import overdue, until
+from tests.patience import once_inside, overdue, until
 
 from kadence.admin import Acl, AclFilter, Admin, ConfigChange, ConfigEntry, ConfigResource, NewTopic
 from kadence.broker import Broker
@@ -342,6 +342,15 @@ def test_the_end(flaky: tuple[Broker, Admin]) -> None:
     forgotten = Admin(bootstrap_servers=broker.bootstrap_servers)
     with pytest.warns(ResourceWarning, match="was not closed"):
         forgotten.__del__()
+
+
+def test_close_ends_a_call_of_another_thread(flaky: tuple[Broker, Admin]) -> None:
+    broker, admin = flaky
+    with broker.faults.drop(MetadataRequest):
+        closing = once_inside(lambda: admin.close(timeout=5))
+        with pytest.raises(ClosedError, match="closed during the call"):
+            admin.list_topics(timeout=3600)
+        closing.join()
 
 
 # ---------------------------------------------------------------- settings, records, access rules

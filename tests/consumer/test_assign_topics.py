@@ -106,13 +106,12 @@ def test_assign_takes_its_place(cluster: Cluster) -> None:
         assert subject.assignment() == {TopicPartition("t", 0)}
 
 
-def test_an_empty_list_is_unsubscribe(cluster: Cluster) -> None:
+def test_an_empty_list_is_refused_and_changes_nothing(cluster: Cluster) -> None:
     with consumer(cluster) as subject:
         subject.assign_topics("t")
-        subject.assign_topics([])
-        assert not subject.assignment()
-        with pytest.raises(IllegalStateError, match="nothing to poll"):
-            subject.poll(0)
+        with pytest.raises(ValueError, match=r"needs a topic; to stop reading, call unsubscribe\(\)"):
+            subject.assign_topics([])
+        assert subject.assignment()
 
 
 def test_what_does_not_go_together(cluster: Cluster) -> None:

@@ -174,6 +174,14 @@ def test_arguments_of_another_client(shell: Shell, call: Callable[[Any], Any], s
     shell.do(lambda: consumer.close(timeout=0))
 
 
+def test_close_takes_its_timeout_first_and_no_autocommit(shell: Shell) -> None:
+    consumer = shell.make(bootstrap_servers="127.0.0.1:1", group_id="g")
+    with pytest.raises(ValueError, match="timeout must be a number of seconds >= 0, not False"):
+        shell.do(lambda: consumer.close(False))
+    shell.do(lambda: consumer.close(0.1))
+    assert " closed " in repr(consumer)
+
+
 def test_stop_is_not_close_as_in_aiokafka() -> None:
     async def main() -> None:
         async with AsyncConsumer(bootstrap_servers="127.0.0.1:1") as consumer:

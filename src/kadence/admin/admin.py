@@ -360,7 +360,13 @@ class Admin:
     # ------------------------------------------------------------ the end
 
     def close(self, timeout: Seconds | None = None) -> None:
-        """Close the connections. Further calls of it do nothing; ``timeout`` is there for symmetry."""
+        """Close the connections. Calls that other threads are making end with `ClosedError`.
+
+        Further calls of it do nothing.
+
+        Args:
+            timeout: accepted as by the other clients' ``close``; this one waits for no broker.
+        """
         del timeout
         self._shell.close()
 

@@ -378,7 +378,13 @@ class AsyncAdmin:
     # ------------------------------------------------------------ the end
 
     async def close(self, timeout: Seconds | None = None) -> None:
-        """Close the connections. Further calls of it do nothing; ``timeout`` is there for symmetry."""
+        """Close the connections. Calls that other tasks are making end with `ClosedError`.
+
+        Further calls of it do nothing.
+
+        Args:
+            timeout: accepted as by the other clients' ``close``; this one waits for no broker.
+        """
         del timeout
         await self._shell.close()
 

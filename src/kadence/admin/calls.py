@@ -83,6 +83,7 @@ class Calls:
         self._client = NetworkClient(ConnectionConfig.of(config), clock)
         self._lock = threading.RLock()
         self._pid = os.getpid()
+        self._is_ending = False
         self._is_closed = False
         self._given_up: threading.Event | None = None
         self._topics: dict[str, MetadataResponseTopic] = {}
@@ -322,20 +323,24 @@ class Calls:
         """Raise if this client cannot be used (any more)."""
         if os.getpid() != self._pid:
             raise ForkedError("this admin client was made before fork(); make one in the child")
-        if self._is_closed:
+        if self._is_ending:
             raise ClosedError("this admin client is closed")
 
     def _check_wanted(self) -> None:
-        if self._given_up is not None and self._given_up.is_set():
+        if self._is_ending or (self._given_up is not None and self._given_up.is_set()):
             raise ClosedError("this admin client was closed during the call")
 
     def close(self) -> None:
-        """Close the connections, once the present call has ended."""
+        """Close the connections. A call that another thread makes ends with `ClosedError`."""
+        self._is_ending = True
+        if os.getpid() != self._pid:
+            # The parent's sockets; nothing here is ours to end.
+            self._is_closed = True
+            return
+        self.wakeup()
         with self._lock:
-            if not self._is_closed:
-                self._is_closed = True
-                if os.getpid() == self._pid:
-                    self._client.close()
+            self._is_closed = True
+            self._client.close()
 
     @property
     def is_closed(self) -> bool:

@@ -156,10 +156,10 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         Waits until a broker has named the partitions, so that `assignment` contains them afterwards. The consumer
         finds new partitions when it refreshes its metadata (metadata.max.age.ms, 5 minutes by default) and reads
         them from their beginning, so that it misses no record. It waits in the background for a topic that does not
-        exist yet; `not_fetched` names the topic meanwhile. An empty list is `unsubscribe`.
+        exist yet; `not_fetched` names the topic meanwhile. To stop reading, call `unsubscribe`.
 
         Args:
-            topics: one name, or several.
+            topics: one name, or several; an empty list is refused.
             start: where every partition is read from: ``"earliest"``, ``"latest"``, or a time (a datetime with a
                 timezone, or ms since 1970): the first record from then on. None, as with `assign`: partitions that
                 were assigned already keep their positions; others begin at the committed offset if there is a
@@ -168,7 +168,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         Raises:
             IllegalStateError: topics were given by `subscribe` before; unsubscribe first. InvalidTopicError: a name
                 that Kafka does not allow. TopicAuthorizationError: this client may not read one of the topics.
-                ValueError: any other ``start``, or a datetime without a timezone.
+                ValueError: no topic, any other ``start``, or a datetime without a timezone.
             KafkaTimeoutError: no broker answered within ``timeout`` (default.api.timeout.ms).
         """
         self._run(self._calls.assign_topics(topics, start, timeout))
@@ -479,7 +479,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
     # ------------------------------------------------------------ the end
 
     @understood
-    def close(self, *, timeout: Seconds | None = None, leave: bool | None = None) -> None:
+    def close(self, timeout: Seconds | None = None, *, leave: bool | None = None) -> None:
         """Commit the returned records (with auto-commit), leave the group and stop. Idempotent; never hangs.
 
         Args:

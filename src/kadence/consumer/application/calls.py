@@ -147,10 +147,9 @@ class Calls:
                 "this consumer has topics by subscribe(); unsubscribe() before assign_topics()"
             )
         names, timestamp = topic_names(topics), start_of_topics(start)
-        deadline = self._deadline(timeout)
         if not names:
-            yield from core.unsubscribe(deadline)
-            return
+            raise ValueError("assign_topics() needs a topic; to stop reading, call unsubscribe()")
+        deadline = self._deadline(timeout)
         yield from core.auto_commit_now(deadline, proved_only=True)
         # So that the assignment is there when the call returns, and not with some later poll.
         yield from core.call(m.TopicMetadata, deadline, topics=tuple(sorted(names)))
