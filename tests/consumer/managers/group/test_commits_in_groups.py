@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
 from tests.simulated import Group, work
 
 from kadence import AsyncConsumer, AsyncRebalanceListener, TopicPartition
 from kadence.errors import CommitFailedError, KafkaError
+from kadence.protocol.join_group import JoinGroupRequest
 from kadence.testing.simulation import Program
 from kadence.types import OffsetAndMetadata
 
@@ -122,3 +124,69 @@ def test_eager_commit_while_the_group_waits_and_inside_the_revocation_callback()
         group.until(lambda: len(a.owned) == 1)
         assert done[0] == "revoked"
         assert committed(group) == {T0: 8, TopicPartition("t", 1): 8}
+
+
+@pytest.mark.parametrize("later_ms", [None, 0, 25, 50, 75, 100, 125])
+@pytest.mark.parametrize("how", ["close", "unsubscribe"])
+def test_who_leaves_in_the_middle_of_a_rebalance_commits_in_its_callback(
+    how: str, later_ms: int | None
+) -> None:
+    """Another member's leaving begins the rebalance, of which this one may have heard when it is to leave, too.
+
+    Args:
+        later_ms: how long after its JoinGroup reached the broker; None: before it was sent. Each way takes 50 ms, so
+            either request, or the answer to it, is on its way in one of the cases.
+    """
+    told: list[str] = []
+    took: list[float] = []
+
+    class Commits(AsyncRebalanceListener):
+        def __init__(self, consumer: AsyncConsumer) -> None:
+            self._consumer = consumer
+
+        async def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+            told.append("revoked")
+            await self._consumer.commit({each: OffsetAndMetadata(8) for each in partitions})
+            told.append("committed")
+
+        async def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+            told.append("lost")
+
+    async def main(program: Program) -> None:
+        async with AsyncConsumer(
+            bootstrap_servers=program.bootstrap_servers,
+            group_id="g",
+            group_protocol="classic",
+            heartbeat_interval_ms=500,
+            enable_auto_commit=False,
+        ) as consumer:
+            program.attach(consumer)
+            await consumer.subscribe("t", listener=Commits(consumer))
+            while not program.stopping.is_set():
+                await consumer.poll(0.01)
+            began = group.now
+            await (consumer.close if how == "close" else consumer.unsubscribe)(timeout=10)
+            took.append(group.now - began)
+
+    with Group({"t": 4}) as group:
+        one, two = group.start("one", main), group.member("two", heartbeat_interval_ms=500)
+        group.until(lambda: len(one.owned) == len(two.owned) == 2)
+        group.run(2)
+        assert group.coordinated.state_name == "Stable"
+        owned = one.owned
+        told.clear()
+        group.network.delay_ms = (50, 50)
+        joins = group.observe(JoinGroupRequest, one)
+        two.stop()
+        if later_ms is None:
+            group.until(lambda: group.coordinated.state_name == "PreparingRebalance", 5)
+        else:
+            group.until(lambda: len(joins) > 0, 5)
+            group.run(later_ms / 1000)
+        assert one.owned == owned
+        one.stop()
+        group.until(lambda: one.is_done, 30)
+        assert told == ["revoked", "committed"]
+        assert committed(group).keys() >= owned
+        assert {committed(group)[each] for each in owned} == {8}
+        assert took[0] < 2

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.worlds.classic import NOW, Bench
+from tests.worlds.classic import NOW, Bench, member_of
 from tests.worlds.cluster import NODE, partitions
 
 from kadence.connection.request import Completed, Lane
@@ -604,6 +604,39 @@ def test_session_lost_while_leaving_has_nobody_left_to_tell(bench: Bench) -> Non
     bench.heartbeat(ec.UNKNOWN_MEMBER_ID)
     assert bench.ship.left
     assert bench.turn() == []
+
+
+@pytest.mark.parametrize("sent", ["join", "sync"])
+@pytest.mark.parametrize("leads", [False, True])
+def test_who_leaves_in_the_middle_of_a_rebalance_still_syncs(leads: bool, sent: str) -> None:
+    """Its application may commit while it gives up, and the coordinator takes no commit before the SyncGroup."""
+    bench = Bench()
+    bench.stable(0, 1)
+    bench.heartbeat(ec.REBALANCE_IN_PROGRESS)
+    join = bench.ask(JoinGroupRequest)
+    leader: dict[str, Any] = {"leader": "m-1", "members": [member_of("m-1", "t")]} if leads else {}
+    if sent == "sync":
+        bench.joined(join, 2, **leader)
+    bench.member.busy = True
+    bench.ship.leave(bench.now, reason="bye")
+    if sent == "join":
+        assert bench.ship.settled, "the generation before it may not be over"
+        bench.joined(join, 2, **leader)
+    assert bench.ship.state is State.LEAVING
+    assert not bench.ship.settled
+    if leads:
+        assert bench.turn() == []
+        bench.member.jobs.run(bench.now)
+    sync = bench.ask(SyncGroupRequest)
+    assert [each.member_id for each in sync.message.assignments] == (["m-1"] if leads else [])
+    bench.heartbeat(ec.REBALANCE_IN_PROGRESS)
+    bench.synced(sync, 0, 1, 2)
+    assert bench.ship.settled
+    assert bench.ship.group.generation_id == 2
+    assert bench.callbacks == ["AssignPartitions", "RevokePartitions"]
+    assert bench.turn() == []
+    bench.member.busy = False
+    bench.ask(LeaveGroupRequest)
 
 
 def test_leave_outside_a_group_is_nothing(bench: Bench) -> None:

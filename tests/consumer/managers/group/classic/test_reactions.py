@@ -392,14 +392,22 @@ def test_no_answer_to_a_join_or_a_sync(what: str, error: KafkaError) -> None:
 
 
 @pytest.mark.parametrize("code", [code for code in CODES if code != SUCCESS], ids=ids)
-def test_what_is_answered_to_a_member_that_leaves_moves_it_no_more(code: int) -> None:
-    """Its join was under way when it was told to leave, and its application still has to let go."""
+@pytest.mark.parametrize("what", ["join", "sync"])
+def test_what_is_answered_to_a_member_that_leaves_moves_it_no_more(what: str, code: int) -> None:
+    """Its join or sync was under way when it was told to leave, and its application still has to let go."""
     bench, request = rejoining()
+    if what == "sync":
+        bench.joined(request, 2)
+        request = bench.ask(SyncGroupRequest)
     bench.member.busy = True
     bench.ship.leave(bench.now, reason="bye")
     assert bench.ship.state is State.LEAVING
-    bench.answer(request, JoinGroupResponse(error_code=code, member_id="given"))
+    if what == "join":
+        bench.answer(request, JoinGroupResponse(error_code=code, member_id="given"))
+    else:
+        bench.answer(request, SyncGroupResponse(error_code=code))
     assert bench.ship.state is State.LEAVING
+    assert bench.ship.settled, "what it commits is sent: the coordinator says what becomes of it"
     bench.find(NODE)
     bench.member.busy = False
     (goodbye,) = bench.turn()

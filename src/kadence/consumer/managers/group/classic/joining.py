@@ -80,6 +80,7 @@ class Joining(abc.ABC):
         self._leads = False
         self._join: Request | None = None
         self._sync: Request | None = None
+        self._owes_sync = False
         self._joined_topics: frozenset[str] = frozenset()
         self._protocol_name: str | None = None
         self._asked_again = False
@@ -104,7 +105,7 @@ class Joining(abc.ABC):
                 "group %s: member %s rebalances: %s", self.group.group_id, self.group.member_id or "-", cause
             )
         self._join = self._sync = None
-        self._asked_again = False
+        self._owes_sync = self._asked_again = False
         self._leader.stop()
         self._user_data.stop()
         self._partitions.before_joining(self._subscription.topics, eager=self._eager)
@@ -169,10 +170,8 @@ class Joining(abc.ABC):
         self.group = dataclasses.replace(
             self.group, member_id=answer.member_id, generation_id=answer.generation_id
         )
-        if self.state is State.LEAVING:
-            return
         self._backoff.succeeded()
-        self._asked_again = False
+        self._owes_sync, self._asked_again = True, False
         self._protocol_name = answer.protocol_name
         self._leads = answer.leader == answer.member_id
         if self._leads:
@@ -186,7 +185,8 @@ class Joining(abc.ABC):
         else:
             self._leader.follow()
             self._chronicle.found("")
-        self._go(State.COMPLETING_REBALANCE)
+        if self.state is not State.LEAVING:
+            self._go(State.COMPLETING_REBALANCE)
 
     # ------------------------------------------------------------ sync
 
@@ -207,6 +207,7 @@ class Joining(abc.ABC):
         return FOREVER
 
     def _synced(self, now: int, completed: Completed) -> None:
+        self._owes_sync = False
         if completed.error is not None:
             self._not_answered(now, completed, completed.error)
             return
@@ -281,7 +282,7 @@ class Joining(abc.ABC):
         self.group = self._nobody()
         self._join = self._sync = None
         self._chronicle.abandon()
-        self._asked_again = False
+        self._owes_sync = self._asked_again = False
         self._gave_up.clear()
         self._leader.follow()
 

@@ -14,6 +14,10 @@ The whole table is `states.TRANSITIONS`. Two things differ from Kafka's classic 
   the join's own answer decides what became of the member. Where that answer is lost, the answer to the next
   join decides: the coordinator counts the member in a generation of which it has not heard.
 
+A member that is to leave after its JoinGroup was sent still sends SyncGroup, as the leader with the assignment,
+while the application gives its partitions up: until then the coordinator refuses every commit, also the one
+that the application makes in its callback. What SyncGroup assigns to it changes nothing any more.
+
 An answer may be late, so each is judged against what was *sent*: join and sync are dropped by identity when the member
 moves on, heartbeats compare the identity they carried.
 """
@@ -96,7 +100,7 @@ class ClassicMembership(Joining):
     @property
     def settled(self) -> bool:
         """Between JoinGroup's answer and SyncGroup's the coordinator refuses every commit."""
-        return self.active and self.state is not State.COMPLETING_REBALANCE
+        return self.active and not self._owes_sync
 
     @property
     def has_parted(self) -> bool:
@@ -175,7 +179,6 @@ class ClassicMembership(Joining):
             return
         self._leave_reason = reason
         if self.state is not State.LEAVING:
-            self._leader.stop()
             self._go(State.LEAVING)
             if callbacks:
                 self._partitions.revoke(self._subscription.assigned)
@@ -213,7 +216,7 @@ class ClassicMembership(Joining):
         self._drop_stranded(now)
         if self.state is State.PREPARING_REBALANCE and self._join is None:
             wake_at = min(wake_at, self._send_join(now, requests))
-        elif self.state is State.COMPLETING_REBALANCE and self._sync is None:
+        elif self._owes_sync and self._sync is None:
             wake_at = min(wake_at, self._send_sync(now, requests))
         return Poll(requests, wake_at)
 
