@@ -148,8 +148,32 @@ def test_weaker_acks_switch_idempotence_off_unless_it_was_asked_for() -> None:
     assert not ProducerConfig.parse(BOOTSTRAP, acks="1").enable_idempotence
     with pytest.raises(ConfigError, match="needs acks=all"):
         ProducerConfig.parse(BOOTSTRAP, acks="1", enable_idempotence=True)
-    with pytest.raises(ConfigError, match=r"linger\.ms=500 must be below delivery\.timeout\.ms=500"):
-        ProducerConfig.parse(BOOTSTRAP, linger_ms=500, delivery_timeout_ms=500)
+
+
+def test_a_delivery_that_has_no_time_for_a_request_is_refused_if_both_were_set() -> None:
+    with pytest.raises(ConfigError, match=r"linger_ms=500 must be below delivery\.timeout\.ms=500"):
+        ProducerConfig.parse({**BOOTSTRAP, "delivery.timeout.ms": 500}, linger_ms=500)
+    with pytest.raises(
+        ConfigError,
+        match=r"^delivery_timeout_ms=9999 is below linger\.ms=5 plus request\.timeout\.ms=9995, so records fail while "
+        r"their request may still be answered; raise delivery_timeout_ms, or lower request\.timeout\.ms$",
+    ):
+        ProducerConfig.parse({**BOOTSTRAP, "request.timeout.ms": 9995}, delivery_timeout_ms=9999)
+    just_enough = ProducerConfig.parse(BOOTSTRAP, delivery_timeout_ms=10_000, request_timeout_ms=9995)
+    assert just_enough.delivery_timeout_ms == 10_000
+    assert ProducerConfig.parse(BOOTSTRAP, delivery_timeout_ms=200).request_timeout_ms == 30_000
+
+
+@pytest.mark.parametrize(
+    ("settings", "delivery"), [({"request.timeout.ms": 180_000}, 180_005), ({"linger.ms": 100_000}, 130_000)]
+)
+def test_the_default_of_delivery_grows_with_what_was_set(
+    settings: dict[str, int], delivery: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert ProducerConfig.parse({**BOOTSTRAP, **settings}).delivery_timeout_ms == delivery
+    (name, value), *_ = settings.items()
+    assert f"delivery.timeout.ms is {delivery}, not 120000 as by default" in caplog.text
+    assert f"{name}={value}" in caplog.text
 
 
 def test_every_row_of_the_table_is_documented_and_its_default_is_allowed() -> None:

@@ -261,7 +261,7 @@ class ClientConfig:
         faults = list(result._faults())
         if mistakes:
             _refuse(cls, mistakes + faults)
-        _refuse(cls, faults + list(result._contradictions(frozenset(given))))
+        _refuse(cls, faults + list(result._contradictions(spelled)))
         return result
 
     def _faults(self) -> Iterator[str]:
@@ -271,8 +271,12 @@ class ClientConfig:
             if not (colon and host and "://" not in host and port.isdigit() and 0 < int(port) < 65536):
                 yield f"bootstrap.servers: {address!r} is not host:port, e.g. 'localhost:9092'"
 
-    def _contradictions(self, given: frozenset[str]) -> Iterator[str]:
-        """What is wrong with the keys together, a sentence each."""
+    def _contradictions(self, given: Mapping[str, str]) -> Iterator[str]:
+        """What is wrong with the keys together, a sentence each.
+
+        Args:
+            given: the keys that the caller set, dotted, and how they were written.
+        """
         if not self.bootstrap_servers:
             yield "bootstrap.servers is required, e.g. bootstrap_servers='localhost:9092'"
         if self.retry_backoff_ms > self.retry_backoff_max_ms and "retry.backoff.max.ms" in given:

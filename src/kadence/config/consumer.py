@@ -276,7 +276,7 @@ class ConsumerConfig(ClientConfig):
                 "underscores and hyphens, and not '.' or '..'"
             )
 
-    def _contradictions(self, given: frozenset[str]) -> Iterator[str]:
+    def _contradictions(self, given: Mapping[str, str]) -> Iterator[str]:
         yield from ClientConfig._contradictions(self, given)
         yield from self._check_protocol(given)
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
@@ -320,7 +320,7 @@ class ConsumerConfig(ClientConfig):
                 )
         object.__setattr__(self, "auto_offset_reset", word + colon + duration.strip().upper())
 
-    def _check_deserializers(self, given: frozenset[str]) -> Iterator[str]:
+    def _check_deserializers(self, given: Mapping[str, str]) -> Iterator[str]:
         """A policy for bad records that can never be needed, or never be kept, is a mistake."""
         decodes = self.key_deserializer is not None or self.value_deserializer is not None
         if "deserialization.errors" in given and self.deserialization_errors != "raise" and not decodes:
@@ -328,7 +328,7 @@ class ConsumerConfig(ClientConfig):
         if (self.deserialization_errors == "dead-letter") != (self.dead_letter_topic is not None):
             yield ("deserialization.errors=dead-letter and dead.letter.topic belong together; one is missing")
 
-    def _check_protocol(self, given: frozenset[str]) -> Iterator[str]:
+    def _check_protocol(self, given: Mapping[str, str]) -> Iterator[str]:
         """Each group protocol has keys that mean nothing to the other (C4)."""
         if self.group_protocol == "consumer":
             for name, instead in _CLASSIC_ONLY.items():
@@ -337,7 +337,7 @@ class ConsumerConfig(ClientConfig):
                         f"{name} is a key of the classic protocol, where the client decides; with "
                         f"group.protocol=consumer the broker does: {instead}, or set group.protocol=classic"
                     )
-        elif self.group_protocol == "auto" and not given.isdisjoint(_CLASSIC_ONLY):
+        elif self.group_protocol == "auto" and not given.keys().isdisjoint(_CLASSIC_ONLY):
             object.__setattr__(self, "group_protocol", "classic")
         if self.group_protocol == "classic" and self.group_remote_assignor is not None:
             yield (

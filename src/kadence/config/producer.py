@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,6 +11,8 @@ from kadence.config.client import ClientConfig
 from kadence.config.table import INT32_MAX, key
 
 __all__ = ["ProducerConfig"]
+
+_log = logging.getLogger("kadence.producer")
 
 _LEVELS: Final = {"gzip": (1, 9), "lz4": (1, 12), "zstd": (1, 22)}
 """Lowest and highest ``compression.level`` of each compression that has levels."""
@@ -113,7 +116,8 @@ class ProducerConfig(ClientConfig):
     delivery_timeout_ms: int = key(
         "int",
         120_000,
-        "A record fails when the broker has not acknowledged it within this time.",
+        "A record fails when the broker has not acknowledged it within this time. When it is not set, it is at least "
+        "linger.ms plus request.timeout.ms. When both it and request.timeout.ms are set, it must be at least that.",
         low=1,
         since="KIP-91",
     )
@@ -136,7 +140,7 @@ class ProducerConfig(ClientConfig):
         since="KIP-98",
     )
 
-    def _contradictions(self, given: frozenset[str]) -> Iterator[str]:
+    def _contradictions(self, given: Mapping[str, str]) -> Iterator[str]:
         yield from ClientConfig._contradictions(self, given)
         if self.enable_idempotence and self.acks not in ("all", "-1"):
             if "enable.idempotence" in given:
@@ -158,12 +162,44 @@ class ProducerConfig(ClientConfig):
             )
         if self.partitioner_ignore_keys and self.partitioner != "murmur2_random":
             yield "partitioner.ignore.keys and partitioner contradict each other; give one of them"
-        if self.linger_ms >= self.delivery_timeout_ms:
-            yield (
-                f"linger.ms={self.linger_ms} must be below delivery.timeout.ms={self.delivery_timeout_ms}, or records "
-                "fail before they are sent"
-            )
+        yield from self._check_delivery(given)
         if self.transactional_id == "":
             yield "transactional.id is empty; give it a name, or leave it out"
         if self.transactional_id is not None and not self.enable_idempotence:
             yield "transactional.id needs enable.idempotence=true and acks=all"
+
+    def _check_delivery(self, given: Mapping[str, str]) -> Iterator[str]:
+        """Whether there is time to wait for more records and then for the answer to a request.
+
+        Java's producer also refuses a delivery.timeout.ms that is too short for the default of request.timeout.ms.
+        librdkafka's takes it, and it means something: a record that fails soon.
+        """
+        needed = self.linger_ms + self.request_timeout_ms
+        if self.delivery_timeout_ms >= needed:
+            return
+        delivery, linger, request = (
+            given.get(name, name) for name in ("delivery.timeout.ms", "linger.ms", "request.timeout.ms")
+        )
+        if "delivery.timeout.ms" not in given:
+            _log.warning(
+                "%s is %d, not %d as by default: %s=%d and %s=%d take that long",
+                delivery,
+                needed,
+                self.delivery_timeout_ms,
+                linger,
+                self.linger_ms,
+                request,
+                self.request_timeout_ms,
+            )
+            object.__setattr__(self, "delivery_timeout_ms", needed)
+        elif self.linger_ms >= self.delivery_timeout_ms:
+            yield (
+                f"{linger}={self.linger_ms} must be below {delivery}={self.delivery_timeout_ms}, or records fail "
+                "before they are sent"
+            )
+        elif "request.timeout.ms" in given:
+            yield (
+                f"{delivery}={self.delivery_timeout_ms} is below {linger}={self.linger_ms} plus "
+                f"{request}={self.request_timeout_ms}, so records fail while their request may still be answered; "
+                f"raise {delivery}, or lower {request}"
+            )

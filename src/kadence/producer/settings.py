@@ -76,7 +76,10 @@ class ProducerSettings(ClientSettings, total=False):
     max_request_size: int | str
     """The most bytes of one record, and of one request. Default: 1048576."""
     delivery_timeout_ms: int | str
-    """A record fails when the broker has not acknowledged it within this time. Default: 120000."""
+    """A record fails when the broker has not acknowledged it within this time. When it is not set, it is at
+    least linger.ms plus request.timeout.ms. When both it and request.timeout.ms are set, it must be at
+    least that. Default: 120000.
+    """
     max_in_flight_requests_per_connection: int | str
     """How many requests the producer sends to one broker before the first is answered. Default: 5."""
     transactional_id: str | None

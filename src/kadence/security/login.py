@@ -63,7 +63,7 @@ def credentials(config: Settings) -> Credentials | None:
     return Credentials(mechanism, username, Secret(password))
 
 
-def check(config: Settings, given: frozenset[str]) -> None:
+def check(config: Settings, given: Mapping[str, str]) -> None:
     """Contradictions among the keys of security.
 
     Raises:
