@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.conftest import FAST_GROUPS
 from tests.interop.test_same_as_kafka import Side, protocols
+from tests.interop.test_transactions_same_as_kafka import Stage
 from tests.patience import PATIENCE
 
 from kadence.broker import Broker
@@ -172,6 +173,14 @@ def sharing(group: Group) -> Any:
     ]
     seen += [group.commit("x", 3, 0), group.commit("a", 3, 0, version=8), group.commit("", -1, 0)]
     seen += [group.fetch("a", 3), group.fetch("a", 2), group.fetch("x", 3), group.fetch(None, -1)]
+    stage = Stage(group.side)
+    producer = stage.begin()
+    for member_id, epoch, partitions in (
+        ("a", 3, [0, 1]), ("a", 2, [0]), ("a", 2, [0, 1]), ("a", 2, [0, 9]), ("a", 4, [0]), ("b", 2, [1]),
+        ("b", 3, [1]), ("x", 3, [0]), ("", -1, [1]),
+    ):  # fmt: skip
+        who = {"member_id": member_id, "generation_id": epoch}
+        seen.append(stage.commit_offsets(producer, 5, 5, partitions, **who))
     return seen
 
 

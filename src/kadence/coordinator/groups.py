@@ -43,7 +43,9 @@ class Group(Protocol):
     ) -> int:
         """Whether this member may commit offsets; ``generation`` is the member epoch in a KIP-848 group."""
 
-    def partition_code(self, member_id: str, generation: int, topic_id: bytes, partition: int) -> int:
+    def partition_code(
+        self, member_id: str, generation: int, topic_id: bytes, partition: int, *, transactional: bool
+    ) -> int:
         """Whether a commit that `commit_code` lets through may name this partition."""
 
     def fetch_code(self, member_id: str | None, member_epoch: int) -> int:

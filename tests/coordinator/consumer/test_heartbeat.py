@@ -19,6 +19,11 @@ from kadence.protocol.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from kadence.protocol.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 
 FULL: dict[str, Any] = {
     "member_id": "a",
@@ -492,6 +497,24 @@ def commit(world: ConsumerWorld, member_id: str, epoch: int, *partitions: int, v
     return [each.error_code for each in answered.partitions]
 
 
+def commit_in_transaction(world: ConsumerWorld, member_id: str, epoch: int, *partitions: int) -> list[int]:
+    request = TxnOffsetCommitRequest(
+        "tx",
+        world.group_id,
+        producer_id=1,
+        producer_epoch=0,
+        generation_id=epoch,
+        member_id=member_id,
+        topics=[
+            TxnOffsetCommitRequestTopic(
+                "t", [TxnOffsetCommitRequestPartition(each, committed_offset=7) for each in partitions]
+            )
+        ],
+    )
+    (answered,) = world.send(request, 5).response.topics
+    return [each.error_code for each in answered.partitions]
+
+
 def test_an_epoch_behind_commits_what_the_member_had_then(world: ConsumerWorld) -> None:
     """KIP-1251; one partition that it had not refuses the whole request, as Kafka 4.3.1 does."""
     stale = codes.STALE_MEMBER_EPOCH
@@ -506,3 +529,20 @@ def test_an_epoch_behind_commits_what_the_member_had_then(world: ConsumerWorld) 
     assert commit(world, "a", 4, 0) == [stale]
     assert commit(world, "x", 3, 0) == [codes.UNKNOWN_MEMBER_ID]
     assert commit(world, "a", 3, 0, version=8) == [codes.UNSUPPORTED_VERSION]
+
+
+def test_a_transaction_of_an_epoch_behind_commits_what_the_member_had_then(world: ConsumerWorld) -> None:
+    """Else one that has lost a partition would commit, in a transaction, what its next owner reads again."""
+    behind = codes.ILLEGAL_GENERATION
+    a, b = world.member("a"), world.member("b")
+    world.settle(a, b)
+    assert (a.epoch, sorted(a.owned["t"])) == (3, [0, 1])
+
+    assert commit_in_transaction(world, "a", 3, 0, 1) == [0, 0]
+    assert commit_in_transaction(world, "a", 2, 0, 1) == [0, 0], "both since epoch 2"
+    assert commit_in_transaction(world, "a", 2, 0, 2) == [behind, behind], "2 is the other's"
+    assert commit_in_transaction(world, "a", 2, 0, 9) == [0, codes.UNKNOWN_TOPIC_OR_PARTITION]
+    assert commit_in_transaction(world, "b", 2, 2) == [behind], "since epoch 3"
+    assert commit_in_transaction(world, "a", 4, 0) == [behind]
+    assert commit_in_transaction(world, "x", 3, 0) == [codes.UNKNOWN_MEMBER_ID]
+    assert commit_in_transaction(world, "", -1, 2) == [0], "an older producer says nothing of a member"

@@ -298,7 +298,9 @@ class ClassicGroup:
             return codes.REBALANCE_IN_PROGRESS
         return codes.NONE
 
-    def partition_code(self, member_id: str, generation: int, topic_id: bytes, partition: int) -> int:
+    def partition_code(
+        self, member_id: str, generation: int, topic_id: bytes, partition: int, *, transactional: bool
+    ) -> int:
         """A generation's members may commit any partition."""
         return codes.NONE
 

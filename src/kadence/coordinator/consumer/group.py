@@ -182,13 +182,15 @@ class ConsumerGroup:
             return codes.UNSUPPORTED_VERSION
         return _stale(member, transactional) if generation > member.epoch else codes.NONE
 
-    def partition_code(self, member_id: str, generation: int, topic_id: bytes, partition: int) -> int:
+    def partition_code(
+        self, member_id: str, generation: int, topic_id: bytes, partition: int, *, transactional: bool
+    ) -> int:
         """Whether a commit that `commit_code` lets through may name this partition (KIP-1251)."""
         member = self.members.get(member_id)
         if member is None or generation < 0 or generation == member.epoch:
             return codes.NONE
         since = member.assignment_epoch(topic_id, partition)
-        return _stale(member, False) if since is None or generation < since else codes.NONE
+        return _stale(member, transactional) if since is None or generation < since else codes.NONE
 
     def fetch_code(self, member_id: str | None, member_epoch: int) -> int:
         if member_id is None and member_epoch < 0:

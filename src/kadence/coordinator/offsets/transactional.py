@@ -25,8 +25,8 @@ __all__ = ["commit"]
 
 
 def commit(shard: Shard, now: int, caller: Caller, request: TxnOffsetCommitRequest) -> None:
-    """Keep the offsets as pending ones of the producer. Each partition is judged alone."""
-    group_code = _ask_group(shard, caller, request)
+    """Keep the offsets as pending ones of the producer. Each partition is judged alone, but not by the group."""
+    group_code = _ask_group(shard, caller, request) or _ask_for_partitions(shard, request)
     topics: list[TxnOffsetCommitResponseTopic] = []
     for topic in request.topics:
         image = shard.topics.by_name(topic.name)
@@ -54,6 +54,28 @@ def _ask_group(shard: Shard, caller: Caller, request: TxnOffsetCommitRequest) ->
         caller.version,
         transactional=True,
     )
+
+
+def _ask_for_partitions(shard: Shard, request: TxnOffsetCommitRequest) -> int:
+    """Whether it may commit these partitions: one that it may not refuses all, as in Kafka."""
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        return codes.NONE
+    for topic in request.topics:
+        image = shard.topics.by_name(topic.name)
+        for each in topic.partitions:
+            if image is None or not 0 <= each.partition_index < image.partitions:
+                continue
+            code = group.partition_code(
+                request.member_id,
+                request.generation_id,
+                image.topic_id,
+                each.partition_index,
+                transactional=True,
+            )
+            if code != codes.NONE:
+                return code
+    return codes.NONE
 
 
 def _commit(
