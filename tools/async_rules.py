@@ -76,8 +76,8 @@ Generated from consumer.py by tools/generate.py; do not edit. The rules are in t
 _PRODUCER: Final = '''"""`Producer` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
 
     A network thread of the client's own talks to the brokers, and no call below blocks the loop; there is
-    no thread pool. Any number of tasks may share one. A cancelled ``send()`` has handed over nothing; one that returned
-    has handed over its record, and cancelling what awaits its future calls nothing back.
+    no thread pool. Any number of tasks may share one. A cancelled ``send()`` has not handed over its record. One that
+    returned has, and cancelling the await of its future does not stop the record from being sent.
 
     Idempotent by default: retries neither repeat nor reorder records of a partition. Keys choose partitions as
     in Kafka's Java client, so producers of any language agree.
@@ -126,19 +126,19 @@ Generated from producer.py by tools/generate.py; do not edit. The rules are in t
 
 _ADMIN: Final = '''"""`Admin` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
 
-    Calls are made on a thread of the client's own, one after the other, so none of them blocks the loop; any number of
-    tasks may share one client. A call takes ``timeout`` seconds at most (``default.api.timeout.ms`` when None) and
-    repeats a request after an error that may be temporary: a controller or coordinator that moved, a broker that is
-    away. A call for several items raises if any of them failed, with a note for each other one; with
-    ``raise_errors=False`` it gives the `Outcomes` with their ``errors`` instead. Cancelling a call ends it; what it
-    asked for may be done or not.
+    A thread of the client's own makes the calls, one after the other, so none of them blocks the loop. Any number of
+    tasks may share one client. Every call takes at most ``timeout`` seconds (``default.api.timeout.ms`` when None). It
+    repeats a request after a retriable error, such as a controller or coordinator that moved, or a broker that is down.
+    If a call is for several items and some of them fail, it raises the first error, with a note for each other failed
+    item; with ``raise_errors=False`` it returns the `Outcomes`, which have the ``errors``, instead. Cancelling a call
+    ends it; the brokers may carry out its requests all the same.
 
     Raises of every call:
         KafkaTimeoutError: the call did not finish in time; the message has the last error. Its cause is a
             ConnectError if no broker could be reached.
         BrokerError: a broker refused. TransportError: no broker can be reached, and trying again would not help.
         ClosedError, ForkedError: this client cannot be used (any more).
-        ConcurrentAccessError: another event loop than the client's own runs.
+        ConcurrentAccessError: called on another event loop than the client's own.
 
     Example:
         >>> async with AsyncAdmin(bootstrap_servers="localhost:9092") as admin:  # doctest: +SKIP

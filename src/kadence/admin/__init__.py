@@ -1,7 +1,7 @@
-"""Topics, settings, access rules, groups and offsets from the outside: `Admin`, and `AsyncAdmin` for event loops.
+"""The admin client for topics, settings, access rules, groups and offsets: `Admin`, and `AsyncAdmin` for asyncio.
 
-`calls` drives the network and repeats what may pass by itself; a file for each subject knows the messages; a shell runs
-calls, on the caller's thread (`shell`) or on one beside the event loop (`async_shell`).
+`calls` sends requests and repeats them after retriable errors. Each subject has a file that builds and reads its
+messages. A shell runs the calls: `shell` on the caller's thread, `async_shell` on a thread beside the event loop.
 """
 
 from kadence.admin.admin import Admin

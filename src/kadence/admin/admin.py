@@ -1,4 +1,4 @@
-"""The public `Admin`: it checks what it is given, and hands the work to the file of the subject."""
+"""The public `Admin`: it checks its arguments and passes each call to the file of its subject."""
 
 from __future__ import annotations
 
@@ -62,10 +62,11 @@ P = TypeVar("P", bound=tuple[str, int])
 class Admin:
     """Topics, settings, records, groups, offsets and access rules of a cluster.
 
-    Any number of threads may share one; calls take turns. Every call blocks for ``timeout`` seconds at most
-    (``default.api.timeout.ms`` when None) and repeats a request after an error that may be temporary: a controller or
-    coordinator that moved, a broker that is away. A call for several items raises if any of them failed, with a note
-    for each other one; with ``raise_errors=False`` it gives the `Outcomes` with their ``errors`` instead.
+    Any number of threads may share one; their calls run one after the other. Every call blocks for at most
+    ``timeout`` seconds (``default.api.timeout.ms`` when None). It repeats a request after a retriable error, such
+    as a controller or coordinator that moved, or a broker that is down. If a call is for several items and some of
+    them fail, it raises the first error, with a note for each other failed item; with ``raise_errors=False`` it
+    returns the `Outcomes`, which have the ``errors``, instead.
 
     Raises of every call:
         KafkaTimeoutError: the call did not finish in time; the message has the last error. Its cause is a
@@ -101,10 +102,10 @@ class Admin:
         raise_errors: bool = True,
         timeout: Seconds | None = None,
     ) -> Outcomes[str, NewTopic]:
-        """Create topics, given as {name: partitions}, names, or `NewTopic` values; one or several.
+        """Create topics, given as ``{name: partitions}``, or as one or several names or `NewTopic` values.
 
         Returns:
-            What was created, with the partitions and replicas that the broker chose where it says so.
+            The created topics, with the numbers of partitions and replicas that the broker chose, if it tells them.
         """
         outcomes = self._shell.run(
             timeout, _topics.create_topics, as_topics(topics), validate_only=validate_only
@@ -120,7 +121,7 @@ class Admin:
     def list_topics(
         self, *, internal: bool = False, timeout: Seconds | None = None
     ) -> dict[str, TopicDescription]:
-        """All topics by name, sorted; Kafka's own only with ``internal``."""
+        """All topics by name, sorted. Kafka's internal topics are left out unless ``internal`` is true."""
         return self._shell.run(timeout, _topics.list_topics, internal=internal)
 
     def describe_topics(
@@ -132,7 +133,10 @@ class Admin:
     def create_partitions(
         self, totals: Mapping[str, int], *, raise_errors: bool = True, timeout: Seconds | None = None
     ) -> Outcomes[str, int]:
-        """Grow topics to these total numbers of partitions. Keys of new records may change partition."""
+        """Add partitions to topics until they have these total numbers.
+
+        A key's new records may then go to another partition than its old ones.
+        """
         return checked(self._shell.run(timeout, _topics.create_partitions, as_totals(totals)), raise_errors)
 
     # ------------------------------------------------------------ groups
@@ -144,13 +148,13 @@ class Admin:
     def describe_groups(
         self, groups: str | Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
     ) -> Outcomes[str, GroupDescription]:
-        """State, members and assignment of groups of both kinds."""
+        """State, members and assignment of groups, both classic ones and those of KIP-848."""
         return checked(self._shell.run(timeout, _groups.describe_groups, as_names(groups)), raise_errors)
 
     def delete_groups(
         self, groups: str | Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
     ) -> Outcomes[str, None]:
-        """Delete groups without members, and their offsets."""
+        """Delete groups and their committed offsets. A group that has members is refused."""
         return checked(self._shell.run(timeout, _groups.delete_groups, as_names(groups)), raise_errors)
 
     # ------------------------------------------------------------ offsets
@@ -163,10 +167,13 @@ class Admin:
         raise_errors: bool = True,
         timeout: Seconds | None = None,
     ) -> Outcomes[TopicPartition, OffsetAndTimestamp | None]:
-        """An offset of each partition: "earliest", "latest", "max_timestamp", or the first at or after a time (ms).
+        """One offset of each partition.
+
+        ``"earliest"``: the first. ``"latest"``: the end. ``"max_timestamp"``: that of the record with the greatest
+        timestamp. A number: the first offset whose timestamp is at or after this time (ms since 1970).
 
         Returns:
-            None for a partition that has no such record.
+            The offset and timestamp; None for a partition without such a record.
         """
         outcomes = self._shell.run(
             timeout,
@@ -184,10 +191,10 @@ class Admin:
         raise_errors: bool = True,
         timeout: Seconds | None = None,
     ) -> Outcomes[TopicPartition, tuple[int, int]]:
-        """What the log of each partition holds: its first offset, and the end, which the next record will get.
+        """The log of each partition: its first offset, and its end offset, which the next record will get.
 
-        Both are asked for at once, so this takes one round trip where `list_offsets` twice takes two. With
-        ``read_committed`` the end is that of what is decided: the first offset of the oldest open transaction.
+        Both are requested together, so this takes one round trip where two calls of `list_offsets` take two. With
+        ``read_committed`` the end is the last stable offset: where the oldest open transaction begins.
         """
         outcomes = self._shell.run(
             timeout,
@@ -206,10 +213,12 @@ class Admin:
         raise_errors: bool = True,
         timeout: Seconds | None = None,
     ) -> Outcomes[TopicPartition, OffsetAndMetadata]:
-        """What a group committed, for all partitions or some; those without an offset are left out.
+        """The offsets that a group has committed, for all partitions or for these.
+
+        Partitions without one are left out.
 
         Args:
-            require_stable: wait for transactions that are committing offsets.
+            require_stable: wait until open transactions that commit offsets of the group have ended (KIP-447).
         """
         wanted = None if partitions is None else as_partitions(partitions)
         outcomes = self._shell.run(
@@ -226,11 +235,11 @@ class Admin:
         raise_errors: bool = True,
         timeout: Seconds | None = None,
     ) -> Outcomes[TopicPartition, OffsetAndMetadata]:
-        """Commit offsets for a group that has no live members.
+        """Commit offsets for a group that has no members.
 
         Args:
-            topic_ids: the id of each topic that is meant. With the ids of all topics a broker of Kafka 4.1 or newer
-                refuses offsets of a topic that was deleted and made anew; older ones know topics by name only.
+            topic_ids: the ids of the topics. If every topic has one, a broker of Kafka 4.1 or newer refuses offsets
+                of a topic that was deleted and created again. Older brokers know topics by name only.
         """
         outcomes = self._shell.run(
             timeout,
@@ -249,7 +258,7 @@ class Admin:
         raise_errors: bool = True,
         timeout: Seconds | None = None,
     ) -> Outcomes[TopicPartition, None]:
-        """Forget what a group committed for partitions that no live member is subscribed to."""
+        """Delete a group's committed offsets of these partitions. No member may be subscribed to their topics."""
         outcomes = self._shell.run(
             timeout, _offsets.delete_group_offsets, as_name("a group", group), as_partitions(partitions)
         )
@@ -264,24 +273,24 @@ class Admin:
         raise_errors: bool = True,
         timeout: Seconds | None = None,
     ) -> Outcomes[TopicPartition, int]:
-        """Delete the records below an offset (KIP-107). It cannot be undone.
+        """Delete all records below an offset (KIP-107). It cannot be undone.
 
         Args:
-            before: the first offset that stays, of each partition; "latest" deletes all there are.
+            before: for each partition the first offset that is kept; ``"latest"`` deletes all records.
 
         Returns:
-            Where each partition's log begins now.
+            The first offset of each partition's log after the deletion.
 
         Raises:
-            OffsetOutOfRangeError: an offset beyond the end of the log.
-            BrokerError: POLICY_VIOLATION: the topic is compacted only.
+            OffsetOutOfRangeError: an offset beyond the end of the log. BrokerError: with the name POLICY_VIOLATION:
+                the topic's cleanup.policy is compact, without delete.
         """
         return checked(self._shell.run(timeout, _records.delete_records, by_partition(before)), raise_errors)
 
     # ------------------------------------------------------------ the cluster
 
     def describe_cluster(self, *, timeout: Seconds | None = None) -> ClusterDescription:
-        """Brokers, controller, cluster id."""
+        """The cluster's brokers, controller and id."""
         return self._shell.run(timeout, _topics.describe_cluster)
 
     def describe_configs(
@@ -291,7 +300,7 @@ class Admin:
         raise_errors: bool = True,
         timeout: Seconds | None = None,
     ) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:
-        """Settings of topics, brokers or groups, by name."""
+        """The settings of topics, brokers or groups, by name."""
         outcomes = self._shell.run(timeout, _configs.describe_configs, as_resources(resources))
         return checked(outcomes, raise_errors)
 
@@ -303,16 +312,18 @@ class Admin:
         raise_errors: bool = True,
         timeout: Seconds | None = None,
     ) -> Outcomes[ConfigResource, None]:
-        """Change single settings; the others stay as they are (KIP-339). A resource takes all its changes or none.
+        """Change these settings and leave all others as they are (KIP-339).
+
+        Of one resource either all changes are made, or none.
 
         Args:
-            changes: what each setting becomes: a value, None for its default, or a `ConfigChange`, e.g.
-                ``{ConfigResource("topic", "orders"): {"retention.ms": 86_400_000, "max.message.bytes": None}}``.
-                A broker named "" stands for the defaults of all brokers.
-            validate_only: check everything, change nothing.
+            changes: the new value of each setting, None for its default, or a `ConfigChange`, e.g.
+                ``{ConfigResource("topic", "orders"): {"retention.ms": 86_400_000, "max.message.bytes": None}}``. A
+                broker named "" stands for the defaults of all brokers.
+            validate_only: let the broker check the changes without making them.
 
         Raises:
-            BrokerError: INVALID_CONFIG: an unknown setting, or a value that it does not take.
+            BrokerError: INVALID_CONFIG: an unknown setting, or a value that the setting does not allow.
         """
         outcomes = self._shell.run(
             timeout, _configs.alter_configs, as_changes(changes), validate_only=validate_only
@@ -322,7 +333,7 @@ class Admin:
     # ------------------------------------------------------------ access rules
 
     def describe_acls(self, wanted: AclFilter | None = None, *, timeout: Seconds | None = None) -> list[Acl]:
-        """The access rules that a filter finds, sorted; all of them without one.
+        """The access rules that match a filter, sorted; without a filter all of them.
 
         Raises:
             BrokerError: SECURITY_DISABLED: the brokers have no authorizer.
@@ -332,7 +343,7 @@ class Admin:
     def create_acls(
         self, acls: Acl | Iterable[Acl], *, raise_errors: bool = True, timeout: Seconds | None = None
     ) -> Outcomes[Acl, None]:
-        """Add access rules; one or several. One that is there already counts as added.
+        """Add one or several access rules. A rule that exists already counts as added.
 
         Raises:
             BrokerError: SECURITY_DISABLED: the brokers have no authorizer; INVALID_REQUEST: for example, a principal
@@ -347,10 +358,10 @@ class Admin:
         raise_errors: bool = True,
         timeout: Seconds | None = None,
     ) -> Outcomes[AclFilter, list[Acl]]:
-        """Remove the access rules that filters find, or that are given; one or several.
+        """Remove one or several access rules, given as rules or as filters that match them.
 
         Returns:
-            What each filter found and removed.
+            The rules that each filter matched and removed.
 
         Raises:
             BrokerError: SECURITY_DISABLED: the brokers have no authorizer.

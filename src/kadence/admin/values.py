@@ -1,4 +1,4 @@
-"""What the admin client takes and gives: plain frozen values."""
+"""The values that the admin client takes and returns, as frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -29,11 +29,17 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 OffsetSpec = Literal["earliest", "latest", "max_timestamp"] | int
-"""Which offset of a partition: an end, the record with the greatest timestamp, or the first at or after a time (ms)."""
+"""An offset of a partition, as `Admin.list_offsets` takes it.
+
+The first, the end, that of the record with the greatest timestamp, or the first at or after a time (ms since 1970).
+"""
 
 
 class Outcomes(dict[K, V]):
-    """What became of each item: the mapping has those that went well, `errors` the others."""
+    """The result of a call for several items: a mapping with the results of those that succeeded.
+
+    `errors` has the error of each item that failed.
+    """
 
     def __init__(
         self, values: Mapping[K, V] | None = None, errors: Mapping[K, KafkaError] | None = None
@@ -42,7 +48,7 @@ class Outcomes(dict[K, V]):
         self.errors: dict[K, KafkaError] = dict(errors or {})
 
     def raise_errors(self) -> None:
-        """Raise the first error, with a note for each of the others; nothing when there are none."""
+        """Raise the first error, with a note for each other one. Without errors it does nothing."""
         if not self.errors:
             return
         first, *others = self.errors.values()
@@ -55,7 +61,7 @@ class Outcomes(dict[K, V]):
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create. -1 takes the broker's default."""
+    """A topic to create. -1 means the broker's default."""
 
     name: str
     partitions: int = -1
@@ -65,7 +71,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic as the cluster knows it; ``topic_id`` is all zero where brokers have none."""
+    """A topic and its partitions. ``topic_id`` is all zero if the brokers have no topic ids."""
 
     name: str
     topic_id: bytes
@@ -75,7 +81,10 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group in a list. ``group_type``: "classic" or "consumer", "" where the broker does not say."""
+    """A group as `Admin.list_groups` returns it.
+
+    ``group_type`` is "classic", "consumer" (KIP-848), or "" if the broker does not say.
+    """
 
     group_id: str
     protocol_type: str
@@ -99,10 +108,10 @@ class GroupDescription:
     """A group as its coordinator knows it.
 
     Attributes:
-        state: Kafka's name of it, e.g. "Stable", "PreparingRebalance", "Empty".
-        group_type: "classic" or "consumer" (KIP-848). assignor: who spreads the partitions.
-        epoch: of a KIP-848 group, it grows with each rebalance. None for a classic group: a coordinator does not tell
-            the generation of one.
+        state: Kafka's name of the state, e.g. "Stable", "PreparingRebalance", "Empty".
+        group_type: "classic" or "consumer" (KIP-848). assignor: the name of the assignor in use.
+        epoch: the epoch of a KIP-848 group, which grows with each rebalance. None for a classic group, because
+            brokers do not tell its generation.
     """
 
     group_id: str
@@ -117,7 +126,7 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """Brokers, and which of them takes changes (None while there is no controller)."""
+    """The brokers of a cluster, and which of them is the controller (None while there is none)."""
 
     cluster_id: str | None
     controller: Node | None
@@ -126,7 +135,7 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """Whose configuration: ``kind`` is "topic", "broker" or "group"."""
+    """A topic, broker or group whose settings are meant: ``kind`` is "topic", "broker" or "group"."""
 
     kind: Literal["topic", "broker", "group"]
     name: str
@@ -134,7 +143,7 @@ class ConfigResource:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One setting; ``value`` is None where it is secret or not set."""
+    """One setting. ``value`` is None if it is secret or not set."""
 
     name: str
     value: str | None
@@ -148,7 +157,8 @@ class ConfigChange:
     """One change of a setting (KIP-339).
 
     Attributes:
-        operation: "set" a value, "delete" for the default, "append" to a list or "subtract" from it.
+        operation: "set": set the value. "delete": return to the default. "append", "subtract": add entries to a
+            list, or remove them.
         value: the value, or the entries with commas between them; None with "delete".
     """
 
@@ -158,18 +168,18 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """One access rule: who may, or may not, do what to which resource (KIP-11, KIP-290).
+    """One access rule: it allows or denies a principal an operation on a resource (KIP-11, KIP-290).
 
     The words are Kafka's, in lower case.
 
     Attributes:
         resource_type: "topic", "group", "cluster", "transactional_id", "delegation_token" or "user".
-        resource_name: its name, ``*`` for all; "kafka-cluster" for the cluster. principal: e.g. ``User:alice``.
+        resource_name: its name; ``*``: all; "kafka-cluster": the cluster. principal: e.g. ``User:alice``.
         operation: "all", "read", "write", "create", "delete", "alter", "describe", "cluster_action",
             "describe_configs", "alter_configs", "idempotent_write", "create_tokens", "describe_tokens" or
             "two_phase_commit".
-        permission: "allow" or "deny". host: an address, ``*`` for all.
-        pattern_type: "literal", or "prefixed" where ``resource_name`` is how the names begin.
+        permission: "allow" or "deny". host: the client's address, ``*`` for all.
+        pattern_type: "literal", or "prefixed": the rule is for all names that begin with ``resource_name``.
     """
 
     resource_type: str
@@ -183,10 +193,10 @@ class Acl:
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """Which access rules are meant; the fields of `Acl`, and those that are left out fit every rule.
+    """A filter of access rules, with the fields of `Acl`. A field that is left out matches every rule.
 
     Attributes:
-        pattern_type: also "match": every rule that holds for ``resource_name``, prefixed ones and ``*`` included.
+        pattern_type: also "match": every rule that applies to ``resource_name``, including prefixed ones and ``*``.
     """
 
     resource_type: str = "any"

@@ -1,39 +1,39 @@
-"""Everything Kadence raises, in one tree.
+"""All errors that Kadence raises, in one tree.
 
     KafkaError
-    ├── LocalError                      you, or this process
+    ├── LocalError                      misuse, bad data, or an error in this process
     │   ├── ConfigError                 unknown key, wrong value, contradiction (also a ValueError)
-    │   ├── IllegalStateError           a call that makes no sense now
+    │   ├── IllegalStateError           a call that is not possible in the present state
     │   │   ├── ClosedError             used after close()
     │   │   ├── ConcurrentAccessError   used from a second thread
     │   │   └── ForkedError             used in a child after fork()
     │   ├── WakeupError                 wakeup() ended the call
-    │   ├── KafkaTimeoutError           the call's own deadline passed
+    │   ├── KafkaTimeoutError           the call did not finish within its timeout
     │   ├── SerializationError          a key or value could not be turned into, or made from, bytes
-    │   │   └── RecordDeserializationError  one record's, with where it lies and its bytes
+    │   │   └── RecordDeserializationError  for one record, with its partition, offset and bytes
     │   ├── DeadLetterError             a bad record could not be written to the dead letter topic
-    │   ├── CorruptRecordError          bytes that are not what the format promises
-    │   │   └── UnsupportedRecordFormatError   magic 0 or 1, unknown codec
-    │   ├── RecordTooLargeError         a batch would pass a limit (decompression bound, request size)
-    │   ├── TransactionAbortedError     a record's transaction was aborted, or had failed, before it was sent
+    │   ├── CorruptRecordError          bytes that do not follow the record format
+    │   │   └── UnsupportedRecordFormatError   message format 0 or 1, unknown compression
+    │   ├── RecordTooLargeError         a batch would exceed a limit (decompressed size, request size)
+    │   ├── TransactionAbortedError     its transaction was aborted, or failed, before it was sent
     │   ├── RowsNotWrittenError         some rows of send_arrow() were not written: which, why, and what was
     │   ├── NoOffsetForPartitionError   no committed offset and auto.offset.reset=none
     │   ├── AssignorError               an assignor of your own failed; its cause is chained
     │   ├── MissingDependencyError      an extra is not installed
-    │   └── FatalNetworkError           the network thread died of a bug; the cause is chained
-    ├── TransportError                  the way to a broker
+    │   └── FatalNetworkError           a bug ended the network thread; the cause is chained
+    ├── TransportError                  the connection to a broker, or a request, failed
     │   ├── ConnectError                DNS, TCP or TLS failed, with the step and the address
     │   ├── DisconnectedError           connection lost with requests in flight
     │   ├── RequestTimedOutError        no answer within request.timeout.ms
-    │   ├── MalformedMessageError       bytes that are no Kafka message, lengths that lie
+    │   ├── MalformedMessageError       bytes that are no Kafka message
     │   ├── UnsupportedVersionError     no version in common with the broker
-    │   └── AuthenticationError         SASL or TLS refused us
+    │   └── AuthenticationError         the broker refused the SASL login or the certificate
     └── BrokerError                     a broker's answer: code, name, retriable
         ├── one class per code that people catch (see below)
         │   └── LogTruncationError      of OffsetOutOfRangeError: records that were read are gone (KIP-320)
         └── unknown codes are BrokerError itself
 
-All are picklable (Spark carries them between processes), and all are named by this package.
+All are picklable, because Spark carries them between processes, and all can be imported from this package.
 """
 
 from kadence.errors.base import (

@@ -1,10 +1,10 @@
-"""The root of everything that Kadence raises."""
+"""The base class of everything that Kadence raises."""
 
 __all__ = ["KafkaError"]
 
 
 class KafkaError(Exception):
-    """Root of everything Kadence raises."""
+    """The base class of all errors that Kadence raises."""
 
     retriable: bool = False
-    """Whether the same call may succeed later without a change by you."""
+    """Whether the same call may succeed later without any change to the program or the cluster's settings."""

@@ -1,4 +1,4 @@
-"""What brokers answer: a class for each code that people catch, and `BrokerError` for all others."""
+"""Errors that brokers answer with: a class for each code that programs often catch, `BrokerError` for others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class BrokerError(KafkaError):
-    """A broker's error code.
+    """A broker answered with an error code.
 
     Attributes:
         code: Kafka's number. name: Kafka's name for it, ``UNKNOWN(n)`` for a code this version does not know.
@@ -75,12 +75,13 @@ class OffsetOutOfRangeError(BrokerError):
 class LogTruncationError(OffsetOutOfRangeError):
     """Records that were read are not in the partition's log any more (KIP-320): an unclean leader election lost them.
 
-    Raised with ``auto.offset.reset=none`` only; seek() to where you want to go on.
+    Raised only with ``auto.offset.reset=none``. Call seek() with the offset at which you want to continue.
 
     Attributes:
-        partition: which one. position: the next offset that would have been read.
-        diverging_offset: the first offset at which the log is another one now; None when the broker cannot tell.
-        leader_epoch: the epoch before it, for ``seek(partition, OffsetAndMetadata(...))``; None when unknown.
+        partition: the partition. position: the next offset that would have been read.
+        diverging_offset: the first offset from which the log now has other records; None if the broker cannot tell.
+        leader_epoch: the leader epoch before that offset, for ``seek(partition, OffsetAndMetadata(...))``; None if
+            unknown.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class LogTruncationError(OffsetOutOfRangeError):
 
 
 class UnknownTopicOrPartitionError(BrokerError):
-    """No such topic or partition on the cluster."""
+    """The cluster has no such topic or partition."""
 
     code = error_codes.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -166,19 +167,19 @@ class RebalanceInProgressError(BrokerError):
 
 
 class TopicAuthorizationError(BrokerError):
-    """Not allowed for this topic."""
+    """This client has no permission for the operation on this topic."""
 
     code = error_codes.TOPIC_AUTHORIZATION_FAILED
 
 
 class GroupAuthorizationError(BrokerError):
-    """Not allowed for this group."""
+    """This client has no permission for the operation on this group."""
 
     code = error_codes.GROUP_AUTHORIZATION_FAILED
 
 
 class TopicAlreadyExistsError(BrokerError):
-    """The topic exists."""
+    """The topic to create exists already."""
 
     code = error_codes.TOPIC_ALREADY_EXISTS
 
@@ -225,6 +226,6 @@ _BY_CODE: dict[int, type[BrokerError]] = {
 
 
 def for_code(code: int, message: str | None = None) -> BrokerError:
-    """The error of a broker's code; a code this version does not know becomes a plain `BrokerError`."""
+    """Make the error for a broker's error code. An unknown code becomes a plain `BrokerError`."""
     cls = _BY_CODE.get(code, BrokerError)
     return cls(message, code=code)

@@ -1,4 +1,4 @@
-"""Errors of this side: misuse, bad data, deadlines of the caller."""
+"""Errors that arise in the client itself: misuse, bad data, calls that took too long."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class LocalError(KafkaError):
 
 
 class ConfigError(LocalError, ValueError):
-    """A configuration key or value that cannot be used; says what was given, what is allowed, what to do."""
+    """A configuration key or value cannot be used. The message says what was given, what is allowed and what to do."""
 
 
 class IllegalStateError(LocalError):
@@ -47,7 +47,10 @@ class IllegalStateError(LocalError):
 
 
 class AssignorError(LocalError):
-    """An assignor of your own raised, or returned an invalid assignment; the message names it and why."""
+    """An assignor of your own raised, or returned an invalid assignment.
+
+    The message names the assignor and the reason.
+    """
 
 
 class ClosedError(IllegalStateError):
@@ -67,7 +70,7 @@ class WakeupError(LocalError):
 
 
 class KafkaTimeoutError(LocalError):
-    """The deadline of the call passed. Not the built-in TimeoutError, so the two cannot be confused."""
+    """The call did not finish within its timeout. It is not a subclass of the built-in TimeoutError."""
 
     retriable = True
 
@@ -80,7 +83,7 @@ class RecordDeserializationError(SerializationError):
     """A deserialiser refused a record; its exception is the cause. Every poll raises it until you seek past the record.
 
     Attributes:
-        partition: where it lies. offset: its offset; ``seek(partition, offset + 1)`` passes over it.
+        partition: the record's partition. offset: its offset; ``seek(partition, offset + 1)`` skips the record.
         field: ``key`` or ``value``. record: the record with its key and value as bytes.
     """
 
@@ -105,11 +108,11 @@ class DeadLetterError(LocalError):
 
 
 class CorruptRecordError(LocalError):
-    """Bytes that contradict the record format: bad CRC, truncated batch, wrong lengths."""
+    """Fetched bytes do not follow the record format: a wrong checksum, a truncated batch, wrong lengths."""
 
 
 class UnsupportedRecordFormatError(CorruptRecordError):
-    """A format that Kadence does not read: message formats 0 and 1, an unknown codec."""
+    """The records have a format that Kadence does not read: message format 0 or 1, or an unknown compression."""
 
 
 class RecordTooLargeError(LocalError):
@@ -122,7 +125,7 @@ class RowsNotWrittenError(LocalError):
     Attributes:
         failed: the numbers of the rows that were not written (from 0), by partition. written: an `ArrowSummary` of the
             others.
-        retriable: whether each of them failed of something that may pass.
+        retriable: whether all of them failed with a retriable error.
     """
 
     def __init__(
@@ -138,11 +141,11 @@ class RowsNotWrittenError(LocalError):
 
 
 class NoOffsetForPartitionError(LocalError):
-    """No committed offset, and auto.offset.reset=none."""
+    """A partition has no committed offset, and auto.offset.reset=none."""
 
 
 class MissingDependencyError(LocalError, ImportError):
-    """An optional dependency is needed; the message names the extra to install."""
+    """An optional dependency is not installed. The message names the extra to install."""
 
 
 class FatalNetworkError(LocalError):
@@ -150,18 +153,18 @@ class FatalNetworkError(LocalError):
 
 
 class TransactionAbortedError(LocalError):
-    """A record was not written, since its transaction was aborted or had failed before."""
+    """A record was not written because its transaction was aborted or had failed before."""
 
 
 class CommitFailedError(LocalError):
-    """The member no longer owns what it wanted to commit: the group has removed it.
+    """The commit failed because the group has removed this member, or it no longer owns the partitions.
 
-    Usually the time between polls passed max.poll.interval.ms; the records will be read again by
-    whoever owns the partitions now.
+    Usually the time between two polls was longer than max.poll.interval.ms. The partitions' new owners will read
+    the records again.
 
     Attributes:
-        partitions: those that were not committed because they moved, while all others of the call were. Empty: none
-            of the call was committed.
+        partitions: the partitions that were not committed because other members own them now; the others of the
+            call were committed. Empty: no partition was committed.
     """
 
     def __init__(self, message: str = "", *, partitions: frozenset[TopicPartition] = frozenset()) -> None:

@@ -14,36 +14,39 @@ __all__ = [
 
 
 class TransportError(KafkaError):
-    """The way to a broker, not its answer."""
+    """A request or its answer was lost, or the connection to a broker failed."""
 
     retriable = True
 
 
 class ConnectError(TransportError):
-    """No connection: the message names address and cause, and the step that failed after TCP or before it."""
+    """A broker could not be connected to.
+
+    The message names the address, the step that failed (such as DNS, TCP or TLS) and the cause.
+    """
 
 
 class DisconnectedError(TransportError):
-    """The connection was lost while a request was in flight; the broker may or may not have served it."""
+    """The connection was lost before a request was answered. The broker may or may not have carried it out."""
 
 
 class RequestTimedOutError(TransportError):
-    """No answer within the request's time."""
+    """A broker did not answer a request within request.timeout.ms."""
 
 
 class MalformedMessageError(TransportError):
-    """Bytes that are no Kafka message: truncated, a length that lies, junk after the end."""
+    """The received bytes are no Kafka message: truncated, with a wrong length, or with extra bytes at the end."""
 
     retriable = False
 
 
 class UnsupportedVersionError(TransportError):
-    """The broker and we share no version of this API, or the version lacks something that was asked for."""
+    """The broker and this client support no common version of an API, or that version lacks a requested feature."""
 
     retriable = False
 
 
 class AuthenticationError(TransportError):
-    """The broker refused our credentials or certificate."""
+    """The broker refused this client's credentials or certificate."""
 
     retriable = False

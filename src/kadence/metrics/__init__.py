@@ -1,4 +1,4 @@
-"""Measuring: Kafka's names and statistics, and adapters to what other systems read.
+"""Metrics with Kafka's names and statistics, and adapters to other monitoring systems.
 
 `sensors` and `network` are written by one thread each and read by any; they know no clock. The adapters
 (`kadence.metrics.prometheus`, `kadence.metrics.otel`) read the public ``metrics()`` of consumers and know nothing else.

@@ -12,7 +12,7 @@ _NO_TAGS: Mapping[str, str] = MappingProxyType({})
 
 
 class MetricName:
-    """What a value is called: ``name`` in a ``group``, told apart by ``tags``; ``description`` says what it means.
+    """The name of a metric: a ``name`` in a ``group``, with ``tags``; ``description`` explains it.
 
     Two names are equal when name, group and tags are; the description does not count (as in Kafka's own client).
     Immutable, hashable and picklable.
@@ -37,12 +37,12 @@ class MetricName:
 
     @property
     def cumulative(self) -> bool:
-        """Whether the value only grows: Kafka ends the names of such with ``-total``."""
+        """Whether the value only grows: Kafka's names of such metrics end in ``-total``."""
         return self.name.endswith("-total")
 
     @property
     def level(self) -> str:
-        """What it is measured for, each by itself: "partition", "topic", or empty for all together."""
+        """Whether the metric is for each "partition", each "topic", or (empty) for the whole client."""
         return next((tag for tag in ("partition", "topic") if tag in self.tags), "")
 
     def __eq__(self, other: object) -> bool:

@@ -4,10 +4,11 @@
 
 Names are those of KIP-714, by which brokers take metrics of Java clients: records-lag-max of the group
 consumer-fetch-manager-metrics is ``org.apache.kafka.consumer.fetch.manager.records.lag.max``. Where a value exists
-for the client and again for each topic or partition, the latter say so before the value's own name (``….fetch.
-manager.partition.records.lag.max``), so that a sum counts nothing twice. OpenTelemetry's own conventions for
-messaging have no lag, no buffer and no rebalance; they describe single calls, which this client does not trace.
-Tags are attributes, what ends in -total is a counter, anything else a gauge. A value never measured is left out.
+for the client and again for each topic or partition, the names of the latter contain that word
+(``….fetch.manager.partition.records.lag.max``), so that a sum counts nothing twice. OpenTelemetry's own conventions
+for messaging have no lag, no buffer and no rebalance; they describe single calls, which this client does not trace.
+Tags become attributes. A metric that ends in -total is a counter, any other a gauge. A value that was never
+measured is left out.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ _UNITS = (
 
 
 class ConsumerInstruments:
-    """Tells of any number of consumers on one meter, told apart by the attribute ``client_id``.
+    """Reports the metrics of consumers on one meter; the attribute ``client_id`` names the consumer.
 
-    It does not keep them alive: one that is closed and forgotten is told of no more.
+    It does not keep consumers alive: one that is garbage collected is no longer reported.
 
     Args:
-        meter: where the instruments are made, when the first consumer is known.
-        consumers: `kadence.Consumer` or `kadence.AsyncConsumer`; `add` takes more.
+        meter: creates the instruments, once there is a first consumer.
+        consumers: each a `kadence.Consumer` or `kadence.AsyncConsumer`; `add` takes more.
     """
 
     def __init__(self, meter: Meter, *consumers: Measured) -> None:
@@ -68,7 +69,7 @@ class ConsumerInstruments:
             self.add(consumer)
 
     def add(self, consumer: Measured) -> None:
-        """Tell of this one too. Any thread."""
+        """Report this consumer, too. Any thread may call it."""
         with self._lock:
             if not self._made:
                 self._made = True
@@ -76,7 +77,7 @@ class ConsumerInstruments:
             self._consumers.add(consumer)
 
     def remove(self, consumer: Measured) -> None:
-        """Tell of it no more. Any thread."""
+        """Stop reporting this consumer. Any thread may call it."""
         with self._lock:
             self._consumers.discard(consumer)
 
@@ -110,7 +111,7 @@ class ConsumerInstruments:
 
 
 def otel_name(name: MetricName) -> str:
-    """KIP-714's name of a metric, with the level at which it is measured."""
+    """KIP-714's name of a metric, with "topic" or "partition" in it if it is measured for each."""
     prefix = "" if name.group.startswith("kadence-") else "org.apache.kafka."
     level = f".{name.level}" if name.level else ""
     return f"{prefix}{name.group.removesuffix('-metrics')}{level}.{name.name}".replace("-", ".")

@@ -4,10 +4,10 @@
     prometheus_client.REGISTRY.register(collector)
 
 Names keep Kafka's words: ``kafka_consumer_fetch_manager_records_lag_max`` is records-lag-max of the group
-consumer-fetch-manager-metrics. Where a value exists for the client and again for each topic or partition, the
-latter say so (``…_partition_records_lag_max``): one family has one set of labels, and a sum counts nothing twice.
-Tags are labels, descriptions are help, what ends in -total is a counter, anything else a gauge. A value that was
-never measured is left out.
+consumer-fetch-manager-metrics. Where a value exists for the client and again for each topic or partition, the names
+of the latter contain that word (``…_partition_records_lag_max``), because one family has one set of labels and so
+that a sum counts nothing twice. Tags become labels and descriptions help. A metric that ends in -total is a
+counter, any other a gauge. A value that was never measured is left out.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ __all__ = ["ConsumerCollector", "prometheus_name"]
 
 
 class ConsumerCollector(Collector):
-    """Tells of any number of consumers, told apart by the label ``client_id``.
+    """Reports the metrics of consumers; the label ``client_id`` names the consumer.
 
-    It does not keep them alive: one that is closed and forgotten is told of no more.
+    It does not keep consumers alive: one that is garbage collected is no longer reported.
 
     Args:
-        consumers: `kadence.Consumer` or `kadence.AsyncConsumer`; `add` takes more.
+        consumers: each a `kadence.Consumer` or `kadence.AsyncConsumer`; `add` takes more.
     """
 
     def __init__(self, *consumers: Measured) -> None:
         self._consumers: weakref.WeakSet[Measured] = weakref.WeakSet(consumers)
 
     def add(self, consumer: Measured) -> None:
-        """Tell of this one too. Any thread."""
+        """Report this consumer, too. Any thread may call it."""
         self._consumers.add(consumer)
 
     def remove(self, consumer: Measured) -> None:
-        """Tell of it no more. Any thread."""
+        """Stop reporting this consumer. Any thread may call it."""
         self._consumers.discard(consumer)
 
     def collect(self) -> Iterator[Metric]:
-        """What the registry asks at each scrape. No request is sent to a broker."""
+        """Called by the registry at each scrape. It sends no request to a broker."""
         families: dict[str, Metric] = {}
         for consumer in tuple(self._consumers):
             for name, value in consumer.metrics().items():
@@ -77,7 +77,7 @@ def _family(families: dict[str, Metric], name: MetricName) -> CounterMetricFamil
 
 
 def prometheus_name(name: MetricName) -> str:
-    """Kafka's name in Prometheus' letters."""
+    """The name of a metric in Prometheus, e.g. ``kafka_consumer_fetch_manager_records_lag_max``."""
     group = name.group.removesuffix("-metrics")
     if not group.startswith("kadence-"):
         group = f"kafka-{group}"

@@ -1,11 +1,11 @@
-"""A process tells the programs of its own user on this machine how its consumers are: what ``kadence top`` shows.
+"""`publish_state`: a process publishes the state of its consumers for ``kadence top`` on the same machine.
 
     with kadence.publish_state(consumer):
         ...
 
 Nothing is published unless this is called. A thread listens on a Unix socket in a directory that only this user may
-enter, and answers each connection with one JSON document. It reads what `Consumer` tells any thread, and sends no
-request to a broker. Keys and values of records are never part of it.
+enter, and answers each connection with one JSON document. It calls the methods of `Consumer` that any thread may
+call, and sends no request to a broker. The document never contains keys and values of records.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kadence.types import GroupMetadata, TopicPartition
 __all__ = ["StatePublisher", "publish_state", "state_directory"]
 
 _LATEST: Final = 20
-"""How many stalls and rebalances are told of each consumer."""
+"""How many of the latest stalls and rebalances of each consumer are published."""
 
 
 class _Told(Protocol):
@@ -56,13 +56,13 @@ def state_directory() -> Path:
 
 
 def publish_state(*consumers: _Told) -> StatePublisher:
-    """Let ``kadence top`` on this machine show these consumers: why a partition is not read, stalls, rebalances.
+    """Let ``kadence top`` on this machine show these consumers: partitions that are not fetched, stalls, rebalances.
 
     Args:
-        consumers: `kadence.Consumer` or `kadence.AsyncConsumer`. They are not kept alive.
+        consumers: each a `kadence.Consumer` or `kadence.AsyncConsumer`. They are not kept alive.
 
     Returns:
-        What publishes them, until its ``close()`` or the end of ``with``.
+        The publisher. It stops at its ``close()`` or at the end of ``with``.
 
     Raises:
         MissingDependencyError: this system has no Unix sockets. OSError: the socket cannot be made, or its directory
@@ -75,7 +75,7 @@ class StatePublisher:
     """Publishes the state of consumers on a Unix socket. Made by `publish_state`.
 
     Attributes:
-        path: the socket.
+        path: the path of the socket.
     """
 
     def __init__(self, *consumers: _Told) -> None:
@@ -100,11 +100,11 @@ class StatePublisher:
         self._thread.start()
 
     def add(self, consumer: _Told) -> None:
-        """Publish this one too. Any thread."""
+        """Publish this consumer, too. Any thread may call it."""
         self._consumers.add(consumer)
 
     def close(self) -> None:
-        """Publish nothing any more. Further calls do nothing."""
+        """Stop publishing. Further calls do nothing."""
         if self._is_closed:
             return
         self._is_closed = True

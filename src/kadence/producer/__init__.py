@@ -1,7 +1,7 @@
 """The producer: small, idempotent, thread-safe.
 
-Application threads append to the `accumulator` under one lock; the producer's network thread asks the `sender`
-(sans-IO, ``now`` as a parameter) what to send. Those two files hold every rule; `producer` and `thread` only
+Application threads append records to the `accumulator` under one lock. The producer's network thread asks the
+`sender` (sans-IO, ``now`` as a parameter) what to send. These two files decide everything; `producer` and `thread`
 connect them to threads and sockets.
 """
 

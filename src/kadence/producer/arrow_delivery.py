@@ -1,4 +1,4 @@
-"""What ``send_arrow()`` gives back: one future for all rows, made of the deliveries of the batches they travel in."""
+"""The future that ``send_arrow()`` returns: one for all rows, made of the deliveries of their batches."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ _NAMED_ROWS = 5
 
 
 class WrittenRows(NamedTuple):
-    """The rows of one `Producer.send_arrow` in one partition.
+    """The rows that one `Producer.send_arrow` wrote to one partition.
 
     Attributes:
-        rows: how many. first_offset, last_offset: where the first and the last of them lie; -1 when the broker did not
-            say (acks=0, or a retry of a batch it already had). Records of others may lie between them.
+        rows: how many.
+        first_offset, last_offset: the offsets of the first and the last of them; -1 if the broker did not say
+            (acks=0, or a retry of a batch that it already had). Records of other producers may lie between them.
     """
 
     rows: int
@@ -34,7 +35,7 @@ class ArrowSummary(NamedTuple):
     """The result of one `Producer.send_arrow`.
 
     Attributes:
-        rows: how many were written. partitions: where.
+        rows: how many were written. partitions: the rows of each partition.
     """
 
     rows: int
@@ -56,9 +57,9 @@ class Share(NamedTuple):
 
 
 class ArrowDelivery:
-    """The delivery of all rows of one `Producer.send_arrow`, to come. The methods are those of a future.
+    """The future of all rows of one `Producer.send_arrow`. It has the methods of `concurrent.futures.Future`.
 
-    It can be awaited, too, on any event loop: ``summary = await delivery``.
+    It can also be awaited, on any event loop: ``summary = await delivery``.
     """
 
     __slots__ = ("_gate", "_shares", "rows")
@@ -80,12 +81,12 @@ class ArrowDelivery:
         return all(share.delivery.done for share in self._shares)
 
     def result(self, timeout: Seconds | None = None) -> ArrowSummary:
-        """Wait until every row is decided.
+        """Wait until every row is acknowledged or has failed.
 
         Raises:
             KafkaTimeoutError: not decided within ``timeout`` seconds (None = no limit; ``delivery.timeout.ms`` bounds
                 it). The rows may still be delivered.
-            RowsNotWrittenError: some rows were not written; it says which, why, and what was written.
+            RowsNotWrittenError: some rows were not written; the error says which, why, and which rows were written.
         """
         error = self.exception(timeout)
         if error is not None:
@@ -93,7 +94,7 @@ class ArrowDelivery:
         return self._written()
 
     def exception(self, timeout: Seconds | None = None) -> RowsNotWrittenError | None:
-        """Wait, and give the error instead of raising it; None when every row was written.
+        """Wait, and return the error instead of raising it; None if every row was written.
 
         Raises:
             KafkaTimeoutError: not decided within ``timeout`` seconds.
@@ -139,10 +140,11 @@ class ArrowDelivery:
         return sorted(failed, key=lambda each: each[1][0])
 
     def add_done_callback(self, callback: Callable[[ArrowDelivery], object]) -> None:
-        """Call ``callback(self)`` when every row is decided: on the network thread, or now and here if all are already.
+        """Call ``callback(self)`` when every row is acknowledged or has failed.
 
-        It must be quick, as nothing is sent meanwhile; what it raises is logged. Of an `AsyncProducer` it is called on
-        the loop.
+        If that is so already, it runs at once, on this thread. Otherwise it runs on the network thread, with an
+        `AsyncProducer` on the event loop. It must be quick, because the producer sends nothing meanwhile; its
+        exceptions are logged.
         """
         callback = at_home(self._gate, callback)
         deliveries = {id(share.delivery): share.delivery for share in self._shares}
@@ -170,7 +172,7 @@ class ArrowDelivery:
         return False
 
     def running(self) -> bool:
-        """Whether some rows are still undecided."""
+        """Whether some rows are neither acknowledged nor failed yet."""
         return not self.done()
 
     def __repr__(self) -> str:

@@ -39,8 +39,8 @@ class AsyncProducer:
     """`Producer` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
 
     A network thread of the client's own talks to the brokers, and no call below blocks the loop; there is
-    no thread pool. Any number of tasks may share one. A cancelled ``send()`` has handed over nothing; one that returned
-    has handed over its record, and cancelling what awaits its future calls nothing back.
+    no thread pool. Any number of tasks may share one. A cancelled ``send()`` has not handed over its record. One that
+    returned has, and cancelling the await of its future does not stop the record from being sent.
 
     Idempotent by default: retries neither repeat nor reorder records of a partition. Keys choose partitions as
     in Kafka's Java client, so producers of any language agree.
@@ -108,15 +108,17 @@ class AsyncProducer:
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> RecordFuture:
-        """Hand over one record; it is sent in the background.
+        """Hand over one record. The producer sends it in the background.
 
-        Waits only while the topic is unknown or `buffer.memory` is full, ``max.block.ms`` at most.
+        Waits only until the topic's metadata are known and `buffer.memory` has room for the record, at most
+        ``max.block.ms``.
 
         Args:
-            value: bytes, or what ``value.serializer`` takes; None for a tombstone. key: bytes, or what
-                ``key.serializer`` takes, or None; chooses the partition (``partitioner``).
-            partition: overrides the choice. timestamp: ms since 1970; now when None.
-            headers: (name, bytes or None) pairs in order, or a mapping.
+            value: bytes, or an object that ``value.serializer`` takes; None for a tombstone.
+            key: bytes, an object that ``key.serializer`` takes, or None. The ``partitioner`` chooses the partition
+                by it.
+            partition: the partition; None: the partitioner chooses. timestamp: ms since 1970; None: now.
+            headers: pairs of a name and bytes or None, in order; or a mapping.
 
         Returns:
             A future of the record's place in the log. Awaiting it raises why the record was not written.
@@ -124,11 +126,12 @@ class AsyncProducer:
         Raises:
             SerializationError: key, value or a header is not bytes, or a serialiser failed (see the cause).
             RecordTooLargeError: above ``max.request.size`` or ``buffer.memory``.
-            UnknownTopicOrPartitionError: no such topic after ``max.block.ms``, or no such partition.
-            KafkaTimeoutError: no answer about the topic, or no memory, within ``max.block.ms``.
+            UnknownTopicOrPartitionError: the topic does not exist after ``max.block.ms``, or has no such partition.
+            KafkaTimeoutError: no broker answered for the topic's metadata, or no memory became free, within
+                ``max.block.ms``.
             ClosedError, ForkedError, FatalNetworkError: this producer cannot be used (any more).
-            IllegalStateError: it has a ``transactional.id``, and no transaction is open. Or this is a callback of the
-                producer's own futures, and would have to wait.
+            IllegalStateError: the producer has a ``transactional.id``, and no transaction is open. Or a callback of
+                the producer's own futures called this, and the call would have to wait.
         """
         if not headers:
             future: RecordFuture | None = self._put(topic, value, key, partition, timestamp)
@@ -164,26 +167,28 @@ class AsyncProducer:
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> RecordMetadata:
-        """Send one record and wait until it is acknowledged. One after the other is slow: `send` gathers records.
+        """Send one record and wait until it is acknowledged.
+
+        Sending many records in this way is slow; `send` gathers records in batches.
 
         Args:
-            value: as for `send`, and so are the others.
+            value: as for `send`; so are the other arguments.
 
         Returns:
-            Where it went.
+            The record's partition, offset and timestamp.
 
         Raises:
-            KafkaError: as `send`, or why the record was not delivered.
+            KafkaError: any error of `send`, or the reason why the record was not delivered.
         """
         future = await self.send(topic, value, key, partition=partition, timestamp=timestamp, headers=headers)
         return await self._shell.outcome(future)
 
     async def send_arrow(self, data: pa.Table | pa.RecordBatch, topic: str | None = None) -> ArrowDelivery:
-        """Hand over all rows of a table; they are sent in the background, as those of `send`.
+        """Hand over all rows of a table as records. The producer sends them in the background, as with `send`.
 
-        Every row is looked at before the first is handed over: data with a bad row sends nothing. Rows of one
-        partition keep their order. Waits while a topic is unknown or `buffer.memory` is full, ``max.block.ms`` at
-        most each time.
+        Every row is checked before the first is handed over: if one row is bad, none is sent. Rows of one partition
+        keep their order. Waits until a topic's metadata are known and until `buffer.memory` has room, at most
+        ``max.block.ms`` each time.
 
         Args:
             data: a pyarrow Table or RecordBatch with the columns of Spark's Kafka sink; other columns are left out.
@@ -192,21 +197,21 @@ class AsyncProducer:
                 ``topic``: string. ``partition``: integer; null leaves the choice to the key, as in `send`.
                 ``headers``: list<struct<key: string, value: binary>>. ``timestamp``: a timestamp, or int64 ms since
                 1970; null means now.
-            topic: for all rows; the column ``topic`` is not looked at then.
+            topic: the topic of all rows; the column ``topic`` is ignored then.
 
         Returns:
             One future for all rows. Awaiting it says how many rows each partition got and at which offsets.
 
         Raises:
-            SerializationError: no such data; a column of the wrong type; a row without a topic, or with a header
-                without a name.
-            RecordTooLargeError: a row above ``max.request.size`` or ``buffer.memory``.
-            UnknownTopicOrPartitionError: no such topic after ``max.block.ms``, or no such partition.
-            KafkaTimeoutError: no answer about a topic, or no memory, within ``max.block.ms``. Where memory ran out half
-                way, it says how many rows were handed over. Those may be written, so the same call again may write
-                them twice. An open transaction can only be aborted then.
+            SerializationError: ``data`` is no Table or RecordBatch, or lacks ``value``; a column has the wrong
+                type; a row has no topic, or a header without a name.
+            RecordTooLargeError: a row is larger than ``max.request.size`` or ``buffer.memory``.
+            UnknownTopicOrPartitionError: a topic does not exist after ``max.block.ms``, or has no such partition.
+            KafkaTimeoutError: no broker answered for a topic's metadata, or no memory became free, within
+                ``max.block.ms``. If some rows were handed over before, the message says how many. They may be
+                written, so the same call again may write them twice; an open transaction can only be aborted then.
             MissingDependencyError: pyarrow is not installed.
-            IllegalStateError: ``partitioner`` is not murmur2_random, and a row does not name its partition.
+            IllegalStateError: ``partitioner`` is not murmur2_random, and a row has no partition.
             ClosedError, ForkedError, FatalNetworkError: this producer cannot be used (any more).
         """
         return await self._shell.run(self._calls.send_arrow(data, topic))
@@ -219,31 +224,35 @@ class AsyncProducer:
         """Send everything now and wait until each record sent before this call is acknowledged or has failed.
 
         Raises:
-            KafkaTimeoutError: not all are decided within ``timeout`` seconds (None = no limit; each record's
-                ``delivery.timeout.ms`` bounds it).
+            KafkaTimeoutError: some records were neither acknowledged nor failed within ``timeout`` seconds. None:
+                no limit, but each record fails after ``delivery.timeout.ms``.
         """
         await self._shell.run(self._calls.flush(timeout))
 
     # ------------------------------------------------------------ transactions
 
     async def init_transactions(self) -> None:
-        """Get ready for transactions: once, before the first. Ends what an earlier producer of the same name left open.
+        """Prepare this producer for transactions. Call it once, before the first transaction.
 
-        Such a producer, if it still runs, is fenced: whatever it does fails with `ProducerFencedError`.
+        The brokers first abort a transaction that an earlier producer with the same ``transactional.id`` left open.
+
+        If that producer still runs, all its calls fail with `ProducerFencedError` from then on.
 
         Raises:
             IllegalStateError: no ``transactional.id``, or not the first call.
-            UnsupportedVersionError: the brokers have no transactions.
-            KafkaTimeoutError: not ready within ``max.block.ms``; call it again to wait on.
-            BrokerError: refused, for example for lack of rights to the ``transactional.id``.
+            UnsupportedVersionError: the brokers do not support transactions.
+            KafkaTimeoutError: not ready within ``max.block.ms``; call it again to continue.
+            BrokerError: a broker refused, for example because this client may not use the ``transactional.id``.
         """
         await self._shell.run(settle(self._entrance, Transactions.begin_init, "init_transactions()"))
 
     async def begin_transaction(self) -> None:
-        """Open a transaction; what is sent from now on is part of it. Only then records can be sent.
+        """Open a transaction. All records sent until its end belong to it.
+
+        A producer with a ``transactional.id`` can send records only within a transaction.
 
         Raises:
-            IllegalStateError: one is open, or `init_transactions` was not called.
+            IllegalStateError: a transaction is open already, or `init_transactions` was not called.
             ProducerFencedError: another producer took over the ``transactional.id``.
         """
         begin(self._entrance)
@@ -251,50 +260,60 @@ class AsyncProducer:
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group_metadata: GroupMetadata
     ) -> None:
-        """Commit a consumer's offsets with the transaction, so that what was read and what was written count together.
+        """Commit a consumer's offsets as part of the transaction.
+
+        Either the offsets and the records of the transaction are committed together, or none of them.
 
         Args:
-            offsets: of the next records to read. group_metadata: ``consumer.group_metadata()``.
+            offsets: the next offset to read for each partition. group_metadata: ``consumer.group_metadata()``.
 
         Raises:
             IllegalStateError: no transaction is open.
-            BrokerError: refused, for example since the consumer is no member any more; abort the transaction.
+            BrokerError: the group's coordinator refused, for example because the consumer is no longer a member;
+                abort the transaction.
             KafkaTimeoutError: no answer within ``max.block.ms``; abort the transaction.
-            TypeError, ValueError: not offsets by partition, or not a consumer's `GroupMetadata`.
+            TypeError, ValueError: ``offsets`` has no offsets by partition, or ``group_metadata`` is not a
+                consumer's `GroupMetadata`.
         """
         await self._shell.run(send_offsets(self._entrance, offsets, group_metadata))
 
     async def commit_transaction(self) -> None:
-        """Send what is left, wait until all is acknowledged, and make it visible at once to ``read_committed`` readers.
+        """Send what is left, wait until every record is acknowledged, and commit the transaction.
+
+        Consumers with ``isolation.level=read_committed`` see all its records from then on.
 
         Raises:
             IllegalStateError: no transaction is open.
-            KafkaTimeoutError: not done within ``max.block.ms``; call it again to wait on.
-            ProducerFencedError: another producer took over, or brokers before transactions v2 aborted a transaction
-                that was open for longer than ``transaction.timeout.ms``. Close this producer.
-            KafkaError: a record was not written, or the transaction was open for too long; `abort_transaction`, then
-                begin anew.
+            KafkaTimeoutError: not committed within ``max.block.ms``; call it again to continue.
+            ProducerFencedError: another producer took over the ``transactional.id``, or brokers before transactions
+                v2 aborted a transaction that was open for longer than ``transaction.timeout.ms``. Close this
+                producer.
+            KafkaError: a record was not written, or the transaction was open for too long. Call `abort_transaction`
+                and begin a new transaction.
         """
         await self._shell.run(settle(self._entrance, Transactions.begin_commit, "commit_transaction()"))
 
     async def abort_transaction(self) -> None:
-        """Drop what was not sent; ``read_committed`` readers pass over what was.
+        """Drop the records that were not sent yet, and abort the transaction.
+
+        Consumers with ``isolation.level=read_committed`` never see its records.
 
         Raises:
             IllegalStateError: no transaction is open.
-            KafkaTimeoutError: not done within ``max.block.ms``; call it again to wait on.
-            ProducerFencedError: another producer took over; there is nothing left to abort.
+            KafkaTimeoutError: not aborted within ``max.block.ms``; call it again to continue.
+            ProducerFencedError: another producer took over the ``transactional.id``, which has aborted the
+                transaction.
         """
         await self._shell.run(settle(self._entrance, Transactions.begin_abort, "abort_transaction()"))
 
     # ------------------------------------------------------------ the end
 
     async def close(self, timeout: Seconds | None = None) -> None:
-        """Send what is left and end; a transaction that is open is aborted. Further calls do nothing.
+        """Send what is left, abort an open transaction and stop. Further calls do nothing.
 
         Args:
-            timeout: seconds; what is not acknowledged by then fails with `ClosedError`. None = no limit but
-                ``delivery.timeout.ms``. 0 = drop at once.
+            timeout: seconds. Records that are not acknowledged by then fail with `ClosedError`. None: each record
+                has its ``delivery.timeout.ms``. 0: drop all unsent records at once.
         """
         if self._entrance.is_forked:
             # The parent's thread and sockets; nothing here is ours to end.

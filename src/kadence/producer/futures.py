@@ -1,4 +1,4 @@
-"""What ``send()`` gives back: one light future per record, resolved a whole batch at a time.
+"""The futures that ``send()`` returns: one light future per record, resolved a whole batch at a time.
 
 A record's future is two references and a number; the answer, the lock and the callbacks belong to the batch's
 `Delivery`. That is why this is not `concurrent.futures.Future`, which allocates a condition for each record
@@ -61,11 +61,11 @@ def check_may_wait(gate: threading.Condition) -> None:
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record went.
+    """Where a record was written.
 
     Attributes:
-        offset: its offset; -1 when the broker did not say (acks=0, or a retry of a batch it already had).
-        timestamp: ms since 1970 that the log holds: the record's own, or the broker's for a topic with
+        offset: its offset; -1 if the broker did not say (acks=0, or a retry of a batch that it already had).
+        timestamp: the timestamp in the log, in ms since 1970: the record's own, or the broker's for a topic with
             ``message.timestamp.type=LogAppendTime``.
     """
 
@@ -243,9 +243,10 @@ def at_home(gate: threading.Condition, callback: Callable[[Any], object]) -> Cal
 
 
 class RecordFuture(Receipt):
-    """The delivery of one record, to come. The methods are those of `concurrent.futures.Future`.
+    """The future of one record, as `Producer.send` returns it. It has the methods of `concurrent.futures.Future`.
 
-    It can be awaited, too, on any event loop: ``metadata = await future``. Cancelling the await cancels nothing else.
+    It can also be awaited, on any event loop: ``metadata = await future``. Cancelling the await does not cancel the
+    sending.
     """
 
     __slots__ = ()
@@ -268,10 +269,10 @@ class RecordFuture(Receipt):
         """Wait for the acknowledgement.
 
         Raises:
-            KafkaTimeoutError: not decided within ``timeout`` seconds (None = no limit; the producer's
-                ``delivery.timeout.ms`` bounds it). The record may still be delivered.
-            IllegalStateError: it is not decided, and this is a callback of the same producer, which decides nothing
-                meanwhile, or the event loop of an `AsyncProducer`, which this would block.
+            KafkaTimeoutError: not decided within ``timeout`` seconds. None: no limit, but each record fails after
+                the producer's ``delivery.timeout.ms``. The record may still be delivered.
+            IllegalStateError: the record is not decided yet, and waiting would never end: this is a callback of the
+                same producer, or the event loop of an `AsyncProducer`.
             KafkaError: why the record was not delivered.
         """
         error = self.exception(timeout)
@@ -283,7 +284,7 @@ class RecordFuture(Receipt):
         return RecordMetadata(delivery.topic, delivery.partition, offset, timestamp)
 
     def exception(self, timeout: Seconds | None = None) -> KafkaError | None:
-        """Wait, and give the error instead of raising it; None when the record was delivered.
+        """Wait, and return the error instead of raising it; None if the record was delivered.
 
         Raises:
             KafkaTimeoutError: not decided within ``timeout`` seconds.
@@ -308,10 +309,12 @@ class RecordFuture(Receipt):
         return mine
 
     def add_done_callback(self, callback: Callable[[RecordFuture], object]) -> None:
-        """Call ``callback(self)`` when decided: on the network thread, or now and here if it is already.
+        """Call ``callback(self)`` when the record is acknowledged or has failed.
 
-        It must be quick, as nothing is sent meanwhile; what it raises is logged. It may call `Producer.send`, but
-        what would wait for this producer raises `IllegalStateError`. Of an `AsyncProducer` it is called on the loop.
+        If that is so already, it runs at once, on this thread. Otherwise it runs on the network thread, with an
+        `AsyncProducer` on the event loop. It must be quick, because the producer sends nothing meanwhile; its
+        exceptions are logged. It may call `Producer.send`, but a call that would wait for this producer raises
+        `IllegalStateError`.
         """
         self.delivery.add_callback(at_home(self.delivery.gate, callback), self)
 
@@ -324,7 +327,7 @@ class RecordFuture(Receipt):
         return False
 
     def running(self) -> bool:
-        """Whether it is still undecided."""
+        """Whether the record is neither acknowledged nor failed yet."""
         return not self.delivery.done
 
     def __repr__(self) -> str:
