@@ -26,7 +26,6 @@ UNANSWERED = {"config", "init_transactions", "max_usable_produce_magic", "metric
         (Producer, "initTransactions", "call init_transactions()"),
         (AsyncProducer, "start", "it is not needed"),
         (AsyncProducer, "stop", "call close()"),
-        (AsyncProducer, "transaction", "call begin_transaction()"),
         (Admin, "incremental_alter_configs", "call alter_configs({resource: {name: value}})"),
         (Admin, "listTopics", "call list_topics()"),
         (AsyncAdmin, "list_consumer_groups", "call list_groups()"),

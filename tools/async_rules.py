@@ -103,6 +103,8 @@ PRODUCER: Final = Rules(
     names={
         "Producer": "AsyncProducer",
         "Shell": "AsyncShell",
+        "Iterator": "AsyncIterator",
+        "contextmanager": "asynccontextmanager",
         "__enter__": "__aenter__",
         "__exit__": "__aexit__",
     },
@@ -121,6 +123,10 @@ Generated from producer.py by tools/generate.py; do not edit. The rules are in t
         "One future for all rows. Its ``result()`` says how many rows each partition got and at which offsets.": (
             "One future for all rows. Awaiting it says how many rows each partition got and at which offsets."
         ),
+        "Begin a transaction for a ``with`` block": "Begin a transaction for an ``async with`` block",
+        """>>> with producer.transaction():  # doctest: +SKIP
+            ...     producer.send(""": """>>> async with producer.transaction():  # doctest: +SKIP
+            ...     await producer.send(""",
     },
 )
 

@@ -80,7 +80,6 @@ _PRODUCER: Final[Mapping[str, str]] = {
     "bootstrap_connected": _NOT_NEEDED,
     "start": _NOT_NEEDED,
     "stop": "call close()",
-    "transaction": "call begin_transaction(), then commit_transaction() or abort_transaction()",
     "create_batch": "records are batched by themselves; send_arrow(table, topic) sends many at once",
     "send_batch": "records are batched by themselves; send_arrow(table, topic) sends many at once",
 }

@@ -425,6 +425,39 @@ def test_transactions(broker: Broker) -> None:
     run(work())
 
 
+def test_an_async_with_block_is_one_transaction(broker: Broker) -> None:
+    async def work() -> None:
+        settings = {"bootstrap.servers": broker.bootstrap_servers}
+        async with AsyncProducer(settings, transactional_id="a") as producer:
+            await producer.init_transactions()
+            async with producer.transaction():
+                await producer.send("t", b"kept")
+            sent = asyncio.Event()
+
+            async def block() -> None:
+                async with producer.transaction():
+                    await producer.send_and_wait("t", b"cancelled")
+                    sent.set()
+                    await asyncio.Event().wait()
+
+            task = asyncio.create_task(block())
+            await sent.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            async with producer.transaction():
+                await producer.send("t", b"kept")
+        async with AsyncConsumer(settings, isolation_level="read_committed") as consumer:
+            await consumer.assign_topics("t", start="earliest")
+            found: list[bytes | None] = []
+            while len(found) < 2:
+                found += [record.value for record in await consumer.poll(PATIENCE)]
+            assert found == [b"kept"] * 2
+
+    broker.create_topic("t", 1)
+    run(work())
+
+
 @pytest.mark.parametrize("ended", [False, True])
 def test_a_cancelled_commit_goes_on_and_can_be_waited_for_again(broker: Broker, ended: bool) -> None:
     async def work() -> None:

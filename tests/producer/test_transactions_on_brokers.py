@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import confluent_kafka
@@ -18,6 +19,7 @@ from kadence.config import ProducerConfig
 from kadence.errors import (
     BrokerError,
     IllegalStateError,
+    KafkaTimeoutError,
     ProducerFencedError,
     RecordTooLargeError,
 )
@@ -26,6 +28,8 @@ from kadence.producer.thread import NetworkThread
 from kadence.producer.topics import Topics
 from kadence.producer.transaction_states import State
 from kadence.producer.transactions import Transactions
+from kadence.protocol import error_codes as ec
+from kadence.protocol.end_txn import EndTxnRequest
 from kadence.testing.kafka import Kafka
 from kadence.types import GroupMetadata
 
@@ -129,6 +133,71 @@ def test_a_refused_record_undoes_the_others(servers: str, topic: str) -> None:
         producer.send(topic, b"after", partition=1)
         producer.commit_transaction()
     readers_see(servers, topic, [b"after", b"after"])
+
+
+def test_a_with_block_is_one_transaction(servers: str, topic: str) -> None:
+    with Producer(bootstrap_servers=servers, transactional_id=topic) as producer:
+
+        def write(*values: bytes, then: Callable[[], object] = list) -> None:
+            with producer.transaction():
+                for partition, value in enumerate(values):
+                    producer.send(topic, value, partition=partition)
+                then()
+
+        def fail() -> None:
+            producer.flush()
+            raise ZeroDivisionError
+
+        with pytest.raises(IllegalStateError, match="was not called"):
+            write(b"too early")
+        producer.init_transactions()
+        write(b"kept", b"kept")
+        with pytest.raises(ZeroDivisionError):
+            write(b"the block fails", then=fail)
+        with pytest.raises(RecordTooLargeError):
+            write(b"the commit fails", b"x" * 5000)
+        write(b"kept")
+    readers_see(servers, topic, [b"kept"] * 3)
+
+
+def test_a_with_block_whose_abort_fails_raises_what_the_block_raised() -> None:
+    def write_and_fail() -> None:
+        with producer.transaction():
+            producer.send("t", b"never seen").result(PATIENCE)
+            raise ZeroDivisionError
+
+    with (
+        Broker(topics={"t": 1}) as broker,
+        Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="x") as producer,
+    ):
+        producer.init_transactions()
+        with (
+            broker.faults.error(EndTxnRequest, ec.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+            pytest.raises(ZeroDivisionError) as raised,
+        ):
+            write_and_fail()
+    why, advice = raised.value.__notes__
+    assert why.startswith("abort_transaction() failed: TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+    assert "close it, and make another one" in advice
+
+
+def test_a_with_block_whose_commit_runs_out_of_time_lets_it_go_on() -> None:
+    def write() -> None:
+        with producer.transaction():
+            producer.send("t", b"kept").result(PATIENCE)
+            object.__setattr__(producer._config, "max_block_ms", 0)
+
+    with (
+        Broker(topics={"t": 2}) as broker,
+        Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="x") as producer,
+    ):
+        producer.init_transactions()
+        with pytest.raises(KafkaTimeoutError, match="has not ended within") as raised:
+            write()
+        assert not hasattr(raised.value, "__notes__"), "nobody tries to abort it"
+        object.__setattr__(producer._config, "max_block_ms", 60_000)
+        producer.commit_transaction()
+        readers_see(broker.bootstrap_servers, "t", [b"kept"])
 
 
 def test_a_new_producer_of_the_same_name_fences_the_old_one(servers: str, topic: str) -> None:

@@ -5,13 +5,15 @@ Generated from producer.py by tools/generate.py; do not edit. The rules are in t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
 from kadence.clock import FOREVER, Clock, Seconds, SystemClock, to_ms
 from kadence.config import ProducerConfig, generated_client_id
+from kadence.errors import KafkaError
 from kadence.idioms import missing
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.arguments import Headers
@@ -23,7 +25,7 @@ from kadence.producer.farewell import deliver_if_abandoned
 from kadence.producer.futures import RecordFuture, RecordMetadata
 from kadence.producer.thread import NetworkThread
 from kadence.producer.topics import Topics
-from kadence.producer.transaction_calls import begin, send_offsets, settle
+from kadence.producer.transaction_calls import begin, can_abort, not_aborted, send_offsets, settle
 from kadence.producer.transactions import Transactions
 from kadence.types import GroupMetadata, OffsetAndMetadata, PartitionInfo, TopicPartition
 
@@ -305,6 +307,33 @@ class AsyncProducer:
                 transaction.
         """
         await self._shell.run(settle(self._entrance, Transactions.begin_abort, "abort_transaction()"))
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """Begin a transaction for an ``async with`` block, and commit it at the block's end.
+
+        If the block or the commit raises, the transaction is aborted and the exception is raised again. If the abort
+        fails, too, a note of the exception says why. A commit that runs out of time is not aborted: it continues in
+        the background, and `commit_transaction` waits for it.
+
+        Example:
+            >>> async with producer.transaction():  # doctest: +SKIP
+            ...     await producer.send("orders", b"paid", key=b"17")
+
+        Raises:
+            KafkaError: as `begin_transaction` and `commit_transaction`.
+        """
+        await self.begin_transaction()
+        try:
+            yield
+            await self.commit_transaction()
+        except BaseException as error:
+            if can_abort(self._entrance):
+                try:
+                    await self.abort_transaction()
+                except KafkaError as failure:
+                    not_aborted(error, failure)
+            raise
 
     # ------------------------------------------------------------ the end
 

@@ -6,13 +6,15 @@ and asyncio is said by the shell, `self._shell`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
 from kadence.clock import FOREVER, Clock, Seconds, SystemClock, to_ms
 from kadence.config import ProducerConfig, generated_client_id
+from kadence.errors import KafkaError
 from kadence.idioms import missing
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.arguments import Headers
@@ -24,7 +26,7 @@ from kadence.producer.futures import RecordFuture, RecordMetadata
 from kadence.producer.shell import Shell
 from kadence.producer.thread import NetworkThread
 from kadence.producer.topics import Topics
-from kadence.producer.transaction_calls import begin, send_offsets, settle
+from kadence.producer.transaction_calls import begin, can_abort, not_aborted, send_offsets, settle
 from kadence.producer.transactions import Transactions
 from kadence.types import GroupMetadata, OffsetAndMetadata, PartitionInfo, TopicPartition
 
@@ -301,6 +303,33 @@ class Producer:
                 transaction.
         """
         self._shell.run(settle(self._entrance, Transactions.begin_abort, "abort_transaction()"))
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Begin a transaction for a ``with`` block, and commit it at the block's end.
+
+        If the block or the commit raises, the transaction is aborted and the exception is raised again. If the abort
+        fails, too, a note of the exception says why. A commit that runs out of time is not aborted: it continues in
+        the background, and `commit_transaction` waits for it.
+
+        Example:
+            >>> with producer.transaction():  # doctest: +SKIP
+            ...     producer.send("orders", b"paid", key=b"17")
+
+        Raises:
+            KafkaError: as `begin_transaction` and `commit_transaction`.
+        """
+        self.begin_transaction()
+        try:
+            yield
+            self.commit_transaction()
+        except BaseException as error:
+            if can_abort(self._entrance):
+                try:
+                    self.abort_transaction()
+                except KafkaError as failure:
+                    not_aborted(error, failure)
+            raise
 
     # ------------------------------------------------------------ the end
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kadence.errors import IllegalStateError, KafkaTimeoutError
+from kadence.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kadence.producer.arguments import checked_group, checked_offsets
 from kadence.producer.entrance import Entrance
-from kadence.producer.transaction_states import Done
+from kadence.producer.transaction_states import Done, State
 from kadence.producer.transactions import Transactions
 from kadence.producer.waits import Waits
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
-__all__ = ["begin", "send_offsets", "settle"]
+__all__ = ["begin", "can_abort", "not_aborted", "send_offsets", "settle"]
 
 
 def begin(entrance: Entrance) -> None:
@@ -21,6 +21,17 @@ def begin(entrance: Entrance) -> None:
     with entrance.gate:
         entrance.check_usable()  # another thread may have closed it meanwhile; records would wait for ever
         _transactions(entrance).begin()
+
+
+def can_abort(entrance: Entrance) -> bool:
+    """Whether a transaction is open. Once a commit has begun it can only be aborted if the commit has failed."""
+    return _transactions(entrance).state in (State.IN_TRANSACTION, State.ABORTABLE)
+
+
+def not_aborted(error: BaseException, failure: KafkaError) -> None:
+    """Note on ``error``, for which a transaction should be aborted, why that was not done."""
+    for note in (f"abort_transaction() failed: {failure}", *getattr(failure, "__notes__", ())):
+        error.add_note(note)
 
 
 def settle(entrance: Entrance, start: Callable[[Transactions], Done], call: str) -> Waits[None]:
