@@ -26,9 +26,10 @@ __all__ = ["add", "run"]
 _DESCRIPTION = """\
 Run a broker that speaks Kafka's protocol, for a laptop, tests or a first try.
 Any Kafka client can use it. It prints one JSON line with its address when it
-is ready, and runs until Ctrl-C. Records are in memory and gone at the end,
-unless --data-dir keeps them. Without TLS and users anyone who reaches it may
-do anything: it listens on loopback unless --host says otherwise."""
+is ready, and runs until Ctrl-C. It keeps records in memory, unless --data-dir
+names a directory for them. It listens on this machine only, unless --host
+names another address; without TLS and users anyone who reaches it may do
+anything."""
 
 _EXAMPLES = """\
   kadence broker                               on localhost:9092
@@ -55,7 +56,11 @@ def add(commands: Any) -> None:
         help="port of the first node; 0: any free port (default: %(default)s)",
     )
     parser.add_argument(
-        "--nodes", type=int, default=1, metavar="N", help="nodes, a port each (default: %(default)s)"
+        "--nodes",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of nodes, each on its own port (default: %(default)s)",
     )
     parser.add_argument(
         "--topic",
@@ -69,20 +74,20 @@ def add(commands: Any) -> None:
         metavar="TEXT",
         action="append",
         default=[],
-        help="misbehave on purpose, e.g. 'fetch delay=200ms times=5'; repeatable (docs/testing.md)",
+        help="inject a fault, e.g. 'fetch delay=200ms times=5'; repeatable (docs/testing.md)",
     )
     _add_security_options(parser)
     parser.add_argument(
         "--data-dir",
         metavar="DIR",
-        help="keep records and topics there (default: in memory, gone at the end)",
+        help="keep records and topics in this directory (default: in memory only)",
     )
     parser.add_argument(
         "--fsync",
         choices=("flush", "interval", "never"),
         default="flush",
-        help="with --data-dir: flush acknowledges what is on the disk; interval writes to the disk every second; "
-        "never leaves it to the system (default: %(default)s)",
+        help="with --data-dir, when records are written to the disk. flush: before they are acknowledged; "
+        "interval: every second; never: when the system does it (default: %(default)s)",
     )
     add_settings_option(parser, "a broker setting by Kafka's name; repeatable")
     parser.set_defaults(run=run)
@@ -123,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _add_security_options(parser: argparse.ArgumentParser) -> None:
     """What makes the listeners secure."""
     parser.add_argument(
-        "--tls-certificate", metavar="FILE", help="speak TLS with this certificate (PEM, with its key)"
+        "--tls-certificate", metavar="FILE", help="use TLS with this certificate (PEM, with its key)"
     )
     parser.add_argument(
         "--tls-key", metavar="FILE", help="the certificate's private key, if it is in another file"
@@ -131,12 +136,12 @@ def _add_security_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tls-client-ca",
         metavar="FILE",
-        help="require certificates from clients, of these authorities (PEM)",
+        help="require client certificates signed by these authorities (PEM)",
     )
     parser.add_argument(
         "--users",
         metavar="FILE",
-        help="require a login (PLAIN or SCRAM); the file has a line NAME:PASSWORD for each user",
+        help="require a login (PLAIN or SCRAM); FILE has a line NAME:PASSWORD for each user",
     )
 
 

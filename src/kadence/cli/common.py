@@ -112,8 +112,8 @@ def add_client_options(parser: argparse.ArgumentParser) -> None:
 
 def add_row_options(parser: argparse.ArgumentParser) -> None:
     """--json and --wide."""
-    parser.add_argument("--json", action="store_true", help="print JSON lines, on a terminal, too")
-    parser.add_argument("--wide", action="store_true", help="print a table with whole values, in a pipe, too")
+    parser.add_argument("--json", action="store_true", help="print JSON lines, even on a terminal")
+    parser.add_argument("--wide", action="store_true", help="print a table with whole values, even in a pipe")
 
 
 def add_settings_option(parser: argparse.ArgumentParser, text: str) -> None:

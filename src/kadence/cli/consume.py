@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["add", "run"]
 
 _DESCRIPTION = f"""\
-Read records and print each as one line. Without --group all partitions are
-read from --from on. With --group this process is a member: partitions are
-shared, offsets are committed, and --from matters only where none are; what is
-committed was printed. Formats of a line:
+Read records and print each as one line. Without --group it reads all
+partitions from --from on. With --group this process is a member of the group:
+it shares the partitions with other members, begins at the committed offsets
+(at --from where there are none) and commits the records that it has printed.
+Formats of a line:
   records  an object: topic, partition, offset, timestamp, key, value, headers.
            Text is a string, null is null, and bytes that are not UTF-8 are
            {{"base64": "…"}}. `kadence produce` reads it back.
@@ -55,7 +56,7 @@ def add(commands: Any) -> None:
     """The command line of ``kadence consume``."""
     parser = add_command(commands, "consume", "print records", description=_DESCRIPTION, examples=_EXAMPLES)
     parser.add_argument(
-        "topics", nargs="+", metavar="TOPIC[:0,1,…]", help="all partitions of a topic, or some"
+        "topics", nargs="+", metavar="TOPIC[:0,1,…]", help="a topic, or some of its partitions"
     )
     parser.add_argument("-g", "--group", help="read as a member of this consumer group")
     parser.add_argument(
@@ -64,10 +65,10 @@ def add(commands: Any) -> None:
         metavar="WHERE",
         type=read_where,
         default=Where("earliest"),
-        help="begin there; with --group: earliest or latest (default: earliest)",
+        help="where to begin; with --group only earliest or latest (default: earliest)",
     )
     parser.add_argument(
-        "--to", dest="end", metavar="WHERE", type=read_where, help="stop before that place (not with --group)"
+        "--to", dest="end", metavar="WHERE", type=read_where, help="stop before this place (not with --group)"
     )
     parser.add_argument("-n", "--max-records", type=int, metavar="N", help="stop after N records")
     parser.add_argument(
@@ -84,7 +85,7 @@ def add(commands: Any) -> None:
         "--stats",
         type=float,
         metavar="S",
-        help="show on stderr every S seconds, and at the end, where each partition is, its lag, "
+        help="show on stderr every S seconds, and at the end, each partition's position and lag, "
         "and why it is not fetched",
     )
     add_client_options(parser)

@@ -55,7 +55,7 @@ def add(commands: Any) -> None:
         description=_DESCRIPTION,
         examples=_EXAMPLES,
     )
-    parser.add_argument("--json", action="store_true", help="print JSON lines, on a terminal, too")
+    parser.add_argument("--json", action="store_true", help="print JSON lines, even on a terminal")
     add_client_options(parser)
     # Without -b nothing is asked of the network, unless the environment names brokers.
     parser.set_defaults(run=run, bootstrap_servers=os.environ.get("KADENCE_BOOTSTRAP_SERVERS"))

@@ -34,13 +34,13 @@ _STATES = (
     "Dead",
 )
 _DESCRIPTION = """\
-List and describe consumer groups, show their lag, move their offsets, delete
-them. Prints a table on a terminal, JSON lines in a pipe."""
+List and describe consumer groups, show their lag, move their committed
+offsets, or delete them. Prints a table on a terminal, JSON lines in a pipe."""
 
 _EXAMPLES = """\
   kadence groups list
   kadence groups list 'orders*' --state empty
-  kadence groups describe report             state, members, what each owns
+  kadence groups describe report             state, members and partitions
   kadence groups lag report                  committed, end, lag by partition
   kadence groups lag report | jq -s 'map(.lag) | add'
   kadence groups reset report --topic flights --to earliest --dry-run
@@ -86,7 +86,7 @@ def add(commands: Any) -> None:
         action="append",
         help="only groups in this state, e.g. empty or stable; repeatable",
     )
-    action("describe", "show state, members and what each owns", _describe, "+", "GROUP|PATTERN")
+    action("describe", "show state, members and their partitions", _describe, "+", "GROUP|PATTERN")
     action("lag", "show committed offset, end and lag of each partition", _lag, "+", "GROUP|PATTERN")
     reset = action(
         "reset", "move the committed offsets of a group without live members", _reset, 1, more=f"\n\n{FORMS}"
@@ -96,19 +96,21 @@ def add(commands: Any) -> None:
         action="append",
         required=True,
         metavar="TOPIC[:0,1,…]",
-        help="all partitions of a topic, or some; repeatable",
+        help="a topic, or some of its partitions; repeatable",
     )
-    reset.add_argument("--to", required=True, type=read_where, metavar="WHERE", help="see above")
+    reset.add_argument(
+        "--to", required=True, type=read_where, metavar="WHERE", help="the new place of the offsets"
+    )
     reset.add_argument("--dry-run", action="store_true", help="show the offsets without moving them")
-    forget = action("forget", "delete what a group committed for a topic", _forget, 1)
+    forget = action("forget", "delete the offsets that a group committed for a topic", _forget, 1)
     forget.add_argument(
         "--topic",
         action="append",
         required=True,
         metavar="TOPIC[:0,1,…]",
-        help="all partitions of a topic, or some; repeatable",
+        help="a topic, or some of its partitions; repeatable",
     )
-    action("delete", "delete groups without members, and their offsets", _delete, "+")
+    action("delete", "delete groups that have no members, and their offsets", _delete, "+")
 
 
 def run(arguments: argparse.Namespace) -> int:

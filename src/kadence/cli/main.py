@@ -27,7 +27,7 @@ kadence: Kafka from the command line. To try it with nothing else installed:
   kadence broker &                                  a broker, in memory
   seq 5 | kadence produce numbers --format lines    five records
   kadence consume numbers --exit-at-end             five JSON lines
-  kadence topics list                               what there is now
+  kadence topics list                               all topics
 
 With a cluster of yours, name a broker once:
 
@@ -43,15 +43,15 @@ a first session, with nothing but this program:
   kadence broker &                                  a broker, in memory
   seq 5 | kadence produce numbers --format lines    five records
   kadence consume numbers --exit-at-end             five JSON lines
-  kadence topics list; kadence groups list          what there is now
+  kadence topics list; kadence groups list          all topics and groups
 
 commands read and write JSON lines, so they work in pipes:
   kadence consume flights -e | jq -r .key | sort | uniq -c
   kadence consume flights -e | kadence produce copy
 
 the broker is -b HOST:PORT, else $KADENCE_BOOTSTRAP_SERVERS, else
-localhost:9092. Status: 0 all went well, 1 it did not, 2 the command line or
-a setting is wrong, 130 Ctrl-C, 141 the reader of the output went away.
+localhost:9092. Status: 0 success, 1 failure, 2 the command line or a setting
+is wrong, 130 Ctrl-C, 141 the reader of the output has closed it.
 """
 
 _COMMANDS = (broker, produce, consume, topics, groups, top, cluster, pipeline, doctor, demo)

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
-Run a pipeline that a file describes: from topics, through decoding, SQL and
-expectations, into a table or a topic on Spark, with dead letters beside it.
+Run a pipeline that a file describes. Spark reads topics, decodes the records,
+applies SQL and expectations and writes a table or a topic, and writes records
+that it cannot use as dead letters.
 docs/pipelines.md says what a file may contain.
 Status 0: done. 1: it failed. 2: the file or the command line is wrong.
 130, 143: Ctrl-C or SIGTERM stopped it; the next run goes on from there."""
@@ -53,7 +54,11 @@ _EXAMPLES = """\
 def add(commands: Any) -> None:
     """The command line of ``kadence pipeline``."""
     parser = add_command(
-        commands, "pipeline", "run topics into tables on Spark", description=_DESCRIPTION, examples=_EXAMPLES
+        commands,
+        "pipeline",
+        "write topics to tables with Spark",
+        description=_DESCRIPTION,
+        examples=_EXAMPLES,
     )
     actions = add_actions(parser)
 
@@ -80,11 +85,13 @@ def add(commands: Any) -> None:
         metavar="S",
         help="how long a batch may take to end after Ctrl-C or SIGTERM, in seconds (default: 30)",
     )
-    state = action("status", "show how far a pipeline is", _status, more=" FILE may be its checkpoint, too.")
+    state = action(
+        "status", "show the progress of a pipeline", _status, more=" FILE may be its checkpoint, too."
+    )
     state.add_argument("--json", action="store_true", help="print one JSON object")
     replay = action(
         "replay",
-        "write a range of records again, in place of what the table has",
+        "write a range of records again, replacing those in the table",
         _replay,
         more=f"\n\n{FORMS}",
     )
@@ -100,7 +107,7 @@ def add(commands: Any) -> None:
         dest="end",
         metavar="WHERE",
         type=read_where,
-        help="before this offset or time (default: the end of what the table has)",
+        help="stop before this offset or time (default: the end of what the table has)",
     )
     action("schema", "print the JSON Schema of the files, for editors", _schema)
 

@@ -56,13 +56,13 @@ def add(commands: Any) -> None:
     parser = add_command(
         commands, "produce", "write records from stdin", description=_DESCRIPTION, examples=_EXAMPLES
     )
-    parser.add_argument("topic", metavar="TOPIC", help="where to write the records")
+    parser.add_argument("topic", metavar="TOPIC", help="the topic to write to")
     parser.add_argument(
         "--format", choices=("records", "json", "lines"), default="records", help="default: %(default)s"
     )
     parser.add_argument("--key", metavar="FIELD", help="with --format json: the field whose value is the key")
     parser.add_argument(
-        "--separator", metavar="TEXT", help="with --format lines: what stands between key and value"
+        "--separator", metavar="TEXT", help="with --format lines: the text between key and value"
     )
     parser.add_argument(
         "--offsets", action="store_true", help="print topic, partition and offset of each record"

@@ -35,7 +35,7 @@ _EXAMPLES = """\
   kadence topics describe flights            leaders, first and next offset
   kadence topics create flights --partitions 6 --config retention.ms=86400000
   kadence topics grow flights --partitions 12
-  kadence topics config flights              the settings that it was given
+  kadence topics config flights              settings other than defaults
   kadence topics config flights --set retention.ms=86400000
   kadence topics delete-records flights --before -7d --dry-run
   kadence topics delete flights
@@ -68,10 +68,14 @@ def add(commands: Any) -> None:
     action("describe", "show each partition: leader, replicas, offsets", _describe, "+", "TOPIC|PATTERN")
     create = action("create", "create topics", _create, "+")
     create.add_argument(
-        "--partitions", type=int, default=-1, metavar="N", help="default: as the broker is configured"
+        "--partitions", type=int, default=-1, metavar="N", help="number of partitions (default: the broker's)"
     )
     create.add_argument(
-        "--replication-factor", type=int, default=-1, metavar="N", help="default: as the broker is configured"
+        "--replication-factor",
+        type=int,
+        default=-1,
+        metavar="N",
+        help="replicas of each partition (default: the broker's)",
     )
     create.add_argument(
         "--config",
@@ -80,15 +84,19 @@ def add(commands: Any) -> None:
         metavar="KEY=VALUE",
         help="a setting of the topics; repeatable",
     )
-    grow = action("grow", "give topics more partitions; keys may change partition", _grow, "+")
-    grow.add_argument("--partitions", type=int, required=True, metavar="N", help="the new total")
+    grow = action("grow", "add partitions to topics; new records of a key may go to another one", _grow, "+")
+    grow.add_argument("--partitions", type=int, required=True, metavar="N", help="the new total number")
     config = action("config", "show or change the settings of topics", _config, "+", "TOPIC|PATTERN")
     config.add_argument("--all", action="store_true", help="show settings that have their default value, too")
     config.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting; repeatable"
     )
     config.add_argument(
-        "--unset", action="append", default=[], metavar="KEY", help="back to the default; repeatable"
+        "--unset",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="reset a setting to its default; repeatable",
     )
     trim = action(
         "delete-records",
@@ -99,7 +107,11 @@ def add(commands: Any) -> None:
         f"\n\n{FORMS}",
     )
     trim.add_argument(
-        "--before", required=True, type=read_where, metavar="WHERE", help="the first place that stays"
+        "--before",
+        required=True,
+        type=read_where,
+        metavar="WHERE",
+        help="delete the records before this place",
     )
     trim.add_argument("--dry-run", action="store_true", help="show the offsets without deleting anything")
     action("delete", "delete topics and all their records", _delete, "+")
@@ -108,7 +120,7 @@ def add(commands: Any) -> None:
 _TOPICS = {
     "TOPIC": "name of a topic",
     "PATTERN": "names with * ? [abc], in quotes; default: all",
-    "TOPIC[:0,1,…]": "all partitions of a topic, or some",
+    "TOPIC[:0,1,…]": "a topic, or some of its partitions",
     "TOPIC|PATTERN": "a name, or names with * ? [abc], in quotes",
 }
 

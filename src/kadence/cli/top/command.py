@@ -14,9 +14,9 @@ from kadence.errors import MissingDependencyError
 __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
-Watch consumer groups: members and what they own, lag and its trend, rates,
+Watch consumer groups: members and their partitions, lag and its trend, rates,
 time to catch up, rebalances as they happen. Press ? for the keys, q to quit.
-Nothing is written to a group."""
+It changes nothing in a group."""
 
 _EXAMPLES = """\
   kadence top                       all groups of localhost:9092
@@ -30,19 +30,19 @@ def add(commands: Any) -> None:
     parser = add_command(
         commands, "top", "watch groups, members and lag live", description=_DESCRIPTION, examples=_EXAMPLES
     )
-    parser.add_argument("group", nargs="?", metavar="GROUP", help="the group to begin with")
+    parser.add_argument("group", nargs="?", metavar="GROUP", help="the group to show first")
     parser.add_argument(
         "--delay",
         type=_delay,
         default=2.0,
         metavar="SECONDS",
-        help="time between two rounds of questions (default: 2)",
+        help="seconds between two updates (default: 2)",
     )
     parser.add_argument(
-        "--serve", action="store_true", help="show it in a browser instead (needs kadence[serve])"
+        "--serve", action="store_true", help="show the screen in a browser (needs kadence[serve])"
     )
     parser.add_argument(
-        "--host", default="127.0.0.1", help="where --serve listens (default: 127.0.0.1, this machine only)"
+        "--host", default="127.0.0.1", help="address of --serve (default: 127.0.0.1, this machine only)"
     )
     parser.add_argument("--port", type=int, default=8000, help="port of --serve (default: 8000)")
     add_client_options(parser)
