@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
+from itertools import pairwise
 
 import pytest
 from tests.patience import PATIENCE
@@ -103,6 +105,29 @@ def test_callbacks(delivery: Delivery, caplog: pytest.LogCaptureFixture) -> None
     future.add_done_callback(lambda f: seen.append(-f.result().offset))
     assert seen == [9, -9]
     assert "mine" in caplog.text
+
+
+def test_the_loop_turns_while_the_tasks_of_a_batch_are_woken(delivery: Delivery) -> None:
+    async def work() -> None:
+        woken = 0
+
+        async def wait(number: int) -> None:
+            nonlocal woken
+            assert (await RecordFuture(delivery, number, 0)).offset == number
+            woken += 1
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(250):
+                tasks.create_task(wait(number))
+            await asyncio.sleep(0)
+            delivery.complete(0)
+            after_each_turn = [0]
+            while woken < 250:
+                await asyncio.sleep(0)
+                after_each_turn.append(woken)
+        assert max(after - before for before, after in pairwise(after_each_turn)) == 100
+
+    asyncio.run(asyncio.wait_for(work(), PATIENCE))
 
 
 def test_nothing_is_called_back(delivery: Delivery) -> None:

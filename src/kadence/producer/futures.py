@@ -11,8 +11,9 @@ import copy
 import logging
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from collections.abc import Callable, Generator, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from kadence.clock import Seconds, to_ms
 from kadence.errors import IllegalStateError, KafkaError, KafkaTimeoutError
@@ -37,6 +38,9 @@ __all__ = [
 _log = logging.getLogger("kadence.producer")
 
 _here = threading.local()
+
+_AT_ONCE: Final = 100
+"""How many tasks a batch wakes in one turn of their event loop. Each runs for some microseconds at least."""
 
 
 def decides(gate: threading.Condition) -> None:
@@ -147,7 +151,7 @@ class Delivery:
             self.gate.notify_all()
         for loop, futures in (waiters or {}).items():
             try:
-                loop.call_soon_threadsafe(_wake, futures)
+                loop.call_soon_threadsafe(_wake, loop, iter(futures))
             except RuntimeError:
                 _log.debug(
                     "the result of a record for %s-%d is dropped: its event loop is closed",
@@ -221,10 +225,14 @@ class Delivery:
         return found
 
 
-def _wake(waiters: list[asyncio.Future[None]]) -> None:
-    for waiter in waiters:
+def _wake(loop: asyncio.AbstractEventLoop, waiters: Iterator[asyncio.Future[None]]) -> None:
+    """Wake some of them, and the others after the loop has turned: a batch may have a task for each of its records."""
+    some = list(islice(waiters, _AT_ONCE))
+    for waiter in some:
         if not waiter.done():
             waiter.set_result(None)
+    if len(some) == _AT_ONCE:
+        loop.call_soon(_wake, loop, waiters)
 
 
 def call(callback: Callable[[Any], object], future: Any) -> None:
