@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import warnings
 from typing import Any
 
@@ -9,7 +11,7 @@ import aiokafka
 import confluent_kafka
 import pytest
 
-from kadence import Admin, AsyncAdmin, AsyncProducer, Broker, Producer
+from kadence import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Broker, Producer
 
 with warnings.catch_warnings(action="ignore"):
     import kafka
@@ -44,6 +46,67 @@ def test_each_call_of_another_producer_is_ours_or_has_a_sentence(client: type[An
             continue
         with pytest.raises(AttributeError, match=f"{name!r}: "):
             getattr(object.__new__(Producer), name)
+
+
+@pytest.mark.parametrize("name", ["timestamp_ms", "on_delivery", "callback"])
+def test_arguments_of_another_producer(name: str) -> None:
+    """`send` is called for each record and looks at nothing: ``with`` adds the sentence to Python's own error."""
+    sentence = "call it timestamp" if name == "timestamp_ms" else "add_done_callback(function)"
+    with Broker(topics={"t": 1}) as broker:
+        with (
+            pytest.raises(TypeError, match=f"unexpected keyword argument {name!r}") as noted,
+            Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
+        ):
+            producer.send("t", b"v", **{name: 1})  # type: ignore[arg-type]
+        with (
+            pytest.raises(TypeError, match=f"unexpected keyword argument {name!r}: .*{re.escape(sentence)}"),
+            Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
+        ):
+            producer.send_and_wait("t", b"v", **{name: 1})  # type: ignore[arg-type]
+
+        async def awaited() -> None:
+            async with AsyncProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+                await producer.send("t", b"v", **{name: 1})  # type: ignore[arg-type]
+
+        with pytest.raises(TypeError) as noted_too:
+            asyncio.run(awaited())
+    for error in (noted.value, noted_too.value):
+        (note,) = error.__notes__
+        assert note.startswith(f"{name}: ")
+        assert sentence in note
+
+
+def test_other_errors_in_a_with_are_left_alone() -> None:
+    with Broker(topics={"t": 1}) as broker:
+        for wrong in (TypeError("f() got an unexpected keyword argument 'callback'"), ValueError("callback")):
+            with (
+                pytest.raises(type(wrong)) as caught,
+                Producer(bootstrap_servers=broker.bootstrap_servers),
+            ):
+                raise wrong
+            assert not hasattr(caught.value, "__notes__")
+
+
+@pytest.mark.parametrize("call", ["flush", "close"])
+def test_timeouts_are_in_seconds(call: str) -> None:
+    with (
+        Producer(bootstrap_servers="127.0.0.1:1") as producer,
+        pytest.raises(
+            TypeError, match=rf"'timeout_ms': timeouts are seconds here, such as {call}\(timeout=1.5\)"
+        ),
+    ):
+        getattr(producer, call)(timeout_ms=5)
+
+
+@pytest.mark.parametrize("kind", [AsyncConsumer, AsyncProducer, AsyncAdmin])
+def test_without_an_event_loop_it_says_what_to_write(kind: type[Any]) -> None:
+    name = kind.__name__
+    with pytest.raises(RuntimeError) as caught:
+        kind(bootstrap_servers="127.0.0.1:1")
+    assert str(caught.value) == (
+        f"no event loop is running: write `async with {name}(...)` in an `async def` function that asyncio.run() "
+        f"runs; without asyncio, use {name.removeprefix('Async')}"
+    )
 
 
 def test_any_other_name_is_missing_as_ever() -> None:

@@ -1,17 +1,22 @@
 """What users of other clients write out of habit, and what it is called here.
 
 Only calls that fail come here: a name that a class does not have (`missing`), an argument that a call does not take
-(`refused`, `understood`). Types are untouched: to a type checker these names and arguments do not exist.
+(`refused`, `understood`, `explain`), a client for asyncio where no event loop runs (`running_loop`). Types are
+untouched: to a type checker these names and arguments do not exist.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from typing import Any, Final, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
-__all__ = ["NotAwaited", "missing", "refused", "understood"]
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["NotAwaited", "explain", "missing", "refused", "running_loop", "understood"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -123,6 +128,10 @@ _OF_CLASS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 
 _SECONDS: Final = "timeouts are seconds here, such as {call}(timeout=1.5)"
+_FUNCTION: Final = (
+    "give the function to the future that send() returns: add_done_callback(function); in the function, "
+    "future.exception() tells what went wrong"
+)
 _LISTENER: Final = "give an object: subscribe(topics, listener=...); see kadence.RebalanceListener"
 _ONE_LIST: Final = "several partitions are given as one list: {call}([one, other])"
 
@@ -139,7 +148,18 @@ _ARGUMENTS: Final[Mapping[tuple[str, str], str]] = {
     ("poll", "update_offsets"): "each record that is returned moves the position",
     ("close", "autocommit"): "enable.auto.commit decides whether close() commits",
     ("list_topics", "topic"): "call partitions_for(topic)",
+    **{
+        (call, name): hint
+        for call in ("send", "send_and_wait")
+        for name, hint in {
+            "timestamp_ms": "call it timestamp; it is in milliseconds, too",
+            "on_delivery": _FUNCTION,
+            "callback": _FUNCTION,
+        }.items()
+    },
 }
+
+_UNEXPECTED: Final = re.compile(r"Producer\.(\w+)\(\) got an unexpected keyword argument '(\w+)'")
 
 
 class NotAwaited:
@@ -171,6 +191,38 @@ def refused(call: str, names: Iterable[str]) -> TypeError:
     hint = _ARGUMENTS.get((call, name)) or (_SECONDS if name.endswith("_ms") else None)
     text = f"{call}() got an unexpected keyword argument {name!r}"
     return TypeError(f"{text}: {hint.format(call=call)}" if hint else text)
+
+
+def explain(error: BaseException | None) -> None:
+    """Add the sentence to Python's own error for an argument that ``send()`` of a producer does not take.
+
+    To look for such arguments would cost each record a twentieth of its ``send()``, so ``with`` looks at the error.
+    """
+    if isinstance(error, TypeError) and (found := _UNEXPECTED.search(str(error))):
+        call, name = found.groups()
+        if (hint := _ARGUMENTS.get((call, name))) and hint not in getattr(error, "__notes__", ()):
+            error.add_note(f"{name}: {hint}")
+
+
+def running_loop(kind: str) -> asyncio.AbstractEventLoop:
+    """The event loop that a client for asyncio belongs to.
+
+    Args:
+        kind: the client's class, such as ``AsyncConsumer``.
+
+    Raises:
+        RuntimeError: none runs, with what to do.
+    """
+    # Clients for threads need no asyncio, which takes long to load.
+    from asyncio import get_running_loop
+
+    try:
+        return get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            f"no event loop is running: write `async with {kind}(...)` in an `async def` function that "
+            f"asyncio.run() runs; without asyncio, use {kind.removeprefix('Async')}"
+        ) from None
 
 
 def understood(method: F) -> F:

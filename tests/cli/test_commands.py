@@ -44,12 +44,54 @@ def test_alone_it_teaches(kadence: Run) -> None:
 def test_wrong_command_lines_have_status_2(kadence: Run) -> None:
     unknown = kadence("nothing")
     assert unknown.status == 2
-    assert "invalid choice: 'nothing'" in unknown.err
+    assert "there is no command 'nothing'; there are broker, produce, " in unknown.err
     assert unknown.err.endswith("`kadence --help` shows what it takes.\n")
     wrong = kadence("topics", "list", "-X", "client.ids=me")
     assert wrong.status == 2
     assert "did you mean 'client.id'" in wrong.err
     assert kadence("topics", "list", "-X", "novalue").status == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("topic", "kadence: there is no command 'topic'; did you mean 'topics'?"),
+        ("topics lst", "kadence topics: there is no action 'lst'; did you mean 'list'?"),
+        ("topics --list", "kadence topics: there is no option '--list'; did you mean `kadence topics list`?"),
+        ("topics list --jsn", "kadence topics list: there is no option '--jsn'; did you mean '--json'?"),
+        ("topics list --version=1", "kadence topics list: there is no option '--version'"),
+        ("topics list -z", "kadence topics list: there is no option '-z'"),
+        (
+            "consume t --from-beginning",
+            "kadence consume: there is no option '--from-beginning'; did you mean '--from'?",
+        ),
+        (
+            "consume --topic t",
+            "kadence consume: there is no option '--topic'; give the topic alone: kadence consume TOPIC",
+        ),
+        (
+            "groups lag --group g",
+            "kadence groups lag: there is no option '--group'; give the group alone: kadence groups lag GROUP",
+        ),
+        ("cluster now", "kadence cluster: 'now' is more than it takes"),
+        ("--versoin", "kadence: there is no option '--versoin'; did you mean '--version'?"),
+    ],
+)
+def test_what_is_mistyped_gets_the_nearest_name(kadence: Run, line: str, said: str) -> None:
+    ran = kadence(*line.split())
+    program = said.partition(":")[0]
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err == f"{said}\n`{program} --help` shows what it takes.\n"
+
+
+@pytest.mark.parametrize("command", ["broker", "consume t", "topics list", "top"])
+def test_a_key_like_no_other_gets_the_page_of_all_keys(kadence: Run, command: str) -> None:
+    ran = kadence(*command.split(), "-X", "foo=bar")
+    (line,) = ran.err.splitlines()
+    assert ran.status == 2
+    assert "'foo'" in line
+    assert "docs/configuration.md lists " in line
+    assert len(line) < 120
 
 
 @pytest.mark.parametrize(
@@ -80,8 +122,9 @@ def test_settings_are_read_before_a_broker_is_looked_for(kadence: Run) -> None:
 def test_a_port_in_use(kadence: Run, broker: Broker) -> None:
     port = broker.bootstrap_servers.rpartition(":")[2]
     ran = kadence("broker", "--port", port)
+    (line,) = ran.err.splitlines()
     assert ran.status == 1
-    assert port in ran.err
+    assert line.startswith(f"kadence broker: cannot listen on 127.0.0.1:{port}: the port is in use")
     assert kadence("broker", "--topic", "t:0").status == 2
 
 

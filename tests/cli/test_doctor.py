@@ -78,7 +78,20 @@ def test_a_broker_that_is_away(kadence: Run, monkeypatch: pytest.MonkeyPatch) ->
     ran = kadence("doctor", "--json", "-b", "127.0.0.1:1", "-X", "default.api.timeout.ms=300")
     status, said = found(ran.rows)["brokers"]
     assert (ran.status, status) == (1, "wrong")
-    assert "Connection refused" in said
+    assert said.startswith("cannot connect to bootstrap 127.0.0.1:1: Connection refused; name a broker")
+    assert said.count("127.0.0.1:1") == 1
+
+
+@pytest.mark.parametrize(
+    ("addresses", "said", "found"),
+    [
+        ("a:1,b:2", "a:1 refuses; b:2 refuses", "a:1 refuses; b:2 refuses"),
+        ("a:1,b:2", "no answer from a:1", "a:1,b:2: no answer from a:1"),
+        ("a:1", "no answer", "a:1: no answer"),
+    ],
+)
+def test_addresses_are_named_once(addresses: str, said: str, found: str) -> None:
+    assert doctor._naming(addresses, said) == found
 
 
 def test_a_login_that_is_refused_shows_no_password(

@@ -360,7 +360,7 @@ def test_a_producer_that_nobody_closed_delivers_and_warns(broker: Broker) -> Non
 
 
 def test_it_needs_a_loop() -> None:
-    with pytest.raises(RuntimeError, match="no running event loop"):
+    with pytest.raises(RuntimeError, match="no event loop is running"):
         AsyncProducer(bootstrap_servers=NOBODY)
 
 

@@ -16,6 +16,7 @@ from kadence.admin.calls import Calls
 from kadence.clock import Clock, Seconds
 from kadence.config import AdminConfig
 from kadence.errors import ClosedError, ConcurrentAccessError
+from kadence.idioms import running_loop
 
 __all__ = ["AsyncShell"]
 
@@ -30,7 +31,7 @@ class AsyncShell:
     """
 
     def __init__(self, config: AdminConfig, clock: Clock) -> None:
-        self._loop = asyncio.get_running_loop()
+        self._loop = running_loop("AsyncAdmin")
         self._calls = Calls(config, clock)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"kadence-{config.client_id}")
         self._given_up: set[threading.Event] = set()

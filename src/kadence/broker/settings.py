@@ -91,7 +91,7 @@ class Settings:
             row = rows.get(name)
             if row is None:
                 near = difflib.get_close_matches(name, rows, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(sorted(rows))}"
+                hint = f"did you mean {near[0]!r}?" if near else "docs/configuration.md lists its keys"
                 raise ConfigError(f"the embedded broker has no configuration key {name!r}; {hint}")
             values[row.name] = _convert(name, value, row.default)
         settings = cls(**values)

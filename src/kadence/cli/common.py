@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import base64
 import binascii
+import difflib
 import json
 import os
 import shutil
@@ -75,6 +76,41 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Tell what is wrong with the command line; status 2."""
         self.exit(2, f"{self.prog}: {message}\n`{self.prog} --help` shows what it takes.\n")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As `argparse`, but the command that meets what it does not take says so: it knows its own options."""
+        known, unknown = super().parse_known_args(args, namespace)
+        for word in unknown:
+            if word.startswith("-"):
+                name = word.partition("=")[0]
+                self.error(f"there is no option {name!r}{self._instead_of(name.lstrip('-'))}")
+            self.error(f"{word!r} is more than it takes")
+        return known, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """As `argparse`, with the nearest name to a command or action that is none."""
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            hint = _nearest(value, action.choices) or f"; there are {', '.join(action.choices)}"
+            raise argparse.ArgumentError(None, f"there is no {action.dest} {value!r}{hint}")
+        super()._check_value(action, value)
+
+    def _instead_of(self, word: str) -> str:
+        """What may be meant by an option that there is not. Kafka's own tools have options for topics and actions."""
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction) and word in action.choices:
+                return f"; did you mean `{self.prog} {word}`?"
+            if not action.option_strings and word in (action.dest, action.dest.removesuffix("s")):
+                return f"; give the {word} alone: {self.prog} {word.upper()}"
+        return _nearest(
+            word, [name[2:] for name in self._option_string_actions if name.startswith("--")], "--"
+        )
+
+
+def _nearest(given: str, names: Iterable[str], prefix: str = "") -> str:
+    """The nearest name, or else the longest that ``given`` begins with."""
+    near = difflib.get_close_matches(given, names, n=1)
+    near = near or sorted((name for name in names if len(name) > 3 and given.startswith(name)), key=len)[-1:]
+    return f"; did you mean {prefix + near[0]!r}?" if near else ""
 
 
 def add_command(

@@ -168,9 +168,8 @@ def _brokers(config: Mapping[str, Any]) -> Iterator[Finding]:
                 try:
                     said = _about_broker(admin, node.node_id)
                 except KafkaError as error:
-                    yield _finding(
-                        f"broker {node.node_id}", "wrong", f"{node.host}:{node.port}: {_told(error)}"
-                    )
+                    found = _naming(f"{node.host}:{node.port}", _told(error))
+                    yield _finding(f"broker {node.node_id}", "wrong", found)
                 else:
                     yield _finding(f"broker {node.node_id}", "ok", f"{node.host}:{node.port}, {said}")
     except ConfigError:
@@ -178,13 +177,19 @@ def _brokers(config: Mapping[str, Any]) -> Iterator[Finding]:
         raise
     except (KafkaError, CommandError) as error:
         said = _told(error)
-        yield _finding("brokers", "wrong", f"{servers}: {said}{_advice(said, config)}")
+        yield _finding("brokers", "wrong", f"{_naming(servers, said)}{_advice(said, config)}")
 
 
 def _told(error: Exception) -> str:
     """The error in one line; of a deadline that passed, why it passed."""
     why = error.__cause__ if isinstance(error.__cause__, Exception) else error
     return " ".join(str(why).split())
+
+
+def _naming(addresses: str, said: str) -> str:
+    """What was said, with the addresses that it is about unless it names them itself."""
+    names_all = all(address.strip() in said for address in addresses.split(","))
+    return said if names_all else f"{addresses}: {said}"
 
 
 def _advice(said: str, config: Mapping[str, Any]) -> str:

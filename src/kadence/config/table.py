@@ -85,9 +85,7 @@ def unknown(name: str, cls: type, rows: Mapping[str, Key]) -> str:
         if any(row.name == name for row in keys(other)):
             return f"{written!r} is a key of the {other.__name__.removesuffix('Config').lower()}, not of the {client}"
     near = difflib.get_close_matches(name, rows, n=1, cutoff=0.6)
-    advice = (
-        f"did you mean {_as(written, near[0])!r}?" if near else "see the reference page for the known keys"
-    )
+    advice = f"did you mean {_as(written, near[0])!r}?" if near else "docs/configuration.md lists all keys"
     return f"unknown {client} configuration key {written!r}: {advice}"
 
 

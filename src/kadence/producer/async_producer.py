@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 from kadence.clock import FOREVER, Clock, Seconds, SystemClock, to_ms
 from kadence.config import ProducerConfig, generated_client_id
 from kadence.errors import KafkaError
-from kadence.idioms import missing
+from kadence.idioms import explain, missing, understood
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.arguments import Headers
 from kadence.producer.arrow_delivery import ArrowDelivery
@@ -159,6 +159,7 @@ class AsyncProducer:
             future = await self._shell.run(calls.send(record))
         return future
 
+    @understood
     async def send_and_wait(
         self,
         topic: str,
@@ -222,6 +223,7 @@ class AsyncProducer:
         """The partitions of ``topic``. Waits and raises as `send`."""
         return await self._shell.run(self._calls.partitions_for(topic))
 
+    @understood
     async def flush(self, timeout: Seconds | None = None) -> None:
         """Send everything now and wait until each record sent before this call is acknowledged or has failed.
 
@@ -337,6 +339,7 @@ class AsyncProducer:
 
     # ------------------------------------------------------------ the end
 
+    @understood
     async def close(self, timeout: Seconds | None = None) -> None:
         """Send what is left, abort an open transaction and stop. Further calls do nothing.
 
@@ -362,6 +365,7 @@ class AsyncProducer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        explain(error)
         await self.close()
 
     def __repr__(self) -> str:

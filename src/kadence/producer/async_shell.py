@@ -12,6 +12,7 @@ from typing import TypeVar, cast
 
 from kadence.clock import FOREVER, Clock, wait_seconds
 from kadence.errors import ConcurrentAccessError
+from kadence.idioms import running_loop
 from kadence.producer.futures import RecordFuture, RecordMetadata
 from kadence.producer.loop_gate import LoopGate
 from kadence.producer.thread import NetworkThread
@@ -42,7 +43,7 @@ class AsyncShell:
     @staticmethod
     def new_gate() -> LoopGate:
         """The lock of one producer, on the loop that runs now."""
-        return LoopGate(asyncio.get_running_loop())
+        return LoopGate(running_loop("AsyncProducer"))
 
     def check_loop(self) -> None:
         """Raise `ConcurrentAccessError` on another event loop than the producer's own."""

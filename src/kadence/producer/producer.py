@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 from kadence.clock import FOREVER, Clock, Seconds, SystemClock, to_ms
 from kadence.config import ProducerConfig, generated_client_id
 from kadence.errors import KafkaError
-from kadence.idioms import missing
+from kadence.idioms import explain, missing, understood
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.arguments import Headers
 from kadence.producer.arrow_delivery import ArrowDelivery
@@ -155,6 +155,7 @@ class Producer:
             future = self._shell.run(calls.send(record))
         return future
 
+    @understood
     def send_and_wait(
         self,
         topic: str,
@@ -218,6 +219,7 @@ class Producer:
         """The partitions of ``topic``. Waits and raises as `send`."""
         return self._shell.run(self._calls.partitions_for(topic))
 
+    @understood
     def flush(self, timeout: Seconds | None = None) -> None:
         """Send everything now and wait until each record sent before this call is acknowledged or has failed.
 
@@ -333,6 +335,7 @@ class Producer:
 
     # ------------------------------------------------------------ the end
 
+    @understood
     def close(self, timeout: Seconds | None = None) -> None:
         """Send what is left, abort an open transaction and stop. Further calls do nothing.
 
@@ -358,6 +361,7 @@ class Producer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        explain(error)
         self.close()
 
     def __repr__(self) -> str:

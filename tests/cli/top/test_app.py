@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -297,3 +298,19 @@ def test_without_textual_serve_it_says_how_to_get_it(kadence: Run, monkeypatch: 
     ran = kadence("top", "--serve")
     assert ran.status == 1
     assert "pip install 'kadence[serve]'" in ran.err
+
+
+@pytest.mark.parametrize("port", ["in use", "70000"])
+def test_a_port_that_cannot_be_served_on(kadence: Run, port: str) -> None:
+    pytest.importorskip("textual_serve")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        number = str(taken.getsockname()[1]) if port == "in use" else port
+        ran = kadence("top", "--serve", "--port", number)
+    if port == "in use":
+        said = (
+            f"cannot listen on 127.0.0.1:{number}: the port is in use by another process; choose another port, or 0 "
+            "for any free one"
+        )
+    else:
+        said = "a port is 0 to 65535 (0: any free one), not 70000"
+    assert (ran.status, ran.err) == (1 if port == "in use" else 2, f"kadence top: {said}\n")

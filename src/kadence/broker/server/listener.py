@@ -165,8 +165,8 @@ def listen(host: str, port: int) -> socket.socket:
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listener = socket.socket(family, socket.SOCK_STREAM)
-    except (OSError, OverflowError) as error:
-        raise ConnectError(f"cannot listen on {address_text(host, port)}: {error}") from error
+    except (OSError, UnicodeError) as error:
+        raise ConnectError(_refusal(host, port, error)) from error
     try:
         if os.name == "posix":
             # Without it a restart within a minute finds the port held by connections that are over. On Windows it would
@@ -175,12 +175,27 @@ def listen(host: str, port: int) -> socket.socket:
         listener.bind(address)
         listener.listen(_BACKLOG)
         listener.setblocking(False)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         listener.close()
-        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-            raise ConnectError(
-                f"cannot listen on {address_text(host, port)}: the port is in use by another process; "
-                "choose another port, or 0 for any free one"
-            ) from error
-        raise ConnectError(f"cannot listen on {address_text(host, port)}: {error}") from error
+        raise ConnectError(_refusal(host, port, error)) from error
     return listener
+
+
+def _refusal(host: str, port: int, error: OSError | UnicodeError) -> str:
+    """What the system says against an address, with what to do."""
+    if isinstance(error, socket.gaierror | UnicodeError):
+        name, colon, number = host.rpartition(":")
+        if colon and ":" not in name and number.isdecimal():
+            return f"cannot listen on {host!r}: give the port beside the host: host {name!r}, port {number}"
+        return f"cannot listen on {host!r}: no address is known for this name"
+    where = f"cannot listen on {address_text(host, port)}: "
+    if error.errno == errno.EADDRINUSE:
+        return where + "the port is in use by another process; choose another port, or 0 for any free one"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return where + (
+            "this machine does not have the address; 127.0.0.1 is for clients on this machine, 0.0.0.0 listens on "
+            "all addresses that it has"
+        )
+    if error.errno == errno.EACCES:
+        return where + "this user may not take the port; choose one above 1023, or 0 for any free one"
+    return where + (error.strerror or str(error))

@@ -44,7 +44,9 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--host", default="127.0.0.1", help="address of --serve (default: 127.0.0.1, this machine only)"
     )
-    parser.add_argument("--port", type=int, default=8000, help="port of --serve (default: 8000)")
+    parser.add_argument(
+        "--port", type=int, default=8000, help="port of --serve; 0: any free port (default: 8000)"
+    )
     add_client_options(parser)
     parser.set_defaults(run=run)
 

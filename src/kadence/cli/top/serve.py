@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from kadence.broker.server.listener import listen
 from kadence.cli.common import say
 from kadence.errors import MissingDependencyError
 
@@ -33,7 +34,7 @@ def serve(arguments: argparse.Namespace) -> None:
     """Serve until Ctrl-C or SIGTERM.
 
     Raises:
-        OSError: the port is in use, or the address is not of this machine.
+        ConnectError: the port is in use, or the address is not of this machine. ConfigError: a port that is none.
     """
     textual_serve.AppService = _Service  # type: ignore[attr-defined]
     server = _Server(_command(arguments), arguments.host, arguments.port)
@@ -73,15 +74,18 @@ class _Server(textual_serve.Server):
     """textual-serve's server with our page, without its log, and closed to the pages of other sites."""
 
     def __init__(self, command: str, host: str, port: int) -> None:
-        super().__init__(command, host, port, title="kadence top", templates_path=_TEMPLATES)
+        # The broker's way to listen, whose errors say what to do; for port 0 it knows the one that was taken.
+        self._sock = listen(host, port)
+        taken = self._sock.getsockname()[1]
+        super().__init__(command, host, taken, title="kadence top", templates_path=_TEMPLATES)
 
     def run(self) -> None:
-        if not is_loopback(self.host):
-            say(f"kadence top: whoever reaches {self.host}:{self.port} sees the groups; there is no password")
-        web.run_app(self._make_app(), host=self.host, port=self.port, access_log=None, print=self._say_where)
+        web.run_app(self._make_app(), sock=self._sock, access_log=None, print=self._say_where)
 
     def _say_where(self, *_: object) -> None:
         """It listens now. Without the command, which may have a password in it."""
+        if not is_loopback(self.host):
+            say(f"kadence top: whoever reaches {self.host}:{self.port} sees the groups; there is no password")
         say(f"kadence top is at {self.public_url}/ (Ctrl-C ends it)")
 
     async def on_startup(self, app: web.Application) -> None:

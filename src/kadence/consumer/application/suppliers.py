@@ -35,6 +35,7 @@ class _NetworkSides:
 
         Raises:
             IllegalStateError: they block, in a simulation, where nothing else happens meanwhile.
+            RuntimeError: they are awaited, and no event loop is running.
         """
         simulated = self.simulated.get()
         if simulated is not None and not awaits:
@@ -44,6 +45,11 @@ class _NetworkSides:
             raise IllegalStateError(
                 "a program of a simulation cannot use Consumer, which blocks; use AsyncConsumer"
             )
+        if awaits:
+            from kadence.idioms import running_loop
+
+            # Before the network side is made: somebody would have to end it.
+            running_loop("AsyncConsumer")
         return (simulated or self.real)(config)
 
 
