@@ -78,7 +78,12 @@ def test_arguments_of_another_producer(name: str) -> None:
 
 def test_other_errors_in_a_with_are_left_alone() -> None:
     with Broker(topics={"t": 1}) as broker:
-        for wrong in (TypeError("f() got an unexpected keyword argument 'callback'"), ValueError("callback")):
+        for wrong in (
+            TypeError("f() got an unexpected keyword argument 'callback'"),
+            TypeError("KafkaProducer.send() got an unexpected keyword argument 'callback'"),
+            TypeError("Producer.send() got an unexpected keyword argument 'nonsense'"),
+            ValueError("callback"),
+        ):
             with (
                 pytest.raises(type(wrong)) as caught,
                 Producer(bootstrap_servers=broker.bootstrap_servers),

@@ -159,7 +159,7 @@ _ARGUMENTS: Final[Mapping[tuple[str, str], str]] = {
     },
 }
 
-_UNEXPECTED: Final = re.compile(r"Producer\.(\w+)\(\) got an unexpected keyword argument '(\w+)'")
+_UNEXPECTED: Final = re.compile(r"\b(?:Async)?Producer\.(\w+)\(\) got an unexpected keyword argument '(\w+)'")
 
 
 class NotAwaited:
