@@ -1,8 +1,8 @@
-"""Time as a parameter: the only place of the library that reads a clock.
+"""The clocks of the library: no other file reads one.
 
-State machines and managers take ``now`` (integer milliseconds of a monotonic clock) and answer with
-absolute deadlines, so a test drives them by passing numbers. Only shells (threads, servers) hold a
-`Clock`. Wall-clock time is used for record timestamps and retention, never for timers.
+State machines and managers get ``now`` as an argument (whole ms of a monotonic clock) and return absolute
+deadlines, so a test drives them by passing numbers. Only shells (threads, servers) hold a `Clock`. Wall-clock time
+is used for record timestamps and retention, never for timers.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ __all__ = [
 ]
 
 FOREVER: Final = 2**63 - 1
-"""The deadline that never comes (ms)."""
+"""A deadline that never passes (ms)."""
 
 Seconds = float | timedelta
-"""A duration as the public API takes it: seconds, or a timedelta."""
+"""A duration in the public API: a number of seconds, or a timedelta."""
 
 
 class Clock(Protocol):

@@ -1,11 +1,11 @@
-"""Bytes to keys and values: the ready deserialisers, and what else may be given as one.
+"""Deserialisers turn bytes into keys and values: the built-in ones, and the types of your own.
 
-A deserialiser is a callable that gets the bytes, such as `json.loads` or one of the functions below; or an object with
-``deserialize(topic, headers, data)``, Java's signature, for those that need to know where the bytes come from. It never
-sees None: a record without a key or value (a tombstone) keeps its None. Whatever it raises makes the record a bad one
-(``deserialization.errors``).
+A deserialiser is a callable that gets the bytes, such as `json.loads` or one of the functions below; or, if it
+needs the topic or the headers, an object with ``deserialize(topic, headers, data)``, as in Java. It never gets
+None: a record without a key or value (a tombstone) keeps its None. If it raises, ``deserialization.errors`` decides
+what happens to the record.
 
-In the configuration the names of the functions below do as well, and Java's class names of the same ones, so
+In the configuration a name does as well: that of a function below, or of Java's class. So
 ``{"value.deserializer": "long"}`` reads what Java's LongSerializer wrote.
 """
 
@@ -43,7 +43,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Deserializer(Protocol[T_co]):
-    """A deserialiser that gets the topic and the headers, too. ``Deserializer[Order]`` makes values of that type."""
+    """A deserialiser that also gets the topic and the headers. ``Deserializer[Order]`` returns values of that type."""
 
     def deserialize(self, topic: str, headers: Headers, data: bytes, /) -> T_co:
         """Return the key or value; raise any exception when the bytes cannot be read."""
@@ -51,10 +51,10 @@ class Deserializer(Protocol[T_co]):
 
 
 class ReadyName(Protocol[T_contra]):
-    """Any str. Type checkers cannot know what the deserialiser of a name makes; from this they conclude that it is Any.
+    """The name of a built-in deserialiser. It makes type checkers infer Any for what that deserialiser returns.
 
-    The operator's argument is Any in every str. A plain ``str`` in `DeserializerLike` would say nothing of the type, so
-    that they would take bytes for it.
+    Every str fits this protocol. With a plain ``str`` in `DeserializerLike` type checkers would infer bytes
+    instead.
     """
 
     def __mod__(self, value: T_contra, /) -> str:
@@ -63,15 +63,15 @@ class ReadyName(Protocol[T_contra]):
 
 
 DeserializerLike = Callable[[bytes], T] | Deserializer[T] | type[Deserializer[T]] | ReadyName[T]
-"""What may be given as a deserialiser that makes a ``T``.
+"""Everything that is accepted as a deserialiser of a type ``T``.
 
-A callable that gets the bytes, an object with ``deserialize`` (`Deserializer`), a class of such objects that is made
-without arguments, or the name of a ready one.
+A callable that gets the bytes, an object with ``deserialize`` (`Deserializer`), a class of such objects whose
+constructor takes no arguments, or the name of a built-in one.
 """
 
 
 def string(data: bytes) -> str:
-    """UTF-8. Unlike Java's, which puts U+FFFD in place of what is wrong, it raises."""
+    """UTF-8. It raises if the bytes are not UTF-8; Java's deserialiser puts U+FFFD in their place."""
     return data.decode()
 
 
@@ -135,10 +135,10 @@ _READY: Final[dict[str, Callable[[bytes], Any] | None]] = {
 
 
 def named(name: str) -> Callable[[bytes], Any] | None:
-    """The ready one of a name, ours or Java's class name; None leaves bytes as they are.
+    """The built-in deserialiser with this name, ours or Java's class name. None returns the bytes as they are.
 
     Raises:
-        ValueError: there is none; the message says what there is.
+        ValueError: there is none with this name; the message lists the names.
     """
     return find(
         name,

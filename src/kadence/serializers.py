@@ -1,11 +1,11 @@
-"""Keys and values to bytes: the ready serialisers, and what else may be given as one. The way back is `deserializers`.
+"""Serialisers turn keys and values into bytes: the built-in ones, and the types of your own.
 
-A serialiser is a callable that gets the key or value and returns bytes, such as one of the functions below; or an
-object with ``serialize(topic, headers, data)``, Java's signature, for those that need to know where the record goes. It
-never sees None: a record without a key or value (a tombstone) keeps its None. Whatever it raises is the cause of a
-`SerializationError`, which names the topic and the field.
+A serialiser is a callable that gets the key or value and returns bytes, such as one of the functions below; or, if
+it needs the topic or the headers, an object with ``serialize(topic, headers, data)``, as in Java. It never gets
+None: a record without a key or value (a tombstone) keeps its None. If it raises, its exception becomes the cause of
+a `SerializationError`, which names the topic and the field.
 
-In the configuration the names of the functions below do as well, and Java's class names of the same ones, so
+In the configuration a name does as well: that of a function below, or of Java's class. So
 ``{"value.serializer": "long"}`` writes what Java's LongDeserializer reads.
 """
 
@@ -38,15 +38,18 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Serializer(Protocol):
-    """A serialiser that gets the topic and the headers, too."""
+    """A serialiser that also gets the topic and the headers."""
 
     def serialize(self, topic: str, headers: Headers, data: Any, /) -> bytes:
         """Return the bytes; raise any exception when the object cannot be serialised."""
 
 
 SerializerLike = Callable[[Any], bytes] | Serializer | type[Serializer] | str
-"""What may be given as a serialiser: a callable that returns bytes, an object with ``serialize`` (`Serializer`), a
-class of such objects that is made without arguments, or the name of a ready one."""
+"""Everything that is accepted as a serialiser.
+
+A callable that returns bytes, an object with ``serialize`` (`Serializer`), a class of such objects whose
+constructor takes no arguments, or the name of a built-in one.
+"""
 
 
 def string(value: str) -> bytes:
@@ -55,7 +58,10 @@ def string(value: str) -> bytes:
 
 
 def json(value: Any) -> bytes:
-    """A JSON document, UTF-8, without spaces between its parts. NaN and infinities, which JSON has not, are refused."""
+    """A JSON document, UTF-8, without spaces between its parts.
+
+    It refuses NaN and infinities, which JSON does not have.
+    """
     return _json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
@@ -116,10 +122,10 @@ _READY: Final[dict[str, Callable[[Any], bytes] | None]] = {
 
 
 def named(name: str) -> Callable[[Any], bytes] | None:
-    """The ready one of a name, ours or Java's class name; None takes bytes as they are.
+    """The built-in serialiser with this name, ours or Java's class name. None takes bytes as they are.
 
     Raises:
-        ValueError: there is none; the message says what there is.
+        ValueError: there is none with this name; the message lists the names.
     """
     return find(
         name,

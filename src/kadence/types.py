@@ -1,4 +1,4 @@
-"""Values that the public API takes and returns. All immutable, all picklable."""
+"""Values that the public API takes and returns. All are immutable and picklable."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class OffsetAndMetadata:
 
     Attributes:
         offset: next offset to read, >= 0.
-        leader_epoch: epoch of the last record before it, for truncation detection (KIP-320); None = unknown.
-        metadata: a short note stored with it (broker limit: 4096 characters by default).
+        leader_epoch: leader epoch of the last record before it, for truncation detection (KIP-320); None: unknown.
+        metadata: a short text stored with the offset (brokers allow 4096 characters by default).
     """
 
     offset: int
@@ -47,7 +47,7 @@ class OffsetAndMetadata:
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndTimestamp:
-    """Answer of a look-up by time: the first offset whose timestamp (ms since 1970) is not before the one asked."""
+    """The result of a look-up by time: the first offset with a timestamp (ms since 1970) at or after that time."""
 
     offset: int
     timestamp: int
@@ -56,10 +56,10 @@ class OffsetAndTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadata:
-    """A member's identity at one moment; one value, so its parts never mix generations.
+    """The identity of a group member at one moment: all fields belong to the same generation.
 
-    ``generation_id`` is the generation (classic) or member epoch (KIP-848), −1 when not in the group;
-    ``member_id`` is "" before joining.
+    ``generation_id`` is the generation (classic) or the member epoch (KIP-848), −1 if it is not in the group.
+    ``member_id`` is "" before it joins.
     """
 
     group_id: str
@@ -73,8 +73,8 @@ class SubscriptionPattern:
     """A regular expression that the *broker* matches whole topic names with, for `Consumer.subscribe` (KIP-848).
 
     The syntax is RE2's (https://github.com/google/re2/wiki/Syntax), not Python's: no look-around and no back
-    references. The broker looks for new topics by itself, and sees only those that this client may describe. A
-    compiled `re.Pattern` is matched by the client instead, with every group protocol.
+    references. The broker also matches topics that are created later, and only topics that this client may
+    describe. With a compiled `re.Pattern` the client does the matching, and every group protocol has it.
 
     Attributes:
         pattern: the expression, e.g. ``"orders-.*"``.
@@ -94,7 +94,7 @@ class SubscriptionPattern:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A broker as metadata names it."""
+    """A broker of the cluster: its node id, host, port and rack."""
 
     node_id: int
     host: str
@@ -104,9 +104,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """One partition as metadata tells it. Node ids; ``leader`` is None while there is none.
+    """One partition of a topic. Leader and replicas are node ids; ``leader`` is None while there is none.
 
-    ``topic_id`` tells a topic from another one of the same name; all zero where brokers have no ids (KIP-516).
+    ``topic_id`` distinguishes a topic from a deleted one of the same name (KIP-516). It is all zero if the brokers
+    have no topic ids.
     """
 
     topic: str

@@ -1,6 +1,6 @@
-"""The embedded broker: Kafka's protocol on TCP, in memory or with a data directory. `Broker` is the front door.
+"""The embedded broker: Kafka's protocol on TCP, in memory or with a data directory. `Broker` is the public class.
 
-It never imports the consumer, and the consumer never imports it: they meet on a socket.
+It never imports the consumer, and the consumer never imports it: they communicate through a socket only.
 """
 
 from __future__ import annotations

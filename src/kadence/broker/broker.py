@@ -1,12 +1,12 @@
 """`Broker`: Kafka's protocol on TCP in this process, for a laptop, a test or a quick start.
 
-In memory, or with a data directory.
+It keeps records in memory, or in a data directory.
 
     with Broker(topics={"flights": 6}) as broker:
         Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
 
-One thread serves everything: several logical nodes are several listeners of one cluster. It is no
-production broker: no replication, no access rules (ACLs); listen on loopback.
+One thread serves everything; several logical nodes are several listeners of one cluster. It is no production
+broker: it has no replication and no access rules (ACLs). Let it listen on loopback.
 """
 
 from __future__ import annotations
@@ -41,28 +41,29 @@ class Broker:
     """An embedded broker. It listens when constructed; use it with ``with``, or call `close`.
 
     Args:
-        port: of the first node, 0 for any free one. Further nodes take the ports after it, or any free ones.
+        port: the port of the first node; 0: any free one. Further nodes take the ports after it, or any free ones.
         host: address to listen on. Without ``tls`` and ``users`` nothing is protected: leave it on loopback.
-        nodes: logical brokers; partition leaders and group coordinators are spread over them.
-        topics: topics to begin with, name to number of partitions.
+        nodes: the number of logical brokers; partition leaders and group coordinators are spread over them.
+        topics: topics to create at the start, each with its number of partitions.
         config: Kafka's broker configuration keys, see `kadence.broker.settings`.
-        data_dir: where records, topics and producer ids are kept; made if it is not there. None: in memory. Topics of
-            it are there again, also those that ``topics`` names.
-        fsync: ``flush``: a record is acknowledged, and seen by readers, once it is durable; ``interval``: made durable
-            about every second; ``never``: the system decides. The end of the process alone loses nothing in any case.
-        tls: the broker's certificate; every listener then speaks TLS only.
-        users: password by user; every listener then asks for a login.
-        mechanisms: SASL mechanisms offered; None: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 if there are ``users``,
-            OAUTHBEARER if there is a ``token_validator``.
-        token_validator: judges the tokens of OAUTHBEARER; None: unsecured JWTs are taken, which prove nothing.
+        data_dir: the directory for records, topics and producer ids; it is created if it does not exist. None: in
+            memory. Its topics are loaded; ``topics`` may name them again.
+        fsync: when records are written to the disk. ``flush``: before they are acknowledged and readers see them;
+            ``interval``: about every second; ``never``: when the operating system does it. A crash of the process
+            alone loses no records with any of them.
+        tls: the broker's certificate; every listener then accepts TLS only.
+        users: the password of each user; every listener then requires a login.
+        mechanisms: the SASL mechanisms that it offers; None: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 if there are
+            ``users``, OAUTHBEARER if there is a ``token_validator``.
+        token_validator: checks the tokens of OAUTHBEARER. None: unsigned JWTs are accepted, which prove nothing.
 
     Raises:
         ConfigError: a key, topic name, number, certificate or mechanism that cannot be used.
-        ConnectError: the address cannot be listened on; the message names it and what to do.
+        ConnectError: the broker cannot listen on the address; the message names it and says what to do.
     """
 
     faults: Faults
-    """Faults on purpose, see `kadence.broker.faults`."""
+    """Injects faults, see `kadence.broker.faults`."""
 
     def __init__(
         self,
@@ -129,21 +130,24 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Addresses of all nodes, also of those that are stopped, as `bootstrap.servers` takes them."""
+        """The addresses of all nodes, including stopped ones, for `bootstrap.servers`."""
         return self._core.bootstrap_servers
 
     @property
     def security_protocol(self) -> str:
-        """As clients' `security.protocol` names it: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+        """The `security.protocol` for clients: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
         return self._core.server.security.protocol
 
     @property
     def node_ids(self) -> list[int]:
-        """The nodes that run."""
+        """The ids of the nodes that are running."""
         return sorted(self._core.cluster.nodes)
 
     def close(self) -> None:
-        """Stop serving and drop every connection; only a data directory keeps anything. A second call does nothing."""
+        """Stop serving and close every connection.
+
+        Without a data directory all records are lost. A second call does nothing.
+        """
         if self._is_closed:
             return
         self._is_closed = True
@@ -155,33 +159,46 @@ class Broker:
     # What tests and demonstrations do behind the clients' backs. All thread-safe.
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
-        """Add a topic.
+        """Create a topic.
 
         Raises:
-            ConfigError: it exists, or the name or number cannot be used. LocalError: the disk takes no more.
+            ConfigError: it exists, or the name or number cannot be used.
+            LocalError: the data directory cannot be written.
         """
         self._on_loop(lambda: self._core.create_topic(name, partitions))
 
     def move_leader(self, topic: str, partition: int, node_id: int) -> None:
-        """Give a partition to another node, or to none (-1); its leader epoch rises, and waiting fetches are told.
+        """Make another node the leader of a partition; -1: none.
+
+        Its leader epoch rises by one, and fetches that wait are answered with an error.
 
         Raises:
-            LocalError: the disk takes no more; nothing has changed. So do the next two.
+            LocalError: the data directory cannot be written; nothing has changed.
         """
         self._may_lead(node_id)
         self._on_loop(lambda: self._core.lead(self._core.partition(topic, partition), node_id))
 
     def move_coordinator(self, group_id: str, node_id: int) -> None:
-        """Let another node coordinate the group, or none (-1), and the groups that are kept beside it.
+        """Make another node the coordinator of a group; -1: none.
 
-        The new coordinator knows what was stored. Members that wait for an answer hear NOT_COORDINATOR.
+        Groups in the same partition of the coordinator's state move, too. The new coordinator loads what the old one
+        stored. Requests of members that wait for an answer get NOT_COORDINATOR.
+
+        Raises:
+            LocalError: the data directory cannot be written; nothing has changed.
         """
         self._may_lead(node_id)
         topic = self._core.coordination.topic
         self._on_loop(lambda: self._core.lead(topic.keeper_of(group_id), node_id))
 
     def move_transaction_coordinator(self, transactional_id: str, node_id: int) -> None:
-        """Let another node coordinate the transactional id, or none (-1), and the ids that are kept beside it."""
+        """Make another node the coordinator of a transactional id; -1: none.
+
+        Ids in the same partition of the coordinator's state move, too.
+
+        Raises:
+            LocalError: the data directory cannot be written; nothing has changed.
+        """
         self._may_lead(node_id)
         topic = self._core.transactions.topic
         self._on_loop(lambda: self._core.lead(topic.keeper_of(transactional_id), node_id))
@@ -190,20 +207,21 @@ class Broker:
         """Stop a node as a crash would: its port closes and its connections end. The other nodes go on.
 
         Args:
-            elect: let the others lead its partitions and coordinate its groups; else those have no leader until it
-                starts again, as with a replication factor of 1.
+            elect: whether the other nodes take over its partitions and groups. If not, these have no leader and no
+                coordinator until the node starts again, as with a replication factor of 1.
 
         Raises:
-            ConfigError: it does not run. LocalError: the data directory cannot keep who leads; the node runs on.
+            ConfigError: the node is not running. LocalError: the data directory cannot be written; the node keeps
+                running.
         """
         self._on_loop(lambda: self._core.nodes.stop(node_id, elect=elect))
 
     def start_node(self, node_id: int) -> None:
-        """Start a stopped node again, on the same port. It leads what has no leader and was its own.
+        """Start a stopped node again, on the same port. It leads its old partitions that have no leader.
 
         Raises:
-            ConfigError: it was not stopped. ConnectError: its port is taken meanwhile. LocalError: the data directory
-                cannot keep who leads; the node is stopped as it was.
+            ConfigError: the node was not stopped. ConnectError: another process uses its port now. LocalError: the
+                data directory cannot be written; the node stays stopped.
         """
         self._on_loop(lambda: self._core.nodes.start(node_id))
 
@@ -214,10 +232,10 @@ class Broker:
     def elect_uncleanly(
         self, topic: str, partition: int, end_offset: int, node_id: int | None = None
     ) -> None:
-        """Let a replica that lacks the records from ``end_offset`` on become leader: they are lost (KIP-320).
+        """Elect a leader that lacks the records from ``end_offset`` on, so that they are lost (KIP-320).
 
         Args:
-            end_offset: where the new leader's log ends; batches that reach beyond it are lost whole.
+            end_offset: where the new leader's log ends. A batch that reaches beyond it is lost as a whole.
             node_id: the new leader, as in `move_leader`; None: the same node, as after a crash.
         """
         if node_id is not None:
@@ -227,19 +245,19 @@ class Broker:
         )
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
-        """Let all records below ``before_offset`` go, so that the partition starts there."""
+        """Delete all records below ``before_offset``, so that the log begins there."""
         self._on_loop(lambda: self._core.partition(topic, partition).delete_before(before_offset))
 
     def offsets(self, topic: str) -> list[tuple[int, int]]:
-        """Start and end offset of each partition of ``topic``."""
+        """The first and the end offset of each partition of ``topic``."""
         return self._on_loop(lambda: self._core.offsets(topic))
 
     def describe_groups(self) -> dict[str, str]:
-        """One line of state for each group."""
+        """The state of each group, one line each."""
         return self._on_loop(self._core.describe_groups)
 
     def disconnect_clients(self) -> None:
-        """Close every connection, as a restart would; the listeners stay."""
+        """Close every connection, as a restart would. The broker keeps listening."""
         self._on_loop(self._core.server.disconnect)
 
     def _freeze(self, node_ids: tuple[int, ...], frozen: bool) -> None:

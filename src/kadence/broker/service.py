@@ -32,8 +32,9 @@ class Call:
     """One request on its way to its answer. Exactly one of `reply` and `finish` ends it.
 
     Attributes:
-        message: the decoded request. node_id: the node it was sent to. version: of the API.
-        now: when it came (ms). on_abandoned: set it to be told that the client is gone before the answer.
+        message: the decoded request. node_id: the node it was sent to. version: the version of its API.
+        now: when it came (monotonic ms). on_abandoned: a callback for when the client disconnects before the
+            answer.
         on_reply: told of the answer, before it is sent (a simulation's watch).
     """
 

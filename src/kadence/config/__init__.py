@@ -1,9 +1,9 @@
 """Configuration: one table, read by the clients, the error messages and the reference page.
 
-Keys are Kafka's dotted names in a dict, or the same in snake_case as keyword arguments. Every field of a
-client's class *is* its table row (`table.key`): name, type, default, bounds, meaning, since when. An unknown key
-is refused (with the nearest known one), so is a value outside its bounds and a pair that contradicts itself: a key
-that is silently ignored is worse than an error.
+Keys are Kafka's dotted names in a dict, or the same in snake_case as keyword arguments. Every field of a client's
+class is a row of the table (`table.key`): name, type, default, bounds, meaning, since when. Unknown keys (the error
+names the nearest known one), values outside their bounds and contradictory values are refused, because nobody
+notices a key that is silently ignored.
 """
 
 from kadence.config.client import AdminConfig, ClientConfig, generated_client_id

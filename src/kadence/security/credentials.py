@@ -12,11 +12,13 @@ __all__ = ["ClientCredentials", "Credentials", "Kerberos", "Token"]
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """An OAuth bearer token, as a token provider gives it.
+    """An OAuth bearer token, as a token provider returns it.
 
     Attributes:
-        value: what the broker is shown. expires_at: when it ends, in seconds since 1970; None when that is not
-            known, and then every connection asks for a new one. extensions: SASL extensions (KIP-342).
+        value: the token, which is sent to the broker.
+        expires_at: when it expires, in seconds since 1970. None: unknown; then every connection requests a new
+            token.
+        extensions: SASL extensions (KIP-342).
     """
 
     value: str = field(repr=False)

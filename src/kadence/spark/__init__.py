@@ -5,9 +5,9 @@
     spark.read.format("kadence").option("kafka.bootstrap.servers", "localhost:9092") \
         .option("subscribe", "flights").load()
 
-No registration is needed: Spark finds the source through the package ``pyspark_kadence``. For a reader of this
-room: `source` reads topics as batches and streams, `session` makes a Spark session that works, with `interpreter` and
-`daemon` for its workers, `progress` tells a query's lag.
+No registration is needed: Spark finds the source through the package ``pyspark_kadence``. The modules: `source`
+reads topics as batches and streams; `session` makes a Spark session, with `interpreter` and `daemon` for its
+workers; `progress` computes a query's lag.
 
 Importing it needs no PySpark; using it does. It sets ``PYSPARK_PYTHON`` to this interpreter where nobody has set it.
 """

@@ -1,4 +1,4 @@
-"""Lag of a running query, from what Spark reports of it. A source in Python has no metrics of its own."""
+"""The lag of a running query, from Spark's progress reports. A source in Python has no metrics of its own."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _TOLD_OF: Final[set[str]] = set()
 
 
 def lag(query: Any) -> dict[TopicPartition, int | None]:
-    """How many offsets of each partition are not in the sink yet, as of the latest progress report. Asks no broker.
+    """How many offsets of each partition are not in the sink yet, by the latest progress report. Sends no request.
 
     Args:
         query: a `StreamingQuery`, a `StreamingQueryProgress` (``query.lastProgress``, a listener's ``event.progress``),
             or its dict.
 
     Returns:
-        Partitions of all sources of format kadence; empty before the first report, that is until the first batch is
-        done, which the log says once for each query. None for each of them while a broker that is needed does not
-        answer: the lag is not known then. A partition that no batch has met yet counts from where the query will begin
-        in it.
+        The lag of each partition of all sources of format kadence. Empty until the first batch is done, because
+        Spark reports nothing before; the log says so once for each query. None for each partition while a broker
+        does not answer: the lag is unknown then. In a partition that no batch has read yet, the lag counts from
+        where the query will begin.
 
     Raises:
         TypeError: something else was given.

@@ -1,4 +1,4 @@
-"""A Spark session that works: the settings that everybody needs and nobody guesses.
+"""`session` makes a Spark session with the settings that Kadence's source needs to work and to be fast.
 
 * Spark starts its workers with the ``python3`` of PATH, in a virtual environment the wrong one (`interpreter`).
 * Java may have to be found, or to be brought along (`kadence.java`).
@@ -6,7 +6,8 @@
 * A new worker spends half a second with imports; those of `kadence.spark.daemon` have them behind them.
 * Spark's Python processes compile PySpark out of a zip, one to two seconds each; here they find it installed (`home`).
 
-What cannot work is said before Spark starts, in one sentence: its own words for it are the traces of two languages.
+If something is missing, an error says so in one sentence before Spark starts. Spark's own error would be stack
+traces of two languages.
 """
 
 from __future__ import annotations
@@ -56,13 +57,14 @@ def session(
     With ``SPARK_REMOTE`` set it is a session of that Spark Connect server, which must have Kadence installed.
 
     Args:
-        app_name: shown in Spark's pages. master: e.g. ``local[4]``; spark-submit's or Spark's default if None.
-        conf: further Spark settings; they go before those made here. Beside a running session those that Spark takes
-            only when it starts, ``master`` too, have no effect, and the log names them.
+        app_name: the application's name in Spark's pages.
+        master: e.g. ``local[4]``. None: the default of spark-submit or Spark.
+        conf: further Spark settings; they override those made here. If a session is running already, settings that
+            Spark takes only when it starts, including ``master``, have no effect, and the log names them.
 
     Raises:
-        MissingDependencyError: PySpark, Java, or in the workers' Python something that they need, is missing.
-        IllegalStateError: a session runs already, and its workers' Python cannot load the source.
+        MissingDependencyError: PySpark or Java is missing, or the workers' Python lacks a package that they need.
+        IllegalStateError: a session is running already, and its workers' Python cannot load the source.
     """
     return started(app_name, master, conf)
 

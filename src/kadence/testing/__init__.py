@@ -1,6 +1,6 @@
-"""What Kadence's own tests stand on, offered to yours.
+"""Tools for tests, which Kadence's own tests use, too.
 
-Nothing of the library imports this room. Thread: whichever thread the test runs on.
+No other package of the library imports this one. Its code runs on the thread of the test.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Virtual time for tests: it passes only when told to."""
+"""Virtual time for tests: it passes only when a test calls `FakeClock.advance`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class FakeClock:
         self._now = now
 
     def now_ms(self) -> int:
-        """The present, in ms."""
+        """The present time in ms."""
         return self._now
 
     def advance(self, duration_ms: int) -> int:
-        """Let ``duration_ms`` pass; returns the new present. Time never goes back."""
+        """Let ``duration_ms`` pass, and return the new time. Time never goes back."""
         if duration_ms < 0:
             raise ValueError(f"time does not go back by {-duration_ms} ms")
         self._now += duration_ms

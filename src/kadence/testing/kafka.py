@@ -3,10 +3,10 @@
     with Kafka() as kafka:
         Consumer(bootstrap_servers=kafka.bootstrap_servers, ...)
 
-Maven resolves the broker's jars once, into a per-user cache (`kadence.testing.maven`). The node is a
-combined broker and controller (KRaft) whose data is thrown away, so it is killed rather than asked to
-stop. A guard process holds a pipe from us: when this process dies in any way, SIGKILL included, the
-pipe closes and the guard kills Kafka and removes its data.
+Maven resolves the broker's jars once, into a per-user cache (`kadence.testing.maven`). The node is a combined
+broker and controller (KRaft). Its data is deleted at the end, so it is killed instead of being shut down. A guard
+process holds a pipe from this process: when this process ends in any way, SIGKILL included, the pipe closes, and
+the guard kills Kafka and removes its data.
 
 POSIX only (sh, file locks).
 """
@@ -82,22 +82,22 @@ _GUARD: Final = 'read -r word; [ "$word" = done ] || { kill -9 "$1"; rm -rf "$2"
 
 
 class Kafka:
-    """A running one-node Kafka; a context manager, or `start()` and `stop()`, with `halt()` for a crash in between.
+    """One node of Apache Kafka. Use it with ``with``, or call `start` and `stop`; `halt` is a crash.
 
     Args:
-        properties: server properties added to, or put in place of, the ones for tests.
-        listeners: further listeners, name to security protocol, e.g. ``{"TLS": "SSL"}``; each gets a
-            free port, and what it needs (key store, JAAS) comes in ``properties``.
-        scram_users: users to make while formatting, as Kafka's tool takes them, e.g.
+        properties: server properties, which are added to those for tests or replace them.
+        listeners: the security protocol of each further listener, e.g. ``{"TLS": "SSL"}``. Each gets a free port;
+            its key store and JAAS settings belong into ``properties``.
+        scram_users: SCRAM users to create, in the form of Kafka's storage tool, e.g.
             ``SCRAM-SHA-256=[name=alice,password=secret]``.
         jvm_options: options of the broker's JVM; the default suits tests, not benchmarks.
-        join: a running node whose cluster this one joins as a further broker; ``node.id`` in ``properties`` says
-            which. Whoever started first is the controller, and is stopped last.
+        join: a running node, whose cluster this one joins as a further broker with the ``node.id`` in
+            ``properties``. The node that was started first is the controller; stop it last.
         startup_timeout: seconds until the node must be ready.
 
     Attributes:
-        bootstrap_servers: ``127.0.0.1:PORT`` of the plaintext listener, "" before `start()`.
-        addresses: the same for each listener by name.
+        bootstrap_servers: ``127.0.0.1:PORT`` of the plaintext listener; "" before `start`.
+        addresses: ``127.0.0.1:PORT`` of each listener, by its name.
     """
 
     def __init__(
@@ -125,13 +125,13 @@ class Kafka:
         self._cleanup = ExitStack()
 
     def start(self) -> Self:
-        """Resolve the jars if need be, format the storage, start, and return when requests are answered.
+        """Get the jars if necessary, format the storage, start the node, and return when it answers requests.
 
         After `halt()` the node comes back with its data, on its ports.
 
         Raises:
-            MissingDependencyError: no Java, or no Maven to get the jars with; says what to install.
-            LocalError: the node did not come up; carries the end of its log.
+            MissingDependencyError: there is no Java, or no Maven to get the jars with; it says what to install.
+            LocalError: the node did not start; the message has the end of its log.
         """
         if self._server is not None:
             raise LocalError("this Kafka is already started")
@@ -151,7 +151,7 @@ class Kafka:
         self._server = None
 
     def stop(self) -> None:
-        """Kill the node and remove its data. Harmless when it is not running."""
+        """Kill the node and remove its data. It does nothing if the node is not running."""
         self.halt()
         self._cleanup.close()
         self._directory = None
@@ -159,7 +159,7 @@ class Kafka:
         self.addresses = {}
 
     def log(self) -> str:
-        """What the server has logged since its last start; "" when it was never started, or is stopped."""
+        """The server's log since its last start; "" if it was never started, or is stopped."""
         return (self._directory / "server.log").read_text(errors="replace") if self._directory else ""
 
     @property
@@ -173,10 +173,10 @@ class Kafka:
         return [*_java_command(kafka_jars()), quiet, *jvm_options, main_class, *arguments]
 
     def run_tool(self, main_class: str, *arguments: str, timeout: float = 180.0, stdin: str = "") -> str:
-        """Run one of Kafka's own tools to its end and return what it wrote to stdout.
+        """Run one of Kafka's own tools, wait for its end and return its stdout.
 
         Raises:
-            LocalError: it failed, with what it wrote.
+            LocalError: the tool failed; the message has its output.
         """
         command = self.tool_command(main_class, *arguments)
         done = subprocess.run(
@@ -261,7 +261,7 @@ class Kafka:
 
 
 def kafka_jars() -> Path:
-    """The directory with the jars of Kafka's broker and tools, resolved by Maven at the first call.
+    """The directory with the jars of Kafka's broker and tools. The first call gets them with Maven.
 
     Raises:
         MissingDependencyError: they are not cached and Maven is missing or could not get them.
@@ -294,10 +294,11 @@ def _run_format(jars: Path, config: Path, scram_users: Sequence[str]) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback for servers that are still to start.
+    """Free ports of the loopback interface, for servers that will be started.
 
-    They are none of those that systems give away for the asking: until a JVM is there, others may ask for many. The
-    choice is the system's own, for tests seed the usual one, and several processes start servers.
+    They are not in the range from which the system assigns ports by itself, because until a JVM listens other
+    programs may be assigned many. They are chosen by the system's random source: tests seed Python's, and several
+    processes would choose the same ports.
     """
     found: list[int] = []
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Faults on purpose: delay, refuse, drop, cut or disconnect chosen requests, freeze nodes, be an older broker, watch.
+"""Fault injection: delay, refuse, drop, truncate or disconnect requests, freeze nodes, act as an older broker.
 
     with broker.faults.error(HeartbeatRequest, error_codes.NOT_COORDINATOR, times=1): ...
     with broker.faults.delay(FetchRequest, 0.2, topic="orders", probability=0.1, seed=7): ...
@@ -6,9 +6,9 @@
     with broker.faults.freeze(2): ...
     with broker.faults.observe(JoinGroupRequest) as joins: ...; assert len(joins) == 2
 
-A fault is in force while its ``with`` block runs, or until `Injected.remove`. It takes the requests of one message
-class (None: all), and of those what the keywords of `Only` choose. The newest fault that wants a request has it;
-observers see it all the same.
+A fault is in force during its ``with`` block, or until `Injected.remove`. It applies to the requests of one message
+class (None: all) that fit the keywords of `Only`. If several faults apply to a request, the newest one is used.
+Observers see every request.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which requests a fault wants."""
+"""Which requests a fault applies to."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ Where = Callable[[Call], bool]
 
 
 class Only(TypedDict, total=False):
-    """Keywords of every fault; a request must fit all that are given."""
+    """The keywords of every fault. A fault applies to a request that fits all of them."""
 
     where: Where | None
-    """A predicate on the `Call`, asked on the broker's thread."""
+    """A function that gets the `Call`, on the broker's thread, and returns whether the request fits."""
     times: int | None
-    """The first so many requests."""
+    """Only this many requests, the first ones that fit."""
     client_id: str | None
     """The client's `client.id`."""
     group: str | None
-    """The group that the request names (its id; FindCoordinator's key)."""
+    """The id of the group that the request names; for FindCoordinator, its key."""
     topic: str | None
     """A topic that the request names, or that its fetch session holds."""
     node_id: int | None
-    """The node that it was sent to."""
+    """The node that the request was sent to."""
     probability: float
-    """Each with this chance, 0 to 1."""
+    """The probability with which each request fits, 0 to 1."""
     seed: int | None
-    """Of the chance, so that a run can be repeated; None: another each time."""
+    """The seed for ``probability``, to repeat a run. None: a different one each time."""
 
 
 class Choice:

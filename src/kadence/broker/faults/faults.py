@@ -20,7 +20,7 @@ __all__ = ["Faults", "Frozen"]
 
 
 class Frozen:
-    """Nodes that neither read nor write. Use it with ``with``, or call `thaw`."""
+    """Nodes that are frozen: they neither read nor write. Use it with ``with``, or call `thaw`."""
 
     def __init__(self, freeze: Callable[[tuple[int, ...], bool], None], node_ids: tuple[int, ...]) -> None:
         self._freeze = freeze
@@ -34,12 +34,12 @@ class Frozen:
         self.thaw()
 
     def thaw(self) -> None:
-        """Let them go on, with what has arrived meanwhile first."""
+        """Let the nodes go on. They first serve the requests that have arrived meanwhile."""
         self._freeze(self._node_ids, False)
 
 
 class Faults:
-    """The faults of one broker. Thread-safe: tests add and remove, the broker's thread asks."""
+    """The faults of one broker. Any thread may add and remove them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -62,7 +62,7 @@ class Faults:
         seconds: Seconds,
         **only: Unpack[Only],
     ) -> Injected:
-        """Serve the request, but later. Its connection waits, as behind a slow broker."""
+        """Serve the request later. Other requests of its connection wait, too, as with a slow broker."""
         delay_ms = to_ms(seconds) or 0
 
         def action(loop: Loop, call: Call, handle: Callable[[Call], None]) -> None:
@@ -71,7 +71,7 @@ class Faults:
         return self._add(Injected(self, request, action, only))
 
     def error(self, request: type[Any] | None, code: int, **only: Unpack[Only]) -> Injected:
-        """Answer with ``code`` wherever the API's answer can carry one; the request is not served."""
+        """Answer with this error code, in every field of the response that has one. The request has no effect."""
 
         def action(_loop: Loop, call: Call, _handle: Callable[[Call], None]) -> None:
             call.reply(call.handler.refuse(call, code))
@@ -79,7 +79,7 @@ class Faults:
         return self._add(Injected(self, request, action, only))
 
     def drop(self, request: type[Any] | None, **only: Unpack[Only]) -> Injected:
-        """Never answer; the connection stays, and stays busy. Only the client's own timeout ends its wait."""
+        """Never answer. The connection stays open, and only the client's own timeout ends its wait."""
 
         def action(_loop: Loop, _call: Call, _handle: Callable[[Call], None]) -> None:
             return None
@@ -93,7 +93,7 @@ class Faults:
         served: bool = False,
         **only: Unpack[Only],
     ) -> Injected:
-        """Close the connection in place of an answer; with ``served`` only after the request took effect."""
+        """Close the connection instead of answering. With ``served`` the request first takes effect."""
 
         def action(_loop: Loop, call: Call, handle: Callable[[Call], None]) -> None:
             if served:
@@ -115,8 +115,9 @@ class Faults:
     def freeze(self, *node_ids: int) -> Frozen:
         """Let these nodes (none named: all) stop reading, writing and accepting, with their sockets open.
 
-        So a hung process, or a network that swallows everything, looks to a client. Timers run on, so members whose
-        heartbeats lie unread lose their sessions. It holds until `Frozen.thaw`, or the end of its ``with``.
+        To a client this looks like a process that hangs or a network that loses all packets. The broker's timers go
+        on, so members whose heartbeats are not read lose their sessions. It ends with `Frozen.thaw` or the end of
+        ``with``.
         """
         return Frozen(self._freeze, node_ids)
 
@@ -134,7 +135,7 @@ class Faults:
         make: Callable[[Call], Any],
         **only: Unpack[Only],
     ) -> Injected:
-        """Answer with what ``make(call)`` returns (on the broker's thread); the request is not served."""
+        """Answer with the response that ``make(call)`` returns, on the broker's thread. The request has no effect."""
 
         def action(_loop: Loop, call: Call, _handle: Callable[[Call], None]) -> None:
             call.reply(make(call))
@@ -144,7 +145,7 @@ class Faults:
     def limit(self, request: type[Any], version: int) -> Injected:
         """Offer the API up to ``version`` only, as an older broker does, to connections made from now on.
 
-        Several limits hold together. A client that asks for more all the same is served.
+        Several limits can be in force together. A client that sends a higher version all the same is served.
         """
 
         def action(_loop: Loop, call: Call, _handle: Callable[[Call], None]) -> None:
@@ -159,14 +160,14 @@ class Faults:
         return self._add(Limited(self, request, version, action))
 
     def observe(self, request: type[Any] | None = None, **only: Unpack[Only]) -> Observed:
-        """Remember the requests, and let them pass."""
+        """Record the requests without changing anything."""
         observed = Observed(self, request, only)
         self._add(observed)
         return observed
 
     @contextmanager
     def scope(self) -> Iterator[Self]:
-        """Remove at the end of the ``with`` what was put in force within it, and let frozen nodes go on."""
+        """A context manager: its end removes the faults that were added within it, and thaws the nodes."""
         before = self._injected
         try:
             yield self
@@ -178,13 +179,13 @@ class Faults:
                 self._freeze((), False)
 
     def clear(self) -> None:
-        """Remove all of them."""
+        """Remove all faults and observers."""
         with self._lock:
             self._injected = ()
 
     @property
     def in_force(self) -> bool:
-        """Whether there are any."""
+        """Whether any fault or observer is in force."""
         return bool(self._injected)
 
     def intercept(self, loop: Loop, call: Call, handle: Callable[[Call], None]) -> bool:

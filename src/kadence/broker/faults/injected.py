@@ -24,7 +24,7 @@ class Injected:
     """One fault, or one observer. Use it with ``with``, or call `remove`.
 
     Attributes:
-        hits: how many requests it has had.
+        hits: how many requests it was applied to.
     """
 
     def __init__(
@@ -48,14 +48,14 @@ class Injected:
         self.remove()
 
     def remove(self) -> None:
-        """Let requests pass again. What has been delayed or dropped stays so."""
+        """Remove the fault. Requests that it has delayed or dropped stay delayed or dropped."""
         self._faults._remove(self)
 
     def wait(self, hits: int = 1, timeout: float = 60.0) -> None:
-        """Wait until it has had ``hits`` requests; for tests, in place of a sleep.
+        """Wait until it was applied to ``hits`` requests; for tests, instead of a sleep.
 
         Raises:
-            TimeoutError: it has not within ``timeout`` seconds.
+            TimeoutError: it was applied to fewer within ``timeout`` seconds.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: self.hits >= hits, timeout):
@@ -77,7 +77,7 @@ class Injected:
 
 
 class Observed(Injected):
-    """Requests that came while it was in force, oldest first."""
+    """The requests that came while the observer was in force, oldest first."""
 
     def __init__(self, faults: Faults, request: type[Any] | None, only: Only) -> None:
         super().__init__(faults, request, None, only)

@@ -34,9 +34,10 @@ class TlsFiles:
     """PEM files of the broker's certificate.
 
     Attributes:
-        certificate: the certificate and what leads from it to its authority. key: its private key; None: it is in the
-            same file. key_password: of the private key.
-        client_ca: authorities whose client certificates are trusted (mutual TLS); None: none is asked for.
+        certificate: the certificate and its chain. key: its private key; None: it is in the same file.
+        key_password: the password of the private key.
+        client_ca: the authorities whose client certificates are trusted (mutual TLS). None: clients need no
+            certificate.
         client_auth: whether a client must show a certificate: "required", "requested" or "none". None: "required" where
             ``client_ca`` is given. A client's principal is then the subject of its certificate, as in Kafka.
     """

@@ -1,12 +1,12 @@
-"""A pipeline's file as tables of Spark's own declarative pipelines, ``spark-pipelines``.
+"""Use a pipeline's file in Spark's own declarative pipelines, ``spark-pipelines``.
 
 A file of definitions has two lines::
 
     from kadence.spark.pipeline.declare import declare
     declare("flights.toml")
 
-There the framework says where tables lie, when they are brought up to date and on which session: sink, trigger,
-checkpoint and Spark settings of the file have no effect.
+There Spark decides where tables are stored, when they are updated and on which session. So the file's sink,
+trigger, checkpoint and Spark settings have no effect.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ __all__ = ["declare"]
 
 
 def declare(file: str | os.PathLike[str]) -> None:
-    """Declare the table of a file, under the pipeline's name, and with dead letters ``<name>_dead_letters``.
+    """Declare the table of a pipeline's file under the pipeline's name.
 
-    Steps become temporary views under their names. Expectations drop and fail as elsewhere; nobody counts them. The
-    two tables read the topics each for itself.
+    A file with dead letters gets a second table, ``<name>_dead_letters``.
+    Steps become temporary views under their names. Expectations drop records and fail as in `kadence pipeline`, but
+    violations are not counted. Each of the two tables reads the topics by itself.
 
     Raises:
         PipelineFileError: the file has mistakes.

@@ -1,7 +1,7 @@
 """The pytest plugin: a broker for the run, and for each test its own topics, groups, clients, faults and virtual time.
 
-pytest loads it wherever Kadence is installed, so importing it loads neither clients nor brokers: what a fixture needs
-is imported when a test asks for it. All names begin with ``kadence``.
+pytest loads it wherever Kadence is installed. So importing it loads neither clients nor brokers; a fixture imports
+them when a test uses it. All names begin with ``kadence``.
 
 PYTEST_DONT_REWRITE: there are no assertions here, and pytest would warn where this was imported before.
 """
@@ -76,7 +76,10 @@ def kadence_broker_options() -> Mapping[str, Any]:
 def kadence_broker(
     pytestconfig: pytest.Config, kadence_broker_options: Mapping[str, Any]
 ) -> Iterator[KadenceBroker]:
-    """The broker of this run. Each process of pytest-xdist has its own, unless it is one that runs elsewhere."""
+    """The broker of this run.
+
+    Each process of pytest-xdist starts its own, unless ``--kadence-broker`` names a running one.
+    """
     where = pytestconfig.getoption("--kadence-broker") or pytestconfig.getini("kadence_broker")
     settings = parse_settings(pytestconfig.getini("kadence_settings"))
     with running(where, settings, kadence_broker_options) as broker:
@@ -85,7 +88,7 @@ def kadence_broker(
 
 @pytest.fixture
 def kadence_settings(kadence_broker: KadenceBroker) -> dict[str, str]:
-    """What a client needs to reach the broker, under Kafka's keys; for the program under test."""
+    """The settings with which a client reaches the broker, under Kafka's keys; for the program under test."""
     return dict(kadence_broker.settings)
 
 
@@ -106,7 +109,7 @@ def kadence_name(_kadence_space: Space) -> Names:
 
 @pytest.fixture
 def kadence_group(_kadence_space: Space) -> str:
-    """The id of a group that is the test's own; `kadence_consumer` uses it unless told otherwise."""
+    """The id of a group for this test alone; `kadence_consumer` uses it by default."""
     return _kadence_space.name("group")
 
 
@@ -154,7 +157,7 @@ def kadence_records(_kadence_space: Space) -> RecordTools:
 
 @pytest.fixture
 def kadence_faults(_kadence_space: Space) -> Faults:
-    """The faults of the embedded broker; those that the test adds are removed after it. Skips with other brokers."""
+    """The faults of the embedded broker; those of a test are removed after it. Other brokers: the test is skipped."""
     return _kadence_space.faults()
 
 
@@ -172,5 +175,5 @@ def kadence_clock() -> FakeClock:
 
 @pytest.fixture
 def kadence_simulation(_kadence_space: Space, pytestconfig: pytest.Config) -> Simulations:
-    """Begins simulations of whole groups in virtual time: ``kadence_simulation(topics={"orders": 6})``."""
+    """Makes simulations of whole groups in virtual time: ``kadence_simulation(topics={"orders": 6})``."""
     return Simulations(_kadence_space, pytestconfig.getoption("--kadence-seed"))

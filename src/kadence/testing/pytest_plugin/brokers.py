@@ -39,7 +39,7 @@ class KadenceBroker:
     Attributes:
         kind: ``embedded``, ``kafka`` (a node of Apache Kafka that the run starts) or ``external``.
         bootstrap_servers: its addresses.
-        settings: what each client needs to reach it, under Kafka's keys, ``bootstrap.servers`` among them.
+        settings: the settings with which a client reaches it, under Kafka's keys, with ``bootstrap.servers``.
     """
 
     kind: Literal["embedded", "kafka", "external"]

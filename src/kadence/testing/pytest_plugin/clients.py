@@ -1,4 +1,4 @@
-"""What the fixtures give to a test: factories of names, topics and clients, and records written and read at once."""
+"""The values of the fixtures: factories of names, topics and clients, and tools that write and read records."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Names:
         self._space = space
 
     def __call__(self, base: str) -> str:
-        """``base`` with the test's name and a random part behind it; the same name each time within a test."""
+        """``base`` with the test's name and a random suffix. Within a test the name is the same each time."""
         return self._space.name(base)
 
 
@@ -63,7 +63,7 @@ class Topics:
         """Create a topic.
 
         Args:
-            base: what its name begins with; `Names` gives the same name for it.
+            base: the beginning of its name; `Names` makes the same name of it.
             partitions: how many.
             config: topic settings under Kafka's keys, such as ``cleanup.policy``.
 
@@ -71,7 +71,7 @@ class Topics:
             Its name.
 
         Raises:
-            BrokerError: the broker does not create it; this test has one of that base already, for one.
+            BrokerError: the broker does not create it, for example because this test already has one of that base.
         """
         return self._space.create_topic(base, partitions, config or {})
 
@@ -86,9 +86,9 @@ class Consumers:
         """Make a consumer.
 
         Args:
-            topics: what it subscribes to; none: the test calls `subscribe` or `assign`.
-            settings: as `Consumer` takes them. ``group_id`` is the test's own group by default, and
-                ``auto_offset_reset`` is "earliest".
+            topics: the topics to subscribe to. Without any the test calls `subscribe` or `assign`.
+            settings: as for `Consumer`. By default ``group_id`` is the test's own group, and ``auto_offset_reset``
+                is "earliest".
 
         Raises:
             ConfigError: a setting cannot be used.
@@ -112,7 +112,7 @@ class AsyncConsumers:
 
     @asynccontextmanager
     async def __call__(self, *topics: str, **settings: Any) -> AsyncIterator[AsyncConsumer]:
-        """A consumer until the end of the ``async with``; arguments as of `Consumers`."""
+        """A consumer for one ``async with``, which closes it. The arguments are those of `Consumers`."""
         from kadence.consumer.async_consumer import AsyncConsumer
 
         space = self._space
@@ -130,7 +130,7 @@ class AsyncProducers:
 
     @asynccontextmanager
     async def __call__(self, **settings: Any) -> AsyncIterator[AsyncProducer]:
-        """A producer until the end of the ``async with``; ``settings`` as `AsyncProducer` takes them."""
+        """A producer for one ``async with``, which closes it. ``settings`` are those of `AsyncProducer`."""
         from kadence.producer.async_producer import AsyncProducer
 
         async with AsyncProducer(self._space.broker.settings, **settings) as producer:
@@ -144,7 +144,10 @@ class Brokers:
         self._space = space
 
     def __call__(self, **options: Any) -> Broker:
-        """Start one; ``options`` as `kadence.Broker` takes them. Its groups are as fast as the shared broker's."""
+        """Start a broker.
+
+        ``options`` are the arguments of `kadence.Broker`; group timeouts are short, as in the run's broker.
+        """
         return self._space.clients.enter_context(embedded(options))
 
 
@@ -169,7 +172,7 @@ class Simulations:
 
 
 class RecordTools:
-    """`kadence_records`: writes records and waits until they are written; reads what a topic has."""
+    """`kadence_records`: writes records and waits until the broker has them, and reads the records of a topic."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -181,11 +184,11 @@ class RecordTools:
 
         Args:
             records: values, or pairs of key and value; text becomes UTF-8.
-            partition: where to; None: as the key says.
-            timeout: seconds for each of them.
+            partition: the partition; None: chosen by the key.
+            timeout: seconds to wait for each record.
 
         Returns:
-            Where each of them is, in their order.
+            The partition and offset of each record, in the order of ``records``.
 
         Raises:
             KafkaError: one was not written.
@@ -204,16 +207,16 @@ class RecordTools:
         """Read a topic from its first record, without a group.
 
         Args:
-            count: wait until there are so many, and fail the test when there are fewer after ``timeout``. None: those
-                that are there now.
+            count: wait for this many records, and fail the test if there are fewer after ``timeout``. None: the
+                records that the topic has now.
             timeout: seconds.
-            settings: of the consumer, such as ``value_deserializer`` or ``isolation_level``.
+            settings: settings of the consumer, such as ``value_deserializer`` or ``isolation_level``.
 
         Returns:
-            The records by partition and offset. With ``count`` there may be more of them.
+            The records, ordered by partition and offset. With ``count`` there may be more than that.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such topic after ``timeout``. Reading does not create it.
+            UnknownTopicOrPartitionError: the topic does not exist after ``timeout``. Reading does not create it.
         """
         from kadence.consumer.consumer import Consumer
         from kadence.errors import UnknownTopicOrPartitionError

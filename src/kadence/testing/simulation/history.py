@@ -1,7 +1,7 @@
-"""What has happened in a simulation, and the invariants that hold at every step of it.
+"""The history of a simulation, and the invariants that are checked at every step of it.
 
-Looked at from where it is decided: calls as they reach the broker and answers as they leave it, the groups after each
-turn of its loop, the log at the end. The first thing that is wrong ends the run.
+It looks at requests as they reach the broker and responses as they leave it, at the groups after each turn of its
+loop, and at the log at the end. The first violation ends the run.
 
 * One owner for each partition in each generation of a classic group, and at any time in a KIP-848 group.
 * Generations, group epochs and member epochs only grow.
@@ -70,15 +70,17 @@ class History:
     """Records what happens in a simulation, and checks its invariants at every step.
 
     Attributes:
-        acknowledged: value of each record that a program was told is written, by partition and offset.
+        acknowledged: the value of each record whose write was acknowledged to a program, by partition and offset.
         sent: how often a value was sent, by topic and value.
-        committed: the last offset that was accepted, by group and partition.
-        processed: offsets that programs have said they are done with, by group and partition.
-        deleted: where the log begins since records were deleted on purpose, by partition.
-        late_groups: groups that need not begin with the first record: what each commits first is where it began.
-        committed_readers: groups that read committed records only. transactions: what producers know of theirs.
-        wrong: the first invariant that did not hold; `Simulation.run` raises it.
-        calls: how many requests the broker took. fingerprint: of what they were and when: the same for the same run.
+        committed: the last committed offset that the broker accepted, by group and partition.
+        processed: the offsets that programs have reported as processed, by group and partition.
+        deleted: the first offset of the log since records were deleted on purpose, by partition.
+        late_groups: groups that need not begin with the first record. The first commit of each counts as its
+            beginning.
+        committed_readers: groups that read committed records only. transactions: the producers' transactions.
+        wrong: the first invariant that was violated; `Simulation.run` raises it.
+        calls: how many requests the broker got. fingerprint: a hash of these requests and their times; equal runs
+            have equal ones.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -109,19 +111,19 @@ class History:
     # What programs tell
 
     def wrote(self, partition: TopicPartition, offset: int, value: bytes) -> None:
-        """A record was acknowledged to a program."""
+        """Note that the write of a record was acknowledged to a program."""
         known = self.acknowledged.setdefault(partition, {}).setdefault(offset, value)
         if known != value:
             self.object_to(f"{partition} offset {offset} was acknowledged for {known!r} and for {value!r}")
 
     def has_processed(self, group_id: str, partition: TopicPartition, offset: int) -> None:
-        """A program of the group is done with a record."""
+        """Note that a program of the group has processed a record."""
         self.processed.setdefault((group_id, partition), set()).add(offset)
         if group_id in self.committed_readers:
             self.transactions.has_read(partition, offset)
 
     def has_deleted(self, partition: TopicPartition, before_offset: int) -> None:
-        """Records below an offset are deleted on purpose: they are not lost, and nobody need process them."""
+        """Note that records below an offset were deleted on purpose: they do not count as lost or unprocessed."""
         self.deleted[partition] = max(before_offset, self.deleted.get(partition, 0))
 
     # What the broker does
@@ -173,7 +175,7 @@ class History:
         self._restarts.turned(core)
 
     def check_log(self, core: BrokerCore) -> None:
-        """Everything that was acknowledged is in the log, once, where it was said to be, and so are transactions."""
+        """Check that every acknowledged record is in the log once, at its offset, and transactions are complete."""
         for partition, expected in self.acknowledged.items():
             found = dict(_records(core, partition))
             for offset, value in expected.items():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Handler", "member", "writer"]
 
 Handler = Callable[["Program", Record], Awaitable[None]]
-"""Processes one record in a program; it may `asyncio.sleep`, and raise."""
+"""A coroutine function that processes one record in a program. It may `asyncio.sleep`, and raise."""
 
 _POLL_S: Final = 1.0
 _PAUSE_S: Final = 5.0
@@ -30,14 +30,14 @@ def member(
     *,
     commits: bool = False,
 ) -> Main:
-    """A program that reads topics in a group, record by record, until it is told to stop.
+    """A program that reads topics in a group, record by record, until `Program.stop`.
 
-    What it has processed is known to the simulation's history, which then refuses commits that skip a record. Its
-    listener is that of `Program.attach`, and it does what `Program.order` says.
+    It reports processed records to the simulation's history, for which a commit that skips a record is a violation.
+    It uses the listener of `Program.attach` and carries out the actions of `Program.order`.
 
     Args:
         handler: processes one record. config: Kafka's dotted keys, e.g. ``{"group.protocol": "consumer"}``.
-        commits: commit by hand after each poll's records; else auto-commit does.
+        commits: whether it calls commit() after the records of each poll. If not, auto-commit commits.
     """
     names = list(topics)
 

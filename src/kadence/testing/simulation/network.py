@@ -1,9 +1,9 @@
 """A simulated network: sockets, listening ports, selectors; delays, cuts and resets by seed.
 
 Connections are TCP's: bytes of one direction arrive in order, however long they take, and what arrives before a
-connection breaks is a beginning of what was written. What a real network does to a TCP connection is done here: it
-delays (each piece of each connection by itself, so connections overtake each other), it holds everything while hosts
-cannot reach each other (`cut`), and it breaks connections with what is on its way (`reset`).
+connection breaks is a beginning of what was written. The network can do what a real one does to TCP connections. It
+delays each piece of each connection by itself, so connections overtake each other. It holds all bytes while hosts
+cannot reach each other (`cut`). It breaks connections and loses the bytes on their way (`reset`).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _FIRST_FD: Final = 1_000_000
 
 
 class Network:
-    """The wires between the processes of a simulation.
+    """The network between the processes of a simulation.
 
     Attributes:
-        sockets: what can be watched, by descriptor. names: of the processes that it connects.
+        sockets: the sockets, by file descriptor. names: the names of the processes that it connects.
     """
 
     def __init__(self, scheduler: Scheduler, rng: random.Random) -> None:
@@ -58,10 +58,12 @@ class Network:
 
     @property
     def delay_ms(self) -> tuple[int, int]:
-        """Least and most milliseconds that a piece takes; drawn for each. At first (0, 2).
+        """The shortest and the longest delay of a piece in ms, (0, 2) by default.
+
+        Each piece gets a random one between.
 
         Raises:
-            SimulationError: it is set to something else than two whole numbers, the least first.
+            SimulationError: it is set to something other than two whole numbers, the smaller one first.
         """
         return self._delay_ms
 
@@ -76,7 +78,9 @@ class Network:
                 )
 
     def cut(self, one: str, other: str | None = None) -> None:
-        """Let nothing pass between two processes, or between one and all others, until `heal`. Nobody is told.
+        """Let nothing pass between two processes, or between one and all others, until `heal`.
+
+        The processes get no error, only no bytes.
 
         Raises:
             SimulationError: there is no process of such a name; the broker's is ``"broker"``.
@@ -88,7 +92,7 @@ class Network:
             self._cut.add(frozenset({one, other}))
 
     def heal(self, one: str | None = None) -> None:
-        """End the cuts of a process, or all: what was held arrives.
+        """End the cuts of a process, or all cuts. Bytes that were held arrive then.
 
         Raises:
             SimulationError: there is no process of such a name.
@@ -105,7 +109,9 @@ class Network:
             pipe.go_on()
 
     def reset(self, one: str, other: str | None = None) -> None:
-        """Break the connections of a process (with one other): both ends are told, what is on its way is lost.
+        """Break the connections of a process, or those with one other process.
+
+        Both ends get an error, and bytes on their way are lost.
 
         Raises:
             SimulationError: there is no process of such a name.

@@ -1,4 +1,4 @@
-"""A producer of a simulation: the real accumulator, sender and connections behind calls that are awaited."""
+"""The producer of a simulation: the real accumulator, sender and connections, with calls to await."""
 
 from __future__ import annotations
 
@@ -95,8 +95,9 @@ class SimulatedProducer:
             partition and offset.
 
         Raises:
-            KafkaError: why it was not written; KafkaTimeoutError if nothing is known of the topic in time.
-            IllegalStateError: the producer has transactions, and none is open.
+            KafkaError: why the record was not written; KafkaTimeoutError if the topic's metadata did not arrive in
+                time.
+            IllegalStateError: the producer has a ``transactional.id``, and no transaction is open.
         """
         if self._transactions is not None:
             self._transactions.check_open()

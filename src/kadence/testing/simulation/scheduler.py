@@ -1,4 +1,4 @@
-"""Virtual time, and what happens in it, in one order.
+"""Virtual time, and the events in it, in a fixed order.
 
 Nothing runs by itself: `Scheduler.run_until` carries out events one after the other, and time jumps from each to the
 next. Events of the same millisecond run in the order in which they were asked for, so a run depends on nothing but what

@@ -1,4 +1,4 @@
-"""`Simulation`: a whole group in one process under virtual time, and what one can do to it."""
+"""`Simulation`: a whole group in one process under virtual time, and its programs."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Program:
     """One program of a simulation: a process with an event loop, which can be frozen, killed and started again.
 
     Attributes:
-        name: of the process. rng: random numbers of its own, from the simulation's seed.
-        bootstrap_servers: of the simulation's broker. lives: how often it was started.
-        stopping: set by `stop`; the program may wait for it, or look at it.
-        consumer: what was given to `attach` last, of whatever life. listener: its listener.
-        told: what such listeners were told, oldest first, in all lives.
+        name: the name of its process. rng: its own random numbers, from the simulation's seed.
+        bootstrap_servers: the address of the simulation's broker. lives: how often it was started.
+        stopping: an event that `stop` sets; the program may wait for it, or look at it.
+        consumer: the last consumer that was given to `attach`. listener: its listener.
+        told: the calls of all its listeners, oldest first, since its first start.
     """
 
     def __init__(self, simulation: Simulation, name: str, main: Main, rng: random.Random) -> None:
@@ -74,19 +74,19 @@ class Program:
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
-        """What its consumer has now; nothing while it does not run."""
+        """The partitions that are assigned to its consumer now; none while it is not running."""
         return self.consumer.assignment() if self.is_running and self.consumer is not None else frozenset()
 
     @property
     def held(self) -> frozenset[TopicPartition]:
-        """The same by what its listener was told: the two differ while a callback waits to be run."""
+        """The partitions by the calls of its listener. They differ from `owned` while a callback waits to run."""
         return frozenset(self.listener.held) if self.is_running and self.listener is not None else frozenset()
 
     def result(self) -> Any:
-        """What it returned; raises what it raised.
+        """The program's result, or its exception, which is raised.
 
         Raises:
-            SimulationError: it still runs, or it was killed.
+            SimulationError: the program is still running, or was killed.
         """
         if not self._task.done():
             raise SimulationError(
@@ -95,15 +95,15 @@ class Program:
         return self._task.result()
 
     def freeze(self, seconds: float | None = None) -> None:
-        """Stop it as SIGSTOP would, for so long, or until `thaw`.
+        """Stop the process as SIGSTOP would, for this time, or until `thaw`.
 
-        Who freezes it again prolongs the time, and never shortens it.
+        Another `freeze` can make the time longer, but not shorter.
         """
         now = self._simulation.scheduler.now_ms()
         self.process.freeze(FOREVER if seconds is None else now + round(seconds * 1000))
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Let the process go on."""
         self.process.thaw()
 
     def kill(self, *, silently: bool = False) -> None:
@@ -116,41 +116,42 @@ class Program:
         self._simulation.network.crash(self.process, silently=silently)
 
     def stop(self) -> None:
-        """Ask it to stop, as SIGTERM would; it does if it looks at `stopping`."""
+        """Ask the program to stop, as SIGTERM would. It sets `stopping`, which the program must look at."""
         self.stopping.set()
 
     def attach(self, consumer: AsyncConsumer) -> Recorder:
         """Show the simulation a consumer that the program has made.
 
         Returns:
-            a listener for `subscribe`. What it is told comes to `told` and `held`; callbacks that contradict each other
-            end the run.
+            A listener for `subscribe`. Its calls are added to `told` and `held`. Callbacks that contradict each
+            other end the run.
         """
         self.consumer = consumer
         self.listener = listener = Recorder(self.process, self.told, self._simulation.history.object_to)
         return listener
 
     def order(self, action: Action) -> None:
-        """Have the program await ``action(consumer)`` when it has processed what it polled last.
+        """Let the program await ``action(consumer)`` when it has processed the records of its last poll.
 
-        `member` does so, within a second while it waits for records. What has not been done when the program is killed
-        is forgotten. While an action takes its time the program does not poll.
+        `member` does this, within a second while it waits for records; a program of your own calls `obey`. Actions
+        that have not begun when the program is killed are forgotten. The program does not poll while an action
+        runs.
         """
         self._orders.append(action)
 
     async def obey(self) -> None:
-        """Carry out what was ordered, in a program of your own."""
+        """Carry out the actions of `order`; for a program of your own."""
         while self._orders and self.consumer is not None:
             await self._orders.popleft()(self.consumer)
 
     async def sleep(self, seconds: float) -> bool:
-        """Let time pass, or end at once when the program is to stop. Returns whether it is."""
+        """Let time pass, or return at once when `stop` was called. Returns whether it was."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.stopping.wait(), seconds)
         return self.stopping.is_set()
 
     def has_processed(self, group_id: str, partition: TopicPartition, offset: int) -> None:
-        """Tell the history that a record was processed; from then on the group's commits are looked at."""
+        """Tell the history that a record was processed. From then on it checks the group's commits."""
         if self.process.is_alive:
             self._simulation.history.has_processed(group_id, partition, offset)
 
@@ -209,15 +210,15 @@ Main = Callable[[Program], Coroutine[Any, Any, Any]]
 """A program: ``async def main(program)``."""
 
 Action = Callable[["AsyncConsumer"], Awaitable[object]]
-"""What a program can be told to do with its consumer: ``async def action(consumer)``."""
+"""An action for `Program.order`: ``async def action(consumer)``."""
 
 
 class Simulation:
     """Programs, a broker and a network in one process, one clock and one seed; time passes in `run` only.
 
     The programs are yours: coroutines that use `kadence.AsyncConsumer` as in production. Behind it are the real
-    network side of a consumer, the real broker with its coordinators and its log on files, and a network that does
-    what it is told. The same seed gives the same run (with the same PYTHONHASHSEED, which decides the order of sets).
+    network side of a consumer, the real broker with its coordinators and its log on files, and a simulated network.
+    The same seed gives the same run (with the same PYTHONHASHSEED, which decides the order of sets).
 
         with Simulation(seed=7, topics={"orders": 6}) as simulation:
             worker = simulation.start("worker", main)
@@ -227,18 +228,20 @@ class Simulation:
             simulation.check()
 
     Args:
-        seed: of everything that is random. nodes: logical brokers. topics: name to number of partitions.
-        config: Kafka's broker configuration keys. disk_delay_ms: least and most that a flush takes.
+        seed: the seed of everything that is random. nodes: the number of logical brokers.
+        topics: the number of partitions of each topic. config: Kafka's broker configuration keys.
+        disk_delay_ms: the shortest and the longest time that a flush to the disk takes, in ms.
         versions: the highest version of a request (its class of `kadence.protocol`) that the broker offers, as an older
             broker does.
 
     Raises:
-        ConfigError: a topic's name or number of partitions, or a key or value of ``config``, cannot be.
-        SimulationError: there is no node.
+        ConfigError: a topic's name or number of partitions, or a key or value of ``config``, cannot be used.
+        SimulationError: ``nodes`` is less than 1.
 
     Attributes:
-        network: delays, cuts, resets. broker: crash and restart. history: what was acknowledged, committed, processed;
-            it ends the run as soon as an invariant does not hold.
+        network: delays, cuts and resets connections. broker: crashes and restarts.
+        history: the acknowledged, committed and processed offsets. It ends the run as soon as an invariant does not
+            hold.
     """
 
     def __init__(
@@ -302,7 +305,7 @@ class Simulation:
 
     @property
     def bootstrap_servers(self) -> str:
-        """For the programs' configuration."""
+        """The address of the broker, for the programs' configuration."""
         return self.broker.bootstrap_servers
 
     @property
@@ -338,16 +341,16 @@ class Simulation:
         """Let time pass until ``condition()``.
 
         Raises:
-            SimulationError: as `run`; or it does not hold within ``seconds``.
+            SimulationError: as for `run`; or ``condition()`` was not true within ``seconds``.
         """
         if not self._run(seconds, condition):
             programs = ", ".join(map(repr, self.programs.values()))
             raise SimulationError(f"{self._place}: not within {seconds} s: {condition}; {programs}")
 
     def check(self) -> None:
-        """Look whether everything that was acknowledged is in the log, and transactions are whole.
+        """Check that every acknowledged record is in the log, and that transactions are complete.
 
-        The other invariants are looked at all the time.
+        The other invariants are checked during the run.
 
         Raises:
             SimulationError: it is not.
@@ -355,7 +358,7 @@ class Simulation:
         self._guarded(lambda: self.history.check_log(self.broker.core))
 
     def close(self) -> None:
-        """Free what it holds; programs that still run are dropped where they stand. A second call does nothing."""
+        """Release all resources. Programs that are still running are dropped. A second call does nothing."""
         self._is_closed = True
         for program in self.programs.values():
             program.process.end()

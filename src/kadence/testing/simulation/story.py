@@ -1,4 +1,4 @@
-"""One random history: a group of some kind, under trouble, and the end of it, when all must be well again."""
+"""One random run: a group of some kind, random trouble, and then a quiet end after which all must be processed."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ _BUSY_S: Final = (2, 20, 90)
 
 
 class Story:
-    """Members of one group, writers, and trouble; everything is drawn from the seed.
+    """Members of one group, writers and random trouble; the seed decides everything.
 
     Attributes:
-        trouble: what happened to them. title: what kind of group it was.
+        trouble: what happened to the programs and the network. title: what kind of group it was.
     """
 
     def __init__(self, seed: int) -> None:
@@ -87,7 +87,7 @@ class Story:
         )
 
     def run(self) -> None:
-        """Live through it.
+        """Run it to its end.
 
         Raises:
             SimulationError: an invariant does not hold, a program raised, or not all is processed in the end.

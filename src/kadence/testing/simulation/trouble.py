@@ -1,4 +1,4 @@
-"""Random trouble for a simulation: what happens to programs, brokers and wires, by the simulation's seed."""
+"""Random trouble for a simulation: to programs, brokers and the network, by the simulation's seed."""
 
 from __future__ import annotations
 
@@ -39,13 +39,15 @@ class Trouble:
     """Call `happen` as often as you like, let time pass in between, then `end` it.
 
     Args:
-        programs: whom it may befall, by name.
-        topics: what those that are `member`s may change their subscriptions to, and all of which they read in the end.
-        busy_s: how long the handlers of `member`s may take for themselves; beyond max.poll.interval.ms they lose their
-            membership. peaceful: only what programs do of their own will happens, nothing that breaks.
+        programs: the programs that it may happen to, by name.
+        topics: the topics to which programs made by `member` may change their subscriptions. At the end they read
+            all of them.
+        busy_s: how many seconds the handlers of such programs may take. Longer than max.poll.interval.ms, and they
+            lose their membership.
+        peaceful: only changes that programs make themselves happen; nothing breaks.
 
     Attributes:
-        told: what has happened, a line each with its time.
+        told: what has happened, one line each, with the time.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class Trouble:
         return f"<trouble: {len(self.told)} things happened>"
 
     def happen(self) -> None:
-        """Let one thing happen."""
+        """Cause one random trouble."""
         kinds: list[tuple[Callable[[], str], int]] = [
             (self._stop, 2),
             (self._restart, 4),
@@ -98,7 +100,7 @@ class Trouble:
         ]
 
     def end(self) -> None:
-        """Everything works again, and every program runs."""
+        """End all trouble: everything works again, and every program runs."""
         simulation = self._simulation
         simulation.network.heal()
         simulation.network.delay_ms = _CALM_DELAY_MS

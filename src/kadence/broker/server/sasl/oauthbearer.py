@@ -24,15 +24,18 @@ _BEARER: Final = "bearer "
 
 @dataclass(frozen=True, slots=True)
 class ValidToken:
-    """What a token says. ``expires_at`` is in ms since 1970; None: it does not end."""
+    """The user and the expiry of a valid token. ``expires_at`` is in ms since 1970; None: it never expires."""
 
     user: str
     expires_at: int | None = None
 
 
 TokenValidator = Callable[[str], ValidToken]
-"""Takes a token; raises ValueError with a sentence, without the token, if it is none to trust. It runs on the broker's
-thread, so it must not block."""
+"""Gets a token and returns what it says.
+
+If the token is not valid, it raises ValueError with the reason, without the token. It runs on the broker's thread,
+so it must not block.
+"""
 
 
 def unsecured_token(token: str) -> ValidToken:
