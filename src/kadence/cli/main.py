@@ -91,6 +91,13 @@ def _terminate(signum: int, frame: FrameType | None) -> None:
     raise _Terminated
 
 
+def _told(error: Exception) -> str:
+    """The error in words; of a file the system's words without their number."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status."""
     parser = make_parser()
@@ -118,7 +125,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(f"kadence {arguments.command}: {error}")
         return 2
     except (KafkaError, CommandError, OSError) as error:
-        say(f"kadence {arguments.command}: {error}")
+        say(f"kadence {arguments.command}: {_told(error)}")
         for note in getattr(error, "__notes__", ()):
             say(f"  {note}")
         return 1

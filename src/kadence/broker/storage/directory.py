@@ -112,7 +112,9 @@ class DataDirectory:
             self._sweep()
         except OSError as error:
             self._lock.close()
-            raise ConfigError(f"the data directory {self.path} cannot be used: {error}") from error
+            raise ConfigError(
+                f"the data directory {self.path} cannot be used: {error.strerror or error}"
+            ) from error
         except BaseException:
             self._lock.close()
             raise
@@ -133,7 +135,9 @@ class DataDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / _LOCK).open("ab")
         except OSError as error:
-            raise ConfigError(f"the data directory {self.path} cannot be used: {error}") from error
+            raise ConfigError(
+                f"the data directory {self.path} cannot be used: {error.strerror or error}"
+            ) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from kadence.cli.common import CommandError, add_command, print_table, say
+from kadence.cli.common import CommandError, UsageError, add_command, print_table, say
 from kadence.cli.demo import picture
 from kadence.cli.demo.flights import Summary, data_file, departures, to_json
 from kadence.cli.demo.group import Outcome, Plan, run_group, total_lag
@@ -122,6 +122,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     began = time.monotonic()
     screen = _Screen()
+    if arguments.picture is not None and not arguments.picture.parent.is_dir():
+        # Before the work of a minute, after which the picture is drawn.
+        raise UsageError(f"--picture {arguments.picture}: there is no directory {arguments.picture.parent}")
     path = data_file()
     output = _clean(arguments.output)
     checks: dict[str, bool] = {}
