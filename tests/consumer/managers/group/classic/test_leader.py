@@ -19,6 +19,7 @@ from kadence.errors import (
 )
 from kadence.protocol import error_codes as ec
 from kadence.protocol.join_group import JoinGroupRequest, JoinGroupResponseMember
+from kadence.protocol.leave_group import LeaveGroupRequest
 from kadence.protocol.sync_group import SyncGroupRequest
 from kadence.types import TopicPartition
 
@@ -118,6 +119,30 @@ def test_assignor_that_fails_is_told_with_its_cause_and_leaves_the_group_to_othe
     assert bench.turn() == [], "each attempt is a rebalance for all: not at once"
     bench.turn(130)
     bench.ask(JoinGroupRequest)
+
+
+def test_assignor_that_fails_while_its_member_leaves_ends_the_membership_at_once() -> None:
+    """Nobody else would sync the group, so the commits of its callback would wait for nothing."""
+
+    class Cooperative(Custom):
+        protocols = frozenset({RebalanceProtocol.COOPERATIVE})
+
+    bench = Bench(partition_assignment_strategy=(Cooperative(ZeroDivisionError("my bug")),))
+    bench.turn()
+    bench.stable(0, 1, protocol_name="custom")
+    bench.heartbeat(ec.REBALANCE_IN_PROGRESS)
+    bench.turn()
+    lead(bench, member_of("m-1", "t"), generation=2, protocol_name="custom")
+    bench.member.busy = True
+    bench.ship.leave(bench.now, reason="bye")
+    assert bench.ship.state is State.LEAVING
+    bench.turn()
+    bench.turn()
+    goodbye = bench.ask(LeaveGroupRequest)
+    assert goodbye.message.members[0].member_id == "m-1"
+    assert bench.callbacks[-2:] == ["RevokePartitions", "LosePartitions"]
+    assert isinstance(bench.failed, AssignorError)
+    assert not bench.ship.needs_polled
 
 
 def test_assignor_that_gives_a_partition_twice() -> None:
