@@ -43,7 +43,7 @@ def test_places_are_found_behind_letters_of_several_bytes() -> None:
         ("self._shell.close(", "self._close(", "nothing"),
         ("def __iter__", "def iterate", "nothing"),
         ("def __enter__", "def enter", "nothing"),
-        ("without it an earlier one is removed.", "", "say once"),
+        ("None removes the listener of an earlier call.", "", "say once"),
         ("return self._shell.run(", "return self._shell.run(iter()).first(", "a name"),
         (
             "def _run",
