@@ -1,7 +1,7 @@
 """Kadence: a Kafka consumer whose heartbeat never misses, with its broker, producer and Spark source.
 
-The front door: names, each loaded when it is first used. It also says who makes a consumer's network side, and the
-producer of its dead letters, so that the rooms in question need not import each other.
+All public names; each is loaded when it is first used. This file also connects the consumer to its network side and
+to the producer of its dead letters, so that these packages need not import each other.
 """
 
 from __future__ import annotations

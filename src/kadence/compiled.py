@@ -1,4 +1,4 @@
-"""Which half of a module runs: the compiled one, or its plain twin. KADENCE_EXTENSION decides, as it does at build.
+"""Chooses between the compiled and the plain form of a module. KADENCE_EXTENSION decides, as it does at build.
 
 auto     (default) the compiled half where it was built, else Python
 require  the compiled half, or an ImportError

@@ -1,4 +1,4 @@
-"""What the admin's calls are given, made plain: names, partitions, offsets."""
+"""Checks the arguments of the admin client's calls and converts them: names, partitions, offsets."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How an event loop has the admin's calls made: one after the other, on a thread of the client's own; see shell.py.
+"""Runs the admin client's calls for an event loop: one after the other, on a thread of the client's own; see shell.py.
 
-A thread, since calls are few and each is a conversation with several brokers. It starts with the first call. A call
-whose task is cancelled ends at once where it waits, so that the next one can begin.
+It uses a thread because calls are few and each exchanges requests with several brokers. The thread starts with the
+first call. When a task is cancelled, its call stops waiting at once, so that the next call can begin.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""How admin calls are made: send, wait, and repeat what may pass by itself until the deadline.
+"""Makes admin calls: sends requests, waits for answers, and repeats after retriable errors until the deadline.
 
 There is no thread here: the thread that makes a call drives the network client, one call at a time under a lock. A
 call is a function of the items still open; `Calls.settle` repeats it for those whose error is retriable.
 
-Leaders and coordinators are kept from one call to the next, so that a call repeated often costs one round trip. Any
-error forgets all of them: brokers refuse what they do not lead or coordinate, so nothing old can do harm.
+It remembers leaders and coordinators from one call to the next, so that a call that is repeated often costs one
+round trip. After any error it forgets all of them. Old ones do no harm: brokers refuse requests for partitions and
+groups that they do not lead or coordinate.
 """
 
 from __future__ import annotations

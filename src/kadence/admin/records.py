@@ -1,4 +1,4 @@
-"""Records that are let go: DeleteRecords (KIP-107)."""
+"""Deletes records: DeleteRecords (KIP-107)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a thread runs the admin's calls: by itself, one after the other. The asyncio twin is async_shell.py."""
+"""Runs the admin client's calls on the calling thread, one after the other. async_shell.py does so for asyncio."""
 
 from __future__ import annotations
 

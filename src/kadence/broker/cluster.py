@@ -1,4 +1,4 @@
-"""The cluster that the broker pretends to be: nodes, topics, partitions, who leads what.
+"""The cluster that the broker presents to clients: nodes, topics, partitions and their leaders.
 
 All nodes live in one process and share this one value; a "node" is a listener with an id. Leadership is
 only a number that the handlers compare with the node a request came to.

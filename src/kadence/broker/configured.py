@@ -1,4 +1,4 @@
-"""What has configuration that clients may change: topics and groups, behind one face for both APIs that change it."""
+"""The configuration that clients may change, of topics and groups: one interface for both APIs that change it."""
 
 from __future__ import annotations
 

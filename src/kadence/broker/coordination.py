@@ -1,6 +1,6 @@
-"""The group coordinator of this broker: what it is told of topics, of groups' settings and of ended transactions.
+"""Connects the group coordinator to this broker: tells it of topics, groups' settings and ended transactions.
 
-How its requests are served and its records kept: `kadence.broker.keeping`.
+`kadence.broker.keeping` serves its requests and stores its records.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A whole broker without a thread: what `Broker` runs on one of its own, and a simulation in virtual time.
+"""A whole broker without a thread. `Broker` runs it on a thread, and a simulation runs it in virtual time.
 
-Everything here belongs to the one thread that turns the loop.
+Only the thread that runs the loop may use anything here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""From a frame to its answer: decode, let the faults have their say, hand to the handler of the API.
+"""Turns a frame into its answer: decodes it, applies injected faults, and calls the handler of the API.
 
-Bytes that are no request end their connection, with one line in the log. ApiVersions in a version that is
-not known here is the exception: it is answered in version 0 with UNSUPPORTED_VERSION (KIP-511).
+If the bytes are no request, the connection is closed, with one line in the log. The exception is ApiVersions in an
+unknown version, which is answered in version 0 with UNSUPPORTED_VERSION (KIP-511).
 """
 
 from __future__ import annotations

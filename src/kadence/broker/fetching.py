@@ -1,7 +1,7 @@
-"""A fetch between its request and its answer: long-poll, size limits, and what the answer says.
+"""A fetch from its request to its answer: waiting for records, size limits, and the fields of the answer.
 
-A fetch waits until ``min_bytes`` are there, an error is, or ``max_wait_ms`` have passed; a produce to one
-of its partitions wakes it. The answer is made at that moment, from the logs as they are then.
+A fetch waits until there are ``min_bytes`` or an error, or ``max_wait_ms`` have passed; a produce to one of its
+partitions wakes it. The answer is made at that moment, from the logs as they are then.
 """
 
 from __future__ import annotations

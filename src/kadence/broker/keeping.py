@@ -1,9 +1,9 @@
-"""What both coordinators of this broker need around them: requests go in, records are stored, answers come out.
+"""Serves both coordinators of this broker: passes requests to them, stores their records and sends their answers.
 
-A coordinator serves the keys (groups, or transactional ids) of all nodes; a node answers for those whose partition of
-the coordinator's topic it leads. An answer goes out when all that was appended to its key's partition before it is
-stored for good, so nothing that a client was told is lost in a crash. What could not be stored did not happen: the keys
-of that partition are loaded again from the log, and whoever waited is told to look for the coordinator, as Kafka does
+A coordinator serves the keys (groups, or transactional ids) of all nodes; a node answers for those whose partition
+of the coordinator's topic it leads. An answer is sent once all records appended to its key's partition before it
+are durable, so a crash loses nothing that a client was told. If records cannot be stored, the keys of that
+partition are loaded again from the log, and waiting clients are told to look for the coordinator, as Kafka does
 when an append fails.
 """
 

@@ -1,4 +1,4 @@
-"""Nodes that stop and start again, on the same port, while the others go on. All share one store: no record is lost."""
+"""Stops nodes and starts them again on the same port, while the others run. All share one store: no record is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a coordinator has decided, until it may be told: an answer waits for the records that it depends on."""
+"""Holds a coordinator's answers back until the records that they depend on are stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker does from time to time, without being asked: producers that went away are forgotten, old records go."""
+"""The broker's periodic work: it forgets idle producers and deletes old records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``--stats`` of ``kadence consume``: how far each partition is, now and then, on stderr."""
+"""``--stats`` of ``kadence consume``: position and lag of each partition at intervals, on stderr."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kadence groups``: who consumes what, how far behind, and from where next time."""
+"""``kadence groups``: consumer groups, their members, lag and committed offsets."""
 
 from __future__ import annotations
 

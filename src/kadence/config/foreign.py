@@ -1,8 +1,7 @@
-"""Keys that other clients know and this one does not: each with what to do instead.
+"""Keys of other clients that this one does not have, each with advice on what to do instead.
 
-Java's own keys, librdkafka's (confluent-kafka), kafka-python's and aiokafka's. A setting that is carried over must
-never be dropped silently, and "unknown" alone sends its owner searching: so each is refused with the key that has its
-meaning here, or with the reason why there is none.
+They are keys of the Java client, librdkafka (confluent-kafka), kafka-python and aiokafka. The error for such a key
+names the key that has its meaning here, or says why there is none, so that nobody has to search for it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Talking to brokers, as values: a connection (bytes in, answers out), the cluster as last heard of, and backoff.
+"""Connections to brokers without sockets: a connection turns bytes into answers; also cluster metadata and backoff.
 
-The rule of the room: no sockets, no threads, no clock. Everything that needs the time takes ``now``; everything
-that needs bytes is handed them. `kadence.net` is the shell that moves bytes and tells the time.
+Nothing here uses a socket, a thread or a clock. Code that needs the time takes ``now``, and code that needs bytes
+takes them as an argument. `kadence.net` has the sockets and passes bytes and time in.
 """

@@ -1,4 +1,4 @@
-"""One authentication on one connection: SaslHandshake, then SaslAuthenticate until both sides are content (KIP-152).
+"""One authentication on one connection: SaslHandshake, then SaslAuthenticate until the mechanism ends (KIP-152).
 
 Sans-IO: it makes messages and takes their answers. `BrokerConnection` puts them on the wire, the first time between
 ApiVersions and READY and again before the broker's session ends (KIP-368).

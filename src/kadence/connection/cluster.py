@@ -1,8 +1,8 @@
-"""What is known of a cluster, as one immutable value and one pure function that brings it up to date.
+"""The metadata of a cluster, as one immutable value, and a pure function that updates it with an answer.
 
-Shared by consumer, producer and admin; each keeps its own. A newer answer may be older news: metadata comes
-from whichever broker was asked, so a leader epoch never goes back for the same topic id (KIP-320), while a
-changed topic id is another topic of the same name (KIP-516) and starts anew.
+Consumer, producer and admin client each keep their own. Any broker may have answered, so a later answer can hold
+older metadata: for the same topic id a leader epoch never goes back (KIP-320). A changed topic id means another
+topic of the same name (KIP-516), for which nothing is kept.
 """
 
 from __future__ import annotations

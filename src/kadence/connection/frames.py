@@ -1,8 +1,8 @@
-"""The four bytes before every message: how long it is, and whether to believe them.
+"""The four bytes before every message: its length, which is checked.
 
-A length is the first thing a wrong peer gets wrong: a TLS port spoken to in plaintext, an HTTP server, or a
-plaintext port spoken to with TLS all send bytes that read as an absurd length. Saying which of them it was is
-worth more than "frame too large".
+A wrong peer shows in the first length: a TLS port without TLS on this side, an HTTP server, or a plaintext port
+with TLS on this side all send bytes that read as an absurd length. The error says which of them it was, instead of
+"frame too large".
 """
 
 from __future__ import annotations

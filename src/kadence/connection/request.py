@@ -1,4 +1,4 @@
-"""What managers hand to the network and what they get back. Plain values; used on the network thread only.
+"""Requests that managers pass to the network, and their results. Plain values; used on the network thread only.
 
 A broker serves the requests of one connection one after the other, so a parked long poll delays whatever is
 behind it. Requests therefore name a *lane*: each (node, lane) has a connection of its own.

@@ -1,4 +1,4 @@
-"""What a connection knows of a request that it has sent: enough to read the answer. No socket."""
+"""What a connection remembers of a request that it has sent, in order to read the answer. No socket."""
 
 from __future__ import annotations
 

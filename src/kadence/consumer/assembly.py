@@ -1,6 +1,6 @@
 """The one file that knows both sides: it makes the network side of a consumer and the border before it.
 
-The front door gives `make` to `Consumer`, so neither side imports the other.
+`kadence/__init__.py` passes `make` to `Consumer`, so neither side imports the other.
 """
 
 from __future__ import annotations

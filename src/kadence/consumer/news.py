@@ -1,4 +1,4 @@
-"""What is worth a line in a log: each change once, and what lasts once a minute. Both sides; it keeps no clock."""
+"""Limits log lines: a change is logged once, a state that lasts once a minute. Both sides use it; it has no clock."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The broker side of groups. Sans-IO: no sockets, threads or clocks; ``now`` is a parameter, answers are data.
 
-`GroupCoordinator` is the front door. A shell (the embedded broker, a simulation) hands it requests with
-``handle(now, caller, request)``, lets it fire its timers with ``poll(now)`` no later than
-``next_deadline()``, stores the records of the `Outcome` that either of them returns, and then delivers its answers.
+`GroupCoordinator` is the class to use. Its owner (the embedded broker, a simulation) passes it requests with
+``handle(now, caller, request)``, lets it fire its timers with ``poll(now)`` no later than ``next_deadline()``,
+stores the records of the `Outcome` that either of them returns, and then delivers its answers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a listener asks of its clients: TLS, and a login. Values only; secrets show in no repr and no log."""
+"""The security of listeners: TLS and logins. Values only; secrets appear in no repr and no log."""
 
 from __future__ import annotations
 

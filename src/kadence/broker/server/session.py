@@ -1,4 +1,4 @@
-"""Who a client is, and what it may ask before that is known. No socket; times are parameters.
+"""The login state of a connection: who the client is, and which requests it may send. No socket; times are parameters.
 
     HANDSHAKE ── SaslHandshake ──▶ AUTHENTICATE ── SaslAuthenticate … ──▶ OPEN ── SaslHandshake ──▶ AUTHENTICATE …
     (ApiVersions, once)             (nothing else)                         (everything, until the session ends)

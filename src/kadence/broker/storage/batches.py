@@ -1,4 +1,4 @@
-"""What a producer sends, before it is appended: exactly one batch, whole, unharmed, not too large, fit for the topic.
+"""Checks a producer's batch before it is appended: one batch, complete, undamaged, not too large.
 
 The checks and their error codes are those of Apache Kafka 4.3.1 (LogValidator and ProduceRequest there). The bytes
 are kept as they came, but for the header's largest timestamp and kind of timestamps, and for topics with a

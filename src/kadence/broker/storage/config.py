@@ -1,4 +1,4 @@
-"""What a partition's log is told: a topic's configuration, as numbers."""
+"""The configuration of a partition's log: the topic's settings, as numbers."""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@
     topics.journal                topics, their ids, settings and leaders; groups' settings; blocks of producer ids
     NAME-PARTITION/               the log, laid out as Kafka's (`kadence.broker.storage.files`)
 
-Leader epochs rise at each start, as they do when a Kafka broker comes back: what it may have lost is told by them.
+Leader epochs rise at each start, as they do when a Kafka broker comes back. By them clients find out which records
+it may have lost.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The thread that may wait for the disk. Whatever was appended while it was busy shares the next fsync.
+"""The thread that waits for the disk. All records appended while it was busy share the next fsync.
 
 On the loop's thread: `want` and `run`. Results come back there. Calls are run in the order in which they came.
 """

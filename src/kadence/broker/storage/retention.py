@@ -1,6 +1,6 @@
-"""Which records go by age and by size: whole segments, oldest first, as Kafka's log does it.
+"""Deletes old records by age and by size: whole segments, oldest first, as in Kafka's log.
 
-The segment that is written to goes by age too, once every record in it is old; by size it stays.
+The active segment is deleted by age, too, once every record in it is old enough, but never by size.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""``kadence demo``: the main job on real data, checked as it goes. See `command` for the three acts.
+"""``kadence demo``: the main use case on real data, with checks. `command` describes the three parts.
 
-`flights` reads the data set, `group` runs three `member` processes and the accidents, `ledger` keeps the accounts
-(pure), `timeline` and
-`picture` draw the group (pure), `table` runs the pipeline `flights.toml` on Spark.
+`flights` reads the data set. `group` runs three `member` processes and causes the failures. `ledger` counts
+processed records (pure). `timeline` and `picture` draw the group (pure). `table` runs the pipeline `flights.toml`
+on Spark.
 """

@@ -1,4 +1,4 @@
-"""``kadence demo``: a consumer group under accidents, then Spark, on 336,776 real records; fails if anything is off."""
+"""``kadence demo``: a consumer group with failures, then Spark, on 336,776 real records; checks the results."""
 
 from __future__ import annotations
 

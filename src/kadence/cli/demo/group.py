@@ -1,8 +1,9 @@
-"""The second act: three processes share a topic, one is slow, one dies, and the books must balance.
+"""The second part: three processes share a topic, one is slow, one is killed, and no record may be lost.
 
-The parent (this) only watches and decides when the accidents happen: at a fifth of the records one member stops
-polling for longer than its session, at half of them, or when it has little left to do, another one is killed. What
-the members say goes into the `Ledger`; what the cluster says (members, committed offsets) is asked from it.
+The parent process (this file) watches the group and causes the failures. At a fifth of the records one member stops
+polling for longer than its session timeout. At half of them, or when it has little left to do, another member is
+killed. The `Ledger` records the members' reports; the members and committed offsets of the group are asked from the
+broker.
 """
 
 from __future__ import annotations

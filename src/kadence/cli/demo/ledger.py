@@ -1,4 +1,4 @@
-"""The accounts of the group: what was processed, by whom, how often, and what waited for whom. Pure.
+"""Counts what the group processed: which records, by which member, how often, and which partitions waited. Pure.
 
 "Processed" is what a member reported after its work on it, so a record that a killed member had only fetched does
 not count.

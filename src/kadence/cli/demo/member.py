@@ -1,8 +1,8 @@
 """One member of the demo's group, a process of its own: ``python -m kadence.cli.demo.member``.
 
-It works on records at a set pace and tells its parent, in JSON lines on stdout, what it has done. From stdin come
-commands: ``{"stall": SECONDS}`` (stop polling for so long, as if one record took that long), ``{"stop": true}``; the
-end of stdin is the end of the parent.
+It processes records at a set pace and reports them to its parent in JSON lines on stdout. It reads commands from
+stdin: ``{"stall": SECONDS}`` (do not poll for this time, as if one record took that long) and ``{"stop": true}``.
+When stdin ends, the parent has ended.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The third act: the pipeline `PIPELINE` lands the topic in a partitioned Parquet table; then a query."""
+"""The third part: the pipeline `PIPELINE` writes the topic to a partitioned Parquet table, and a query checks it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What callers give, checked and made uniform. Application side, pure.
+"""Checks and converts the arguments of the consumer's calls. Application side, pure.
 
-Whatever is no partition, offset or name is refused here, on the caller's line: on the network thread it would be a bug
-that ends the consumer.
+A value of a wrong type is refused here, in the caller's stack. On the network thread it would raise an error that
+ends the consumer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Commits as the application sees them: asked for, automatic, and what they said. Application side.
+"""The application's commits and the automatic ones: it sends them and handles their results. Application side.
 
-Automatic commits take only what a later poll has proved processed, and only inside a poll: at least once. What has not
-changed since the last one is left out, and committed again now and then. Callbacks of asynchronous commits run in the
-order in which the commits were given, inside a later call.
+Automatic commits happen only inside a poll, and take only records that an earlier poll returned: at least once.
+Offsets that have not changed since the last commit are left out, and committed again from time to time. Callbacks
+of asynchronous commits run in the order in which the commits were given, inside a later call.
 """
 
 from __future__ import annotations

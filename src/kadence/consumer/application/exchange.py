@@ -1,4 +1,4 @@
-"""The conversation with the network side: imperatives out, facts in, and what a fact makes of a call. Application side.
+"""Sends imperatives to the network side, receives facts, and completes the calls that wait for them. Application side.
 
 A call sends an imperative, and its answer comes back as a fact with the same id (C2). Deadlines are enforced
 by the reaper on the network thread; here they only bound the wait should that thread be late. Each wait is a

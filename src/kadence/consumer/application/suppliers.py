@@ -1,7 +1,7 @@
-"""Who makes what a consumer needs and its application side does not import: the network side, a producer.
+"""The makers of what a consumer needs and its application side must not import: the network side and a producer.
 
-The front door (`kadence/__init__.py`) sets both, so the sides and the rooms do not know each other. It imports the
-producer when the first one is made.
+`kadence/__init__.py` sets both, so the two sides and the packages do not import each other. It imports the producer
+when the first one is needed.
 """
 
 from __future__ import annotations

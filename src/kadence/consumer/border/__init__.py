@@ -1,4 +1,4 @@
-"""The border: the only things both threads touch (C1).
+"""The border: the only objects that both threads use (C1).
 
 Application → network: imperative events. Network → application: facts. Both are plain frozen data with
 ids (`messages`); per partition a cell with one writer for each field (`cells`); fetched bytes (`buffer`).

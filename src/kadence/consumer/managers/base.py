@@ -1,4 +1,4 @@
-"""What a request manager is (C3).
+"""The interface of request managers (C3).
 
 A manager is asked ``poll(now)`` once per turn of the network thread; it answers with the requests it wants
 sent and the absolute time by which it must be asked again. Until then it may be left alone as long as nothing happens

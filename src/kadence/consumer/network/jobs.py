@@ -1,4 +1,4 @@
-"""The one helper thread: work that may block or take long never runs on the network thread.
+"""The helper thread: it runs work that may block or take long, which never runs on the network thread.
 
 Assignors (custom ones too) and token callbacks go here; name look-ups have their own in ``net``. The thread
 starts with the first job and ends with the consumer; it is a daemon because a job may hang for ever.

@@ -1,4 +1,4 @@
-"""A classic group as a value: its states, its members, and the questions one can ask it. It decides nothing.
+"""The data of a classic group: its state, its members, and queries on them. It makes no decisions.
 
 The states and who may follow whom are the table `NEXT`. The rules that move a group are in `joining`,
 `syncing`, `leaving` and `rebalance`; what is stored of it is in `storing`.

@@ -1,4 +1,4 @@
-"""JoinGroup: who may come in, and what coming in does to the group.
+"""JoinGroup: which members may join, and what a join changes in the group.
 
 v0  no rebalance timeout: the session timeout is used for both (B8)
 v4  a first join gets an id with MEMBER_ID_REQUIRED and comes back with it (KIP-394)

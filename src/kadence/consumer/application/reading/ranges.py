@@ -1,7 +1,8 @@
-"""Where the range that a partition is read for ends (C11): what of the records that were fetched is given out.
+"""The end of the range for which a partition is read (C11), and which of the fetched records lie before it.
 
-Offsets bound records: there are at most as many before an end as offsets are left. Where some offsets have no record
-(compaction, aborted transactions, control records) so many records reach beyond it, and are cut off again.
+Before the end there are at most as many records as offsets, so this many records are decoded. Where some offsets
+have no record (compaction, aborted transactions, control records), the last of these records lie beyond the end and
+are cut off again.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What the cluster looks like: metadata and the epochs of its leaders."""
+"""Cluster metadata and the epochs of the leaders."""

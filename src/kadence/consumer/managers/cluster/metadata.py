@@ -1,4 +1,4 @@
-"""What the cluster looks like: keeps one immutable `Cluster`, refreshed when it is old or was wrong.
+"""Cluster metadata: keeps one immutable `Cluster`, and refreshes it when it is old or was wrong.
 
 Network thread, sans-IO. Others say which topics they need and why (`need`) and when a broker contradicted what we
 know (`request_update`), or told better (`moved`); requests are never more frequent than the backoff allows, and equal

@@ -1,4 +1,4 @@
-"""What becomes of a partition when the broker answers its fetch with an error. Network thread, sans-IO."""
+"""Handles a partition whose fetch the broker answered with an error. Network thread, sans-IO."""
 
 from __future__ import annotations
 

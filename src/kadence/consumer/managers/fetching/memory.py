@@ -1,4 +1,4 @@
-"""The books of `buffer.memory`: what is held, what fetches on their way may bring, what is left (A3, KIP-81).
+"""Accounting for `buffer.memory`: what is held, what fetches under way may bring, what is left (A3, KIP-81).
 
 Held are the arenas with fetched bytes, batches that are decompressed, bytes copied out of arenas, and records decoded
 ahead of small polls (for which a little is always kept free). Room is

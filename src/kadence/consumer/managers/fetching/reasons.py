@@ -1,7 +1,7 @@
-"""Keeping each partition's `NotFetchedReason` true, and saying so when a bad one lasts. Network thread, sans-IO.
+"""Keeps each partition's `NotFetchedReason` up to date, and warns when a bad one lasts. Network thread, sans-IO.
 
-What ends a failed fetch is the next one's answer, not its departure: a partition whose broker is away is not
-"being fetched" each time a retry is on its way, so the reason stands, and its age with it.
+After a failed fetch the reason stays until a fetch is answered, not until the next one is sent. So while a broker
+is down, the reason and its age remain the same during each retry.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``group.protocol=auto``: KIP-848 where the broker has it, classic where the group lives by that (C4).
+"""``group.protocol=auto``: KIP-848 where the broker has it, classic where the group already uses that (C4).
 
 Whenever the consumer joins from outside, it asks the coordinator whether the group has classic
 members (DescribeGroups knows no others). If so the consumer joins them in their protocol, because only an
@@ -12,7 +12,7 @@ speaks nothing else, the application is told so instead.
 Question and join are two requests. A classic member that comes to an empty group between them is converted, as by
 ``group.protocol=consumer``: the protocol has no join that would be refused instead. It goes on reading all the same.
 
-Two members, of which one is in charge; the other is out of the group, and at most still saying goodbye.
+It has a member for each protocol. One is in use; the other is outside the group, or still leaving it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which broker coordinates the group: FindCoordinator, and forgetting the answer in time.
+"""Finds the group's coordinator with FindCoordinator, and forgets it when it moves or fails.
 
 The others ask with `require` when they have something to send and nobody to send it to; a consumer that
 never uses its group never looks it up. One look-up is under way at a time, and two look-ups are at least a

@@ -1,4 +1,4 @@
-"""Partitions coming and going, and the callbacks by which the application takes part in it (C5).
+"""Assignment and revocation of partitions, and the callbacks that they run in the application (C5).
 
 Each partition that leaves is told of exactly once: revoked, while it is still ours and the application may
 finish and commit, or lost, when it is gone already. The network side stops handing out a partition the moment

@@ -1,4 +1,4 @@
-"""Memberships that are over, told to the coordinator while the next one may already begin.
+"""Leaves the group for memberships that have ended, while the next membership may already begin.
 
 `Departures` says LeaveGroup, `HeartbeatDepartures` the last heartbeat of KIP-848.
 

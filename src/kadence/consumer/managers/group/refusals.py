@@ -1,4 +1,4 @@
-"""What to tell the user when a group refuses a member for good: what was given, what is allowed, what to do."""
+"""The error messages for a member that a group refuses for good: what was given, what is allowed, what to do."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What this member's assignors have to say to the leader's, gathered before each JoinGroup.
+"""Collects the user data of this member's assignors for the leader's assignor, before each JoinGroup.
 
-Kafka's own assignors answer at once. Anybody else's may take any time, so it is asked on the helper thread; the
-join waits for it, heartbeats do not.
+Kafka's own assignors answer at once. Assignors of users may take any time, so they are called on the helper thread.
+The join waits for them; heartbeats do not.
 """
 
 from __future__ import annotations
