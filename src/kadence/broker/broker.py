@@ -88,7 +88,6 @@ class Broker:
             raise ConfigError(f"fsync must be one of {', '.join(FSYNC)}, not {fsync!r}")
         security = Security(tls, users, mechanisms, token_validator)
         cluster_id = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
-        cluster_id = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
         self._disk = None if data_dir is None else DataDirectory(data_dir, cluster_id, fsync)
         self._is_closed = False
         try:

@@ -54,7 +54,9 @@ def _trusting(trusted: Trust) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=trusted.file, cadata=trusted.text)
     except (OSError, ssl.SSLError, ValueError) as error:
         what = "its text" if trusted.file is None else repr(trusted.file)
-        raise ConfigError(f"{trusted.key}: {what} cannot be used as PEM of authorities: {error}") from error
+        raise ConfigError(
+            f"{trusted.key}: {what} cannot be used as PEM of authorities: {_reason(error)}"
+        ) from error
 
 
 def _show(context: ssl.SSLContext, shown: Identity, password: str) -> None:
@@ -76,4 +78,11 @@ def _not_loaded(shown: Identity, error: Exception) -> str:
         where = f"{shown.key} {shown.chain_file!r} and ssl.key.location {shown.key_file!r}"
     else:
         where = f"{shown.key} {shown.chain_file!r}"
-    return f"{where} cannot be loaded: {error} (PEM is expected; an encrypted key needs ssl.key.password)"
+    return f"{where} cannot be loaded: {_reason(error)} (PEM is expected; an encrypted key needs ssl.key.password)"
+
+
+def _reason(error: Exception) -> str:
+    """Of a missing file the system's words without their number; what OpenSSL says stays whole."""
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
+        return error.strerror or str(error)
+    return str(error)
