@@ -20,31 +20,28 @@ from kadence.consumer.managers.group.commit import CommitManager
 from kadence.consumer.managers.group.coordinator import CoordinatorManager
 from kadence.consumer.managers.group.heartbeat import HeartbeatManager
 from kadence.consumer.managers.group.kip848.member import ConsumerMembership
+from kadence.consumer.network.jobs import Done, FinishedJobs
 from kadence.consumer.state.subscription import Subscription
 from kadence.types import OffsetAndMetadata, TopicPartition
 
-__all__ = ["FakeJobs", "Member"]
+__all__ = ["Member"]
 
 
-class FakeJobs:
+class FakeJobs(FinishedJobs):
     """Jobs wait until `run`."""
 
     def __init__(self) -> None:
-        self.waiting: list[tuple[Callable[[], object], Callable[[int, object, Exception | None], None]]] = []
+        super().__init__(lambda: None)
+        self.waiting: list[tuple[Callable[[], object], Done]] = []
 
-    def submit(
-        self, work: Callable[[], object], done: Callable[[int, object, Exception | None], None]
-    ) -> None:
+    def submit(self, work: Callable[[], object], done: Done) -> None:
         self.waiting.append((work, done))
 
     def run(self, now: int) -> None:
         waiting, self.waiting = self.waiting, []
         for work, done in waiting:
-            try:
-                result, error = work(), None
-            except Exception as raised:  # noqa: BLE001 - it is the job's result
-                result, error = None, raised
-            done(now, result, error)
+            self._do(work, done)
+            self.deliver(now)
 
 
 class Member(Managers):
