@@ -109,7 +109,7 @@ class ParkedFetch:
         for wanted in self._context.partitions:
             partition = self._find(wanted)
             if partition is not None:
-                partition.waiting.add(self)
+                partition.waiting[self] = None
                 self._watched.append(partition)
         deadline = add_ms(self._call.now, self._message.max_wait_ms)
         self._timer = self._services.loop.at(deadline, self._answer)
@@ -169,7 +169,7 @@ class ParkedFetch:
 
     def _stop_waiting(self) -> None:
         for partition in self._watched:
-            partition.waiting.discard(self)
+            partition.waiting.pop(self, None)
         self._watched.clear()
         if self._timer is not None:
             self._timer.cancel()

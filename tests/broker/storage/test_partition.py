@@ -386,11 +386,11 @@ class Reader:
         self.log = log
         self.then = then
         self.answers = 0
-        log.waiting.add(self)
+        log.waiting[self] = None
 
     def try_answer(self) -> None:
         self.answers += 1
-        self.log.waiting.discard(self)
+        self.log.waiting.pop(self, None)
         if self.then is not None:
             self.then()
 

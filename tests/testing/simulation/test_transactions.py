@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.luck import seeds
@@ -10,7 +11,18 @@ from tests.luck import seeds
 from kadence import AsyncConsumer, KafkaError, OffsetAndMetadata, ProducerFencedError, Record, TopicPartition
 from kadence.broker.storage import Partition
 from kadence.broker.storage.aborted import Aborted
-from kadence.testing.simulation import Program, Simulation, SimulationError, member
+from kadence.coordinator import ClassicGroup
+from kadence.coordinator.consumer.group import ConsumerGroup
+from kadence.protocol import error_codes as codes
+from kadence.testing.simulation import (
+    Program,
+    SimulatedProducer,
+    Simulation,
+    SimulationError,
+    member,
+    transformer,
+    writer,
+)
 from kadence.testing.simulation.transactions import Fate
 
 COMMITTED = {"isolation.level": "read_committed"}
@@ -193,3 +205,125 @@ def test_a_transaction_that_is_half_committed() -> None:
         first.fate = Fate.UNKNOWN
         with pytest.raises(SimulationError, match="is committed at t-0 offset 0 and aborted at t-0 offset 1"):
             simulation.check()
+
+
+# Outputs: exactly once
+
+
+def transforming(protocol: str, seed: int = 1, pause_s: float = 0.3) -> Simulation:
+    """Two members that write an output of each record of ``t`` to ``out``."""
+    simulation = Simulation(seed=seed, topics={"t": 3, "out": 2}, nodes=1 + 2 * (seed % 2))
+    config = {"group.protocol": protocol}
+    for name in ("a", "b"):
+        simulation.start(name, transformer("g", ["t"], "out", config, pause_s=pause_s))
+    simulation.start("shop", writer(["t"], 60, 0.1))
+    return simulation
+
+
+def finish(simulation: Simulation) -> None:
+    """Everything has its output."""
+    simulation.run_until(lambda: simulation.programs["shop"].is_done, 120)
+    simulation.run_until(lambda: simulation.history.outputs.are_complete(simulation.broker.core), 120)
+    simulation.check()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("seed", seeds(2))
+def test_each_record_has_its_output_exactly_once_whatever_crashes(seed: int, protocol: str) -> None:
+    with transforming(protocol, seed) as simulation:
+        for _ in range(6):
+            simulation.run(simulation.rng.choice([0.3, 1, 4]))
+            program = simulation.programs[simulation.rng.choice("ab")]
+            what = simulation.rng.choice(["crash", "kill", "cut", "freeze"])
+            if what == "crash":
+                simulation.broker.crash()
+                simulation.run(simulation.rng.choice([0.05, 1]))
+                simulation.broker.restart()
+            elif what == "kill":
+                program.kill(silently=simulation.rng.random() < 0.5)
+                program.restart()
+            elif what == "cut":
+                simulation.network.cut(program.name)
+                simulation.run(simulation.rng.choice([2, 25]))
+                simulation.network.heal()
+            else:
+                program.freeze(simulation.rng.choice([2, 25, 60]))
+            simulation.check()
+        finish(simulation)
+        written = sum(map(len, simulation.history.acknowledged.values()))
+        assert written >= 2 * 50, "records and their outputs"
+
+
+def test_a_record_whose_output_is_committed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a program that does not commit its offsets, and is started again."""
+
+    async def forget(self: SimulatedProducer, offsets: object, group_metadata: object) -> None:
+        """The offsets are no part of the transaction."""
+
+    monkeypatch.setattr(SimulatedProducer, "send_offsets_to_transaction", forget)
+    with transforming("classic") as simulation:
+        simulation.run(10)
+        simulation.check()
+        simulation.programs["a"].kill()
+        simulation.programs["a"].restart()
+        simulation.run(60)
+        with pytest.raises(
+            SimulationError, match=r"the output of t-\d offset \d+ is committed 2 times in 'out'"
+        ):
+            simulation.check()
+
+
+def test_a_record_without_an_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a program that commits, in its transaction, the offset of more than it has worked on."""
+    sent = SimulatedProducer.send_offsets_to_transaction
+
+    async def ahead(self: SimulatedProducer, offsets: dict[Any, Any], group_metadata: Any) -> None:
+        await sent(self, {each: at.offset + 1 for each, at in offsets.items()}, group_metadata)
+
+    monkeypatch.setattr(SimulatedProducer, "send_offsets_to_transaction", ahead)
+    with transforming("classic") as simulation:
+        simulation.run(4)
+        for name in ("a", "b"):
+            simulation.programs[name].kill()
+            simulation.programs[name].restart()
+        simulation.run(60)
+        with pytest.raises(
+            SimulationError, match=r"committed t-\d up to \d+, and 'out' has no output of the record at \d+"
+        ):
+            simulation.check()
+
+
+async def commits_late(program: Program, protocol: str) -> None:
+    """Commits all partitions as the member that it was before another one got some of them."""
+    place = [TopicPartition("t", number) for number in range(3)]
+    producer = program.producer({"transactional.id": "late"})
+    await producer.init_transactions()
+    settings = {"bootstrap.servers": program.bootstrap_servers, "group.id": "g", "group.protocol": protocol}
+    async with AsyncConsumer(settings, enable_auto_commit=False) as consumer:
+        await consumer.subscribe("t")
+        while len(consumer.assignment()) < 3:
+            await consumer.poll(0.1)
+        before = consumer.group_metadata()
+        while len(consumer.assignment()) == 3 or consumer.group_metadata() == before:
+            await consumer.poll(0.1)
+        producer.begin_transaction()
+        await producer.send_offsets_to_transaction(dict.fromkeys(place, 0), before)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "kind", "broken"),
+    [("classic", ClassicGroup, "commit_code"), ("consumer", ConsumerGroup, "partition_code")],
+)
+def test_a_group_that_takes_offsets_of_the_past(
+    monkeypatch: pytest.MonkeyPatch, protocol: str, kind: type[Any], broken: str
+) -> None:
+    for patched in (False, True):
+        if patched:
+            monkeypatch.setattr(kind, broken, lambda self, *args, **more: codes.NONE)
+        with Simulation(topics={"t": 3}) as simulation:
+            simulation.start("late", lambda program: commits_late(program, protocol))
+            simulation.run(5)
+            simulation.start("next", member("g", ["t"], quick, {"group.protocol": protocol}))
+            told = "accepted in a transaction of 'late': t-0 of member" if patched else "ILLEGAL_GENERATION"
+            with pytest.raises(SimulationError, match=told):
+                simulation.run(60)

@@ -76,7 +76,7 @@ class Partition:
     Attributes:
         leader_id: the node that serves it, -1 without one. replica_id: the node that has its log.
         high_watermark: readers see what lies below it.
-        waiting: who is told by `wake`.
+        waiting: who is told by `wake`, those first that have waited longest.
         trouble: why the disk takes no records at present; None if it does.
         on_news: called when readers may see more than before; it may wake them later, once for many batches.
     """
@@ -107,7 +107,7 @@ class Partition:
         self.log = Log(MemoryStore(lambda: self.config))
         self.producers = Producers()
         self.high_watermark = 0
-        self.waiting: set[Waiter] = set()
+        self.waiting: dict[Waiter, None] = {}
         self.on_news: Callable[[Partition], None] | None = None
         self.trouble: str | None = None
         self._folder: PartitionFolder | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kadence.testing.simulation.history import History
 from kadence.testing.simulation.listener import Told
-from kadence.testing.simulation.members import Handler, member, writer
+from kadence.testing.simulation.members import Handler, member, transformer, writer
 from kadence.testing.simulation.network import Network
 from kadence.testing.simulation.producer import SimulatedProducer
 from kadence.testing.simulation.scheduler import SimulationError
@@ -30,5 +30,6 @@ __all__ = [
     "Told",
     "Trouble",
     "member",
+    "transformer",
     "writer",
 ]

@@ -11,6 +11,7 @@ loop, and at the log at the end. The first violation ends the run.
 * Nothing that was acknowledged is lost, and nothing of it changes.
 * No committed offset, generation or epoch goes back when the broker crashes and starts again (`restarts`).
 * Readers of committed records get those of transactions that were committed, and no others (`transactions`).
+* What is made of records in transactions is made exactly once (`outputs`).
 * A listener is assigned nothing twice, and gives up nothing that it was not assigned.
 """
 
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -32,11 +33,21 @@ from kadence.protocol.consumer_protocol_assignment import ConsumerProtocolAssign
 from kadence.protocol.delete_groups import DeleteGroupsRequest
 from kadence.protocol.heartbeat import HeartbeatRequest
 from kadence.protocol.join_group import JoinGroupRequest
-from kadence.protocol.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from kadence.protocol.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
 from kadence.protocol.offset_delete import OffsetDeleteRequest
 from kadence.protocol.registry import decode_versioned
 from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
+from kadence.protocol.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 from kadence.records import FetchedRecords, iter_batches
+from kadence.testing.simulation.outputs import Outputs
 from kadence.testing.simulation.restarts import Restarts
 from kadence.testing.simulation.scheduler import Scheduler, SimulationError
 from kadence.testing.simulation.transactions import TransactionHistory, readable
@@ -78,6 +89,7 @@ class History:
         late_groups: groups that need not begin with the first record. The first commit of each counts as its
             beginning.
         committed_readers: groups that read committed records only. transactions: the producers' transactions.
+        outputs: the groups that write an output of each record exactly once.
         wrong: the first invariant that was violated; `Simulation.run` raises it.
         calls: how many requests the broker got. fingerprint: a hash of these requests and their times; equal runs
             have equal ones.
@@ -102,6 +114,7 @@ class History:
         self._revoking_since: dict[tuple[str, str], tuple[int, int]] = {}
         self._restarts = Restarts(scheduler, self.object_to)
         self.transactions = TransactionHistory(self.object_to)
+        self.outputs = Outputs()
 
     def __repr__(self) -> str:
         written = sum(len(offsets) for offsets in self.acknowledged.values())
@@ -155,8 +168,14 @@ class History:
             if isinstance(group, ClassicGroup):
                 # A commit is as good as a heartbeat there.
                 self._heard_at[message.group_id, message.member_id] = self._scheduler.now_ms()
-            allowed = _may_commit(group, message)
+            generation = message.generation_id_or_member_epoch
+            allowed = _may_commit(core, message.group_id, message.member_id, generation, message.topics)
             call.on_reply = lambda response: self._committed(core, message, response, allowed)
+        elif isinstance(message, TxnOffsetCommitRequest):
+            if not _may_commit(
+                core, message.group_id, message.member_id, message.generation_id, message.topics
+            ):
+                call.on_reply = lambda response: self._committed_from_the_past(core, message, response)
         elif isinstance(message, OffsetDeleteRequest):
             self._restarts.may_forget_offsets(message.group_id)
         elif isinstance(message, DeleteGroupsRequest):
@@ -190,6 +209,7 @@ class History:
                         f"{partition} has {value!r} more often than it was sent, though producers are idempotent"
                     )
         self.transactions.check(core, self.deleted)
+        self.outputs.check(core, self.deleted)
 
     def object_to(self, what: str) -> None:
         """An invariant does not hold. Not raised here: a broker goes on serving whatever one of its calls raises."""
@@ -225,6 +245,19 @@ class History:
                 self._restarts.has_committed(
                     core, request.group_id, partition, each.committed_offset, request.retention_time_ms
                 )
+
+    def _committed_from_the_past(
+        self, core: BrokerCore, request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse
+    ) -> None:
+        for topic in response.topics:
+            for each in topic.partitions:
+                if each.error_code == codes.NONE:
+                    group = core.coordination.coordinator.groups.get(request.group_id)
+                    self.object_to(
+                        f"a commit from the past was accepted in a transaction of {request.transactional_id!r}: "
+                        f"{TopicPartition(topic.name, each.partition_index)} of member {request.member_id!r}, "
+                        f"generation or epoch {request.generation_id}, in {group!r}"
+                    )
 
     def _look_at_commit(
         self, core: BrokerCore, group_id: str, partition: TopicPartition, offset: int
@@ -349,32 +382,41 @@ class History:
             )
 
 
-def _may_commit(group: Any, request: OffsetCommitRequest) -> bool:
+def _may_commit(
+    core: BrokerCore,
+    group_id: str,
+    member_id: str,
+    generation: int,
+    topics: Iterable[OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic],
+) -> bool:
     """Whether the group must accept the commit of this member, or at least may."""
-    generation = request.generation_id_or_member_epoch
+    group = core.coordination.coordinator.groups.get(group_id)
     if isinstance(group, ClassicGroup):
         if generation < 0:
             return group.state is State.EMPTY
-        return request.member_id in group.members and generation == group.generation_id
+        return member_id in group.members and generation == group.generation_id
     if isinstance(group, ConsumerGroup):
-        member = group.members.get(request.member_id)
+        member = group.members.get(member_id)
         if member is None:
             return generation < 0 and not group.members
         if generation == member.epoch:
             return True
         # KIP-1251: an older epoch will do for what the member has had since then.
         return generation < member.epoch and all(
-            (since := _assigned_since(member, topic.topic_id, each.partition_index)) is None
-            or generation >= since
-            for topic in request.topics
+            (since := member.assignment_epoch(_topic_id(core, topic), each.partition_index)) is not None
+            and generation >= since
+            for topic in topics
             for each in topic.partitions
         )
     return generation < 0
 
 
-def _assigned_since(member: Any, topic_id: bytes, partition: int) -> int | None:
-    since: int | None = member.assignment_epoch(topic_id, partition)
-    return since
+def _topic_id(core: BrokerCore, topic: OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic) -> bytes:
+    """Requests name topics by their ids, or by their names."""
+    if topic.name:
+        known = core.cluster.topics.get(topic.name)
+        return b"" if known is None else known.topic_id
+    return topic.topic_id if isinstance(topic, OffsetCommitRequestTopic) else b""
 
 
 def _records(core: BrokerCore, partition: TopicPartition) -> Iterator[tuple[int, bytes]]:

@@ -1,19 +1,23 @@
-"""Programs that most simulations want: a member of a group around your handler, and a writer."""
+"""Programs that most simulations want: a member of a group around your handler, a writer, and what has both sides."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.consumer.async_consumer import AsyncConsumer
 from kadence.errors import FencedInstanceIdError, KafkaError, KafkaTimeoutError, UnreleasedInstanceIdError
 from kadence.records import Record
+from kadence.testing.simulation.outputs import output_of
 from kadence.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kadence.consumer.application.records import Records
+    from kadence.testing.simulation.producer import SimulatedProducer
     from kadence.testing.simulation.simulation import Main, Program
 
-__all__ = ["Handler", "member", "writer"]
+__all__ = ["Handler", "member", "transformer", "writer"]
 
 Handler = Callable[["Program", Record], Awaitable[None]]
 """A coroutine function that processes one record in a program. It may `asyncio.sleep`, and raise."""
@@ -98,6 +102,84 @@ def writer(topics: Iterable[str], count: int, pause_s: float) -> Main:
                 continue
             written += 1
         return written
+
+    return main
+
+
+def transformer(
+    group_id: str,
+    topics: Iterable[str],
+    into: str,
+    config: Mapping[str, Any] | None = None,
+    *,
+    pause_s: float = 0.0,
+    transaction_timeout_s: float = 20.0,
+) -> Main:
+    """A program that reads topics in a group and writes to another topic, exactly once, until it is told to stop.
+
+    The records of a poll, what is made of them and their offsets are one transaction. Several of one group may run. The
+    simulation's history, which looks for outputs that are missing or twice there, has a topic of outputs for itself.
+    Otherwise it is like a `member`.
+
+    Args:
+        config: of the consumer, Kafka's dotted keys.
+        pause_s: how long a transaction is open on average. transaction_timeout_s: how long it may be.
+    """
+    names = list(topics)
+
+    async def main(program: Program) -> None:
+        settings = {
+            "bootstrap.servers": program.bootstrap_servers,
+            "group.id": group_id,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            **(config or {}),
+            "enable.auto.commit": False,
+        }
+        program.makes_outputs(group_id, names, into)
+        while not program.stopping.is_set():
+            try:
+                await transform(program, settings)
+            except KafkaError:
+                # Another process has the name, or nobody knows how the transaction ends. A new producer will.
+                await program.sleep(_PAUSE_S)
+
+    async def transform(program: Program, settings: Mapping[str, Any]) -> None:
+        producer = program.producer(
+            {
+                "transactional.id": f"{group_id}-{program.name}",
+                "transaction.timeout.ms": round(transaction_timeout_s * 1000),
+            }
+        )
+        await producer.init_transactions()
+        async with AsyncConsumer(settings) as consumer:
+            await consumer.subscribe(names, listener=program.attach(consumer))
+            while not program.stopping.is_set():
+                records = await consumer.poll(_POLL_S)
+                if records:
+                    await transact(program, consumer, producer, records)
+                await program.obey()
+
+    async def transact(
+        program: Program, consumer: AsyncConsumer, producer: SimulatedProducer, records: Records
+    ) -> None:
+        group = consumer.group_metadata()
+        producer.begin_transaction()
+        try:
+            sent = await asyncio.gather(
+                *(producer.send(into, output_of(record), record.key) for record in records),
+                return_exceptions=True,
+            )
+            for failed in (each for each in sent if isinstance(each, BaseException)):
+                raise failed
+            await asyncio.sleep(pause_s * 2 * program.rng.random())
+            await producer.send_offsets_to_transaction(records.next_offsets(), group)
+            await producer.commit_transaction()
+        except KafkaError:
+            await producer.abort_transaction()
+            for partition, read in records.by_partition().items():
+                if partition in consumer.assignment():
+                    await consumer.seek(partition, read[0].offset)
 
     return main
 

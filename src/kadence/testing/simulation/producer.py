@@ -13,6 +13,7 @@ from kadence.config import ProducerConfig
 from kadence.errors import IllegalStateError, KafkaTimeoutError
 from kadence.net import ConnectionConfig, NetworkClient
 from kadence.producer.accumulator import Accumulator, estimated_size
+from kadence.producer.arguments import checked_group, checked_offsets
 from kadence.producer.futures import RecordFuture
 from kadence.producer.partitioner import partition_for_key
 from kadence.producer.thread import Turn
@@ -25,7 +26,7 @@ from kadence.testing.simulation.history import History
 from kadence.testing.simulation.network import Network
 from kadence.testing.simulation.scheduler import Process, SimulationError
 from kadence.testing.simulation.transactions import Fate, Transaction
-from kadence.types import TopicPartition
+from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 __all__ = ["SimulatedProducer"]
 
@@ -150,6 +151,14 @@ class SimulatedProducer:
         with self._gate:
             transactions.begin()
             self._open = self._history.transactions.begins(transactions.transactional_id)
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group_metadata: GroupMetadata
+    ) -> None:
+        """As `kadence.Producer.send_offsets_to_transaction`."""
+        transactions = self._with_transactions
+        wanted, group = checked_offsets(offsets), checked_group(group_metadata)
+        await self._settle("send_offsets_to_transaction()", lambda: transactions.begin_offsets(wanted, group))
 
     async def commit_transaction(self) -> None:
         """As `kadence.Producer.commit_transaction`."""

@@ -9,7 +9,7 @@ import math
 import random
 import tempfile
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -162,6 +162,10 @@ class Program:
     def reads_committed(self, group_id: str) -> None:
         """Tell the history that the group reads committed records only (``isolation.level``)."""
         self._simulation.history.committed_readers.add(group_id)
+
+    def makes_outputs(self, group_id: str, topics: Iterable[str], into: str) -> None:
+        """Tell the history that the group writes an output of each record of these topics, once, to another one."""
+        self._simulation.history.outputs.expect(group_id, topics, into)
 
     def restart(self) -> None:
         """Start it again, from the beginning, in a new process.

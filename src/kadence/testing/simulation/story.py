@@ -10,7 +10,7 @@ from kadence.protocol.heartbeat import HeartbeatRequest
 from kadence.protocol.join_group import JoinGroupRequest
 from kadence.protocol.leave_group import LeaveGroupRequest
 from kadence.protocol.sync_group import SyncGroupRequest
-from kadence.testing.simulation.members import member, writer
+from kadence.testing.simulation.members import member, transformer, writer
 from kadence.testing.simulation.scheduler import SimulationError
 from kadence.testing.simulation.simulation import Simulation
 from kadence.testing.simulation.trouble import Trouble
@@ -37,6 +37,8 @@ _CLASSIC: Final[tuple[type[Any], ...]] = (
     HeartbeatRequest,
     LeaveGroupRequest,
 )
+_OUTPUTS: Final = "v"
+"""The topic of those that make something of the records, exactly once."""
 _REST_S: Final = 900
 _MAX_POLL_MS: Final = 60_000
 _BUSY_S: Final = (2, 20, 90)
@@ -44,7 +46,9 @@ _BUSY_S: Final = (2, 20, 90)
 
 
 class Story:
-    """Members of one group, writers and random trouble; the seed decides everything.
+    """Members of one group, a writer and random trouble; the seed decides everything.
+
+    With some seeds a second group writes an output of each record to another topic, exactly once.
 
     Attributes:
         trouble: what happened to the programs and the network. title: what kind of group it was.
@@ -59,7 +63,9 @@ class Story:
         # Only later versions of JoinGroup know static members.
         self._is_old = protocol == "classic" and rng.random() < 0.3
         versions = {each: rng.randint(0, each.MAX_VERSION) for each in _CLASSIC} if self._is_old else {}
-        self.simulation = Simulation(seed, nodes=nodes, topics=topics, versions=versions)
+        transforms = rng.choice([0, 0, 0, 1, 2])
+        outputs = {_OUTPUTS: rng.randint(1, 3)} if transforms else {}
+        self.simulation = Simulation(seed, nodes=nodes, topics={**topics, **outputs}, versions=versions)
         names = [f"member{number}" for number in range(rng.randint(1, 4))]
         # Groups that members of both protocols share are migrated as they come and go.
         strategies: tuple[str, ...] = (rng.choice(_STRATEGIES[:2] if protocol == "mixed" else _STRATEGIES),)
@@ -75,14 +81,27 @@ class Story:
             if not self._is_old and rng.random() < 0.3:
                 config["group.instance.id"] = f"i{number}"
             self.simulation.start(name, self._member(topics, strategies, config))
+        self._groups = [names]
+        if transforms:
+            self._groups.append([f"transformer{number}" for number in range(transforms)])
+            for name in self._groups[-1]:
+                speaks = rng.choice(["classic", "consumer"]) if protocol == "mixed" else protocol
+                config = {"group.protocol": speaks, "max.poll.interval.ms": _MAX_POLL_MS}
+                pause_s = rng.choice([0.0, 0.1, 3.0])
+                self.simulation.start(name, transformer("w", topics, _OUTPUTS, config, pause_s=pause_s))
         self.simulation.start("writer", writer(topics, rng.randint(20, 150), rng.choice([0.02, 0.3])))
         self._is_cooperative = (protocol, strategies) == ("classic", _STRATEGIES[:1])
         self._is_peaceful = rng.random() < 0.2
         self.trouble = Trouble(
-            self.simulation, names, topics=topics, busy_s=_BUSY_S, peaceful=self._is_peaceful
+            self.simulation,
+            [name for group in self._groups for name in group],
+            topics=topics,
+            busy_s=_BUSY_S,
+            peaceful=self._is_peaceful,
         )
         self.title = (
             f"{protocol} ({', '.join(strategies)}), {len(names)} members, {nodes} nodes, topics {topics}"
+            f"{f', {transforms} transformers' if transforms else ''}"
             f"{', old versions' if self._is_old else ''}{', peaceful' if self._is_peaceful else ''}"
         )
 
@@ -126,21 +145,24 @@ class Story:
 
     def _is_processed(self) -> bool:
         history = self.simulation.history
-        return all(
+        return history.outputs.are_complete(self.simulation.broker.core) and all(
             offsets.keys() <= history.processed.get(("g", partition), set())
             for partition, offsets in history.acknowledged.items()
+            if partition.topic != _OUTPUTS
         )
 
     def _is_at_rest(self) -> bool:
-        """Every member has what its listener was told, and between them they have everything."""
-        programs = [self.simulation.programs[name] for name in self.simulation.programs if name != "writer"]
-        owned = [partition for program in programs for partition in program.owned]
+        """Every member has what its listener was told, and between them those of a group have everything."""
         topics = self.simulation.broker.core.cluster.topics
-        return (
-            all(program.owned == program.held for program in programs)
-            and len(owned) == len(set(owned))
-            and len(owned) == sum(len(topics[name].partitions) for name in ("t", "u"))
-        )
+        everything = sum(len(topics[name].partitions) for name in ("t", "u"))
+        for names in self._groups:
+            programs = [self.simulation.programs[name] for name in names]
+            owned = [partition for program in programs for partition in program.owned]
+            if not len(owned) == len(set(owned)) == everything:
+                return False
+            if any(program.owned != program.held for program in programs):
+                return False
+        return True
 
     def _look_at_causes(self) -> None:
         """Where nothing broke and classic members gave up only what moved, nobody was thrown out."""

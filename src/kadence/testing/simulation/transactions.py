@@ -7,7 +7,7 @@ committed records may see anything of it; after a commit was acknowledged none o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
@@ -21,8 +21,9 @@ from kadence.types import TopicPartition
 if TYPE_CHECKING:
     from kadence.broker.core import BrokerCore
     from kadence.broker.storage import Partition
+    from kadence.records import Record
 
-__all__ = ["Fate", "Transaction", "TransactionHistory", "readable"]
+__all__ = ["Fate", "Transaction", "TransactionHistory", "readable", "records_of"]
 
 _READ_BYTES = 1 << 20
 
@@ -117,15 +118,17 @@ class TransactionHistory:
 
 
 def readable(partition: Partition, start: int, isolation: Isolation) -> set[int]:
-    """Offsets from ``start`` on that a reader gets, as the client's own code sorts them out."""
-    found: set[int] = set()
+    """Offsets from ``start`` on that a reader gets."""
+    return {record.offset for record in records_of(partition, start, isolation)}
+
+
+def records_of(partition: Partition, start: int, isolation: Isolation) -> Iterator[Record]:
+    """Records from ``start`` on that a reader gets, as the client's own code sorts them out."""
     offset = max(start, partition.start_offset)
     while views := partition.read(offset, _READ_BYTES, isolation):
         aborted = None
         if isolation is Isolation.COMMITTED:
             aborted = [(each.producer_id, each.first_offset) for each in partition.aborted(offset)]
-        records = FetchedRecords(b"".join(views), "", 0, offset, aborted=aborted)
-        found.update(record.offset for record in records.take())
+        yield from FetchedRecords(b"".join(views), "", 0, offset, aborted=aborted).take()
         for header, _ in chain.from_iterable(map(iter_batches, views)):
             offset = header.next_offset
-    return found
