@@ -1,4 +1,4 @@
-"""What users of other clients write out of habit, and what it is called here.
+"""Advice in errors for names and arguments of other Kafka clients: what they are called here.
 
 Only calls that fail come here: a name that a class does not have (`missing`), an argument that a call does not take
 (`refused`, `understood`, `explain`), a client for asyncio where no event loop runs (`running_loop`). Types are

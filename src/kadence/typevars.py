@@ -1,4 +1,4 @@
-"""The type variables of the public API. Type checkers know their defaults; Python 3.11 has none, and needs none."""
+"""The type variables of the public API. Only type checkers see their defaults; Python 3.11 does not support them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This version of Kadence: brokers are told of it, and the package is built from it."""
+"""The version of Kadence, which clients send to brokers and the build puts into the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a group coordinator can be told. Names and meanings are Kafka's broker configuration."""
+"""The configuration of a group coordinator. Names and meanings are those of Kafka's broker configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The coordinator's front door: requests in, records and answers out, timers fired by whoever holds the clock."""
+"""The public class of the group coordinator: requests in, records and answers out. Its owner fires the timers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes in and out of the coordinator besides the messages themselves."""
+"""Arguments and results of the coordinator other than Kafka's messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a group of any kind tells the rooms that serve all kinds: offsets and administration.
+"""The interface of groups of every kind, for the code that serves all kinds: offsets and administration.
 
 Source: the interface `Group` of Kafka 4.3.1's group coordinator.
 """

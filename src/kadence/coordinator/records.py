@@ -1,4 +1,4 @@
-"""What coordinators store: records with Kafka's own keys and values, and their bytes in the log.
+"""The records that coordinators store, with Kafka's own keys and values, and their bytes in the log.
 
 A key is an int16 type and the key's fields, a value an int16 version and the value's fields. No value is a tombstone:
 what the key names is gone. Kafka's tools read these bytes. Source: CoordinatorRecordSerde of Kafka 4.3.1.

@@ -1,4 +1,4 @@
-"""What each record does to the state: the one way in which state that outlives the process changes.
+"""Applies each kind of record to the state. State that survives a restart is changed in no other way.
 
 A rule writes a record and it is replayed at once; a coordinator that loads the log replays it again, with the same
 result. The functions belong to the rooms; this is the table of them.

@@ -1,4 +1,4 @@
-"""The state that the rules of this room work on: groups, offsets, timers; and what a step leads to, on its way out.
+"""The state of the group coordinator (groups, offsets, timers), and the results of the present step.
 
 Kafka's word: one shard of the coordinator is the owner of some groups, and runs one request at a time. A rule changes
 what must outlive the process only by `Shard.write`, which replays the record at once: so what is loaded from the log is

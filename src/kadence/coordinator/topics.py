@@ -1,4 +1,4 @@
-"""What the coordinator knows of topics: a port that the shell fills with its cluster."""
+"""The interface through which the coordinator looks up topics; its owner implements it with its cluster."""
 
 from __future__ import annotations
 

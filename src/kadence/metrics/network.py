@@ -1,4 +1,4 @@
-"""What a network client measures: connections, bytes, requests, waiting. Written by its thread only, read by any."""
+"""The meters of a network client: connections, bytes, requests, waiting. Only its thread writes them; any may read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured, kept so that one thread can write and any thread read.
+"""Meters that one thread writes and any thread reads, without a lock.
 
 A `Meter` takes values; what Kafka calls rate, average, maximum and minimum are read from the last two windows of
 30 s (metrics.num.samples × metrics.sample.window.ms), exactly as the Java client's SampledStat does: a new sample

@@ -1,4 +1,4 @@
-"""All connections of one network thread, behind one poller.
+"""`NetworkClient`: all connections of one network thread, with one poller.
 
 Requests are queued by `send` and everything else happens in `poll`: requests find a node, channels dial, bytes
 move, deadlines pass. A request ends exactly once, in the list that some `poll` returns.

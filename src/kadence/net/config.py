@@ -1,4 +1,4 @@
-"""What the network room needs to know, and nothing of who it works for."""
+"""The settings of a network client. They are the same for consumer, producer and admin client."""
 
 from __future__ import annotations
 

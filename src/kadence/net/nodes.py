@@ -1,4 +1,4 @@
-"""What the client knows about the brokers it may talk to."""
+"""The brokers that a client may connect to, and the state of its connections to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is logged of brokers that cannot be reached: the first failure, others ever more seldom, the end. Sans-IO.
+"""Logs brokers that cannot be reached: the first failure, later ones more and more rarely, and the end. Sans-IO.
 
 Lines are counted by address: a broker and the bootstrap server of the same address are one, and so are all connections
 to it.

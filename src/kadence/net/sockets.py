@@ -1,4 +1,4 @@
-"""Where connections come from: the system's sockets, or those of a simulated network (`kadence.testing.simulation`)."""
+"""Makes sockets: the system's, or those of a simulated network (`kadence.testing.simulation`)."""
 
 from __future__ import annotations
 

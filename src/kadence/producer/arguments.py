@@ -1,4 +1,4 @@
-"""What ``send()`` is given, brought to bytes and numbers, or refused."""
+"""Checks the arguments of ``send()`` and converts them to bytes and numbers."""
 
 from __future__ import annotations
 

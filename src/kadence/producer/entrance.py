@@ -1,4 +1,4 @@
-"""What stands before the accumulator: is the producer usable, what is known of a topic, is there memory.
+"""The checks and waits before the accumulator: is the producer usable, is the topic known, is there memory.
 
 The application's side. What may have to wait is a generator of waits (`waits`), carried by the producer's shell. The
 network thread notifies the producer's lock of each change.

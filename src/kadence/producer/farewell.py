@@ -1,4 +1,4 @@
-"""Producers that nobody closed deliver what they were given all the same.
+"""Lets producers that nobody closed still deliver their records.
 
 Any thread may be the one that collects a producer, an event loop's or a network thread: it only asks the producer's own
 thread to deliver and to end, and waits for nothing. Only the end of the interpreter waits, for all of them together: it

@@ -1,4 +1,4 @@
-"""What becomes of batches once they were taken to be sent: written, repeated, split, failed, out of time. Sans-IO.
+"""Handles the results of batches that were sent: written, retried, split, failed, or timed out. Sans-IO.
 
 Each step keeps three things in agreement: the order of the partition (`sequences`), the memory of the batch
 (`accumulator`), and what those who wait for it are told (`futures`).

@@ -1,4 +1,4 @@
-"""What the producer knows of the cluster: one immutable `Cluster`, asked for when needed (sans-IO).
+"""The producer's cluster metadata: one immutable `Cluster`, requested when needed (sans-IO).
 
 Application threads read `cluster` and name topics under the producer's lock; the network thread polls.
 

@@ -1,4 +1,4 @@
-"""Transactions of one producer: what the coordinator is asked in which state. Sans-IO (KIP-98, KIP-360, KIP-890).
+"""The transactions of a producer: which request each state sends. Sans-IO (KIP-98, KIP-360, KIP-890).
 
 Two versions of the protocol. In the old one the producer tells the coordinator of each partition before it writes
 there, and asks for a higher epoch after an abort that left something undecided. In transactions v2 (Kafka 4.0, feature

@@ -1,4 +1,4 @@
-"""What a broker's answer to a batch means, as a table, and what no answer in time means.
+"""What each error code for a batch means, as a table, and what it means if no answer comes in time.
 
 Codes that are not in the table fail the batch.
 """

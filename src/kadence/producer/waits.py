@@ -1,4 +1,4 @@
-"""What a call of the producer yields while it waits: one text of each call for the thread and the asyncio shell."""
+"""What a producer's call yields while it waits, so that the same code of a call runs under threads and asyncio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both halves of the decoder agree on: the reasons a record can be refused, and a record's text and pickle.
+"""Shared by both halves of the decoder: the errors for bad records, and a record's repr and pickle.
 
 Imports neither half, so both can import it.
 """

@@ -1,4 +1,4 @@
-"""Whom to trust and what to show: the ``sasl.*`` and ``ssl.*`` keys, read and checked. Opens no connection.
+"""Reads and checks the ``sasl.*`` and ``ssl.*`` keys: trusted authorities and credentials. Opens no connection.
 
 It reads a configuration as `settings.Settings`, so it does not know `kadence.config`, which checks its keys here.
 """

@@ -1,4 +1,4 @@
-"""What a client authenticates with, as values. Whatever is secret is a `Secret`, and no repr shows it."""
+"""The credentials of a client, as values. Every secret is a `Secret`, which no repr shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kerberos: whose tickets to show for which service, of the keys and of Java's Krb5LoginModule.
+"""Kerberos: principal, keytab and service name, from the keys or from Java's Krb5LoginModule.
 
 Tickets themselves are got by `kadence.net.kerberos`, which may block.
 """

@@ -1,4 +1,4 @@
-"""From the ``sasl.*`` keys to credentials: what belongs together, and what contradicts itself.
+"""Makes credentials of the ``sasl.*`` keys, and refuses keys that are missing or contradict each other.
 
 Whatever is secret is a `Secret` from the configuration to the last moment; no message here shows one.
 """

@@ -1,4 +1,4 @@
-"""A string that keeps itself to itself."""
+"""A string that no repr, error or log shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom to trust and what to show over TLS: PEM files, PEM texts, and Java's names for them.
+"""The certificates and keys for TLS: PEM files, PEM texts, and Java's names for them.
 
 Java's own key stores (JKS, PKCS12) are refused with the command that makes PEM files of them: Python's TLS does not
 read them.

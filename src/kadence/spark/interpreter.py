@@ -1,4 +1,4 @@
-"""Which Python Spark starts its workers with, and whether that one can load the source.
+"""Chooses the Python with which Spark starts its workers, and checks that it can load the source.
 
 Spark takes the ``python3`` of PATH. A job that is run as ``/venv/bin/python job.py`` then has its workers outside of
 its environment, and Spark says no more of it than "Failed to find data source: kadence". So importing `kadence.spark`

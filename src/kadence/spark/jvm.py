@@ -1,4 +1,4 @@
-"""A session whose Java process signals to this process's group do not reach, and that starts without noise.
+"""Starts Spark's Java process out of reach of signals to this process's group, and without its start-up output.
 
 PySpark starts Java in the group of its own process. Service managers, Kubernetes and terminals send their signals to
 whole groups: SIGTERM then ends Java before Python has asked its query to stop. Here Java gets a session of its own,

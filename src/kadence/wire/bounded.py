@@ -1,4 +1,4 @@
-"""Reading what a stranger sent: a message may become so many objects and no more.
+"""Reads untrusted messages: limits how many objects a message may become.
 
 `Reader` bounds memory by the bytes that came, but an element of two bytes becomes an object of some two hundred, so a
 frame of 100 MB of empty names would become gigabytes. A broker reads requests with this.

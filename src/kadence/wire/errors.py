@@ -1,4 +1,4 @@
-"""What can go wrong between bytes and values.
+"""The errors of encoding and decoding.
 
 Two classes only: this room knows bytes, not brokers. The connection room turns them into
 `kadence.errors` at its edge.

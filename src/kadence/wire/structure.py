@@ -1,4 +1,4 @@
-"""What all generated message classes share: equality and a printed form.
+"""The base of all generated message classes: equality and repr.
 
 They are not dataclasses: a hundred of those cost 75 ms of every import, because each compiles its methods
 anew; methods that are spelt out come from the .pyc in 12.

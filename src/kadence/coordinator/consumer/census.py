@@ -1,4 +1,4 @@
-"""What a KIP-848 group's members add up to, kept up with each of them: each heartbeat of a thousand asks for it."""
+"""Totals over the members of a KIP-848 group, updated with each change, because each heartbeat needs them."""
 
 from __future__ import annotations
 

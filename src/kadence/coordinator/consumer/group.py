@@ -1,4 +1,4 @@
-"""A KIP-848 group as a value: epochs, members, target assignment, and the questions one can ask it. It decides nothing.
+"""The data of a KIP-848 group: epochs, members, target assignment, and queries on them. It makes no decisions.
 
 Only `replay` changes it: the attributes, and the members by `put` and `remove`.
 """

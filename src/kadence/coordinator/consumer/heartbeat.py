@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: a member joins, lives, reports, and is told what it may use (KIP-848).
+"""ConsumerGroupHeartbeat: a member joins, stays, reports its partitions, and gets its assignment (KIP-848).
 
 v0  the coordinator makes the member's id, if the member has none
 v1  subscribed_topic_regex; the member makes its id (KIP-1082)

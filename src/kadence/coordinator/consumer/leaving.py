@@ -1,4 +1,4 @@
-"""How members go: for good, for a while, or because they were silent or slow for too long (KIP-848)."""
+"""How members leave: for good, for a while, or because a session or rebalance timeout passed (KIP-848)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which KIP-848 group has a name."""
+"""Finds a KIP-848 group by its name."""
 
 from __future__ import annotations
 

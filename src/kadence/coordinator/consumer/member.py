@@ -1,4 +1,4 @@
-"""One member of a KIP-848 group, as a value: what its records say of it."""
+"""One member of a KIP-848 group, as a value with the fields of its records."""
 
 from __future__ import annotations
 

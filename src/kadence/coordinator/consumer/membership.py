@@ -1,4 +1,4 @@
-"""Who is who in a KIP-848 group: members found, replaced and taken out, with their timers.
+"""Finds, replaces and removes members of a KIP-848 group, with their timers.
 
 A static member's place outlives its process: whoever joins under its instance id takes over what it had, but only after
 it said that it comes back (epoch −2), or from or to the classic protocol (KIP-848, KIP-345).

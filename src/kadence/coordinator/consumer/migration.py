@@ -1,4 +1,4 @@
-"""A group from one protocol to the other, while its members live (KIP-848, "online migration").
+"""Converts a group from one protocol to the other while it has members (KIP-848, "online migration").
 
 Up: the first heartbeat that joins turns a classic group over; its members stay as they are and rejoin in time. Down:
 when the last member that speaks KIP-848's protocol goes and classic ones remain. Empty groups just change. Offsets

@@ -1,4 +1,4 @@
-"""How a rule of this room says no: an error code and Kafka's words for it."""
+"""The refusal of a request: an error code and Kafka's message for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the records of KIP-848 groups do to a shard: the only code that changes a `ConsumerGroup` (E0).
+"""Applies the records of KIP-848 groups to a shard: the only code that changes a `ConsumerGroup` (E0).
 
 A tombstone of something that is not there has no effect, so a log may be cut anywhere between two records.
 """

@@ -1,4 +1,4 @@
-"""Which heartbeats make no sense, whatever the group is (GroupCoordinatorService of Kafka 4.3)."""
+"""Refuses heartbeats that are invalid for every group (GroupCoordinatorService of Kafka 4.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the rules of this room change a group: by records, each of which takes effect at once."""
+"""Changes a group by writing records, each of which takes effect at once."""
 
 from __future__ import annotations
 

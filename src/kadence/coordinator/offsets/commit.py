@@ -1,4 +1,4 @@
-"""OffsetCommit: who may keep an offset, and where.
+"""OffsetCommit: which members may commit offsets, and for which partitions.
 
 v2-4  the client's own retention time    v6  leader epoch (KIP-320)    v7  group.instance.id
 v9    KIP-848's errors                   v10 topic ids

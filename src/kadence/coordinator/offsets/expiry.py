@@ -1,4 +1,4 @@
-"""Offsets that have outlived their retention go, and groups that have nothing left (KIP-211).
+"""Deletes offsets after their retention time, and groups that have nothing left (KIP-211).
 
 An empty group keeps its offsets for the retention after it became empty; a live one loses only topics that it no longer
 subscribes to; offsets without members count from their commit. What a transaction may still move stays.

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn and AddOffsetsToTxn: what a transaction writes to. A partition's leader asks the same question.
+"""AddPartitionsToTxn and AddOffsetsToTxn: the partitions of a transaction. Partition leaders look them up here, too.
 
 v2  PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588)
 

@@ -1,4 +1,4 @@
-"""The transaction coordinator's front door: requests in, records, answers and endings out."""
+"""The public class of the transaction coordinator: requests in; records, answers and ended transactions out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""InitProducerId: who a producer is, and that nobody else is it any more.
+"""InitProducerId: gives a producer its id and epoch, and fences older producers with the same transactional id.
 
 v3  raise the epoch of an id one has (KIP-360)    v4  PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588)
 

@@ -1,4 +1,4 @@
-"""The state that the rules of transactions work on, and what a step leads to, on its way out.
+"""The state of the transaction coordinator, and the results of the present step.
 
 What must outlive the process changes only by `Ledger.put` and `Ledger.forget`, which write a record and replay it at
 once. A retry of InitProducerId is recognised by the epoch before the present one. Kafka's records do not have that

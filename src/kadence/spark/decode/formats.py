@@ -1,4 +1,4 @@
-"""The decoder of a side, by its options: which format, in which frame, with whose schema."""
+"""Makes the decoder of keys or of values from the options: format, framing and schema."""
 
 from __future__ import annotations
 

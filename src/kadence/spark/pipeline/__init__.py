@@ -1,8 +1,8 @@
 """A pipeline is a file: source, decoding, SQL, expectations, sink, dead letters, trigger. ``kadence pipeline`` runs it.
 
-For a reader of this room, in the order in which a file passes through it: `model` is the table of all keys, `reading`
-checks a file against it (`positions` knows its lines, `environment` the variables), `checks` asks the source and
-Spark's parser, `frames` makes query plans, `outputs` writes a batch, `run` runs it, `progress` and `status` tell of it,
+The modules, in the order in which a file passes through them: `model` is the table of all keys, `reading` checks a
+file against it (`positions` knows its lines, `environment` the variables), `checks` asks the source and Spark's
+parser, `frames` makes query plans, `outputs` writes a batch, `run` runs it, `progress` and `status` tell of it,
 `preview` plans it, `replay` does a range again (`replace`). `files` are those of checkpoints and tables. `declare`
 makes it tables of Spark's own pipelines, and `__main__` is what spark-submit starts.
 

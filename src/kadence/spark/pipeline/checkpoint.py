@@ -1,4 +1,4 @@
-"""How far a pipeline is, as Spark's checkpoint says it: files ``offsets/N`` and ``commits/N`` for each batch N.
+"""The progress of a pipeline in Spark's checkpoint: files ``offsets/N`` and ``commits/N`` for each batch N.
 
 ``offsets/N`` is written before a batch, ``commits/N`` after it; the last line of the former is the source's offset.
 """

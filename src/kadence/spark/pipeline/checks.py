@@ -1,4 +1,4 @@
-"""What is wrong with a file beyond its shape: the source's own rules, outputs that contradict, SQL.
+"""Checks a file beyond its keys and types: the source's own rules, contradictory outputs, SQL.
 
 Asks no broker. SQL is checked only with a Spark session, whose parser is the one that counts.
 """

@@ -1,4 +1,4 @@
-"""What a pipeline's file may say: one table of keys, as frozen values.
+"""All keys of a pipeline's file, as frozen dataclasses.
 
 The dataclasses below are that table. `reading` checks a file against them, `schema` prints them as JSON Schema, and
 `tools/docs.py` as a page, so that the three cannot differ. A value holds the file's own text: where that has

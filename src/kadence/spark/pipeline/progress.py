@@ -1,4 +1,4 @@
-"""What a run tells of itself: one value, kept as JSON beside the checkpoint's own files, where `status` reads it.
+"""The progress of a run: one value, written as JSON beside the checkpoint's own files, where `status` reads it.
 
 Pure: whoever runs the pipeline says what happened and when.
 """

@@ -1,4 +1,4 @@
-"""Puts rows in place of what a table has of some offsets. Each row of a table knows its record by its provenance.
+"""Replaces a table's rows of some offsets. The provenance columns of each row name its record.
 
 A directory of files has no commits, so it is done in two parts: everything new is written aside, then a journal says
 so, then directories are exchanged. A crash before the journal leaves the table as it was; after it, the next run or

@@ -1,6 +1,6 @@
-"""Does a range of offsets again with the file as it is now, in place of what the tables have of it.
+"""Processes a range of offsets again with the present file, and replaces the tables' rows of that range.
 
-Only offsets that are in the tables already can be replayed: those after them are the next run's.
+Only offsets that are in the tables already can be replayed. The next run processes those after them.
 """
 
 from __future__ import annotations

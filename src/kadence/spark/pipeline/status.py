@@ -1,4 +1,4 @@
-"""How a pipeline is, read from its checkpoint by anybody: what the run wrote there, and what Spark did."""
+"""The status of a pipeline, read from its checkpoint: what the run wrote there, and what Spark wrote."""
 
 from __future__ import annotations
 

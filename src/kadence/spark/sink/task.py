@@ -1,4 +1,4 @@
-"""What a task does with its rows: hand them to a producer, and wait until brokers have all of them."""
+"""A task of the sink: passes its rows to a producer, and waits until the brokers have acknowledged all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark sees of the sink. Thin: everything is checked when a writer is made, on the driver.
+"""The writer classes that Spark loads. Everything is checked when a writer is made, on the driver.
 
 Spark makes a writer for each batch, pickles it, and runs `write` in a worker for each task. `commit` and `abort` run on
 the driver afterwards, when everything is decided already: what brokers have acknowledged cannot be taken back.

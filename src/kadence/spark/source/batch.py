@@ -1,4 +1,4 @@
-"""The driver's side of a batch query: one answer to "from where to where", taken once for each ``load()``.
+"""The driver's side of a batch query: it determines the offset ranges once for each ``load()``.
 
 Spark keeps the plan, so later actions on the same DataFrame, and DataFrames made from it, read the same offsets.
 """

@@ -1,4 +1,4 @@
-"""What a query's driver knows of the cluster, and how patient it is with it.
+"""The cluster as a query's driver sees it, and how long the driver waits for brokers that do not answer.
 
 A question that fails is repeated by the client within its timeouts. What comes on top of that:
 

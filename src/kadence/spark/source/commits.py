@@ -1,4 +1,4 @@
-"""Commits of a stream's progress to its group, for those who watch lag. Spark's checkpoint stays the truth.
+"""Commits a stream's progress to its group, so that others can see its lag. Spark resumes from its checkpoint.
 
 So a failing commit never fails the query: it is told once, counted, and tried again later. Nor does one hold up a
 batch: it is sent on a thread of its own, one at a time, and what could not be sent meanwhile goes with the next. Two

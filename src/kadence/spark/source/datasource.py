@@ -1,4 +1,4 @@
-"""What Spark sees: ``format("kadence")``. Thin: it turns Spark's calls into those of this room.
+"""``format("kadence")``, the class that Spark loads. It only passes Spark's calls on to this package.
 
 Three processes see a reader. One plans and pickles it; the executors get that copy; and a third, the query's runner,
 builds another one and asks it for offsets. So ``__init__`` holds values only, and nothing that is learned on

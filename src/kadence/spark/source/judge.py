@@ -1,4 +1,4 @@
-"""What a batch from some point on could hold: the point compared with the logs as they are now.
+"""Compares a point of the stream with the present logs: which offsets a batch from there could read.
 
 Nothing is remembered that a repeated look would not find again, so a look that fails half way is simply repeated.
 """

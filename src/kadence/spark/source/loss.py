@@ -1,4 +1,4 @@
-"""The rule of failOnDataLoss: records that the query was to read, and that no broker has any more.
+"""Finds lost records for failOnDataLoss: records that the query should read and no broker has any more.
 
 Only what is sure counts. Offsets without a record (compaction, aborted transactions, control records) are no
 loss, and nothing is concluded from a gap between records. What remains: a log that begins above the next offset to

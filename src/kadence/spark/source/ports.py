@@ -1,4 +1,4 @@
-"""What the source needs from the client, and nothing else: two small ports; and the port for what decodes values.
+"""The interfaces that the source needs: two small ones of the Kafka client, and one of the decoding.
 
 `kadence.spark.source.clients` implements both with the front door (`kadence.Consumer`, `kadence.Admin`); tests
 implement them in memory. So driver and executor logic run under test without a broker, and without Spark.

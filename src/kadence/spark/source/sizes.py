@@ -1,7 +1,8 @@
-"""How many bytes offsets hold, measured by reading some records.
+"""Estimates how many bytes a range of offsets has, by reading some records.
 
-Brokers do not tell: the size of a log is that of compressed batches, of all offsets, and takes a right of its own to be
-asked for. So what is measured is what Spark will get: uncompressed keys, values, and headers where they are read.
+Brokers do not tell it: the size of a log is that of its compressed batches for all offsets, and to request it a
+client needs a permission of its own. So what is measured is what Spark will get: uncompressed keys, values, and
+headers where they are read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which partitions a query reads, and where it starts and ends in them: the words of the options as values.
+"""The partitions that a query reads, and where it starts and ends in them, as values made of the options.
 
 A `Place` is a rule that gives an offset for each partition once the brokers were asked. `resolve` asks them, through
 `Lookups`, with one call for each kind of question; driver and batch planning both go through it.

@@ -1,4 +1,4 @@
-"""What one test has made at a broker that it shares with others: names, topics, clients and faults, and their end."""
+"""What one test makes on a broker that it shares with others (names, topics, clients, faults), and its removal."""
 
 from __future__ import annotations
 

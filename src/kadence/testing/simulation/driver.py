@@ -1,4 +1,4 @@
-"""Turns of what in reality has a thread of its own, as events of a process: a network side, a broker's loop.
+"""Runs loops that normally have a thread (a network side, a broker's loop) as events of a simulated process.
 
 A turn that would wait says for how long, by its selector; the next one is due then, or as soon as something that it
 watches is ready.

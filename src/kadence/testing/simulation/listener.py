@@ -1,4 +1,4 @@
-"""A rebalance listener that remembers what it is told, and objects to what cannot be."""
+"""A rebalance listener that records its calls, and reports calls that contradict each other."""
 
 from __future__ import annotations
 

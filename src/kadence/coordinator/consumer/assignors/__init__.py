@@ -1,4 +1,4 @@
-"""Server-side assignors (KIP-848): who is to have which partition. Pure: a specification in, partitions out.
+"""Server-side assignors (KIP-848): they assign partitions to members. Pure: a specification in, partitions out.
 
 `ASSIGNORS` names them as Kafka does; the first is the default (``group.consumer.assignors``). Neither looks at racks:
 Kafka's do not either, a reader fetches from the nearest replica anyway (KIP-392).

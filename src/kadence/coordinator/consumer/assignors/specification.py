@@ -1,4 +1,4 @@
-"""What an assignor is given, and what it answers."""
+"""The arguments and the result of an assignor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``uniform``: everybody has as many partitions as everybody else, and keeps what it had where it may.
+"""``uniform``: all members get equally many partitions, and keep their partitions where possible.
 
 Balance goes before stickiness (UniformAssignor of Kafka's coordinator). This file is for groups whose members all
 subscribe to the same topics; `heterogeneous` is for the others.
