@@ -2,8 +2,8 @@
 
     from kadence.spark import session
     spark = session()
-    spark.read.format("kadence").option("kafka.bootstrap.servers", "localhost:9092") \
-        .option("subscribe", "flights").load()
+    source = spark.read.format("kadence").option("kafka.bootstrap.servers", "localhost:9092")
+    source.option("subscribe", "flights").load()
 
 No registration is needed: Spark finds the source through the package ``pyspark_kadence``. The modules: `source`
 reads topics as batches and streams; `session` makes a Spark session, with `interpreter` and `daemon` for its
