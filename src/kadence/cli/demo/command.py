@@ -143,7 +143,7 @@ def run(arguments: argparse.Namespace) -> int:
         checks |= _show_group(outcome, lag)
         landed = None
         if arguments.only != "group":
-            screen.title("3. The pipeline examples/flights.toml lands the topic in a table on Spark")
+            screen.title("3. The pipeline examples/flights.toml writes the topic to a table on Spark")
             landed = land(servers, output, lambda told: screen(line(told)))
             screen.close()
             spark_lag = total_lag(admin, landed.group, _TOPIC, sizes)
