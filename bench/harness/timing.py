@@ -45,11 +45,15 @@ class Timer:
     """Counts from its creation, which is the moment at which the first records have arrived.
 
     CPU is that of all threads of the process.
+
+    Args:
+        taken: those first records. They are not timed, but the plan counts them: one poll without a cap may return
+            so many of them that waiting for the whole count after it would only end by the plan's time limit.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, taken: int = 0) -> None:
         self.records = 0
-        self._count = plan.count
+        self._count = plan.count - taken
         self._started = time.perf_counter()
         self._stop_at = self._started + plan.seconds
         self._cpu = time.process_time()
@@ -96,9 +100,9 @@ def read(plan: Plan, take: Callable[[int], int]) -> Figures:
     """Call ``take(turns of work)``, which returns how many records it got, until the plan is fulfilled."""
     turns = turns_for(plan.work_us)
     patience = Patience(plan)
-    while not take(0):
+    while not (taken := take(0)):
         patience.check()
-    timer = Timer(plan)
+    timer = Timer(plan, taken)
     while timer.running():
         timer.records += take(turns)
     return timer.figures(turns)

@@ -47,9 +47,9 @@ async def _kadence(plan: Plan) -> Figures:
 async def _kadence_polls(plan: Plan) -> Figures:
     async with await peers.kadence_async(plan) as consumer:
         patience = Patience(plan)
-        while not touch.attributes(await consumer.poll(plan.wait)):
+        while not (taken := touch.attributes(await consumer.poll(plan.wait))):
             patience.check()
-        timer = Timer(plan)
+        timer = Timer(plan, taken)
         while timer.running():
             timer.records += touch.attributes(await consumer.poll(plan.wait))
         return timer.figures()

@@ -61,9 +61,9 @@ async def _aiokafka(plan: Plan) -> Figures:
     consumer = await peers.aiokafka(plan)
     try:
         patience = Patience(plan)
-        while not touch.by_partition(await consumer.getmany(timeout_ms=wait_ms, max_records=500)):
+        while not (taken := touch.by_partition(await consumer.getmany(timeout_ms=wait_ms, max_records=500))):
             patience.check()
-        timer = Timer(plan)
+        timer = Timer(plan, taken)
         while timer.running():
             batches = await consumer.getmany(timeout_ms=wait_ms, max_records=500)
             timer.records += touch.by_partition(batches, turns)
