@@ -21,7 +21,7 @@ from kadence.protocol.api_versions import ApiVersion, ApiVersionsRequest, ApiVer
 from kadence.protocol.fetch import FetchRequest, FetchResponse
 from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kadence.protocol.join_group import JoinGroupRequest
-from kadence.protocol.metadata import MetadataRequest, MetadataResponse
+from kadence.protocol.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from kadence.protocol.produce import ProduceRequest
 
 NOW = 1_000_003
@@ -329,3 +329,26 @@ def test_g3_a_frame_for_the_pulse_needs_a_broker_that_takes_it() -> None:
     connection = ready([ApiVersion(api_key=ApiVersionsRequest.API_KEY, min_version=0, max_version=4)])
     with pytest.raises(UnsupportedVersionError):
         connection.frame(Request(HeartbeatRequest(), 1, FOREVER))
+
+
+def test_answers_before_the_login_may_have_few_elements() -> None:
+    """Each becomes an object, and nobody knows yet who it is that answers."""
+    connection = make()
+    connection.open(NOW)
+    [(header, _)] = written(connection)
+    with pytest.raises(
+        MalformedMessageError, match="the arrays of one message have more than 10000 elements"
+    ):
+        answer(connection, ApiVersionsResponse(api_keys=EVERYTHING * 300), 4, header.correlation_id)
+
+
+def test_every_answer_may_have_as_many_elements_as_a_large_cluster_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kadence.connection.sent._MOST_ELEMENTS", 1_000)
+    connection = ready()
+    send(connection, MetadataRequest(topics=None))
+    [(header, _)] = written(connection)
+    topics = [MetadataResponseTopic(name=f"t{number}") for number in range(1_001)]
+    with pytest.raises(MalformedMessageError, match="more than 1000 elements"):
+        answer(connection, MetadataResponse(topics=topics), header.request_api_version, header.correlation_id)

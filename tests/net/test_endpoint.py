@@ -101,6 +101,13 @@ def test_a_token_may_say_itself_when_it_ends() -> None:
         assert ask(url).expires_at == 1_900_000_000
 
 
+@pytest.mark.parametrize("claims", [b'{"exp": 1' + b"0" * 400 + b"}", b"[" * 200_000])
+def test_a_token_whose_claims_are_nonsense_has_no_known_end(claims: bytes) -> None:
+    encoded = base64.urlsafe_b64encode(claims).decode().rstrip("=")
+    with endpoint(json.dumps({"access_token": f"e30.{encoded}.x"}).encode()) as (url, _):
+        assert ask(url).expires_at is None
+
+
 @pytest.mark.parametrize(
     ("status", "body", "kind", "told"),
     [
@@ -123,6 +130,14 @@ def test_a_token_may_say_itself_when_it_ends() -> None:
             AuthenticationError,
             "answered without access_token",
         ),
+        (
+            200,
+            b'{"access_token": "x", "expires_in": 1' + b"0" * 400 + b"}",
+            AuthenticationError,
+            "answered without access_token",
+        ),
+        (200, b"[" * 200_000, AuthenticationError, "answered without access_token"),
+        (400, b"[" * 200_000, AuthenticationError, "HTTP 400 Bad Request"),
     ],
 )
 def test_refusals_and_nonsense(status: int, body: bytes, kind: type[Exception], told: str) -> None:

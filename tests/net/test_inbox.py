@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import mmap
 import random
 import selectors
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -162,3 +164,30 @@ def test_long_and_short_frames_follow_each_other(wire: Wire) -> None:
         found += wire.bodies()
     assert found == bodies
     assert wire.pool.in_use == 0
+
+
+def test_the_limit_may_rise_between_frames(wire: Wire) -> None:
+    """It is low until the peer has shown who it is."""
+    wire.inbox.limit = 100
+    wire.peer.sendall(framed(b"x" * 100))
+    assert wire.bodies() == [b"x" * 100]
+    wire.inbox.limit = 1_000
+    wire.peer.sendall(framed(b"x" * 1_000))
+    assert wire.bodies() == [b"x" * 1_000]
+    wire.peer.sendall(framed(b"x" * 1_001))
+    with pytest.raises(MalformedMessageError, match="between 4 and 1000 are accepted"):
+        wire.bodies()
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="this system has no /proc")
+def test_memory_of_a_long_frame_is_taken_as_it_comes(wire: Wire) -> None:
+    """A length is four bytes that anybody can send."""
+    wire.inbox.limit = 1 << 30
+    before = resident_pages()
+    wire.peer.sendall((1 << 29).to_bytes(4) + b"x" * 1_000)
+    assert wire.next() is None
+    assert resident_pages() - before < (1 << 26) // mmap.PAGESIZE
+
+
+def resident_pages() -> int:
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])

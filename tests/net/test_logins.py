@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -101,6 +102,25 @@ def test_a_token_of_unknown_life_serves_those_who_wait_and_no_more(expires_at: f
         assert login.begin(NOW + 1) is None
 
 
+@pytest.mark.parametrize("expires_at", [float("inf"), 1e300, 10**400], ids=["infinity", "1e300", "10**400"])
+def test_a_token_that_never_expires_is_used_for_most_of_a_year(expires_at: float) -> None:
+    with logging_in(Source(Token("t", expires_at), lasting(9))) as (login, come):
+        assert login.begin(NOW) is None
+        fetched(login, come, NOW)
+        login.settle()
+        day_ms = 24 * 3600 * 1000
+        assert login.begin(NOW + 291 * day_ms) is not None
+        assert login.begin(NOW + 293 * day_ms) is None
+        assert come.wait(PATIENCE)
+
+
+def test_a_token_that_expired_before_the_epoch_is_used_once() -> None:
+    with logging_in(Source(Token("t", float("-inf")))) as (login, come):
+        assert login.begin(NOW) is None
+        fetched(login, come, NOW)
+        assert login.begin(NOW) is not None
+
+
 def test_a_token_that_cannot_be_renewed_is_used_as_long_as_it_lives(caplog: pytest.LogCaptureFixture) -> None:
     source = Source(lasting(1_000), ConnectError("away"), ConnectError("still away"))
     with logging_in(source) as (login, come):
@@ -125,6 +145,10 @@ def test_a_token_that_cannot_be_renewed_is_used_as_long_as_it_lives(caplog: pyte
         (ValueError("no vault"), "no token for client 'me': ValueError: no vault"),
         (Token("a b"), "no bearer token has"),
         ("t", "returned str, not kadence.Token"),
+        (Token("t", float("nan")), "expires_at is NaN; seconds since 1970 are expected"),
+        (Token("t", "tomorrow"), "expires_at is str; seconds since 1970"),  # type: ignore[arg-type]
+        (Token("t", datetime.now(UTC)), "expires_at is datetime; seconds since 1970"),  # type: ignore[arg-type]
+        (Token("t", True), "expires_at is bool"),
     ],
 )
 def test_a_provider_that_gives_no_token(given: Any, told: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import ssl
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from kadence.config import AdminConfig, ConsumerConfig
 from kadence.connection.request import Lane
 from kadence.errors import AuthenticationError, ConfigError, ConnectError
 from kadence.net import ConnectionConfig, drain
+from kadence.net.stream import stream_of
 from kadence.protocol.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kadence.protocol.metadata import MetadataRequest, MetadataResponse
@@ -151,6 +154,45 @@ def test_a_certificate_of_another_host_is_refused_unless_that_is_switched_off(
         )
         driver = connect(("kafka.example", 9092), ssl_context=made.ssl_context, lookup=lookup)
         assert driver.ask(METADATA).error is None
+
+
+@pytest.mark.skipif(not drain.TLS, reason="this OpenSSL is not reached by the compiled half")
+def test_openssl_is_not_called_directly_where_it_calls_python(
+    certificates: Certificates,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A KeyUpdate that the pulse answers would wait for the interpreter, with the connection's lock held."""
+    # `Connection` has a session of the compiled half if, and only if, the pulse may write on it.
+    assert _session(certificates, certificates.client_context()) is not None
+    watching = certificates.client_context()
+    watching._msg_callback = lambda *_: None  # type: ignore[attr-defined]
+    assert _session(certificates, watching) is None
+    caplog.clear()
+    monkeypatch.setenv("SSLKEYLOGFILE", str(tmp_path / "keys.log"))
+    logging_keys = config(("localhost", 9092), ssl_ca_location=str(certificates.ca)).ssl_context
+    assert logging_keys is not None
+    assert "keys.log gets the keys of every TLS connection" in caplog.text
+    assert _session(certificates, logging_keys) is None
+
+
+def _session(certificates: Certificates, context: ssl.SSLContext) -> object:
+    """What the compiled half makes of a connection with this context."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        server = certificates.server_context()
+        accepting = threading.Thread(target=_shake_hands, args=(server, theirs))
+        accepting.start()
+        with context.wrap_socket(ours, server_hostname="localhost") as sock:
+            accepting.join()
+            session = stream_of(sock).session
+            sock.detach()
+    return session
+
+
+def _shake_hands(server: ssl.SSLContext, sock: socket.socket) -> None:
+    server.wrap_socket(sock, server_side=True).detach()
 
 
 def test_tls_spoken_to_a_plaintext_listener(connect: Connect, certificates: Certificates) -> None:

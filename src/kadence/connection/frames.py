@@ -11,11 +11,13 @@ from typing import Final
 
 from kadence.errors import MalformedMessageError
 
-__all__ = ["LENGTH_BYTES", "SHORTEST", "check_length"]
+__all__ = ["LENGTH_BYTES", "OPENING_LIMIT", "SHORTEST", "check_length"]
 
 LENGTH_BYTES: Final = 4
 SHORTEST: Final = 4
 """A response holds at least its correlation id."""
+OPENING_LIMIT: Final = 1 << 20
+"""The longest frame before a connection is ready: ApiVersions and SASL, of a peer that has not shown who it is."""
 
 _GREETINGS: Final = {
     int.from_bytes(b"HTTP"): "an HTTP answer",
@@ -44,6 +46,8 @@ def _likely_cause(length: int, limit: int) -> str:
     # A TLS record starts with its type (21 alert, 22 handshake) and the version 3.x.
     if (length >> 24) & 0xFF in (0x15, 0x16) and (length >> 16) & 0xFF == 0x03:
         return "These bytes are a TLS record: the listener speaks TLS; set security.protocol=SSL"
+    if limit == OPENING_LIMIT:
+        return "No answer before the login is so long: this is no Kafka listener, or the stream is damaged"
     if 0 < length < 2**31 and length > limit:
         return (
             "Either this is no Kafka listener, or one batch of a topic is larger than that: lower "

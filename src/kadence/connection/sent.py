@@ -9,11 +9,18 @@ from kadence.connection.request import Request
 from kadence.errors import MalformedMessageError
 from kadence.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kadence.protocol.client_frames import answer_header_version
-from kadence.wire import Reader, WireError
+from kadence.wire import WireError
+from kadence.wire.bounded import BoundedReader
 
 __all__ = ["Sent"]
 
 _CORRELATION_ID_BYTES: Final = 4
+
+_MOST_ELEMENTS: Final = 4_000_000
+"""Elements of all arrays of one answer together: Metadata of half a million partitions has so many."""
+
+_MOST_OWN_ELEMENTS: Final = 10_000
+"""The same of ApiVersions and SASL, which are read before the broker has shown who it is."""
 
 
 class Sent:
@@ -48,7 +55,8 @@ class Sent:
             MalformedMessageError: these bytes are no such answer.
         """
         request = type(self.message)
-        reader = Reader(frame, _CORRELATION_ID_BYTES)
+        most = _MOST_OWN_ELEMENTS if self.request is None else _MOST_ELEMENTS
+        reader = BoundedReader(frame, _CORRELATION_ID_BYTES, most)
         try:
             if answer_header_version(request, version):
                 reader.unknown_tags()

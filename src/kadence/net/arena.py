@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 from kadence.errors import IllegalStateError
 
-__all__ = ["Arena", "ArenaPool"]
+__all__ = ["Arena", "ArenaPool", "fresh_memory"]
 
 Memory: TypeAlias = bytearray | mmap.mmap
 
@@ -135,7 +135,7 @@ class ArenaPool:
         """An arena of at least ``length`` bytes with one holder. Its content is whatever was there before."""
         self._collect()
         capacity = _capacity(length)
-        memory = self._fitting(length, capacity) or _fresh(capacity)
+        memory = self._fitting(length, capacity) or fresh_memory(capacity)
         self._lent_bytes += len(memory)
         self._trim()
         self.slack -= max(len(memory) - capacity, 0)
@@ -186,11 +186,11 @@ class ArenaPool:
         return f"<ArenaPool in_use={self.in_use} spare={self.spare}>"
 
 
-def _fresh(capacity: int) -> Memory:
+def fresh_memory(capacity: int) -> Memory:
     """New memory.
 
     A large bytearray would be cleared first, holding the interpreter (8 MiB: 5 ms). A mapping is not, and goes back
-    to the system when it is dropped.
+    to the system when it is dropped. Its pages are taken as bytes come, so a length that lies costs nothing.
     """
     if capacity < _MAPPED_FROM or not hasattr(mmap, "MAP_PRIVATE"):  # Windows maps memory in other words
         return bytearray(capacity)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from kadence.clock import FOREVER
 from kadence.connection.connection import BrokerConnection, Phase
-from kadence.connection.frames import LENGTH_BYTES
+from kadence.connection.frames import LENGTH_BYTES, OPENING_LIMIT
 from kadence.connection.request import ANY_NODE, Completed, Lane, Request, StandIn
 from kadence.errors import (
     AuthenticationError,
@@ -348,7 +348,7 @@ class Channel:
             self._stream.intake,
             self._pool,
             connection.fetch_due,
-            self._config.max_frame_bytes,
+            OPENING_LIMIT,
             connection.address,
         )
         if self._stood_in is not None:
@@ -365,6 +365,8 @@ class Channel:
         connection = self._connection
         assert connection is not None
         self.known.succeeded(connection.ranges)
+        if self._inbox is not None:
+            self._inbox.limit = self._config.max_frame_bytes
         self._outages.reached(now, self.known.address, str(self.known))
         login = self._logins.login
         as_whom = f" as {login.who} by {login.mechanism}" if login is not None else ""

@@ -72,7 +72,7 @@ def _token(body: bytes, source: ClientCredentials, where: str) -> Token:
         value = answer["access_token"]
         seconds = answer.get("expires_in")
         expires_at = None if seconds is None else time.time() + float(seconds)
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         # The body may hold half a token: it is not shown.
         raise AuthenticationError(f"{where} answered without access_token") from None
     return Token(
@@ -85,7 +85,7 @@ def _claimed_end(token: str) -> float | None:
     try:
         claims = token.split(".")[1]
         return float(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"])
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
         return None
 
 
@@ -94,6 +94,6 @@ def _told(error: urllib.error.HTTPError) -> str:
     try:
         answer = json.loads(error.read(_LONGEST))
         words = ": ".join(str(answer[key]) for key in ("error", "error_description") if key in answer)
-    except (ValueError, TypeError, OSError, HTTPException):
+    except (ValueError, TypeError, OSError, HTTPException, RecursionError):
         words = ""
     return (words or str(error.reason))[:_SHOWN]

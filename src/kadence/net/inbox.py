@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kadence.connection.frames import check_length
 from kadence.errors import DisconnectedError
+from kadence.net.arena import fresh_memory
 
 if TYPE_CHECKING:
     from kadence.connection.request import Request
@@ -37,9 +38,12 @@ class Inbox:
         fetch_due: asked once per frame, when its first bytes arrive: the fetch that it answers, or None. It may raise
             when no answer is due.
         limit: the longest frame to believe. address: for messages.
+
+    Attributes:
+        limit: the same; it may change between frames.
     """
 
-    __slots__ = ("_address", "_arena", "_body", "_fetch_due", "_intake", "_limit", "_pool")
+    __slots__ = ("_address", "_arena", "_body", "_fetch_due", "_intake", "_pool", "limit")
 
     def __init__(
         self,
@@ -52,7 +56,7 @@ class Inbox:
         self._intake = intake
         self._pool = pool
         self._fetch_due = fetch_due
-        self._limit = limit
+        self.limit = limit
         self._address = address
         # Of a long frame that has begun.
         self._body: memoryview | None = None
@@ -72,13 +76,13 @@ class Inbox:
                 if self._intake.ended():
                     raise self._hung_up()
                 return None
-            check_length(length, self._limit, self._address)
+            check_length(length, self.limit, self._address)
             if (fetch := self._fetch_due()) is not None and length >= _LENT_FROM:
                 arena = self._pool.lend(length)
                 fetch.lent_bytes = arena.size
                 body = arena.view
             else:
-                body = memoryview(bytearray(length))
+                body = memoryview(fresh_memory(length))
             if self._intake.take(body):
                 self._body, self._arena = body, arena
                 return None

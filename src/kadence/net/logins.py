@@ -8,6 +8,7 @@ cannot be had, the old one does as long as it lives.
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import threading
 import time
@@ -31,6 +32,9 @@ __all__ = ["Logins", "TokenLogin"]
 _log = logging.getLogger("kadence.net")
 
 _LIFE_SHARE: Final = 0.8
+
+_LONGEST_LIFE_S: Final = 365 * 24 * 3600.0
+"""A token that says it lives longer, or for ever, is requested anew after four fifths of a year."""
 
 
 class Logins:
@@ -130,7 +134,7 @@ class TokenLogin:
         if isinstance(come, Token):
             self._token, self._is_serving = come, True
             # Its end is told by the wall clock; from here on the monotonic one counts.
-            left_ms = 0 if come.expires_at is None else max(0, int((come.expires_at - time.time()) * 1000))
+            left_ms = _left_ms(come.expires_at, time.time())
             self._refresh_at, self._expires_at = now + int(left_ms * _LIFE_SHARE), now + left_ms
         elif self._token is not None and now < self._expires_at:
             _log.warning("no new token; the old one stays in use: %s", come)
@@ -164,6 +168,7 @@ class TokenLogin:
                     f"sasl.oauthbearer.token.provider returned {kind}, not kadence.Token"
                 )
             check_token(token.value, token.extensions)
+            _check_end(token.expires_at)
         except KafkaError as error:
             return error
         except Exception as error:  # noqa: BLE001 - the provider is the user's; this is how its errors are told
@@ -171,6 +176,30 @@ class TokenLogin:
             failure.__cause__ = error
             return failure
         return token
+
+
+def _check_end(expires_at: object) -> None:
+    """Refuse an end that is no time.
+
+    Raises:
+        AuthenticationError: says what was given and what is expected.
+    """
+    given = type(expires_at).__name__
+    if isinstance(expires_at, float) and math.isnan(expires_at):
+        given = "NaN"
+    elif expires_at is None or (isinstance(expires_at, (int, float)) and not isinstance(expires_at, bool)):
+        return
+    raise AuthenticationError(
+        f"the token's expires_at is {given}; seconds since 1970 are expected (of a datetime: its timestamp()), or None "
+        "where its end is unknown"
+    )
+
+
+def _left_ms(expires_at: float | None, time_s: float) -> int:
+    """How long a token lives on, given the wall clock's time. What lies too far ahead, infinity too, is cut."""
+    if expires_at is None or expires_at <= time_s:
+        return 0
+    return int((min(expires_at, time_s + _LONGEST_LIFE_S) - time_s) * 1000)
 
 
 def _who(credentials: Credentials) -> str:

@@ -12,6 +12,8 @@ Two things are needed, both proved before they are used; where either is missing
 * the pointer: CPython's `_SSLSocket` begins, since 3.8, with a weak reference to its owner, the ``SSL *`` and the
   context. The two neighbours are known from outside; if both are where they must be, so is what lies between.
 
+And OpenSSL must not call Python while it reads or writes (`calls_python`).
+
 Only the network thread touches the object, and on a group's connection the pulse, which keeps off it while Python's ssl
 is at work (gate.h). So nothing runs at the same time as Python's ssl on it.
 """
@@ -24,7 +26,7 @@ import sys
 import weakref
 from typing import Any, Final
 
-__all__ = ["functions", "pointer", "read_ahead"]
+__all__ = ["calls_python", "functions", "pointer", "read_ahead"]
 
 _HEAD: Final = object.__basicsize__
 _WORD: Final = ctypes.sizeof(ctypes.c_void_p)
@@ -65,6 +67,8 @@ def pointer(sock: ssl.SSLSocket) -> int:
     inner: Any = getattr(sock, "_sslobj", None)
     if _LIBRARY is None or inner is None or type(inner).__basicsize__ < _HEAD + 3 * _WORD:
         return 0
+    if calls_python(sock.context):
+        return 0
     owner, found, context = (
         ctypes.c_void_p.from_address(id(inner) + _HEAD + place * _WORD).value or 0 for place in range(3)
     )
@@ -72,6 +76,15 @@ def pointer(sock: ssl.SSLSocket) -> int:
     if owner != id(weakref.ref(sock)) or context != id(sock.context):
         return 0
     return found
+
+
+def calls_python(context: ssl.SSLContext) -> bool:
+    """Whether OpenSSL calls Python in the midst of reading and writing: to log keys (SSLKEYLOGFILE), or messages.
+
+    Such a callback waits for the interpreter. Whoever calls OpenSSL while it holds a lock of ours (the pulse, gate.h)
+    would then wait for a thread that waits for that lock.
+    """
+    return bool(context.keylog_filename) or getattr(context, "_msg_callback", None) is not None
 
 
 def read_ahead(ssl_pointer: int) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 import tempfile
 from typing import TYPE_CHECKING
 
 from kadence.errors import ConfigError
+from kadence.net.openssl import calls_python
 from kadence.security.stores import Identity, Trust, identity, trust
 
 if TYPE_CHECKING:
     from kadence.config import ClientConfig
 
 __all__ = ["make_context", "token_context"]
+
+_log = logging.getLogger("kadence.net")
 
 
 def make_context(config: ClientConfig) -> ssl.SSLContext:
@@ -22,6 +26,12 @@ def make_context(config: ClientConfig) -> ssl.SSLContext:
         ConfigError: a PEM file is missing, unreadable or not what its key says.
     """
     context = _trusting(trust(config))
+    if calls_python(context):
+        _log.warning(
+            "SSLKEYLOGFILE is set: %s gets the keys of every TLS connection. Python's ssl moves all bytes, so reading "
+            "is slower, and no heartbeat is sent while a C call holds the interpreter",
+            context.keylog_filename,
+        )
     context.check_hostname = config.ssl_endpoint_identification_algorithm != ""
     shown = identity(config)
     if shown is not None:

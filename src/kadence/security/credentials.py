@@ -16,8 +16,8 @@ class Token:
 
     Attributes:
         value: the token, which is sent to the broker.
-        expires_at: when it expires, in seconds since 1970. None: unknown; then every connection requests a new
-            token.
+        expires_at: when it expires, in seconds since 1970; infinity: never. None: unknown; then every connection
+            requests a new token.
         extensions: SASL extensions (KIP-342).
     """
 

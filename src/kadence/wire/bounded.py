@@ -1,7 +1,7 @@
 """Reads untrusted messages: limits how many objects a message may become.
 
 `Reader` bounds memory by the bytes that came, but an element of two bytes becomes an object of some two hundred, so a
-frame of 100 MB of empty names would become gigabytes. A broker reads requests with this.
+frame of 100 MB of empty names would become gigabytes. A broker reads requests with this, a client answers.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ MAX_ELEMENTS: Final = 250_000
 
 
 class BoundedReader(Reader):
-    """A `Reader` whose arrays have `MAX_ELEMENTS` elements in all. As Kafka it ignores what follows a message."""
+    """A `Reader` whose arrays have ``most`` elements in all. As Kafka it ignores what follows a message."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_left", "_most")
 
-    def __init__(self, buf: Buffer, pos: int = 0) -> None:
+    def __init__(self, buf: Buffer, pos: int = 0, most: int = MAX_ELEMENTS) -> None:
         self.buf = buf  # what `Reader` does, without a call for each request
         self.pos = pos
-        self._left = MAX_ELEMENTS
+        self._left = self._most = most
 
     def _plausible(self, count: int) -> int:
         self._spend(count)
@@ -53,4 +53,4 @@ class BoundedReader(Reader):
         if count > 0:
             self._left -= count
             if self._left < 0:
-                raise WireError(f"the arrays of one request have more than {MAX_ELEMENTS} elements")
+                raise WireError(f"the arrays of one message have more than {self._most} elements")
