@@ -7,18 +7,22 @@ request is served, refused, or lost on its way, or its answer is.
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.luck import examples
 from tests.worlds.producer import TOPIC_ID, World, batches_of, header_of
+from tests.worlds.transacting import TransactionWorld
 
 from kadence.broker.cluster import Topic
 from kadence.broker.storage import BatchError, Isolation, Partition
 from kadence.connection.request import Request
 from kadence.errors import DisconnectedError
 from kadence.producer.futures import RecordFuture
+from kadence.producer.transaction_states import State
 from kadence.protocol import error_codes as ec
+from kadence.protocol.end_txn import EndTxnRequest
 from kadence.protocol.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -41,13 +45,14 @@ class Log:
 
     @property
     def values(self) -> list[bytes | None]:
-        log = b"".join(self.partition.read(0, 1 << 30, Isolation.LOG_END))
-        return [record.value for record in FetchedRecords(log, "t", 0, 0).take()]
+        log = b"".join(self.partition.read(0, 1 << 30, Isolation.COMMITTED))
+        aborted = [(each.producer_id, each.first_offset) for each in self.partition.aborted(0)]
+        return [record.value for record in FetchedRecords(log, "t", 0, 0, aborted=aborted).take()]
 
     def append(self, batch: bytes) -> tuple[int, int]:
         """The error code and the base offset."""
         try:
-            offset = self.partition.append(NOW, memoryview(batch)).base_offset
+            offset = self.partition.append(NOW, memoryview(batch), transactional_id="x").base_offset
         except BatchError as error:
             return error.code, -1
         self.taken.add(_sequences(batch))
@@ -70,11 +75,32 @@ steps = st.lists(
     min_size=10,
     max_size=120,
 )
+often: list[tuple[str, int]] = [
+    ("append", 0),
+    ("append", 1),
+    ("append", 0),
+    ("append", 0),
+    ("serve", 0),
+    ("serve", 0),
+]
+seldom = [
+    ("refuse", ec.NOT_ENOUGH_REPLICAS),
+    ("refuse", ec.NOT_LEADER_OR_FOLLOWER),
+    ("too large", 0),
+    ("lose request", 0),
+    ("lose answer", 0),
+    ("wait", 100),
+]
+transactional_steps = st.lists(
+    st.sampled_from([*often * 3, *seldom, ("commit", 0), ("abort", 0)]), min_size=60, max_size=120
+)
+
+SETTINGS: Any = {"batch_size": 110, "delivery_timeout_ms": 10_000_000, "max_request_size": 200}
 
 
 class Play:
-    def __init__(self) -> None:
-        self.world = World(batch_size=110, delivery_timeout_ms=10_000_000, max_request_size=200)
+    def __init__(self, world: World | None = None) -> None:
+        self.world = world or World(**SETTINGS)
         self.world.leaders = {PARTITIONS[0]: 1, PARTITIONS[1]: 1}
         self.logs = {tp: Log() for tp in PARTITIONS}
         self.sent: dict[TopicPartition, list[tuple[bytes, RecordFuture]]] = {tp: [] for tp in PARTITIONS}
@@ -93,9 +119,12 @@ class Play:
                 if isinstance(request.message, ProduceRequest):
                     self.wire.append(request)
                 else:
-                    self.world.answer_housekeeping(request)
+                    self.keep_house(request)
             if not requests:
                 return
+
+    def keep_house(self, request: Request) -> None:
+        self.world.answer_housekeeping(request)
 
     def serve(self, request: Request, *, tell: bool = True) -> None:
         answers = []
@@ -181,3 +210,72 @@ def test_with_batches_that_fail_the_rest_is_still_exactly_once_in_order(
         delivered = [value for value, future in play.sent[tp] if future.exception(0) is None]
         # A batch that was written, whose answer was lost, and that was then refused counts as failed.
         assert set(delivered) <= set(log)
+
+
+class TransactionalPlay(Play):
+    """One transaction after the other, over the same partitions and the same network."""
+
+    def __init__(self, version: int) -> None:
+        self.transacting = TransactionWorld(version=version, **SETTINGS)
+        super().__init__(self.transacting)
+        self.open: list[tuple[TopicPartition, bytes, RecordFuture]] = []
+        self.committed: dict[TopicPartition, list[bytes]] = {tp: [] for tp in PARTITIONS}
+        self.is_commit = False
+        self.transacting.begin()
+
+    def append(self, tp: TopicPartition) -> None:
+        if self.transacting.now_in.state is State.IN_TRANSACTION:
+            super().append(tp)
+            self.open.append((tp, *self.sent[tp][-1]))
+
+    def keep_house(self, request: Request) -> None:
+        if isinstance(request.message, EndTxnRequest):
+            epoch = request.message.producer_epoch
+            for log in self.logs.values():
+                log.partition.append_marker(NOW, 9, epoch, 0, committed=request.message.committed)
+        self.transacting.say(request)
+
+    def step(self, action: str, argument: int) -> None:
+        transactions = self.transacting.now_in
+        assert transactions.state not in (State.ABORTABLE, State.FAILED), "nothing here is for good"
+        if transactions.state is State.READY:
+            self.ended()
+        if action not in ("commit", "abort"):
+            super().step(action, argument)
+        elif transactions.state is State.IN_TRANSACTION:
+            self.is_commit = action == "commit"
+            transactions.begin_commit() if self.is_commit else transactions.begin_abort()
+            self.pump()
+
+    def ended(self) -> None:
+        for tp, value, future in self.open:
+            if self.is_commit:
+                assert future.exception(0) is None
+                self.committed[tp].append(value)
+        self.open.clear()
+        self.transacting.begin()
+
+    def finish(self) -> None:
+        self.step("commit", 0)
+        for _ in range(300):
+            self.pump()
+            while self.wire:
+                self.serve(self.wire.popleft())
+            if self.transacting.now_in.state is State.READY:
+                self.ended()
+                return
+            self.world.advance(1_000)
+        raise AssertionError(f"it never came to an end: {self.world.sender!r}")
+
+
+@examples(120)
+@given(transactional_steps, st.sampled_from([1, 2]))
+def test_transactions_are_whole_and_end_as_was_asked(script: list[tuple[str, int]], version: int) -> None:
+    """What passes by itself aborts no transaction, and readers of committed records see each of them once, in order."""
+    play = TransactionalPlay(version)
+    for action, argument in script:
+        play.step(action, argument)
+    play.finish()
+    for tp in PARTITIONS:
+        assert play.logs[tp].values == play.committed[tp]
+    assert play.world.accumulator.used_bytes == 0

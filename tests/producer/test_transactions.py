@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import pytest
-from tests.worlds.producer import TP, World, batches_of, header_of
+from tests.worlds.producer import TP, batches_of, header_of
+from tests.worlds.transacting import OTHER, TransactionWorld
 
-from kadence.connection.request import ANY_NODE, Request
+from kadence.connection.request import Request
 from kadence.errors import (
     BrokerError,
     ClosedError,
@@ -24,33 +24,19 @@ from kadence.producer import Producer
 from kadence.producer.transaction_states import TRANSITIONS, State
 from kadence.producer.transactions import Transactions
 from kadence.protocol import error_codes as ec
-from kadence.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from kadence.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kadence.protocol.add_partitions_to_txn import (
-    AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopicResult,
 )
-from kadence.protocol.api_versions import (
-    ApiVersion,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    FinalizedFeatureKey,
-)
-from kadence.protocol.end_txn import EndTxnRequest, EndTxnResponse
-from kadence.protocol.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from kadence.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kadence.protocol.metadata import MetadataRequest
+from kadence.protocol.end_txn import EndTxnRequest
+from kadence.protocol.find_coordinator import FindCoordinatorRequest
+from kadence.protocol.init_producer_id import InitProducerIdRequest
 from kadence.protocol.produce import ProduceRequest
 from kadence.protocol.txn_offset_commit import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
 )
-from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from kadence.types import GroupMetadata, OffsetAndMetadata
 
-OTHER = TopicPartition("t", 1)
 GROUP = GroupMetadata("g", 3, "member")
 OFFSETS = {TP: OffsetAndMetadata(5)}
 LOST = DisconnectedError("gone")
@@ -59,99 +45,6 @@ LOST = DisconnectedError("gone")
 def identity_of(batch: bytes) -> tuple[int, int, int]:
     header = header_of(batch)
     return header.producer_id, header.producer_epoch, header.base_sequence
-
-
-class TransactionWorld(World):
-    """A transactional producer and a coordinator that says yes, or what ``codes`` has for an API, once each."""
-
-    def __init__(self, *, version: int = 2, offers_end: bool = True, **settings: Any) -> None:
-        super().__init__(transactional_id="x", **settings)
-        assert self.transactions is not None
-        self.now_in: Transactions = self.transactions
-        self.leaders = {TP: 1, OTHER: 1}
-        self.codes: dict[type, list[int]] = {}
-        self.asked: list[Any] = []
-        self.epoch = 0
-        self._features = [FinalizedFeatureKey("transaction.version", version, version)] if version else []
-        self._apis = [ApiVersion(26, 0, 5)] if offers_end else []
-
-    def run(self, done: Callable[[], bool] | None = None, *, produce: int = ec.NONE) -> None:
-        """Answer everything until nothing is asked; then ``done`` must be so."""
-        for _ in range(30):
-            requests = self.turn()
-            for request in requests:
-                if isinstance(request.message, ProduceRequest):
-                    self.acknowledge(request, code=produce)
-                else:
-                    self.say(request)
-            if not requests:
-                self.advance(200)
-        if done is not None:
-            with self.gate:
-                assert done()
-
-    def say(self, request: Request) -> None:
-        """Answer what is not about records."""
-        message = request.message
-        if isinstance(message, MetadataRequest):
-            self.answer(request, self.metadata())
-            return
-        self.asked.append(message)
-        code = self.codes.get(type(message), []).pop(0) if self.codes.get(type(message)) else ec.NONE
-        match message:
-            case ApiVersionsRequest():
-                self.answer(
-                    request, ApiVersionsResponse(api_keys=self._apis, finalized_features=self._features)
-                )
-            case FindCoordinatorRequest():
-                assert request.node_id == ANY_NODE
-                self.answer(
-                    request,
-                    FindCoordinatorResponse(error_code=code, node_id=2 + message.key_type, host="b", port=1),
-                )
-            case InitProducerIdRequest():
-                self.epoch += message.producer_id >= 0
-                self.answer(
-                    request, InitProducerIdResponse(error_code=code, producer_id=9, producer_epoch=self.epoch)
-                )
-            case AddPartitionsToTxnRequest():
-                results = [
-                    AddPartitionsToTxnTopicResult(
-                        topic.name,
-                        [AddPartitionsToTxnPartitionResult(index, code) for index in topic.partitions],
-                    )
-                    for topic in message.v3_and_below_topics
-                ]
-                self.answer(request, AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
-            case AddOffsetsToTxnRequest():
-                self.answer(request, AddOffsetsToTxnResponse(error_code=code))
-            case TxnOffsetCommitRequest():
-                answers = [TxnOffsetCommitResponsePartition(0, code)]
-                self.answer(
-                    request, TxnOffsetCommitResponse(topics=[TxnOffsetCommitResponseTopic("t", answers)])
-                )
-            case EndTxnRequest():
-                raised = bool(self._features) and not code
-                self.epoch += raised
-                self.answer(
-                    request,
-                    EndTxnResponse(
-                        error_code=code,
-                        producer_id=9 if raised else -1,
-                        producer_epoch=self.epoch if raised else -1,
-                    ),
-                )
-
-    def begin(self) -> None:
-        """Get ready, and open a transaction."""
-        if self.now_in.state is State.UNINITIALIZED:
-            self.run(self.now_in.begin_init())
-        self.asked.clear()
-        self.now_in.begin()
-
-    def asked_for(self) -> list[str]:
-        """What the coordinators were asked since `begin`."""
-        return [type(message).__name__.removesuffix("Request") for message in self.asked]
 
 
 def test_before_the_first_transaction_there_must_be_an_id() -> None:
@@ -388,7 +281,32 @@ def test_an_abort_drops_what_was_not_sent_and_waits_for_what_was() -> None:
     assert world.asked_for() == ["EndTxn"]
 
 
-def test_out_of_sequence_is_no_reason_to_number_anew() -> None:
+def test_what_is_out_of_sequence_behind_a_batch_that_is_repeated_is_repeated_after_it() -> None:
+    """One batch is refused for a passing reason, and those behind it are out of sequence only because of that."""
+    world = TransactionWorld(batch_size=60)
+    world.warm()
+    futures = [world.append() for _ in range(3)]
+    sent = [request for _ in range(3) for request in world.turn()]
+    world.acknowledge(sent[0], code=ec.NOT_ENOUGH_REPLICAS)
+    for request in sent[1:]:
+        world.acknowledge(request, code=ec.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    assert world.now_in.state is State.IN_TRANSACTION
+    world.run(world.now_in.begin_commit())
+    assert [future.exception(0) for future in futures] == [None] * 3
+
+
+def test_a_batch_that_is_split_does_not_end_the_transaction_for_those_behind_it() -> None:
+    world = TransactionWorld(batch_size=110)
+    world.warm()
+    futures = [world.append() for _ in range(4)]
+    first, second = [request for _ in range(2) for request in world.turn()]
+    world.acknowledge(first, code=ec.MESSAGE_TOO_LARGE)
+    world.acknowledge(second, code=ec.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    world.run(world.now_in.begin_commit())
+    assert [future.exception(0) for future in futures] == [None] * 4
+
+
+def test_out_of_sequence_of_the_oldest_is_no_reason_to_number_anew() -> None:
     """Without transactions a partition raises its own epoch; here that would tear the transaction apart."""
     world = TransactionWorld()
     world.begin()

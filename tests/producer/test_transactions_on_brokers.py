@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import threading
 import uuid
@@ -30,6 +31,7 @@ from kadence.producer.transaction_states import State
 from kadence.producer.transactions import Transactions
 from kadence.protocol import error_codes as ec
 from kadence.protocol.end_txn import EndTxnRequest
+from kadence.protocol.produce import ProduceRequest
 from kadence.testing.kafka import Kafka
 from kadence.types import GroupMetadata
 
@@ -133,6 +135,48 @@ def test_a_refused_record_undoes_the_others(servers: str, topic: str) -> None:
         producer.send(topic, b"after", partition=1)
         producer.commit_transaction()
     readers_see(servers, topic, [b"after", b"after"])
+
+
+def test_batches_that_are_split_abort_no_transaction(servers: str) -> None:
+    """Batches of the default size are too large for this topic; several of them are on their way at once."""
+    topic = f"transactions-{uuid.uuid4().hex[:8]}"
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic(topic, 2, 1, {"max.message.bytes": "100000"})])
+    luck = random.Random(4)
+    # Half of each record can be compressed, so no estimate says whether a batch will be too large.
+    values = [b"%04d" % number + luck.randbytes(450) + b"x" * 450 for number in range(1500)]
+    with Producer(bootstrap_servers=servers, transactional_id=topic, compression_type="lz4") as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            for number, value in enumerate(values):
+                producer.send(topic, value, partition=number % 2)
+    until(lambda: ours(servers, topic) == values)
+
+
+def test_refusals_that_pass_abort_no_transaction() -> None:
+    """A leader that lacks replicas now and then refuses one batch of several that are on their way."""
+    luck = random.Random(1)
+    with Broker(topics={"t": 2}) as broker:
+        with (
+            broker.faults.error(
+                ProduceRequest, ec.NOT_ENOUGH_REPLICAS, where=lambda call: luck.random() < 0.05
+            ) as refused,
+            Producer(
+                bootstrap_servers=broker.bootstrap_servers,
+                transactional_id="x",
+                batch_size=200,
+                retry_backoff_ms=1,
+            ) as producer,
+        ):
+            producer.init_transactions()
+            for number in range(60):
+                with producer.transaction():
+                    for part in range(20):
+                        producer.send("t", b"%03d-%02d" % (number, part), partition=part % 2)
+                        producer.flush() if part == 1 else None
+        assert refused.hits > 3
+        expected = [b"%03d-%02d" % (number, part) for number in range(60) for part in range(20)]
+        assert ours(broker.bootstrap_servers, "t") == expected
 
 
 def test_a_with_block_is_one_transaction(servers: str, topic: str) -> None:

@@ -97,11 +97,6 @@ class Sender:
         self._most_undecided = MAX_UNDECIDED if config.enable_idempotence else 1 if self._acks else 2**31
 
     @property
-    def _may_renumber(self) -> bool:
-        """Whether a partition may raise its epoch: without numbers there is none, in a transaction all share it."""
-        return self._config.enable_idempotence and self._transactions is None
-
-    @property
     def is_idle(self) -> bool:
         """Whether nothing is waiting for an answer."""
         return not any(self._requests_in_flight.values())
@@ -314,7 +309,9 @@ class Sender:
             self._outcomes.answered_late(batch)
         elif verdict is Verdict.SPLIT:
             self._outcomes.split(batch, error)
-        elif verdict is Verdict.FAIL or (verdict is Verdict.OUT_OF_SEQUENCE and not self._may_renumber):
+        elif verdict is Verdict.FAIL or (
+            verdict is Verdict.OUT_OF_SEQUENCE and not self._may_come_right(batch, answer.error_code)
+        ):
             record_errors = blamed(batch, answer)
             if record_errors:
                 others = f"{batch.tp}: not written since other records of its batch were refused"
@@ -330,6 +327,16 @@ class Sender:
             if verdict is Verdict.RETRY_ELSEWHERE:
                 self._topics.want(batch.tp.topic, now)
             self._outcomes.repeat(now, batch, error, out_of_sequence=verdict is Verdict.OUT_OF_SEQUENCE)
+
+    def _may_come_right(self, batch: Batch, code: int) -> bool:
+        """Whether a batch can be written although the broker finds its numbers out of order.
+
+        With a new epoch of its partition it can. In a transaction it can, too, while an older batch is undecided: that
+        one was refused for a passing reason, or is to be split, and is repeated first.
+        """
+        if self._config.enable_idempotence and self._transactions is None:
+            return True
+        return code != ec.INVALID_PRODUCER_EPOCH and not self._outcomes.partitions[batch.tp].is_oldest(batch)
 
     def fail_all(self, error: KafkaError) -> None:
         """See `Outcomes.fail_all`."""
