@@ -143,8 +143,10 @@ def test_batches_that_are_split_abort_no_transaction(servers: str) -> None:
     with Admin(bootstrap_servers=servers) as admin:
         admin.create_topics([NewTopic(topic, 2, 1, {"max.message.bytes": "100000"})])
     luck = random.Random(4)
-    # Half of each record can be compressed, so no estimate says whether a batch will be too large.
-    values = [b"%04d" % number + luck.randbytes(450) + b"x" * 450 for number in range(1500)]
+    # Batches of the default size are too large where luck filled them, and those behind them fit.
+    values = [
+        b"%04d" % number + (luck.randbytes if number // 400 % 2 else bytes)(800) for number in range(2400)
+    ]
     with Producer(bootstrap_servers=servers, transactional_id=topic, compression_type="lz4") as producer:
         producer.init_transactions()
         with producer.transaction():
