@@ -61,7 +61,7 @@ def make(**settings: int) -> Producer:
     entrance = Entrance(config, clock, accumulator, topics, stub)
     for name, count in COUNTS.items():
         sticky = StickyPartitioner(config.batch_size, random.Random(7))
-        topics._stickies[name] = sticky
+        topics.stickies[name] = sticky
         tps = tuple(TopicPartition(name, number) for number in range(count))
         accumulator.places[name] = Place(topics.cluster, tps, tuple(range(count)), sticky)
     for name, value in {

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 from aiokafka.partitioner import murmur2 as theirs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kadence.producer.partitioner import StickyPartitioner, murmur2, partition_for_key
+from kadence.producer.partitioner import StickyPartitioner, murmur2, partition_for_key, shares_of
 
 
 @pytest.mark.parametrize(
@@ -59,3 +60,23 @@ def test_sticky_survives_a_topic_that_shrank() -> None:
     sticky = StickyPartitioner(1_000, random.Random(1))
     sticky.choose(1, 8, (7,))
     assert sticky.choose(1, 2, (0, 1)) in (0, 1)
+
+
+def test_what_waits_for_a_partition_lowers_its_share() -> None:
+    """KIP-794's own example: queues of 0, 3 and 1 batches weigh 4, 1 and 3."""
+    shares = shares_of({0: 0, 1: 3, 2: 1})
+    assert shares == ([0, 1, 2], [4, 5, 8])
+    sticky = StickyPartitioner(1, random.Random(1))
+    sticky.shares = shares
+    counts = Counter(sticky.choose(1, 3, (0, 1, 2)) for _ in range(8000))
+    assert all(abs(counts[number] - 1000 * weight) < 150 for number, weight in enumerate((4, 1, 3)))
+
+
+def test_a_partition_without_a_leader_is_left_at_once() -> None:
+    sticky = StickyPartitioner(1_000, random.Random(1))
+    first = sticky.choose(1, 3, (0, 1, 2))
+    others = tuple({0, 1, 2} - {first})
+    sticky.leave_unless((0, 1, 2))
+    assert sticky.choose(1, 3, (0, 1, 2)) == first
+    sticky.leave_unless(others)
+    assert sticky.choose(1, 3, others) in others

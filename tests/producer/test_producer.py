@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -96,6 +97,33 @@ def test_records_without_a_key_reach_all_partitions(three: Broker) -> None:
     with Producer(bootstrap_servers=three.bootstrap_servers, batch_size=200) as producer:
         futures = [producer.send("t", b"x" * 50) for _ in range(300)]
         assert {future.result(PATIENCE).partition for future in futures} == set(range(6))
+
+
+def test_few_records_without_a_key_reach_all_partitions_by_default(broker: Broker) -> None:
+    """A run of them is no longer than 16 KiB, although batches may be larger."""
+    broker.create_topic("three", 3)
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        futures = [producer.send("three", b"x" * 80) for _ in range(4_000)]
+        counts = Counter(future.result(PATIENCE).partition for future in futures)
+    assert len(counts) == 3
+    assert max(counts.values()) < 3_000
+
+
+def test_records_without_a_key_leave_a_partition_that_has_no_leader() -> None:
+    with (
+        Broker(nodes=3, topics={"t": 6}) as broker,
+        Producer(bootstrap_servers=broker.bootstrap_servers, metadata_max_age_ms=50) as producer,
+    ):
+        producer.send("t", b"x").result(PATIENCE)
+        for partition in (0, 2, 4, 5):
+            broker.move_leader("t", partition, -1)
+        until(
+            lambda: (
+                [info.partition for info in producer.partitions_for("t") if info.leader is not None] == [1, 3]
+            )
+        )
+        futures = [producer.send("t", b"x" * 80) for _ in range(400)]
+        assert {future.result(PATIENCE).partition for future in futures} <= {1, 3}
 
 
 def test_many_threads_share_one(three: Broker) -> None:

@@ -18,6 +18,7 @@ from kadence.errors import (
     TopicAuthorizationError,
 )
 from kadence.producer.identity import Identity
+from kadence.producer.partitioner import Shares
 from kadence.producer.transactions import Transactions
 from kadence.protocol import error_codes as ec
 from kadence.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -135,6 +136,63 @@ def test_until_the_broker_knows_the_producer_one_batch_is_in_flight() -> None:
     world.acknowledge(two, 1)
     world.acknowledge(three, 2)
     assert [future.result(0).offset for future in futures] == [0, 1, 2]
+
+
+def shares(world: World) -> Shares | None:
+    """What the partitioner for records without a key was told."""
+    return world.topics.sticky("t").shares
+
+
+def test_records_without_a_key_go_where_less_waits() -> None:
+    world = World(batch_size=60)
+    other = TopicPartition("t", 1)
+    world.leaders = {TP: 1, other: 2}
+    shares(world)
+    world.warm_up(TP, other)
+    assert shares(world) is None
+    for n in range(9):
+        world.append(b"%d" % n * 60)
+    world.append(tp=other)
+    sent = [request for _ in range(9) for request in world.turn()]
+    assert sum(request.node_id == 1 for request in sent) == 5
+    # The last of four is not behind: it may still fill.
+    assert shares(world) == ([0, 1], [1, 5])
+    for request in sent:
+        world.acknowledge(request)
+    for _ in range(9):
+        for request in world.turn():
+            world.acknowledge(request)
+    assert shares(world) is None
+
+
+def test_with_adaptive_partitioning_off_all_partitions_are_equal() -> None:
+    world = World(batch_size=60, partitioner_adaptive_partitioning_enable=False)
+    other = TopicPartition("t", 1)
+    world.leaders = {TP: 1, other: 2}
+    shares(world)
+    world.warm_up(TP, other)
+    for n in range(9):
+        world.append(b"%d" % n * 60)
+    assert len([request for _ in range(9) for request in world.turn()]) == 5
+    assert shares(world) is None
+
+
+def test_a_broker_that_takes_nothing_gets_no_more_records_without_a_key() -> None:
+    world = World(partitioner_availability_timeout_ms=500)
+    other = TopicPartition("t", 1)
+    world.leaders = {TP: 1, other: 2}
+    shares(world)
+    world.warm_up(TP, other)
+    world.reachable = lambda node: node == 2
+    world.append()
+    world.turn()
+    world.turn(later=500)
+    assert shares(world) is None
+    world.turn(later=1)
+    assert shares(world) == ([1], [1])
+    world.reachable = lambda node: True
+    assert [request.node_id for request in world.turn()] == [1]
+    assert shares(world) is None
 
 
 def test_a_broker_in_backoff_is_left_alone() -> None:

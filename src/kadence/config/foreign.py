@@ -321,16 +321,14 @@ _ORDER: Final = (
     "records of a partition are sent in order, and with enable.idempotence written in order; leave it out"
 )
 _STICKY: Final = (
-    "records without a key stay with one partition until it has batch.size bytes, then another one with a leader gets "
-    "them; leave it out"
+    "records without a key stay with one partition for 16 KiB, or batch.size where that is less, then another one with "
+    "a leader gets them; leave it out"
 )
 _NO_METRICS: Final = "the producer has no metrics; count records in the callbacks of their futures"
 
 _OF_PRODUCERS: Final[Mapping[str, str]] = {
     # Java
     "interceptor.classes": "the producer has no interceptors; wrap send(), and use the futures that it gives",
-    "partitioner.adaptive.partitioning.enable": _STICKY,
-    "partitioner.availability.timeout.ms": _STICKY,
     "transaction.two.phase.commit.enable": "two-phase commit (KIP-939) is not supported",
     **dict.fromkeys(
         (

@@ -82,6 +82,20 @@ class ProducerConfig(ClientConfig):
     partitioner_ignore_keys: bool = key(
         "bool", False, "Whether the producer chooses partitions as if no record had a key.", since="KIP-794"
     )
+    partitioner_adaptive_partitioning_enable: bool = key(
+        "bool",
+        True,
+        "Whether fewer of the records without a key go to partitions for which more batches wait to be sent.",
+        since="KIP-794",
+    )
+    partitioner_availability_timeout_ms: int = key(
+        "int",
+        0,
+        "Records without a key leave out the partitions of a broker that has taken no batch for this long although one "
+        "was ready. 0: never. It needs partitioner.adaptive.partitioning.enable.",
+        low=0,
+        since="KIP-794",
+    )
     retries: int = key(
         "int",
         INT32_MAX,

@@ -157,7 +157,8 @@ class Shelf:
         is_spread: cython.bint = number < 0
         if is_spread:
             if sticky.used >= sticky.switch_bytes or not 0 <= sticky.current < place.count:
-                return None
+                # The record's own bytes are counted below, or when it comes again by the long way.
+                cython.cast(object, sticky).choose(0, place.count, place.available)
             number = sticky.current
         filling = place.filling[number]
         if filling is None:

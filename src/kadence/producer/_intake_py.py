@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kadence.clock import wall_ms
@@ -87,6 +88,10 @@ class Sticky:
         self.switch_bytes = switch_bytes
         self.current = -1
         self.used = 0
+
+    def choose(self, size: int, partition_count: int, available: Sequence[int]) -> int:
+        """The partition for a record of ``size`` bytes (`partitioner.StickyPartitioner`)."""
+        raise NotImplementedError
 
 
 class Place:
@@ -179,9 +184,12 @@ class Shelf:
         size: int,
     ) -> Any | None:
         sticky = place.sticky
+        if partition is None and (
+            sticky.used >= sticky.switch_bytes or not 0 <= sticky.current < place.count
+        ):
+            # The record's own bytes are counted below, or when it comes again by the long way.
+            sticky.choose(0, place.count, place.available)
         number = sticky.current if partition is None else partition
-        if partition is None and (sticky.used >= sticky.switch_bytes or not 0 <= number < place.count):
-            return None
         batch = place.filling[number]
         if (
             batch is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kadence.producer._intake_py import murmur2
 
@@ -191,9 +191,7 @@ class Rows:
         key = self._key.get(row) if self._key else None
         if key is not None:
             return (murmur2(key) & 0x7FFFFFFF) % place.count
-        sticky: Any = place.sticky
-        chosen: int = sticky.choose(size, place.count, place.available)
-        return chosen
+        return place.sticky.choose(size, place.count, place.available)
 
     def hand_over(
         self,

@@ -130,11 +130,14 @@ class Entrance:
                 yield from self._ask_for(topic, deadline)
                 self._raise_if_hopeless(topic)
             topics.used(topic, self._clock.now_ms())
+            available = tuple(info.partition for info in infos if info.leader is not None)
+            sticky = topics.sticky(topic)
+            sticky.leave_unless(available)
             self._accumulator.places[topic] = place = Place(
                 topics.cluster,
                 tuple(TopicPartition(topic, partition) for partition in range(len(infos))),
-                tuple(info.partition for info in infos if info.leader is not None),
-                topics.sticky(topic),
+                available,
+                sticky,
             )
             return place
 

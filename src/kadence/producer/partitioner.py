@@ -2,17 +2,24 @@
 
 With a key: murmur2 of its bytes, modulo the number of partitions (Java's default, librdkafka's
 ``murmur2_random``). Without: the uniform sticky partitioner of KIP-794, which stays with one partition until it
-has given it a batch full of bytes; spreading single records would make many small batches.
+has given it some bytes; spreading single records would make many small batches.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import accumulate
+from typing import Final, NamedTuple
 
 from kadence.producer.intake import Sticky, murmur2
 
-__all__ = ["StickyPartitioner", "murmur2", "partition_for_key"]
+__all__ = ["MOST_STICKY_BYTES", "Shares", "StickyPartitioner", "murmur2", "partition_for_key", "shares_of"]
+
+MOST_STICKY_BYTES: Final = 16_384
+"""Kafka's own `batch.size`, and so what its producer gives to one partition before it goes to another. A larger
+`batch.size` fills its batches with several such runs; a partition that got a whole batch each time would leave the
+others without records for minutes where few are sent."""
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
@@ -20,15 +27,36 @@ def partition_for_key(key: bytes, partition_count: int) -> int:
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
+class Shares(NamedTuple):
+    """How likely each partition is chosen next.
+
+    Attributes:
+        partitions: those that may be chosen. sums: their weights, each added to those before it.
+    """
+
+    partitions: list[int]
+    sums: list[int]
+
+
+def shares_of(waiting: dict[int, int]) -> Shares:
+    """The shares of partitions by how many batches wait for each: the more there are, the less it gets (KIP-794)."""
+    most = max(waiting.values()) + 1
+    return Shares(list(waiting), list(accumulate(most - count for count in waiting.values())))
+
+
 class StickyPartitioner(Sticky):
     """Partitions of records without a key, for one topic.
 
-    Threads that use it at once spread their records no worse for it: a partition may get a batch's bytes more or less.
+    Threads that use it at once spread their records no worse for it: a partition may get a run's bytes more or less.
+
+    Attributes:
+        shares: how likely each partition is, where some are behind; None where all are equal. Under the lock.
     """
 
     def __init__(self, switch_bytes: int, rng: random.Random | None = None) -> None:
         super().__init__(switch_bytes)
-        self._choice = rng.choice if rng else random.choice
+        self._rng = rng or random.Random()
+        self.shares: Shares | None = None
 
     def choose(self, size: int, partition_count: int, available: Sequence[int]) -> int:
         """The partition for a record of ``size`` bytes; ``available`` are the partitions that have a leader.
@@ -38,9 +66,23 @@ class StickyPartitioner(Sticky):
         if 0 <= self.current < partition_count and self.used < self.switch_bytes:
             self.used += size
             return self.current
-        candidates = available or range(partition_count)
-        if len(candidates) > 1:
-            candidates = [partition for partition in candidates if partition != self.current]
-        self.current = self._choice(candidates)
+        self.current = self._next(partition_count, available)
         self.used = size
         return self.current
+
+    def leave_unless(self, available: Sequence[int]) -> None:
+        """Choose anew for the next record, unless the present partition is one of these or there are none."""
+        if available and self.current not in available:
+            self.used = self.switch_bytes
+
+    def _next(self, partition_count: int, available: Sequence[int]) -> int:
+        if self.shares is not None:
+            chosen = self._rng.choices(self.shares.partitions, cum_weights=self.shares.sums)[0]
+            if chosen < partition_count:
+                return chosen
+        candidates = available or range(partition_count)
+        chosen = candidates[int(self._rng.random() * len(candidates))]
+        if chosen == self.current and len(candidates) > 1:
+            others = [partition for partition in candidates if partition != chosen]
+            chosen = others[int(self._rng.random() * len(others))]
+        return chosen

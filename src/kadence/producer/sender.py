@@ -22,6 +22,7 @@ from kadence.errors import (
 )
 from kadence.producer.accumulator import Accumulator, Batch
 from kadence.producer.identity import Identity
+from kadence.producer.load import Load
 from kadence.producer.outcomes import Outcomes
 from kadence.producer.sequences import MAX_UNDECIDED
 from kadence.producer.topics import Topics
@@ -92,6 +93,7 @@ class Sender:
         self._identity: Identity | Transactions = transactions or Identity(config)
         self._transactions = transactions
         self._outcomes = Outcomes(config, accumulator, topics, self._identity)
+        self._load = Load(config, accumulator, topics)
         # Without sequence numbers the broker cannot refuse what overtakes, so only one may be undecided; without
         # acknowledgements nothing is ever repeated.
         self._most_undecided = MAX_UNDECIDED if config.enable_idempotence else 1 if self._acks else 2**31
@@ -163,10 +165,13 @@ class Sender:
                 if leader not in chosen:
                     in_flight = self._requests_in_flight.get(leader, 0)
                     if in_flight >= self._config.max_in_flight_requests_per_connection:
+                        self._load.refused(leader, now)
                         continue
                     if not self._can_send(leader, Lane.MAIN, now):
+                        self._load.refused(leader, now)
                         wake_at = min(wake_at, now + _RECONNECT_CHECK_MS)
                         continue
+                    self._load.taken(leader)
                 size = sizes.get(leader, 0) + (batch.size if batch.encoded is None else len(batch.encoded))
                 if leader in chosen and size > self._config.max_request_size:
                     wake_at = now
@@ -177,6 +182,7 @@ class Sender:
                     accumulator.take(tp)
                     wake_at = now if tp in accumulator.waiting else wake_at
                 chosen.setdefault(leader, []).append(batch)
+            self._load.tell(now, repeated)
         return chosen, wake_at
 
     def _candidate(self, tp: TopicPartition) -> tuple[Batch, int, bool] | None:

@@ -54,6 +54,14 @@ class ProducerSettings(ClientSettings, total=False):
     """
     partitioner_ignore_keys: bool | str
     """Whether the producer chooses partitions as if no record had a key. Default: false."""
+    partitioner_adaptive_partitioning_enable: bool | str
+    """Whether fewer of the records without a key go to partitions for which more batches wait to be sent.
+    Default: true.
+    """
+    partitioner_availability_timeout_ms: int | str
+    """Records without a key leave out the partitions of a broker that has taken no batch for this long
+    although one was ready. 0: never. It needs partitioner.adaptive.partitioning.enable. Default: 0.
+    """
     retries: int | str
     """How often the producer sends a record again after a retriable error. delivery.timeout.ms limits it,
     too. Default: 2147483647.

@@ -21,7 +21,7 @@ from kadence.connection.cluster import Cluster, apply
 from kadence.connection.request import ANY_NODE, Completed, Request
 from kadence.errors import KafkaError
 from kadence.producer.intake import Place
-from kadence.producer.partitioner import StickyPartitioner
+from kadence.producer.partitioner import MOST_STICKY_BYTES, StickyPartitioner
 from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic
 
 __all__ = ["Topics"]
@@ -38,13 +38,13 @@ class Topics:
     Attributes:
         cluster: what is known now. forgotten: topics; whoever keeps something of them drops it, and empties this.
         last_error: why the last request failed, if it did. failure: the same if it will not pass by itself.
+        stickies: what chooses partitions for records without a key, by topic; under the lock.
     """
 
     def __init__(
         self, config: ProducerConfig, gate: threading.Condition, places: dict[str, Place] | None = None
     ) -> None:
         self._places: dict[str, Place] = {} if places is None else places
-        self._stickies: dict[str, StickyPartitioner] = {}
         self._config = config
         self._gate = gate
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -54,6 +54,7 @@ class Topics:
         self._is_stale = False
         self._refresh_at = FOREVER
         self.cluster = Cluster()
+        self.stickies: dict[str, StickyPartitioner] = {}
         self.forgotten: set[str] = set()
         self.failure: KafkaError | None = None
         self.last_error: KafkaError | None = None
@@ -77,9 +78,10 @@ class Topics:
 
     def sticky(self, topic: str) -> StickyPartitioner:
         """What chooses partitions for records of ``topic`` without a key. Under the lock."""
-        found = self._stickies.get(topic)
+        found = self.stickies.get(topic)
         if found is None:
-            self._stickies[topic] = found = StickyPartitioner(self._config.batch_size)
+            run = min(self._config.batch_size, MOST_STICKY_BYTES)
+            self.stickies[topic] = found = StickyPartitioner(run)
         return found
 
     def poll(self, now: int) -> tuple[Request | None, int]:
@@ -146,7 +148,7 @@ class Topics:
         for topic in idle:
             del self._used_at[topic]
             self._places.pop(topic, None)
-            self._stickies.pop(topic, None)
+            self.stickies.pop(topic, None)
         known = {name: topic for name, topic in self.cluster.topics.items() if name in self._used_at}
         if len(known) < len(self.cluster.topics):
             self.cluster = replace(self.cluster, topics=MappingProxyType(known))

@@ -1,0 +1,72 @@
+"""Which partitions are behind, so that records without a key go to others (KIP-794). Sans-IO, under the lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kadence.config import ProducerConfig
+from kadence.producer.accumulator import Accumulator
+from kadence.producer.partitioner import shares_of
+from kadence.producer.topics import Topics
+from kadence.types import TopicPartition
+
+__all__ = ["Load"]
+
+
+class Load:
+    """Compares the partitions of a topic by the batches that wait for them, and brokers by how long they take none.
+
+    A batch that still fills is not behind, so a topic whose brokers keep up has equal partitions. Network thread, with
+    the producer's lock held.
+    """
+
+    def __init__(self, config: ProducerConfig, accumulator: Accumulator, topics: Topics) -> None:
+        self._adapts = config.partitioner_adaptive_partitioning_enable
+        self._patience_ms = config.partitioner_availability_timeout_ms
+        self._accumulator = accumulator
+        self._topics = topics
+        # Since when a broker has not taken what was ready for it.
+        self._refusing_since: dict[int, int] = {}
+        self._ready: set[int] = set()
+
+    def refused(self, node: int, now: int) -> None:
+        """A batch is ready for a broker, and cannot go out to it now."""
+        self._ready.add(node)
+        self._refusing_since.setdefault(node, now)
+
+    def taken(self, node: int) -> None:
+        """Batches go out to it."""
+        self._refusing_since.pop(node, None)
+
+    def tell(self, now: int, repeated: Iterable[TopicPartition]) -> None:
+        """Give the partitioners of records without a key their shares, after a look at all partitions.
+
+        Args:
+            repeated: partitions with a batch that must be sent again before what waits.
+        """
+        for node in self._refusing_since.keys() - self._ready:
+            del self._refusing_since[node]  # nothing waits for it any more
+        self._ready.clear()
+        if not self._adapts:
+            return
+        behind: dict[str, dict[int, int]] = {}
+        for tp, batches in self._accumulator.waiting.items():
+            if len(batches) > 1:
+                behind.setdefault(tp.topic, {})[tp.partition] = len(batches) - 1
+        for tp in repeated:
+            counts = behind.setdefault(tp.topic, {})
+            counts[tp.partition] = counts.get(tp.partition, 0) + 1
+        slow = self._slow(now)
+        for topic, sticky in self._topics.stickies.items():
+            sticky.shares = None
+            if topic in behind or slow:
+                counts = behind.get(topic, {})
+                led = [info for info in self._topics.cluster.partitions_for(topic) if info.leader is not None]
+                waiting = {i.partition: counts.get(i.partition, 0) for i in led if i.leader not in slow}
+                if waiting and (len(waiting) < len(led) or len(set(waiting.values())) > 1):
+                    sticky.shares = shares_of(waiting)
+
+    def _slow(self, now: int) -> set[int]:
+        if self._patience_ms <= 0:
+            return set()
+        return {node for node, since in self._refusing_since.items() if now - since > self._patience_ms}
