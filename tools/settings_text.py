@@ -21,6 +21,7 @@ class UnknownKindError(Exception):
 
 _KINDS = {
     "int": "int | str",
+    "number": "float | str",
     "float": "float | str",
     "count": "Literal['auto'] | int | str",
     "bool": "bool | str",

@@ -105,6 +105,11 @@ def test_the_argument_beats_the_column_and_a_batch_is_data_too(broker: Broker) -
             "cannot be used: .*1099511627776",
         ),
         (
+            pa.table({"value": ["x", "y"], "topic": ["t", "t"], "timestamp": [1, -5]}),
+            SerializationError,
+            "ms since 1970, and not -5",
+        ),
+        (
             pa.table({"value": ["x"], "timestamp": [1.5]}),
             SerializationError,
             "'timestamp' must be a timestamp",

@@ -615,7 +615,7 @@ def test_exactly_once_in_order_over_connections_that_break(three: Broker) -> Non
         assert values == [b"%d" % n for n in range(partition, 3_000, 6)]
 
 
-@pytest.mark.parametrize("timestamp", [1.5, "now", 2**63, -(2**63) - 1])
+@pytest.mark.parametrize("timestamp", [1.5, "now", 2**63, -(2**63) - 1, -5, -1])
 def test_a_timestamp_that_is_none_is_refused_before_others_share_its_batch(
     broker: Broker, timestamp: Any
 ) -> None:

@@ -284,6 +284,31 @@ def test_retries_end_before_the_time_does() -> None:
     assert later.exception(0) is None, "the partition goes on"
 
 
+@pytest.mark.parametrize(("linger", "ms"), [(0.5, 1), ("0.5", 1), (0, 0), ("5", 5), (5.0, 5), (7.2, 8)])
+def test_a_linger_may_be_a_fraction(linger: float | str, ms: int) -> None:
+    assert ProducerConfig.parse(BOOTSTRAP, linger_ms=linger).linger_ms == ms
+
+
+@pytest.mark.parametrize("linger", [-0.5, float("nan"), float("inf"), "soon", True])
+def test_a_linger_that_is_no_time_is_refused(linger: Any) -> None:
+    with pytest.raises(ConfigError, match=r"linger_ms: .* is not a number >= 0"):
+        ProducerConfig.parse(BOOTSTRAP, linger_ms=linger)
+
+
+@pytest.mark.parametrize(
+    ("given", "cause"), [({"acks": "1"}, "acks=1"), ({"acks": 0}, "acks=0"), ({"retries": 0}, "retries=0")]
+)
+def test_settings_that_turn_idempotence_off_are_told(
+    given: Any, cause: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "kadence.producer"):
+        assert not ProducerConfig.parse(BOOTSTRAP, **given).enable_idempotence
+    assert [f"{cause} turns enable.idempotence off" in message for message in caplog.messages] == [True]
+    caplog.clear()
+    ProducerConfig.parse(BOOTSTRAP, enable_idempotence=False, **given)
+    assert not caplog.messages, "it was said by whoever made the settings"
+
+
 def test_without_retries_there_is_no_idempotence() -> None:
     assert not ProducerConfig.parse(BOOTSTRAP, retries=0).enable_idempotence
     with pytest.raises(ConfigError, match=r"enable\.idempotence needs retries above 0"):

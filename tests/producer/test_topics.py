@@ -7,9 +7,14 @@ from tests.worlds.producer import TP, World
 
 from kadence.clock import FOREVER
 from kadence.connection.request import Completed, Request
-from kadence.errors import AuthenticationError, DisconnectedError, KafkaError
+from kadence.errors import AuthenticationError, DisconnectedError, KafkaError, MalformedMessageError
 from kadence.protocol import error_codes as ec
-from kadence.protocol.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from kadence.protocol.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from kadence.types import TopicPartition
 
 
@@ -177,3 +182,52 @@ def test_a_refresh_that_failed_is_repeated(error: KafkaError) -> None:
     world.fail(request, error)
     world.advance(150)
     assert ask(world) is not None
+
+
+def test_metadata_that_may_be_of_no_age_is_asked_for_after_a_pause_all_the_same() -> None:
+    world = World(metadata_max_age_ms=0, retry_backoff_ms=100)
+    world.topics.want("t", world.now)
+    asked = 0
+
+    def answered() -> int:
+        nonlocal asked
+        request, wake_at = world.topics.poll(world.now)
+        while request is not None:
+            asked += 1
+            world.answer(request, world.metadata())
+            request, wake_at = world.topics.poll(world.now)
+        return wake_at
+
+    world.go(2_000, answered, lambda: None)
+    assert 15 <= asked <= 21
+
+
+@pytest.mark.parametrize("numbers", [[-1], [5], [0, 2], [0, 0]])
+def test_partitions_that_are_not_counted_from_0_are_a_malformed_answer(numbers: list[int]) -> None:
+    """A broker that says so would have records put where no partition is."""
+    world = World()
+    world.topics.want("t", world.now)
+    request = ask(world)
+    assert request is not None
+    answer = world.metadata()
+    answer.topics[0].partitions = [
+        MetadataResponsePartition(partition_index=number, leader_id=1) for number in numbers
+    ]
+    world.answer(request, answer)
+    assert isinstance(world.topics.failure, MalformedMessageError)
+    assert "topic 't'" in str(world.topics.failure)
+    assert not world.topics.cluster.topics
+    assert ask(world) is None, "it is asked for again after a backoff"
+
+
+def test_a_topic_without_partitions_is_asked_for_with_a_backoff() -> None:
+    world = World()
+    asked = 0
+    for _ in range(50):
+        world.topics.want("t", world.now)
+        request = ask(world)
+        if request is not None:
+            asked += 1
+            world.answer(request, MetadataResponse(topics=[MetadataResponseTopic(name="t")]))
+        world.advance(10)
+    assert asked <= 4

@@ -60,7 +60,9 @@ def test_before_the_first_transaction_there_must_be_an_id() -> None:
     assert not world.is_open
     with pytest.raises(IllegalStateError, match="no transaction is open"):
         world.now_in.check_open()
-    with pytest.raises(IllegalStateError, match=r"init_transactions\(\) is not possible now"):
+    with pytest.raises(
+        IllegalStateError, match=r"init_transactions\(\) was called before, and once is enough"
+    ):
         world.now_in.begin_init()
 
 

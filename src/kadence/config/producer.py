@@ -104,9 +104,10 @@ class ProducerConfig(ClientConfig):
         high=INT32_MAX,
     )
     linger_ms: int = key(
-        "int",
+        "number",
         5,
-        "How long the producer waits for more records of the same partition before it sends a batch.",
+        "How long the producer waits for more records of the same partition before it sends a batch. A fraction is "
+        "rounded up to whole ms.",
         low=0,
     )
     batch_size: int = key("int", 131_072, "The most bytes of one batch before compression.", low=1)
@@ -159,13 +160,13 @@ class ProducerConfig(ClientConfig):
         if self.enable_idempotence and self.acks not in ("all", "-1"):
             if "enable.idempotence" in given:
                 yield f"enable.idempotence needs acks=all, not {self.acks}"
-            object.__setattr__(self, "enable_idempotence", False)
+            self._without_idempotence(f"{given.get('acks', 'acks')}={self.acks}")
         if self.enable_idempotence and self.max_in_flight_requests_per_connection > 5:
             yield "enable.idempotence allows at most 5 max.in.flight.requests.per.connection"
         if self.enable_idempotence and self.retries == 0:
             if "enable.idempotence" in given:
                 yield "enable.idempotence needs retries above 0"
-            object.__setattr__(self, "enable_idempotence", False)
+            self._without_idempotence(f"{given.get('retries', 'retries')}=0")
         low, high = _LEVELS.get(self.compression_type, (0, -1))
         if self.compression_level not in (None, -1) and not low <= self.compression_level <= high:
             of = f"compression.type={self.compression_type}"
@@ -181,6 +182,10 @@ class ProducerConfig(ClientConfig):
             yield "transactional.id is empty; give it a name, or leave it out"
         if self.transactional_id is not None and not self.enable_idempotence:
             yield "transactional.id needs enable.idempotence=true and acks=all"
+
+    def _without_idempotence(self, cause: str) -> None:
+        object.__setattr__(self, "enable_idempotence", False)
+        _log.info("%s turns enable.idempotence off: a record that is sent again may be written twice", cause)
 
     def _check_delivery(self, given: Mapping[str, str]) -> Iterator[str]:
         """Whether there is time to wait for more records and then for the answer to a request.

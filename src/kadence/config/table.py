@@ -127,6 +127,11 @@ def _read_float(row: Key, value: Any) -> float:
     return number
 
 
+def _read_number(row: Key, value: Any) -> int:
+    """A fraction of a ms, too, as librdkafka takes it; clocks here count whole ones, so it is rounded up."""
+    return math.ceil(_read_float(row, value))
+
+
 def _read_bool(_: Key, value: Any) -> bool:
     if isinstance(value, bool):
         return value
@@ -233,6 +238,7 @@ _READERS: dict[str, Callable[[Key, Any], Any]] = {
     "assignors": lambda row, value: read_assignors(value),
     "int": _read_int,
     "float": _read_float,
+    "number": _read_number,
     "count": _read_count,
     "bool": _read_bool,
     "list": _read_list,
@@ -256,6 +262,8 @@ def _allowed(row: Key) -> str:
         low = "" if row.low is None else f" >= {int(row.low)}"
         high = "" if row.high is None else f" and <= {int(row.high)}"
         return f"a whole number{low}{high}"
+    if row.kind == "number":
+        return f"a number >= {row.low}"
     if row.kind == "count":
         return "at least 1, -1 or auto"
     if row.kind == "float":

@@ -127,7 +127,7 @@ class Shelf:
             number = -1
         if timestamp is None:
             timestamp = wall_ms()
-        elif type(timestamp) is not int or not -0x8000000000000000 <= timestamp <= 0x7FFFFFFFFFFFFFFF:
+        elif type(timestamp) is not int or not 0 <= timestamp <= 0x7FFFFFFFFFFFFFFF:
             return None
         when = timestamp
         self.acquire()

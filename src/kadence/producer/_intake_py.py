@@ -169,7 +169,7 @@ class Shelf:
             partition = (murmur2(key) & 0x7FFFFFFF) % place.count
         if timestamp is None:
             timestamp = wall_ms()
-        elif type(timestamp) is not int or not -_INT64 <= timestamp < _INT64:
+        elif type(timestamp) is not int or not 0 <= timestamp < _INT64:
             return None
         with self.gate:
             return self._add(place, partition, timestamp, key, value, size)

@@ -112,13 +112,15 @@ def serialized(field: str, serializer: Any, topic: str, headers: Sequence[Header
 
 
 def checked_timestamp(timestamp: int) -> int:
-    """A number that fits 64 bits."""
+    """A number that fits 64 bits. A negative one says in a log that there is no timestamp, so none may be given."""
     try:
         number = operator.index(timestamp)
     except TypeError:
-        number = 2**63
-    if not -(2**63) <= number < 2**63:
-        raise SerializationError(f"timestamp must be ms since 1970, an int of 64 bits, not {timestamp!r}")
+        number = -1
+    if not 0 <= number < 2**63:
+        raise SerializationError(
+            f"timestamp must be ms since 1970, an int from 0 to 2**63 - 1, or None for now, not {timestamp!r}"
+        )
     return number
 
 

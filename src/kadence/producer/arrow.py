@@ -236,7 +236,20 @@ def _partitions(pa: ModuleType, array: pa.Array) -> pa.Int32Array:
 def _times(pa: ModuleType, array: pa.Array) -> pa.Int64Array:
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.timestamp("ms", tz=array.type.tz), safe=False)
-    return array.cast(pa.int64())
+    times = array.cast(pa.int64())
+    # -1 is what a consumer gives for records that have none, as old ones; so it may be copied.
+    if (first := _least(times)) is not None and first < -1:
+        raise SerializationError(
+            f"a timestamp is ms since 1970, and not {first} as in the column 'timestamp'"
+        )
+    return times
+
+
+def _least(numbers: pa.Int64Array) -> int | None:
+    from pyarrow import compute
+
+    found: int | None = compute.min(numbers).as_py()
+    return found
 
 
 class _Headers(NamedTuple):

@@ -115,7 +115,7 @@ class Producer:
             value: bytes, or an object that ``value.serializer`` takes; None for a tombstone.
             key: bytes, an object that ``key.serializer`` takes, or None. The ``partitioner`` chooses the partition
                 by it.
-            partition: the partition; None: the partitioner chooses. timestamp: ms since 1970; None: now.
+            partition: the partition; None: the partitioner chooses. timestamp: ms since 1970, not negative; None: now.
             headers: pairs of a name and bytes or None, in order; or a mapping.
 
         Returns:
@@ -195,7 +195,7 @@ class Producer:
                 ``value``: binary or string; null is a tombstone. ``key``: binary or string, may be null.
                 ``topic``: string. ``partition``: integer; null leaves the choice to the key, as in `send`.
                 ``headers``: list<struct<key: string, value: binary>>. ``timestamp``: a timestamp, or int64 ms since
-                1970; null means now.
+                1970; null means now, and -1 none.
             topic: the topic of all rows; the column ``topic`` is ignored then.
 
         Returns:

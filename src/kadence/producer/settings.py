@@ -66,8 +66,9 @@ class ProducerSettings(ClientSettings, total=False):
     """How often the producer sends a record again after a retriable error. delivery.timeout.ms limits it,
     too. Default: 2147483647.
     """
-    linger_ms: int | str
-    """How long the producer waits for more records of the same partition before it sends a batch. Default: 5.
+    linger_ms: float | str
+    """How long the producer waits for more records of the same partition before it sends a batch. A fraction
+    is rounded up to whole ms. Default: 5.
     """
     batch_size: int | str
     """The most bytes of one batch before compression. Default: 131072."""

@@ -19,10 +19,10 @@ from kadence.config import ProducerConfig
 from kadence.connection.backoff import Backoff
 from kadence.connection.cluster import Cluster, apply
 from kadence.connection.request import ANY_NODE, Completed, Request
-from kadence.errors import KafkaError
+from kadence.errors import KafkaError, MalformedMessageError
 from kadence.producer.intake import Place
 from kadence.producer.partitioner import MOST_STICKY_BYTES, StickyPartitioner
-from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 __all__ = ["Topics"]
 
@@ -99,7 +99,9 @@ class Topics:
             names = sorted(self._wanted or self._used_at)
             if len(names) == len(self._used_at):
                 self._is_stale = False
-                self._refresh_at = add_ms(now, self._config.metadata_max_age_ms)
+                # Never without a pause: each answer sends the next record of every topic the long way.
+                pause = max(self._config.metadata_max_age_ms, self._config.retry_backoff_ms)
+                self._refresh_at = add_ms(now, pause)
             self._wanted.clear()
             if not names:
                 return None, FOREVER
@@ -116,8 +118,9 @@ class Topics:
         with self._gate:
             self._asked = None
             response = completed.response
-            if completed.error is not None or response is None:
-                self._not_answered(now, completed)
+            error = completed.error if response is None else _fault(response)
+            if error is not None or response is None:
+                self._not_answered(now, completed.request, error)
             else:
                 self.cluster = apply(self.cluster, response, names)
                 self._places.clear()
@@ -127,15 +130,15 @@ class Topics:
                 self._backoff.succeeded() if self._is_settled(names) else self._backoff.failed(now)
             self._gate.notify_all()
 
-    def _not_answered(self, now: int, completed: Completed) -> None:
+    def _not_answered(self, now: int, request: Request, error: KafkaError | None) -> None:
         self._backoff.failed(now)
-        error = self.last_error = completed.error
+        self.last_error = error
         if error is not None and not error.retriable:
             # Those who wait are told, and ask again if they still want to know.
             self.failure = error
             self._is_stale = True
-        elif completed.request.message.allow_auto_topic_creation:
-            self._wanted |= completed.request.tag
+        elif request.message.allow_auto_topic_creation:
+            self._wanted |= request.tag
         else:
             self._is_stale = True
         _log.info("metadata request failed, repeating: %s", error)
@@ -157,6 +160,20 @@ class Topics:
         """Whether all these topics are known with leaders."""
         for name in names:
             topic = self.cluster.topics.get(name)
-            if topic is None or topic.error_code or any(p.leader is None for p in topic.partitions):
+            if topic is None or topic.error_code or not topic.partitions:
+                return False
+            if any(info.leader is None for info in topic.partitions):
                 return False
         return True
+
+
+def _fault(response: MetadataResponse) -> MalformedMessageError | None:
+    """What is wrong with an answer: partitions are counted from 0, which all places of a topic's records rely on."""
+    for topic in response.topics:
+        numbers = sorted(each.partition_index for each in topic.partitions)
+        if numbers != list(range(len(numbers))):
+            return MalformedMessageError(
+                f"a broker says that topic {topic.name!r} has the partitions {numbers[:10]}, and they must be counted "
+                "from 0 without gaps"
+            )
+    return None

@@ -75,6 +75,10 @@ class Lifecycle:
         if self.state is State.UNINITIALIZED:
             self._move(State.INITIALIZING)
         elif not self._joins(State.INITIALIZING):
+            if self.error is None:
+                raise IllegalStateError(
+                    "init_transactions() was called before, and once is enough for all transactions of a producer"
+                )
             self._refuse("init_transactions()")
         return lambda: self._has_left(State.INITIALIZING)
 
