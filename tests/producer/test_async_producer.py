@@ -26,13 +26,13 @@ from kadence import (
     TopicPartition,
 )
 from kadence.errors import (
-    BrokerError,
     ClosedError,
     ConcurrentAccessError,
     IllegalStateError,
     InvalidTopicError,
     KafkaError,
     KafkaTimeoutError,
+    ProducerFencedError,
     TransactionAbortedError,
     UnknownTopicOrPartitionError,
 )
@@ -412,7 +412,7 @@ def test_transactions(broker: Broker) -> None:
                 await other.init_transactions()
                 await producer.begin_transaction()
                 await producer.send("t", b"fenced")
-                with pytest.raises(BrokerError, match="INVALID_PRODUCER_EPOCH"):
+                with pytest.raises(ProducerFencedError, match="took over"):
                     await producer.commit_transaction()
         async with AsyncConsumer(settings, isolation_level="read_committed") as consumer:
             partition = TopicPartition("t", 0)

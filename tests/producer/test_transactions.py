@@ -283,6 +283,67 @@ def test_an_abort_drops_what_was_not_sent_and_waits_for_what_was() -> None:
     assert world.asked_for() == ["EndTxn"]
 
 
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(
+    "code", [ec.ILLEGAL_GENERATION, ec.GROUP_AUTHORIZATION_FAILED, ec.TRANSACTION_ABORTABLE]
+)
+def test_an_abort_does_not_raise_what_became_of_a_request_that_was_on_its_way(
+    version: int, code: int
+) -> None:
+    """Such as offsets whose call was cancelled: what could not be added is undone by the abort anyway."""
+    world = TransactionWorld(version=version)
+    world.begin()
+    world.now_in.begin_offsets(OFFSETS, GROUP)
+    request = world.only()
+    while not isinstance(request.message, TxnOffsetCommitRequest):
+        world.say(request)
+        request = world.only()
+    done = world.now_in.begin_abort()
+    world.codes[TxnOffsetCommitRequest] = [code]
+    world.say(request)
+    world.run(done)
+    assert world.now_in.state is State.READY
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("fenced", [True, False])
+def test_the_coordinator_is_asked_why_an_epoch_is_old(version: int, *, fenced: bool) -> None:
+    """Leaders say the same to a producer that was replaced and to one whose transaction was open for too long."""
+    world = TransactionWorld(version=version)
+    world.begin()
+    world.append()
+    done = world.now_in.begin_commit()
+    while not isinstance((request := world.only()).message, ProduceRequest):
+        world.say(request)
+    world.acknowledge(request, code=ec.INVALID_PRODUCER_EPOCH)
+    assert not done(), "it is not known why yet"
+    world.codes[EndTxnRequest] = [ec.PRODUCER_FENCED if fenced else ec.NONE]
+    world.run()
+    with pytest.raises(ProducerFencedError if fenced else BrokerError) as caught:
+        done()
+    assert isinstance(caught.value, ProducerFencedError) is fenced
+    if not fenced:
+        asked = world.asked_for().count("EndTxn")
+        world.run(world.now_in.begin_abort())
+        assert world.asked_for().count("EndTxn") == asked == 1
+        world.begin()
+        world.append()
+        world.run(world.now_in.begin_commit())
+
+
+def test_a_coordinator_that_refuses_to_say_why_is_not_asked_again_and_again() -> None:
+    world = TransactionWorld()
+    world.begin()
+    world.append()
+    world.codes[EndTxnRequest] = [ec.COORDINATOR_LOAD_IN_PROGRESS, ec.TRANSACTION_ABORTABLE]
+    done = world.now_in.begin_commit()
+    world.run(produce=ec.INVALID_PRODUCER_EPOCH)
+    with pytest.raises(BrokerError, match="INVALID_PRODUCER_EPOCH"):
+        done()
+    assert world.asked_for().count("EndTxn") == 2
+    world.run(world.now_in.begin_abort())
+
+
 def test_what_is_out_of_sequence_behind_a_batch_that_is_repeated_is_repeated_after_it() -> None:
     """One batch is refused for a passing reason, and those behind it are out of sequence only because of that."""
     world = TransactionWorld(batch_size=60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import confluent_kafka
+import pyarrow as pa
 import pytest
 from tests.patience import PATIENCE, until
 
@@ -20,9 +22,12 @@ from kadence.config import ProducerConfig
 from kadence.errors import (
     BrokerError,
     IllegalStateError,
+    KafkaError,
     KafkaTimeoutError,
     ProducerFencedError,
     RecordTooLargeError,
+    SerializationError,
+    UnknownTopicOrPartitionError,
 )
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.thread import NetworkThread
@@ -261,6 +266,71 @@ def test_a_new_producer_of_the_same_name_fences_the_old_one(servers: str, topic:
         with pytest.raises(ProducerFencedError, match="took over"):
             old.begin_transaction()
     readers_see(servers, topic, [b"new"])
+
+
+@pytest.mark.parametrize("call", ["commit", "send", "abort", "offsets"])
+def test_whichever_call_of_a_fenced_producer_is_next_says_that_it_is(
+    servers: str, topic: str, call: str
+) -> None:
+    """A leader says only that the epoch is old, which may have other reasons; the producer asks its coordinator."""
+    with Producer(bootstrap_servers=servers, transactional_id=topic) as old:
+        old.init_transactions()
+        old.begin_transaction()
+        old.send(topic, b"old", partition=0).result(PATIENCE)
+        with Producer(bootstrap_servers=servers, transactional_id=topic) as new:
+            new.init_transactions()
+        refused = old.send(topic, b"old", partition=0)
+        if call == "commit":
+            with pytest.raises(ProducerFencedError, match="took over"):
+                old.commit_transaction()
+            return
+        assert isinstance(refused.exception(PATIENCE), BrokerError)
+        calls: dict[str, Callable[[], object]] = {
+            "send": lambda: old.send(topic, b"old", partition=0),
+            "abort": old.abort_transaction,
+            "offsets": lambda: old.send_offsets_to_transaction(
+                {TopicPartition(topic, 0): 1}, GroupMetadata("g", -1, "")
+            ),
+        }
+        with pytest.raises(ProducerFencedError, match="took over"):
+            calls[call]()
+
+
+def without_its_error(
+    producer: Producer, topic: str, call: Callable[[], object], error: type[Exception]
+) -> KafkaError | None:
+    """What the end of a transaction raises in which an error was caught."""
+    try:
+        with producer.transaction():
+            producer.send(topic, b"good", partition=0)
+            with contextlib.suppress(error):
+                call()
+    except KafkaError as failure:
+        return failure
+    return None
+
+
+def test_a_record_that_send_refused_makes_the_transaction_fail_although_it_was_caught(
+    servers: str, topic: str
+) -> None:
+    with Producer(bootstrap_servers=servers, transactional_id=topic, max_block_ms=10_000) as producer:
+        producer.init_transactions()
+        calls: dict[type[Exception], Callable[[], object]] = {
+            RecordTooLargeError: lambda: producer.send(topic, b"x" * 2_000_000, partition=0),
+            UnknownTopicOrPartitionError: lambda: producer.send(topic, b"nowhere", partition=7),
+        }
+        for error, call in calls.items():
+            assert isinstance(without_its_error(producer, topic, call, error), error)
+        table = pa.table({"value": [b"x" * 2_000_000]})
+        failed = without_its_error(
+            producer, topic, lambda: producer.send_arrow(table, topic), RecordTooLargeError
+        )
+        assert isinstance(failed, RecordTooLargeError)
+        with producer.transaction():
+            with contextlib.suppress(SerializationError):
+                producer.send(topic, "what is no record may go elsewhere", partition=0)
+            producer.send(topic, b"elsewhere", partition=1)
+    readers_see(servers, topic, [b"elsewhere"])
 
 
 def test_a_transaction_that_takes_too_long_is_aborted_by_the_brokers(servers: str, topic: str) -> None:

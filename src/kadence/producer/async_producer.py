@@ -134,6 +134,9 @@ class AsyncProducer:
             ClosedError, ForkedError, FatalNetworkError: this producer cannot be used (any more).
             IllegalStateError: the producer has a ``transactional.id``, and no transaction is open. Or a callback of
                 the producer's own futures called this, and the call would have to wait.
+
+        In a transaction each of these but SerializationError and IllegalStateError makes it fail, also if it is caught:
+        the transaction would lack the record. It can only be aborted then.
         """
         if not headers:
             future: RecordFuture | None = self._put(topic, value, key, partition, timestamp)
@@ -153,10 +156,14 @@ class AsyncProducer:
         """The long way of a record: all is looked at, and waited for."""
         await self._shell.breathe()
         calls = self._calls
-        record = calls.looked_at(topic, value, key, partition, timestamp, headers)
-        future = calls.send_now(record)
-        if future is None:
-            future = await self._shell.run(calls.send(record))
+        try:
+            record = calls.looked_at(topic, value, key, partition, timestamp, headers)
+            future = calls.send_now(record)
+            if future is None:
+                future = await self._shell.run(calls.send(record))
+        except KafkaError as error:
+            calls.not_taken(error)
+            raise
         return future
 
     @understood

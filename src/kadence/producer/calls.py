@@ -11,7 +11,7 @@ from typing import Any
 
 from kadence.clock import Clock, Seconds, to_ms, wall_ms
 from kadence.config import ProducerConfig
-from kadence.errors import IllegalStateError
+from kadence.errors import IllegalStateError, KafkaError, SerializationError
 from kadence.producer.accumulator import Accumulator, Header, estimated_size
 from kadence.producer.arguments import (
     Headers,
@@ -99,6 +99,8 @@ class Calls:
 
     def send_now(self, record: Outgoing) -> RecordFuture | None:
         """Hand over a record; None, and nothing is done, when that would have to wait."""
+        if self._entrance.is_in_doubt:
+            return None
         self._entrance.check()
         topic, partition, timestamp, key, value, headers, size = record
         place = self._accumulator.places.get(topic)
@@ -125,9 +127,11 @@ class Calls:
     def send(self, record: Outgoing) -> Waits[RecordFuture]:
         """Hand over a record, as soon as its topic is known and there is room."""
         entrance = self._entrance
+        deadline = entrance.block_until()
+        if entrance.is_in_doubt:
+            yield from entrance.know_why(deadline)
         entrance.check()
         topic, partition, _, key, _, _, size = record
-        deadline = entrance.block_until()
         place = yield from entrance.place_of(topic, deadline)
         if partition is not None:
             place = yield from entrance.with_partition(topic, place, partition, deadline)
@@ -140,6 +144,18 @@ class Calls:
         if is_news:
             self._wakeup()
         return future
+
+    def not_taken(self, error: KafkaError) -> None:
+        """A call raises this instead of handing records over: without them an open transaction is not whole.
+
+        Not if the application gave what is no record, or called at the wrong time; as in Java.
+        """
+        transactions = self._entrance.transactions
+        if transactions is None or isinstance(error, SerializationError | IllegalStateError):
+            return
+        with self._gate:
+            transactions.not_written(error, was_sent=False)
+        self._wakeup()
 
     def _partition(self, topic: str, key: bytes | None, place: Place) -> int | None:
         """The partition by the key; None where any will do."""
@@ -166,9 +182,18 @@ class Calls:
                 "send_arrow() knows no other partitioner than murmur2_random; give each row its partition, by a column "
                 "'partition' without nulls"
             )
-        return ArrowSending(
-            self._entrance, self._accumulator, self._wakeup, self._clock.now_ms, data, topic
-        ).run()
+        return self._all_of(
+            ArrowSending(
+                self._entrance, self._accumulator, self._wakeup, self._clock.now_ms, data, topic
+            ).run()
+        )
+
+    def _all_of(self, sending: Waits[ArrowDelivery]) -> Waits[ArrowDelivery]:
+        try:
+            return (yield from sending)
+        except KafkaError as error:
+            self.not_taken(error)
+            raise
 
     # ------------------------------------------------------------ the rest
 

@@ -97,6 +97,17 @@ class Entrance:
         if self.transactions is not None:
             self.transactions.check_open()
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether the open transaction has failed, and the brokers are still to say if the producer was fenced."""
+        return self.transactions is not None and self.transactions.is_in_doubt
+
+    def know_why(self, deadline: int) -> Waits[None]:
+        """Wait until it is known why the open transaction has failed, if that is asked."""
+        with self.gate:
+            while self.is_in_doubt and self._clock.now_ms() < deadline:
+                yield from self.wait(deadline, "")
+
     def check_usable(self) -> None:
         """Raise why the producer cannot be used, if it cannot.
 

@@ -130,6 +130,9 @@ class Producer:
             ClosedError, ForkedError, FatalNetworkError: this producer cannot be used (any more).
             IllegalStateError: the producer has a ``transactional.id``, and no transaction is open. Or a callback of
                 the producer's own futures called this, and the call would have to wait.
+
+        In a transaction each of these but SerializationError and IllegalStateError makes it fail, also if it is caught:
+        the transaction would lack the record. It can only be aborted then.
         """
         if not headers:
             future: RecordFuture | None = self._put(topic, value, key, partition, timestamp)
@@ -149,10 +152,14 @@ class Producer:
         """The long way of a record: all is looked at, and waited for."""
         self._shell.breathe()
         calls = self._calls
-        record = calls.looked_at(topic, value, key, partition, timestamp, headers)
-        future = calls.send_now(record)
-        if future is None:
-            future = self._shell.run(calls.send(record))
+        try:
+            record = calls.looked_at(topic, value, key, partition, timestamp, headers)
+            future = calls.send_now(record)
+            if future is None:
+                future = self._shell.run(calls.send(record))
+        except KafkaError as error:
+            calls.not_taken(error)
+            raise
         return future
 
     @understood

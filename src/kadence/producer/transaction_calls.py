@@ -41,6 +41,8 @@ def settle(entrance: Entrance, start: Callable[[Transactions], Done], call: str)
         KafkaTimeoutError: it has not ended; it goes on all the same.
     """
     entrance.check_usable()
+    if entrance.is_in_doubt and start is not Transactions.begin_abort:
+        yield from entrance.know_why(entrance.block_until())
     with entrance.gate:
         transactions = _transactions(entrance)
         done = start(transactions)

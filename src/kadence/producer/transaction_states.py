@@ -119,7 +119,14 @@ class Lifecycle:
         if self.state is not State.IN_TRANSACTION:
             self._refuse("sending")
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether it is still to be found out why the transaction has failed."""
+        return False
+
     def _has_left(self, state: State) -> bool:
+        if self.is_in_doubt:
+            return False
         if self.state in (State.ABORTABLE, State.FAILED):
             self._refuse("waiting")
         return self.state is not state

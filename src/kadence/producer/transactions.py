@@ -86,6 +86,7 @@ class Transactions(Lifecycle):
         self._is_started = False
         self._is_unsure = False
         self._is_ended = False
+        self._asks_why = False
 
     # ------------------------------------------------------------ the application's side, under the lock
 
@@ -99,7 +100,7 @@ class Transactions(Lifecycle):
             self._offsets.append(sent)
 
         def done() -> bool:
-            if sent.pending and self.state in (State.ABORTABLE, State.FAILED):
+            if sent.pending and self.state in (State.ABORTABLE, State.FAILED) and not self.is_in_doubt:
                 self._refuse("send_offsets_to_transaction()")
             return not sent.pending
 
@@ -111,6 +112,11 @@ class Transactions(Lifecycle):
     def known(self) -> tuple[int, int] | None:
         """Producer id and epoch of what is sent now; None while nothing may be sent."""
         return self._id if self.state in SENDING else None
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether the transaction has failed, and the coordinator is still to say if the producer was fenced."""
+        return self._asks_why and self.state is State.ABORTABLE
 
     @property
     def max_produce_version(self) -> int | None:
@@ -140,6 +146,10 @@ class Transactions(Lifecycle):
             self._fail(self._fenced() if error.code == ec.PRODUCER_FENCED else error)
         elif self.state in SENDING:
             self._move(State.ABORTABLE, error)
+            # Another producer of this name has raised the epoch, or the brokers have, to abort what was open for too
+            # long. Only the coordinator knows; it is asked by the abort that must follow anyway.
+            refused = isinstance(error, BrokerError) and error.code == ec.INVALID_PRODUCER_EPOCH
+            self._asks_why = refused and self._is_started
 
     def poll(self, now: int, *, wanted: Callable[[], bool]) -> tuple[list[Request], int]:
         """The request to send now, if any, and when to look again.
@@ -157,7 +167,7 @@ class Transactions(Lifecycle):
                 self._ask_for_id(now)
             elif self.state in SENDING and (self._to_add or self._offsets):
                 self._ask_for_more(now)
-            elif self.state in ENDING and not wanted():
+            elif (self.state in ENDING or self.is_in_doubt) and not wanted():
                 self._ask_for_end(now)
         return list(filter(None, [self._in_flight])), FOREVER
 
@@ -199,7 +209,7 @@ class Transactions(Lifecycle):
             message = requests.find_coordinator(group or self.transactional_id, is_group=bool(group))
 
             def found(now: int, response: Any) -> None:
-                if self._is_well(now, response.error_code, group=group):
+                if self._is_well(now, response.error_code, group=group, adds=bool(group)):
                     self.coordinators[response.node_id] = Node(response.node_id, response.host, response.port)
                     self._found[group] = response.node_id
 
@@ -265,12 +275,12 @@ class Transactions(Lifecycle):
         if added:
             self._is_started, self._is_unsure = True, False
         code = requests.worst(codes.values())
-        if not self._is_well(now, code) and code == ec.CONCURRENT_TRANSACTIONS:
+        if not self._is_well(now, code, adds=True) and code == ec.CONCURRENT_TRANSACTIONS:
             # The end of the transaction before is being written, which is a matter of milliseconds.
             self._backoff.until = min(self._backoff.until, now + _ADD_AGAIN_MS)
 
     def _on_group_added(self, now: int, response: Any) -> None:
-        if self._is_well(now, response.error_code) and self._offsets:
+        if self._is_well(now, response.error_code, adds=True) and self._offsets:
             self._offsets[0].is_added = self._is_started = True
             self._is_unsure = False
 
@@ -283,7 +293,7 @@ class Transactions(Lifecycle):
             sent.pending.pop(tp, None)
         if not sent.pending:
             self._offsets.pop(0)
-        self._is_well(now, requests.worst(codes.values()), group=sent.group.group_id)
+        self._is_well(now, requests.worst(codes.values()), group=sent.group.group_id, adds=True)
 
     def _ask_for_end(self, now: int) -> None:
         if (self._is_started or self._is_unsure) and not self._is_ended:
@@ -308,7 +318,7 @@ class Transactions(Lifecycle):
         return self._id[0] < 0 or ((self._raise_epoch or self._is_unsure) and not self._is_v2)
 
     def _on_ended(self, now: int, response: Any) -> None:
-        is_abort, code = self.state is State.ABORTING, response.error_code
+        is_abort, code = self.state is not State.COMMITTING, response.error_code
         if is_abort and code == ec.INVALID_PRODUCER_ID_MAPPING:
             # The coordinator has forgotten the id (transactional.id.expiration.ms), so it has nothing to abort.
             self._id = (-1, -1)
@@ -328,9 +338,11 @@ class Transactions(Lifecycle):
             return
         elif not self._is_well(now, response.error_code):
             return
-        self._is_ended = True
+        self._is_ended, self._asks_why = True, False
         if response.producer_id >= 0:
             self._id = (response.producer_id, response.producer_epoch)
+        if self.state is State.ABORTABLE:
+            return  # the application has not aborted yet, and finds it done
         if self._needs_id:
             self._backoff.succeeded()
             return  # the next poll asks for it
@@ -340,13 +352,17 @@ class Transactions(Lifecycle):
         self._partitions.clear()
         self._to_add.clear()
         self._offsets.clear()
-        self._is_started = self._is_unsure = self._is_ended = self._raise_epoch = False
+        self._is_started = self._is_unsure = self._is_ended = self._raise_epoch = self._asks_why = False
         self._move(State.READY)
 
     # ------------------------------------------------------------ what answers mean
 
-    def _is_well(self, now: int, code: int, group: str = "") -> bool:
-        """Whether an answer has no error; acts on it if it has. ``group``: whose coordinator it came from."""
+    def _is_well(self, now: int, code: int, group: str = "", *, adds: bool = False) -> bool:
+        """Whether an answer has no error; acts on it if it has.
+
+        Args:
+            group: whose coordinator it came from. adds: whether it is about what was to be part of the transaction.
+        """
         outcome = requests.outcome_of(code)
         if outcome is Outcome.WELL:
             self._backoff.succeeded()
@@ -355,8 +371,9 @@ class Transactions(Lifecycle):
         if outcome is Outcome.FENCED:
             self._fail(self._fenced())
         elif outcome is Outcome.ABORT and self.state in (*SENDING, State.ABORTING, State.ABORTABLE):
-            self._raise_epoch = True
-            if self.state is not State.ABORTABLE:
+            self._raise_epoch, self._asks_why = True, False
+            # What could not be added is no news to an abort, which undoes it.
+            if self.state in SENDING or (self.state is State.ABORTING and not adds):
                 self._move(State.ABORTABLE, for_code(code))
         elif outcome in (Outcome.RETRY, Outcome.FIND_AGAIN):
             if outcome is Outcome.FIND_AGAIN:
