@@ -236,7 +236,7 @@ def knows(producer: Producer, topic: str) -> bool:
 
 @pytest.mark.parametrize("before", [0, 5])
 def test_half_a_table_cannot_be_committed(before: int) -> None:
-    """Rows that were taken are part of the transaction, which would make half a table visible."""
+    """Rows that were taken are part of the transaction, which would make half a table visible; without any, none."""
     settings = {"buffer.memory": 2_000, "batch.size": 400, "max.block.ms": 0, "transactional.id": "x"}
     with Producer({"bootstrap.servers": "127.0.0.1:1", "delivery.timeout.ms": 200, **settings}) as producer:
         transactions = producer._entrance.transactions
@@ -251,12 +251,10 @@ def test_half_a_table_cannot_be_committed(before: int) -> None:
             producer.send("t", b"x" * 300)
         with pytest.raises(KafkaTimeoutError):
             producer.send_arrow(pa.table({"value": ["x" * 300] * 9}), "t")
-        if before:
-            assert transactions.state is State.IN_TRANSACTION, "it has taken nothing"
-        else:
-            with pytest.raises(KafkaTimeoutError, match="5 of 9 rows") as caught:
-                producer.commit_transaction()
-            assert "call abort_transaction()" in caught.value.__notes__[0]
+        told = "no room for a record" if before else "5 of 9 rows"
+        with pytest.raises(KafkaTimeoutError, match=told) as caught:
+            producer.commit_transaction()
+        assert any("call abort_transaction()" in note for note in caught.value.__notes__)
 
 
 def test_a_topic_that_grows_while_rows_are_looked_at() -> None:

@@ -589,6 +589,15 @@ def test_leaders_that_move_under_way(three: Broker) -> None:
     assert [message.value() for message in messages] == [b"%d" % n for n in range(300)]
 
 
+def test_a_leader_that_moved_is_found_by_the_answer_alone(three: Broker) -> None:
+    with Producer(bootstrap_servers=three.bootstrap_servers) as producer:
+        old = producer.partitions_for("t")[0].leader
+        producer.send("t", b"x", partition=0).result(PATIENCE)
+        with three.faults.drop(MetadataRequest):
+            three.move_leader("t", 0, next(node for node in three.node_ids if node != old))
+            assert producer.send("t", b"y", partition=0).result(PATIENCE).offset == 1
+
+
 def test_exactly_once_in_order_over_connections_that_break(three: Broker) -> None:
     rng = random.Random(7)
     settings: dict[str, Any] = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.worlds.producer import TOPIC_ID, TP, World, batches_of, header_of, values_of
 
@@ -25,10 +27,12 @@ from kadence.protocol.init_producer_id import InitProducerIdRequest, InitProduce
 from kadence.protocol.metadata import MetadataRequest
 from kadence.protocol.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     ProduceRequest,
     ProduceResponse,
 )
-from kadence.types import TopicPartition
+from kadence.types import Node, TopicPartition
 
 LOST = DisconnectedError("gone")
 
@@ -275,6 +279,29 @@ def test_a_moved_leader_is_looked_up(code: int) -> None:
     (again,) = world.turn()
     assert again.node_id == 2
     assert batches_of(again) == batches_of(request)
+
+
+def test_a_leader_that_an_answer_names_is_followed_at_once() -> None:
+    """KIP-951: without a question for metadata, or a backoff, before the record goes there."""
+    world = World()
+    world.warm_up()
+    future = world.append()
+    (request,) = world.turn()
+    moved: Any = {
+        "current_leader": LeaderIdAndEpoch(leader_id=7, leader_epoch=3),
+        "node_endpoints": [NodeEndpoint(node_id=7, host="new", port=9)],
+    }
+    world.acknowledge(request, code=ec.NOT_LEADER_OR_FOLLOWER, **moved)
+    assert world.topics.cluster.nodes[7] == Node(7, "new", 9, None)
+    again = next(each for each in world.turn() if isinstance(each.message, ProduceRequest))
+    assert again.node_id == 7
+    # That one has moved, too, and knows only what is old already.
+    world.acknowledge(again, code=ec.NOT_LEADER_OR_FOLLOWER, **moved)
+    assert not any(isinstance(each.message, ProduceRequest) for each in world.turn())
+    world.advance(300)
+    (third,) = (each for each in world.turn() if isinstance(each.message, ProduceRequest))
+    world.acknowledge(third)
+    assert future.exception(0) is None
 
 
 def test_duplicate_sequence_is_success_without_an_offset() -> None:

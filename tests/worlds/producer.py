@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,7 @@ from kadence.protocol.metadata import (
     MetadataResponseTopic,
 )
 from kadence.protocol.produce import (
+    NodeEndpoint,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -108,13 +109,22 @@ class World(Hand):
         topics: dict[str, MetadataResponseTopic] = {}
         for tp, leader in self.leaders.items():
             topic = topics.setdefault(tp.topic, MetadataResponseTopic(name=tp.topic, topic_id=TOPIC_ID))
-            topic.partitions.append(MetadataResponsePartition(partition_index=tp.partition, leader_id=leader))
+            topic.partitions.append(
+                MetadataResponsePartition(partition_index=tp.partition, leader_id=leader, leader_epoch=1)
+            )
         brokers = [
             MetadataResponseBroker(node, f"b{node}", 9092) for node in sorted(set(self.leaders.values()))
         ]
         return MetadataResponse(brokers=brokers, topics=list(topics.values()))
 
-    def acknowledge(self, request: Request, offset: int = 0, code: int = ec.NONE, **fields: Any) -> None:
+    def acknowledge(
+        self,
+        request: Request,
+        offset: int = 0,
+        code: int = ec.NONE,
+        node_endpoints: Sequence[NodeEndpoint] = (),
+        **fields: Any,
+    ) -> None:
         """Answer a ProduceRequest with one offset or error for all its partitions."""
         message: ProduceRequest = request.message
         responses = [
@@ -129,7 +139,7 @@ class World(Hand):
             )
             for topic in message.topic_data
         ]
-        self.answer(request, ProduceResponse(responses=responses))
+        self.answer(request, ProduceResponse(responses=responses, node_endpoints=[*node_endpoints]))
 
 
 def batches_of(request: Request) -> dict[TopicPartition, bytes]:

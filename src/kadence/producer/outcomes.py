@@ -75,8 +75,16 @@ class Outcomes:
         self.partitions[batch.tp].failed(batch)
         self._settle(batch.tp)
 
-    def repeat(self, now: int, batch: Batch, error: KafkaError, *, out_of_sequence: bool = False) -> None:
-        """It is sent again, after a while."""
+    def repeat(
+        self,
+        now: int,
+        batch: Batch,
+        error: KafkaError,
+        *,
+        out_of_sequence: bool = False,
+        at_once: bool = False,
+    ) -> None:
+        """It is sent again, after a while; at once to a leader that was not tried yet."""
         partition = self.partitions[batch.tp]
         if self._accumulator.is_decided(batch):
             self.answered_late(batch)
@@ -88,7 +96,7 @@ class Outcomes:
             self.fail(batch, error)
             return
         batch.last_error = error
-        batch.not_before = now + self._backoff.delay_ms(batch.attempts - 1)
+        batch.not_before = now if at_once else now + self._backoff.delay_ms(batch.attempts - 1)
         if out_of_sequence:
             partition.out_of_sequence(batch)
         else:

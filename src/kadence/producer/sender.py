@@ -8,7 +8,7 @@ A batch ends in exactly one of three ways: written, refused, or out of time (``d
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from kadence.clock import FOREVER, add_ms
@@ -27,7 +27,7 @@ from kadence.producer.outcomes import Outcomes
 from kadence.producer.sequences import MAX_UNDECIDED
 from kadence.producer.topics import Topics
 from kadence.producer.transactions import Transactions
-from kadence.producer.verdicts import Verdict, blamed, verdict_of
+from kadence.producer.verdicts import Verdict, blamed, endpoints_of, verdict_of
 from kadence.protocol import error_codes as ec
 from kadence.protocol.metadata import MetadataRequest
 from kadence.protocol.produce import (
@@ -36,7 +36,7 @@ from kadence.protocol.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from kadence.types import TopicPartition
+from kadence.types import Node, TopicPartition
 from kadence.wire import ZERO_UUID
 
 __all__ = ["Sender", "Step"]
@@ -283,12 +283,13 @@ class Sender:
         self._requests_in_flight[sent.node_id] -= 1
         missing = dict(sent.batches)
         if completed.error is None and completed.response is not None:
+            endpoints = endpoints_of(completed.response)
             for topic in completed.response.responses:
                 name = topic.name or sent.names_by_id.get(topic.topic_id, "")
                 for answer in topic.partition_responses:
                     batch = missing.pop(TopicPartition(name, answer.index), None)
                     if batch is not None:
-                        self._judge(now, batch, answer)
+                        self._judge(now, batch, answer, endpoints)
         error = completed.error
         if error is not None and error.retriable:
             self._topics.refresh()
@@ -302,7 +303,9 @@ class Sender:
                     batch, error or MalformedMessageError(f"the answer to a produce request lacks {batch.tp}")
                 )
 
-    def _judge(self, now: int, batch: Batch, answer: PartitionProduceResponse) -> None:
+    def _judge(
+        self, now: int, batch: Batch, answer: PartitionProduceResponse, endpoints: Mapping[int, Node]
+    ) -> None:
         verdict = verdict_of(answer.error_code)
         if verdict is Verdict.WRITTEN:
             self._outcomes.written(
@@ -330,9 +333,15 @@ class Sender:
                     "be lost, as after an unclean leader election. The producer goes on with a new epoch",
                     batch.tp,
                 )
+            moved = False
             if verdict is Verdict.RETRY_ELSEWHERE:
-                self._topics.want(batch.tp.topic, now)
-            self._outcomes.repeat(now, batch, error, out_of_sequence=verdict is Verdict.OUT_OF_SEQUENCE)
+                told = answer.current_leader
+                moved = self._topics.moved(batch.tp, told.leader_id, told.leader_epoch, endpoints)
+                if not moved:
+                    self._topics.want(batch.tp.topic, now)
+            self._outcomes.repeat(
+                now, batch, error, out_of_sequence=verdict is Verdict.OUT_OF_SEQUENCE, at_once=moved
+            )
 
     def _may_come_right(self, batch: Batch, code: int) -> bool:
         """Whether a batch can be written although the broker finds its numbers out of order.

@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
 from kadence.clock import FOREVER, add_ms
 from kadence.config import ProducerConfig
 from kadence.connection.backoff import Backoff
-from kadence.connection.cluster import Cluster, apply
+from kadence.connection.cluster import Cluster, apply, follow
 from kadence.connection.request import ANY_NODE, Completed, Request
 from kadence.errors import KafkaError, MalformedMessageError
 from kadence.producer.intake import Place
 from kadence.producer.partitioner import MOST_STICKY_BYTES, StickyPartitioner
 from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kadence.types import Node, TopicPartition
 
 __all__ = ["Topics"]
 
@@ -71,6 +73,19 @@ class Topics:
     def awaits(self, topic: str) -> bool:
         """Whether the answer to a `want` is still to come. Under the lock."""
         return topic in self._wanted or (self._asked is not None and topic in self._asked.tag)
+
+    def moved(self, tp: TopicPartition, leader: int, epoch: int, endpoints: Mapping[int, Node]) -> bool:
+        """A broker told who leads a partition now (KIP-951). False when it is no news. Network thread."""
+        with self._gate:
+            before = self.cluster
+            self.cluster = follow(before, tp, leader, epoch, endpoints)
+            if self.cluster is before:
+                return False
+            self._places.pop(tp.topic, None)
+        _log.info("%s is led by broker %d now (epoch %d)", tp, leader, epoch)
+        # Others may have moved with it.
+        self.refresh()
+        return True
 
     def refresh(self) -> None:
         """Ask again for all that is known. Network thread."""

@@ -11,9 +11,10 @@ from typing import Final
 from kadence.errors import KafkaError, KafkaTimeoutError, RecordTooLargeError, for_code
 from kadence.producer.accumulator import Batch
 from kadence.protocol import error_codes as ec
-from kadence.protocol.produce import PartitionProduceResponse
+from kadence.protocol.produce import PartitionProduceResponse, ProduceResponse
+from kadence.types import Node
 
-__all__ = ["Verdict", "blamed", "out_of_time", "too_large", "verdict_of"]
+__all__ = ["Verdict", "blamed", "endpoints_of", "out_of_time", "too_large", "verdict_of"]
 
 
 class Verdict(Enum):
@@ -61,6 +62,13 @@ def blamed(batch: Batch, answer: PartitionProduceResponse) -> dict[int, KafkaErr
     return {
         record.batch_index + batch.first: for_code(answer.error_code, record.batch_index_error_message)
         for record in answer.record_errors
+    }
+
+
+def endpoints_of(answer: ProduceResponse) -> dict[int, Node]:
+    """Where the new leaders are that an answer names (KIP-951)."""
+    return {
+        each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in answer.node_endpoints
     }
 
 
