@@ -108,12 +108,14 @@ def test_split_shares_delivery_sequence_and_memory() -> None:
         put(accumulator, A, 21)
     batch = accumulator.take(A)
     batch.producer_id, batch.epoch, batch.base_sequence = 7, 1, 2**31 - 2
-    one, two = accumulator.split(batch)
+    one, two = pieces = accumulator.pieces_of(batch)
+    accumulator.split(batch, pieces)
     assert [one.count, two.count] == [2, 3]
     assert [one.first, two.first] == [0, 2]
     assert [one.base_sequence, two.base_sequence] == [2**31 - 2, 0]
     assert accumulator.used_bytes == one.size + two.size
-    three, four = accumulator.split(two)
+    three, four = pieces = accumulator.pieces_of(two)
+    accumulator.split(two, pieces)
     assert [three.first, four.first] == [2, 3]
     assert batch.delivery.outstanding == 3
     for piece in (one, three, four):

@@ -25,6 +25,7 @@ from kadence import (
     RecordMetadata,
     TopicPartition,
 )
+from kadence.clock import FOREVER, SystemClock
 from kadence.errors import (
     ClosedError,
     ConcurrentAccessError,
@@ -32,12 +33,18 @@ from kadence.errors import (
     InvalidTopicError,
     KafkaError,
     KafkaTimeoutError,
+    LocalError,
     ProducerFencedError,
     TransactionAbortedError,
     UnknownTopicOrPartitionError,
 )
 from kadence.producer import async_shell
+from kadence.producer.async_shell import AsyncShell
+from kadence.producer.futures import Delivery
+from kadence.producer.loop_gate import LoopGate
+from kadence.producer.slices import AT_ONCE
 from kadence.producer.transaction_states import State
+from kadence.producer.waits import Waits
 from kadence.protocol import error_codes as ec
 from kadence.protocol.produce import ProduceRequest
 
@@ -121,13 +128,13 @@ def test_no_room_is_waited_for_in_order_while_the_loop_turns(broker: Broker) -> 
         async with AsyncProducer({"bootstrap.servers": broker.bootstrap_servers, **settings}) as producer:
             await producer.partitions_for("t")
             with broker.faults.freeze():
-                sends = [asyncio.create_task(producer.send("t", b"%03d" % each * 50)) for each in range(20)]
+                sends = [asyncio.create_task(producer.send("t", b"%03d" % each * 50)) for each in range(200)]
                 await turns(lambda: producer._accumulator.blocked)
                 waiting = [send for send in sends if not send.done()]
                 assert waiting
                 assert waiting == sends[-len(waiting) :], "who came first was served first"
             futures = await asyncio.gather(*sends)
-            assert sorted(place.offset for place in await asyncio.gather(*futures)) == list(range(20))
+            assert sorted(place.offset for place in await asyncio.gather(*futures)) == list(range(200))
             assert producer._accumulator.blocked == 0
 
     broker.create_topic("t", 1)
@@ -273,6 +280,94 @@ def test_callbacks_run_on_the_loop(broker: Broker) -> None:
             assert called.empty(), "not before the loop turns, as with futures of asyncio"
             assert await called.get() == (future, threading.current_thread())
 
+    run(work())
+
+
+def test_however_much_is_decided_at_once_the_loop_turns_between_a_few() -> None:
+    """Ten thousand records of a hundred batches fail in one moment, each with a callback and a task that awaits it."""
+
+    async def work() -> None:
+        gate = LoopGate(asyncio.get_running_loop())
+        batches = [Delivery("t", number, gate) for number in range(100)]
+        in_turn, most, done = 0, 0, 0
+
+        def count(_: object = None) -> None:
+            nonlocal in_turn, done
+            in_turn += 1
+            done += 1
+
+        async def await_one(future: RecordFuture) -> None:
+            with pytest.raises(LocalError):
+                await future
+            count()
+
+        futures = [RecordFuture(batch, index, 0) for batch in batches for index in range(100)]
+        tasks = [asyncio.create_task(await_one(future)) for future in futures]
+        for future in futures:
+            future.add_done_callback(count)
+        await asyncio.sleep(0)
+        for batch in batches:
+            batch.fail(LocalError("no"))
+        while done < 20_000:
+            in_turn = 0
+            await asyncio.sleep(0)
+            most = max(most, in_turn)
+        # What is woken in one turn runs in the next one.
+        assert most <= 2 * AT_ONCE
+        await asyncio.gather(*tasks)
+
+    run(work())
+
+
+def test_however_many_calls_wait_the_loop_turns_between_a_few_and_none_is_forgotten() -> None:
+    async def work() -> None:
+        gate = LoopGate(asyncio.get_running_loop())
+        shell = AsyncShell(gate, SystemClock())
+        room, in_turn, most = 0, 0, 0
+        let_in: list[int] = []
+
+        def call(number: int) -> Waits[None]:
+            nonlocal room, in_turn
+            with gate:
+                while True:
+                    in_turn += 1
+                    if room:
+                        break
+                    yield FOREVER
+                room -= 1
+                let_in.append(number)
+
+        tasks = [asyncio.create_task(shell.run(call(number))) for number in range(1_000)]
+        await asyncio.sleep(0)
+        while len(let_in) < 1_000:
+            in_turn = 0
+            with gate:
+                room += 7
+                gate.notify_all()
+            await asyncio.sleep(0)
+            most = max(most, in_turn)
+        assert sorted(let_in) == list(range(1_000))
+        assert most <= 2 * AT_ONCE
+        await asyncio.gather(*tasks)
+
+    run(work())
+
+
+def test_whoever_has_waited_longest_for_room_goes_first(broker: Broker) -> None:
+    """Tasks are woken some at a time, so those that are woken when there is room need not be the first."""
+
+    async def work() -> None:
+        settings = {"bootstrap.servers": broker.bootstrap_servers, "buffer.memory": 1_000, "batch.size": 1}
+        async with AsyncProducer(settings) as producer:
+            await producer.partitions_for("t")
+            with broker.faults.freeze():
+                first = [await producer.send("t", b"%03d" % each * 100) for each in range(2)]
+                sends = [asyncio.create_task(producer.send("t", b"%03d" % each * 100)) for each in range(300)]
+                await turns(lambda: producer._accumulator.blocked == 300)
+            futures = [*first, *await asyncio.gather(*sends)]
+            assert [place.offset for place in await asyncio.gather(*futures)] == list(range(302))
+
+    broker.create_topic("t", 1)
     run(work())
 
 

@@ -12,6 +12,7 @@ from tests.patience import PATIENCE
 
 from kadence.errors import InvalidTopicError, KafkaError, KafkaTimeoutError, RecordTooLargeError
 from kadence.producer.futures import Delivery, RecordFuture, RecordMetadata
+from kadence.producer.slices import AT_ONCE
 
 
 @pytest.fixture
@@ -125,7 +126,7 @@ def test_the_loop_turns_while_the_tasks_of_a_batch_are_woken(delivery: Delivery)
             while woken < 250:
                 await asyncio.sleep(0)
                 after_each_turn.append(woken)
-        assert max(after - before for before, after in pairwise(after_each_turn)) == 100
+        assert max(after - before for before, after in pairwise(after_each_turn)) == AT_ONCE
 
     asyncio.run(asyncio.wait_for(work(), PATIENCE))
 

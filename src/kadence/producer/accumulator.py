@@ -211,8 +211,11 @@ class Accumulator(Shelf):
         """When the first waiting batch expires."""
         return min((batches[0].deadline for batches in self.waiting.values()), default=FOREVER)
 
-    def split(self, batch: Batch) -> tuple[Batch, Batch]:
-        """Cut a sent batch in two that share its delivery, its deadline and its range of sequence numbers."""
+    def pieces_of(self, batch: Batch) -> tuple[Batch, Batch]:
+        """A sent batch as two that share its delivery, its deadline and its range of sequence numbers.
+
+        Without the lock, which nobody should wait for while records are encoded anew: what was sent takes no more.
+        """
         middle = batch.count // 2
         pieces = []
         for first, last in ((0, middle), (middle, batch.count)):
@@ -229,12 +232,15 @@ class Accumulator(Shelf):
                 piece.producer_id, piece.epoch = batch.producer_id, batch.epoch
                 piece.base_sequence = (batch.base_sequence + first) & 0x7FFFFFFF
             pieces.append(piece)
+        return pieces[0], pieces[1]
+
+    def split(self, batch: Batch, pieces: tuple[Batch, Batch]) -> None:
+        """Its pieces take the place of a batch."""
         batch.delivery.outstanding += 1
         self.incomplete.discard(batch)
         self.used_bytes -= batch.size
         self.incomplete.update(pieces)
         self.used_bytes += pieces[0].size + pieces[1].size
-        return pieces[0], pieces[1]
 
     def is_decided(self, batch: Batch) -> bool:
         """Whether the fate of a batch is known to those who wait for it."""

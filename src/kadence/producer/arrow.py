@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kadence.errors import MissingDependencyError, SerializationError
 from kadence.producer.columns import Numbers, Rows, Strings
+from kadence.producer.intake import COMPILED
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -23,8 +24,8 @@ __all__ = ["Chunk", "chunks_of"]
 
 _KNOWN: Final = ("value", "key", "topic", "partition", "headers", "timestamp")
 
-_MOST_ROWS: Final = 65_536
-"""In one chunk: an event loop turns between two."""
+_MOST_ROWS: Final = 65_536 if COMPILED else 1_024
+"""In one chunk, which is looked at in a few ms: an event loop turns between two."""
 
 
 class Chunk(NamedTuple):

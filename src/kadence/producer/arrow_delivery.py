@@ -56,6 +56,10 @@ class Share(NamedTuple):
     rows: Callable[[], Sequence[int]]
 
 
+_Failure = tuple[TopicPartition, list[int], KafkaError]
+"""Rows of one partition that failed of one thing."""
+
+
 class ArrowDelivery:
     """The future of all rows of one `Producer.send_arrow`. It has the methods of `concurrent.futures.Future`.
 
@@ -74,7 +78,15 @@ class ArrowDelivery:
         for delivery in {id(share.delivery): share.delivery for share in self._shares}.values():
             if not delivery.done:
                 yield from delivery.decided()
-        return self.result()
+        failed = []
+        for share in self._shares:
+            if found := self._failures_of(share):
+                failed += found
+                # Rows are counted for each: other tasks may go on between two.
+                yield
+        if failed:
+            raise _error(self.rows, failed, self._written())
+        return self._written()
 
     def done(self) -> bool:
         """Whether every row was acknowledged or has failed."""
@@ -110,7 +122,7 @@ class ArrowDelivery:
                         f"{waiting} of {self.rows} rows were not acknowledged within {timeout} s; "
                         "they are still on their way"
                     )
-        failed = self._failed()
+        failed = [each for share in self._shares for each in self._failures_of(share)]
         return _error(self.rows, failed, self._written()) if failed else None
 
     def _written(self) -> ArrowSummary:
@@ -128,16 +140,15 @@ class ArrowDelivery:
                     found[tp] = WrittenRows(before.rows + span.length, before.first_offset, last)
         return ArrowSummary(sum(each.rows for each in found.values()), found)
 
-    def _failed(self) -> list[tuple[TopicPartition, list[int], KafkaError]]:
-        """The rows that failed, with what they failed of, in the order of the rows."""
+    def _failures_of(self, share: Share) -> list[_Failure]:
+        """The rows of a share that failed, with what they failed of."""
+        tp = TopicPartition(share.delivery.topic, share.delivery.partition)
         failed = []
-        for share in self._shares:
-            tp = TopicPartition(share.delivery.topic, share.delivery.partition)
-            for span in share.delivery.spans(share.first, share.length):
-                if span.error is not None:
-                    start = span.first - share.first
-                    failed.append((tp, list(share.rows()[start : start + span.length]), span.error))
-        return sorted(failed, key=lambda each: each[1][0])
+        for span in share.delivery.spans(share.first, share.length):
+            if span.error is not None:
+                start = span.first - share.first
+                failed.append((tp, list(share.rows()[start : start + span.length]), span.error))
+        return failed
 
     def add_done_callback(self, callback: Callable[[ArrowDelivery], object]) -> None:
         """Call ``callback(self)`` when every row is acknowledged or has failed.
@@ -180,9 +191,8 @@ class ArrowDelivery:
         return f"<ArrowDelivery {done} of {self.rows} rows decided>"
 
 
-def _error(
-    rows: int, failed: list[tuple[TopicPartition, list[int], KafkaError]], written: ArrowSummary
-) -> RowsNotWrittenError:
+def _error(rows: int, failed: list[_Failure], written: ArrowSummary) -> RowsNotWrittenError:
+    failed = sorted(failed, key=lambda each: each[1][0])
     by_partition: dict[TopicPartition, list[int]] = {}
     for tp, numbers, _ in failed:
         by_partition.setdefault(tp, []).extend(numbers)

@@ -17,13 +17,13 @@ from kadence.producer.accumulator import Accumulator
 from kadence.producer.arrow import Chunk, chunks_of
 from kadence.producer.arrow_delivery import ArrowDelivery, Share
 from kadence.producer.entrance import Entrance
-from kadence.producer.intake import Filling, Place
+from kadence.producer.intake import COMPILED, Filling, Place
 from kadence.producer.waits import BREATH, Waits
 from kadence.types import TopicPartition
 
 __all__ = ["ArrowSending"]
 
-_STEP: Final = 4096
+_STEP: Final = 4_096 if COMPILED else 512
 """Rows at most that are encoded while the producer's lock is held; the network thread may wait for it."""
 
 
@@ -48,8 +48,8 @@ class ArrowSending:
         self._wakeup = wakeup
         self._now_ms = now_ms
         self._topic = topic
-        self._count, chunks = chunks_of(data, with_topic=topic is None)
-        self._chunks = list(chunks)
+        self._count, self._unread = chunks_of(data, with_topic=topic is None)
+        self._chunks: list[Chunk] = []
         self._numbers = memoryview(bytearray(4 * self._count)).cast("i")
         """The lane of each row."""
         self._places: dict[str, Place] = {}
@@ -60,7 +60,8 @@ class ArrowSending:
     def run(self) -> Waits[ArrowDelivery]:
         """Look at all rows, then hand them over."""
         self._entrance.check()
-        for chunk in self._chunks:
+        for chunk in self._unread:
+            self._chunks.append(chunk)
             yield from self._look_at(chunk)
         batches: list[Filling | None] = [None] * len(self._lanes)
         last: list[list[Any] | None] = [None] * len(self._lanes)

@@ -24,6 +24,7 @@ from kadence.errors import (
 )
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.intake import Place
+from kadence.producer.loop_gate import LoopGate
 from kadence.producer.thread import NetworkThread
 from kadence.producer.topics import Topics
 from kadence.producer.transactions import Transactions
@@ -77,6 +78,7 @@ class Entrance:
         self._thread = thread
         self.transactions = transactions
         self._pid = os.getpid()
+        self._line: dict[object, None] = {}
         self.gate: threading.Condition = accumulator.gate
         self.is_closed = False
         _accumulators.add(accumulator)
@@ -232,10 +234,12 @@ class Entrance:
             self._accumulator.flushing -= 1
 
     def wait_for_room(self, size: int, deadline: int) -> Waits[None]:
+        ticket = object()
+        self._line[ticket] = None
         self._accumulator.blocked += 1
         self._thread.wakeup()
         try:
-            while not self._accumulator.has_room(size):
+            while not (self._accumulator.has_room(size) and self._is_next(ticket)):
                 yield from self.wait(
                     deadline,
                     f"no room for a record of {size} bytes within max.block.ms={self._config.max_block_ms}: "
@@ -245,6 +249,13 @@ class Entrance:
                 )
         finally:
             self._accumulator.blocked -= 1
+            del self._line[ticket]
+            if self._line and isinstance(self.gate, LoopGate):
+                self.gate.notify_all()
+
+    def _is_next(self, ticket: object) -> bool:
+        """Whether nobody has waited for room for longer. Tasks are woken some at a time, and threads in no order."""
+        return not isinstance(self.gate, LoopGate) or next(iter(self._line)) is ticket
 
     # ------------------------------------------------------------ errors
 

@@ -11,15 +11,16 @@ import copy
 import logging
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterator, Mapping
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from kadence.clock import Seconds, to_ms
 from kadence.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kadence.idioms import missing
 from kadence.producer.intake import Receipt
 from kadence.producer.loop_gate import LoopGate
+from kadence.producer.slices import slices_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -38,9 +39,6 @@ __all__ = [
 _log = logging.getLogger("kadence.producer")
 
 _here = threading.local()
-
-_AT_ONCE: Final = 100
-"""How many tasks a batch wakes in one turn of their event loop. Each runs for some microseconds at least."""
 
 
 def decides(gate: threading.Condition) -> None:
@@ -151,7 +149,7 @@ class Delivery:
             self.gate.notify_all()
         for loop, futures in (waiters or {}).items():
             try:
-                loop.call_soon_threadsafe(_wake, loop, iter(futures))
+                slices_of(loop).add(_wake, futures)
             except RuntimeError:
                 _log.debug(
                     "the result of a record for %s-%d is dropped: its event loop is closed",
@@ -225,14 +223,9 @@ class Delivery:
         return found
 
 
-def _wake(loop: asyncio.AbstractEventLoop, waiters: Iterator[asyncio.Future[None]]) -> None:
-    """Wake some of them, and the others after the loop has turned: a batch may have a task for each of its records."""
-    some = list(islice(waiters, _AT_ONCE))
-    for waiter in some:
-        if not waiter.done():
-            waiter.set_result(None)
-    if len(some) == _AT_ONCE:
-        loop.call_soon(_wake, loop, waiters)
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 def call(callback: Callable[[Any], object], future: Any) -> None:
@@ -246,7 +239,7 @@ def call(callback: Callable[[Any], object], future: Any) -> None:
 def at_home(gate: threading.Condition, callback: Callable[[Any], object]) -> Callable[[Any], object]:
     """The callback, or what makes the loop of an asyncio producer call it."""
     if isinstance(gate, LoopGate):
-        return lambda future: gate.call_soon(call, callback, future)
+        return lambda future: gate.call_soon(partial(call, callback, future))
     return callback
 
 

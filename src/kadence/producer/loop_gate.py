@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
+
+from kadence.producer.slices import slices_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -22,8 +24,10 @@ class LoopGate(threading.Condition):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(threading.Lock())
         self.loop = loop
+        self._slices = slices_of(loop)
         self._waiting: dict[asyncio.Event, None] = {}
         self._is_waking = False
+        self._is_stale = False
 
     def watch(self, changed: asyncio.Event) -> None:
         """Have ``changed`` set by each change from now on. On the loop, with the lock held, so that none is missed."""
@@ -36,19 +40,35 @@ class LoopGate(threading.Condition):
     def notify_all(self) -> None:
         """Something has changed. Any thread that holds the lock."""
         super().notify_all()
-        if self._waiting and not self._is_waking:
-            self._is_waking = True
-            self.call_soon(self._wake)
+        if self._waiting:
+            # In this order: who waits already is told by the walk that is under way, or by the one after it.
+            self._is_stale = True
+            if not self._is_waking:
+                self._is_waking = True
+                self.call_soon(self._wake)
 
     def _wake(self) -> None:
-        self._is_waking = False
-        for changed in self._waiting:
-            changed.set()
+        """Tell all who wait now, those first that have waited longest. On the loop."""
+        self._is_stale = False
+        self._slices.add(self._wake_one, [*self._waiting, None])
 
-    def call_soon(self, call: Callable[..., object], *args: Any) -> None:
-        """Make a call on the loop. Any thread."""
+    def _wake_one(self, changed: asyncio.Event | None) -> None:
+        if changed is not None:
+            changed.set()
+            return
+        self._is_waking = False
+        if self._is_stale:
+            self._is_waking = True
+            self._wake()
+
+    def call_soon(self, act: Callable[[], object]) -> None:
+        """Call something on the loop, in one of its next turns. Any thread."""
+        self.call_each(_call, (act,))
+
+    def call_each(self, act: Callable[[Any], object], things: Iterable[Any]) -> None:
+        """Call ``act`` with each of these on the loop, some in each turn. Any thread."""
         try:
-            self.loop.call_soon_threadsafe(call, *args)
+            self._slices.add(act, things)
         except RuntimeError:
             # The loop was closed before the producer: nobody waits on it any more.
             self._waiting.clear()
@@ -61,3 +81,7 @@ class LoopGate(threading.Condition):
             return get_running_loop() is self.loop
         except RuntimeError:
             return False
+
+
+def _call(act: Callable[[], object]) -> None:
+    act()

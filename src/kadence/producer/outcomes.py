@@ -111,12 +111,13 @@ class Outcomes:
             return
         batch.last_error = error
         try:
-            with self._accumulator.gate:
-                pieces = self._accumulator.split(batch)
+            pieces = self._accumulator.pieces_of(batch)
         except KafkaError as fault:
             fault.__cause__ = error
             self.fail(batch, fault)
             return
+        with self._accumulator.gate:
+            self._accumulator.split(batch, pieces)
         self.partitions[batch.tp].replaced(batch, pieces)
         self._settle(batch.tp)
         _log.info("splitting %r: %s", batch, error)

@@ -1,0 +1,85 @@
+"""Does many small things on an event loop without holding it: some of them in each of its turns."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["AT_ONCE", "Slices", "slices_of"]
+
+AT_ONCE: Final = 64
+"""How many in one turn. Each may wake a task or call a callback, which runs for some microseconds at least."""
+
+
+class Slices:
+    """What is to be done on one event loop, in the order in which it came.
+
+    Args:
+        loop: where it is done.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        # Weakly, for the loop is the key under which this is found.
+        self._loop = weakref.ref(loop)
+        self._lock = threading.Lock()
+        self._queue: deque[tuple[Callable[[Any], object], Iterator[Any]]] = deque()
+        self._is_due = False
+
+    def add(self, act: Callable[[Any], object], things: Iterable[Any]) -> None:
+        """Call ``act`` with each of these, soon. Any thread.
+
+        Raises:
+            RuntimeError: the loop is closed.
+        """
+        loop = self._loop()
+        with self._lock:
+            self._queue.append((act, iter(things)))
+            if self._is_due or loop is None:
+                return
+            self._is_due = True
+        try:
+            loop.call_soon_threadsafe(self._run)
+        except RuntimeError:
+            self._queue.clear()
+            raise
+
+    def _run(self) -> None:
+        left = AT_ONCE
+        try:
+            while left and self._queue:
+                act, things = self._queue[0]
+                for thing in islice(things, left):
+                    left -= 1
+                    act(thing)
+                if left:
+                    self._queue.popleft()
+        finally:
+            # Also when a callback ended the loop: it may be run again.
+            with self._lock:
+                self._is_due = bool(self._queue)
+            loop = self._loop()
+            if self._is_due and loop is not None:
+                loop.call_soon(self._run)
+
+
+_lock = threading.Lock()
+_known: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Slices] = weakref.WeakKeyDictionary()
+
+
+def slices_of(loop: asyncio.AbstractEventLoop) -> Slices:
+    """Those of a loop. Whatever producers have to do on it takes turns."""
+    with _lock:
+        found = _known.get(loop)
+        if found is None:
+            # What a closed loop has left undone refers to it.
+            for closed in [each for each in _known if each.is_closed()]:
+                del _known[closed]
+            _known[loop] = found = Slices(loop)
+        return found
