@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -165,6 +166,77 @@ def test_c7_ctrl_c_ends_a_poll(broker: Broker, topic: str) -> None:
             subject.poll(FOR_EVER)
         interrupter.join()
         assert not subject.poll(0)
+
+
+HANDLED: dict[str, Callable[[Consumer], object]] = {
+    "commit": lambda subject: subject.commit(),
+    "committed": lambda subject: subject.committed([PARTITION]),
+    "position": lambda subject: subject.position(PARTITION),
+    "end_offsets": lambda subject: subject.end_offsets([PARTITION]),
+    "seek": lambda subject: subject.seek(PARTITION, 1000),
+    "pause": lambda subject: (subject.pause([PARTITION]), subject.resume([PARTITION])),
+    "poll": lambda subject: subject.poll(0),
+}
+
+
+@pytest.mark.parametrize("call", HANDLED)
+@pytest.mark.parametrize("waits", ["poll", "iteration"])
+def test_c13_a_call_in_a_signal_handler_does_not_deafen_the_one_it_interrupts(
+    broker: Broker, topic: str, call: str, waits: str
+) -> None:
+    handled: list[object] = []
+
+    def handler(*_: object) -> None:
+        handled.append(HANDLED[call](subject))
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            producer.send("t", b"afterwards").result(PATIENCE)
+
+    with (
+        consumer(broker, group_id="g", enable_auto_commit=False) as subject,
+        handling(signal.SIGUSR1, handler),
+    ):
+        subject.assign({PARTITION: 1000})
+        subject.poll(0)
+        sender = once_inside(lambda: os.kill(os.getpid(), signal.SIGUSR1))
+        if waits == "poll":
+            [record] = subject.poll(FOR_EVER)
+            assert record.value == b"afterwards"
+        else:
+            assert next(iter(subject)).value == b"afterwards"
+        sender.join()
+    assert handled
+
+
+@contextlib.contextmanager
+def handling(number: int, handler: Callable[..., None]) -> Iterator[None]:
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+@pytest.mark.parametrize("waits", ["poll", "iteration", "commit"])
+def test_c13_close_in_a_signal_handler_ends_the_call_that_it_interrupts(
+    broker: Broker, topic: str, waits: str
+) -> None:
+    subject = consumer(broker, group_id="g", **NEVER)
+    subject.subscribe("t")
+    read(subject, 1000)
+    calls: dict[str, Callable[[], object]] = {
+        "poll": lambda: subject.poll(FOR_EVER),
+        "iteration": lambda: next(iter(subject)),
+        "commit": subject.commit,
+    }
+    with handling(signal.SIGUSR1, lambda *_: subject.close(1)):
+        if waits == "commit":
+            broker.faults.drop(OffsetCommitRequest)
+        sender = once_inside(lambda: os.kill(os.getpid(), signal.SIGUSR1))
+        with pytest.raises((WakeupError, ClosedError)):
+            calls[waits]()
+        sender.join()
+    with pytest.raises(ClosedError):
+        subject.poll(0)
 
 
 def test_c7_a_second_thread_is_told_at_once(broker: Broker, topic: str) -> None:

@@ -22,7 +22,7 @@ from kadence.consumer.application.reading.reader import Reader
 from kadence.consumer.application.shell import Shell
 from kadence.consumer.border import messages as m
 from kadence.consumer.border.buffer import Border
-from kadence.consumer.border.cells import Cell, Origin
+from kadence.consumer.border.cells import Origin
 from kadence.errors import ConcurrentAccessError, IllegalStateError, WakeupError
 from kadence.types import OffsetAndMetadata
 
@@ -135,28 +135,6 @@ def test_ctrl_c_anywhere_in_a_poll_never_loses_the_end_of_a_commit() -> None:
         if not interruption.happened:
             break
     assert at > 100
-
-
-def test_c5_a_task_that_waits_before_a_revocation_finds_it_done_by_another() -> None:
-    """Under asyncio: unsubscribe() waits for the commit of what goes, and meanwhile the poll beside it goes on."""
-    subject = Subject()
-    cell = Cell(PARTITION, 1)
-    cell.origin = Origin(1, 5, None)
-    subject.border.assignment = {PARTITION: cell}
-    subject.border.tell(m.RevokePartitions(1, (PARTITION,)))
-    leaving = subject.core.unsubscribe(FOREVER)
-    next(leaving)
-    [unsubscribe, commit] = subject.border.imperatives
-    assert isinstance(commit, m.Commit)
-    subject.border.tell(m.Answer(commit.id))
-    subject.poll()
-    assert subject.done() == [1]
-    leaving.send(None)
-    subject.border.tell(m.Answer(unsubscribe.id))
-    with contextlib.suppress(StopIteration):
-        leaving.send(None)
-    assert subject.listener.count == 1
-    assert subject.done() == [1]
 
 
 def test_c7_ctrl_c_where_a_fetch_is_done_with_keeps_the_books_of_what_is_buffered() -> None:

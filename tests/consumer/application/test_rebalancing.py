@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from tests.consumer.application.test_interrupted_callbacks import Subject
 
-from kadence import RebalanceListener, TopicPartition
+from kadence import KafkaTimeoutError, OffsetAndMetadata, RebalanceListener, TopicPartition
 from kadence.consumer.border import messages as m
 from kadence.consumer.border.cells import Cell, Origin
+from kadence.types import GroupMetadata
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 Told = list[tuple[str, list[TopicPartition]]]
@@ -110,21 +111,89 @@ def test_b11_what_is_assigned_after_the_loss_is_assigned(subject: Subject) -> No
     assert told(subject) == [("lost", [A]), ("assigned", [A])]
 
 
-def test_b11_the_commit_of_a_revocation_that_never_began_is_not_taken_for_that_of_the_next(
-    subject: Subject,
-) -> None:
+def test_b12_a_revocation_is_finished_by_the_poll_that_finds_it(subject: Subject) -> None:
+    """The commit goes first, so the network thread gives the partitions up when that has ended; nobody waits here."""
     reading(subject, A, B)
     subject.border.tell(m.RevokePartitions(1, (A,)))
     subject.poll()
-    [first] = commits(subject)
-    assert told(subject) == [], "it waits for what was proved to be committed"
-    subject.border.tell(m.LosePartitions(2, (A,), {1: (A,)}))
-    subject.border.tell(m.Answer(first.id))
-    subject.border.tell(m.RevokePartitions(3, (B,)))
+    assert told(subject) == [("revoked", [A])]
+    [commit] = commits(subject)
+    assert (set(commit.offsets), commit.retry, commit.parting) == ({A}, False, True)
+    sent = list(subject.border.imperatives)
+    assert sent.index(commit) < sent.index(m.CallbackDone(1, 0, None, (A,)))
+
+
+def test_b12_a_revocation_is_finished_though_a_callback_of_a_commit_raises(subject: Subject) -> None:
+    reading(subject, A, B)
+    subject.core.commit_async(None, raising)
+    [commit] = commits(subject)
+    subject.border.tell(m.CommitCompleted(commit.id, commit.offsets, None))
+    subject.border.tell(m.RevokePartitions(1, (A,)))
+    with pytest.raises(ZeroDivisionError):
+        subject.poll()
+    assert told(subject) == [("revoked", [A])]
+
+
+def raising(*_: object) -> None:
+    raise ZeroDivisionError
+
+
+def test_b12_a_commit_before_a_revocation_that_failed_is_told(
+    subject: Subject, caplog: pytest.LogCaptureFixture
+) -> None:
+    reading(subject, A)
+    subject.border.tell(m.RevokePartitions(1, (A,)))
     subject.poll()
-    assert told(subject) == [("lost", [A])]
-    [_, second] = commits(subject)
-    assert set(second.offsets) == {B}
-    subject.border.tell(m.Answer(second.id))
+    [commit] = commits(subject)
+    subject.border.tell(m.CommitCompleted(commit.id, commit.offsets, KafkaTimeoutError("too late")))
     subject.poll()
-    assert told(subject) == [("lost", [A]), ("revoked", [B])]
+    assert "auto-commit of 1 partitions failed; their records may be processed again: too late" in caplog.text
+
+
+def test_c12_records_keep_the_identity_of_their_poll_until_a_poll_has_told_of_its_loss(
+    subject: Subject,
+) -> None:
+    """Other calls hear of a new membership, too: they must not give it to records of the old one."""
+    old, new = GroupMetadata("g", 5, "one"), GroupMetadata("g", 1, "two")
+    reading(subject, A)
+    subject.border.tell(m.IdentityChanged(old))
+    subject.poll()
+    assert subject.core.identity == old
+    subject.border.tell(m.LosePartitions(2, (A,)))
+    subject.border.tell(m.IdentityChanged(new))
+    subject.core.check()
+    assert (subject.core.group, subject.core.identity) == (new, old)
+    seen: list[GroupMetadata] = []
+    listener: Any = subject.core.listener
+    listener.on_partitions_lost = lambda partitions: seen.append(subject.core.identity)
+    subject.poll()
+    assert seen == [old], "what the callback commits is of the membership that was lost"
+    assert subject.core.identity == new
+
+
+def test_c12_an_identity_without_a_loss_is_that_of_the_next_poll(subject: Subject) -> None:
+    reading(subject, A)
+    subject.border.tell(m.IdentityChanged(GroupMetadata("g", 5, "one")))
+    subject.core.check()
+    assert subject.core.identity.generation_id == -1
+    # The short way of a poll must not leave it out.
+    assert subject.core.poll_buffered(1) is None
+    subject.poll()
+    assert subject.core.identity.generation_id == 5
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_c12_what_was_lost_is_not_committed_before_a_poll_has_told_of_it(
+    subject: Subject, named: bool
+) -> None:
+    """It may be assigned to this member again, and others have read it meanwhile."""
+    reading(subject, A, B)
+    subject.border.tell(m.LosePartitions(2, (A,)))
+    offsets = {A: OffsetAndMetadata(3), B: OffsetAndMetadata(4)} if named else None
+    subject.core.commit_async(offsets, None)
+    [commit] = commits(subject)
+    assert commit.lost == {A}
+    subject.poll()
+    subject.core.commit_async(offsets, None)
+    [_, after] = commits(subject)
+    assert after.lost == frozenset()

@@ -379,7 +379,7 @@ class Calls:
 
     def group_metadata(self) -> GroupMetadata:
         self._core.need_group("group_metadata()")
-        return self._core.group
+        return self._core.identity
 
     def rebalances(self) -> Sequence[m.Rebalance]:
         return tuple(self._core.rebalances)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kadence.clock import Clock, add_ms
 from kadence.config import ConsumerConfig
@@ -30,14 +30,6 @@ log = logging.getLogger("kadence.consumer")
 
 _REFRESH_MS: Final = 60_000
 """How often offsets are committed though they have not changed, at most."""
-
-
-class _Parting(NamedTuple):
-    """The commit of what was proved of partitions that are about to be given up."""
-
-    partitions: tuple[TopicPartition, ...]
-    call_id: int
-    offsets: Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class Commits:
@@ -64,7 +56,8 @@ class Commits:
         self._callbacks: dict[int, CommitCallback | None] = {}
         self._own = 0
         self._news = News()
-        self._parting: _Parting | None = None
+        self._partings: set[int] = set()
+        """Commits of what was proved of partitions that are given up, which have not ended."""
         self._next_at = add_ms(clock.now_ms(), config.auto_commit_interval_ms)
         self._refresh_at = self._next_at
         self._last: dict[TopicPartition, tuple[int, int]] = {}
@@ -79,12 +72,12 @@ class Commits:
         """Commit and wait. None: everything returned (the caller says that it is processed)."""
         self._exchange.take_facts()
         self._exchange.raise_fatal()
-        chosen = dict(offsets) if offsets is not None else self.consumed()
+        chosen, lost = self._chosen(offsets)
         yield from self.run_callbacks()
         began = self._clock.now_ms()
         # Wait even when there is nothing to commit: earlier asynchronous commits end first, in order.
         try:
-            yield from self._exchange.call(m.Commit, deadline, offsets=chosen, retry=True)
+            yield from self._exchange.call(m.Commit, deadline, offsets=chosen, retry=True, lost=lost)
         except CommitFailedError as error:
             self._remember(_but(chosen, error))
             raise
@@ -101,7 +94,16 @@ class Commits:
         """Commit without waiting; ``callback(offsets, error)`` runs inside a later call, in order."""
         self._exchange.take_facts()
         self._exchange.raise_fatal()
-        self._send(dict(offsets) if offsets is not None else self.consumed(), callback)
+        self._send(*self._chosen(offsets), callback)
+
+    def _chosen(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None
+    ) -> tuple[dict[TopicPartition, OffsetAndMetadata], frozenset[TopicPartition]]:
+        """What a call is to commit, and what of it was lost. None: everything returned, and all that was lost."""
+        lost = self._exchange.lost
+        if offsets is None:
+            return self.consumed(), lost
+        return dict(offsets), lost & offsets.keys()
 
     def run_callbacks(self) -> Waits[None]:
         while self.completed:
@@ -141,7 +143,7 @@ class Commits:
         else:
             offsets = self._changed(offsets)
         if offsets:
-            self._own = self._send(offsets, None)
+            self._own = self._send(offsets, frozenset(), None)
 
     def commit_now(self, deadline: int, *, proved_only: bool) -> Waits[None]:
         """Commit before something ends (close, assign). Failures are logged: the records come again."""
@@ -152,41 +154,19 @@ class Commits:
     def commit_soon(self) -> None:
         """Commit what was proved, without waiting: a manual assignment ends, and there is no group to tell of it."""
         if self._config.auto_commit and (offsets := self._changed(self._proved())):
-            self._own = self._send(offsets, None)
+            self._own = self._send(offsets, frozenset(), None)
 
-    def settled(self, partitions: tuple[TopicPartition, ...]) -> bool:
-        """Whether what was proved of these, which are about to be given up, is committed, or never will be.
+    def commit_parting(self, partitions: tuple[TopicPartition, ...], deadline: int) -> None:
+        """Commit what was proved of these, which are about to be given up, without waiting.
 
-        Asked for again and again, by one poll or by several: nobody waits here, so a silent coordinator delays
-        neither the poll's deadline nor the records of partitions that stay.
+        The network thread gives them up, with the `CallbackDone` that follows, once this commit has ended.
         """
-        parting = self._parting
-        if parting is not None and parting.partitions != partitions:
-            # That revocation never began: the membership had ended.
-            self.give_up_parting()
-            parting = None
-        if parting is None:
-            offsets = self._changed(self._proved(partitions)) if self._config.auto_commit else {}
-            if not offsets or self._border.ended:
-                return True
-            deadline = add_ms(self._clock.now_ms(), self._config.request_timeout_ms)
-            call_id = self._exchange.start(m.Commit, deadline, offsets=offsets, retry=True, parting=True)
-            self._parting = parting = _Parting(partitions, call_id, offsets)
-        answer = self._exchange.answer(parting.call_id)
-        if answer is None:
-            return self._border.ended
-        self._parting = None
-        if answer.error is None:
-            self._remember(parting.offsets)
-        else:
-            _warn(parting.offsets, answer.error)
-        return True
-
-    def give_up_parting(self) -> None:
-        """Nobody waits any more for what `settled` asks about; it may still succeed."""
-        if self._parting is not None:
-            self._exchange.ignore(self._parting.call_id)
-            self._parting = None
+        offsets = self._changed(self._proved(partitions)) if self._config.auto_commit else {}
+        if offsets and not self._border.ended:
+            call_id = self._exchange.next_id()
+            self._partings.add(call_id)
+            deadline = min(deadline, add_ms(self._clock.now_ms(), self._config.request_timeout_ms))
+            self._border.send(m.Commit(call_id, deadline, offsets, retry=False, parting=True))
 
     # ------------------------------------------------------------ within
 
@@ -204,12 +184,13 @@ class Commits:
     def _send(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        lost: frozenset[TopicPartition],
         callback: CommitCallback | None,
     ) -> int:
         call_id = self._exchange.next_id()
         self._callbacks[call_id] = callback
         deadline = add_ms(self._clock.now_ms(), self._config.default_api_timeout_ms)
-        self._border.send(m.Commit(call_id, deadline, offsets, retry=False))
+        self._border.send(m.Commit(call_id, deadline, offsets, retry=False, lost=lost))
         return call_id
 
     def _commit_quietly(
@@ -239,6 +220,8 @@ class Commits:
         self._note(committed)
         if fact.error is None:
             self._news.over("commit")
+        elif fact.id in self._partings:
+            _warn(fact.offsets, fact.error)
         elif callback is None and self._news.is_new(self._clock.now_ms(), "commit", str(fact.error)):
             log.warning("commit of %d partitions failed: %s", len(fact.offsets), fact.error)
         ends: list[tuple[CommitCallback, m.CommitCompleted]] = []
@@ -249,6 +232,7 @@ class Commits:
         if not self.completed or self.completed[-1][1].id != fact.id:
             self.completed.extend(ends)
         self._callbacks.pop(fact.id, None)
+        self._partings.discard(fact.id)
 
     def _changed(
         self, offsets: dict[TopicPartition, OffsetAndMetadata]

@@ -162,6 +162,11 @@ class Core:
         return self._exchange.group
 
     @property
+    def identity(self) -> GroupMetadata:
+        """The identity that goes with the records that polls have returned."""
+        return self._exchange.identity
+
+    @property
     def rebalances(self) -> list[m.Rebalance]:
         """The last rebalances, oldest first."""
         return self._exchange.rebalances
@@ -187,6 +192,7 @@ class Core:
             or self._commits.completed
             or exchange.woken
             or exchange.stopping
+            or exchange.identity is not exchange.group
             or border.ended
         ):
             attention.up = True
@@ -246,7 +252,11 @@ class Core:
                     border.wants_polled = False
                     border.send(m.Polled(0, 0))
                 self._commits.commit_due()
-                yield from self._rebalancing.serve()
+                exchange.adopt_identity()
+                try:
+                    yield from self._rebalancing.serve()
+                finally:
+                    exchange.adopt_identity()
                 exchange.raise_failure()
                 exchange.raise_wakeup()
                 chunks = take()
@@ -400,6 +410,7 @@ class Core:
             self.manual = False
             self.followed = frozenset()
         self.listener = None
+        self._exchange.adopt_identity()
         if error is not None:
             raise error
 

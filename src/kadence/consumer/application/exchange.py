@@ -49,7 +49,8 @@ class Exchange:
     """Sends the application's calls to the network thread, and receives its answers and events.
 
     Attributes:
-        group: this member's identity, as last told. rebalances: the last of them.
+        group: this member's identity, as last told. identity: the one that goes with the records that polls have
+            returned (C12). rebalances: the last of them.
         callbacks: steps of a rebalance that the application must take (C5), each until its end was told.
         failures: errors that no call caused, for the next poll (B6). fatal: one that every call raises.
         woken: `wakeup` was called and nothing has raised it yet. stopping: `stop` was called: polls return nothing.
@@ -59,7 +60,7 @@ class Exchange:
     """
 
     def __init__(self, border: Border, clock: Clock, group: GroupMetadata) -> None:
-        self.group = group
+        self.group = self.identity = group
         self.rebalances: list[m.Rebalance] = []
         self.callbacks: list[m.CallbackNeeded] = []
         self.failures: list[m.Failed] = []
@@ -224,6 +225,21 @@ class Exchange:
                 self.stalled = fact
             facts.popleft()
         self._border.measures.facts.taken(began, self._clock.now_ms())
+
+    @property
+    def lost(self) -> frozenset[TopicPartition]:
+        """What was lost, and is told by the next poll. Until then the application may hold records of it."""
+        losses = [fact.partitions for fact in self.callbacks if isinstance(fact, m.LosePartitions)]
+        return frozenset().union(*losses)
+
+    def adopt_identity(self) -> None:
+        """What polls return from now on goes with the present identity, unless a loss is still to be told.
+
+        Only polls call this, and what ends a subscription: whatever else takes facts must not give records of an
+        earlier membership the identity of the present one, or a worker that was away commits what others have read.
+        """
+        if self.identity is not self.group and not self.lost:
+            self.identity = self.group
 
     def _failed(self, fact: m.Failed) -> None:
         """Keep an error for the next call. What is repeated in the background is told once."""

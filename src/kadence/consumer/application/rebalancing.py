@@ -12,7 +12,7 @@ from dataclasses import replace
 from inspect import GEN_CLOSED, getgeneratorstate
 from typing import Any
 
-from kadence.clock import Clock
+from kadence.clock import FOREVER, Clock
 from kadence.consumer.application.callbacks import AsyncRebalanceListener
 from kadence.consumer.application.commits import Commits
 from kadence.consumer.application.exchange import Exchange, Run, Waits
@@ -40,30 +40,23 @@ class Rebalancing:
         self._steps: dict[int, weakref.ref[Waits[None]]] = {}
         """By the number of its callback each call that runs one, until its end is told."""
 
-    def serve(self, until: int | None = None) -> Waits[None]:
+    def serve(self, until: int = FOREVER) -> Waits[None]:
         """Run what is asked for, and callbacks of commits. The first exception is raised at the end.
 
-        Before partitions are revoked what was proved of them is committed. A poll does not wait for that: its later
-        turns, or later polls, go on.
+        Before partitions are revoked what was proved of them is committed. Nobody waits for that here, so a revocation
+        is finished by this one call (B12): the network thread gives the partitions up when the commit has ended.
 
         Args:
-            until: how long to wait for such a commit when there is no later; None in a poll.
+            until: when that commit has to be over; its request timeout counts, too.
         """
-        yield from self._commits.run_callbacks()
         error: BaseException | None = None
+        try:
+            yield from self._commits.run_callbacks()
+        except Exception as raised:  # noqa: BLE001 - raised below: the group waits for what follows
+            error = raised
         while (fact := self._next()) is not None:
-            if (
-                isinstance(fact, m.RevokePartitions)
-                and not self.closing
-                and not self._commits.settled(fact.partitions)
-            ):
-                if until is None:
-                    break
-                if self._clock.now_ms() < until:
-                    yield until
-                    self._exchange.take_facts()
-                    continue
-                self._commits.give_up_parting()
+            if isinstance(fact, m.RevokePartitions) and not self.closing:
+                self._commits.commit_parting(fact.partitions, until)
             step = self._run(fact)
             self._steps[fact.id] = weakref.ref(step)
             try:
@@ -89,7 +82,7 @@ class Rebalancing:
         return None
 
     def _tell_done(self, fact: m.CallbackNeeded, text: str | None) -> None:
-        """Said twice does no harm; it stays to be said until it was."""
+        """Tell the network thread, which ignores a repetition. The fact is kept until it was told."""
         gave_up = fact.partitions if isinstance(fact, m.RevokePartitions) else ()
         self._border.send(m.CallbackDone(fact.id, 0, text, gave_up))
         self._exchange.callbacks.remove(fact)

@@ -155,9 +155,11 @@ class Shell:
         """Carry a call on this thread until it returns.
 
         The signal is prepared before the call looks at the border again, so nothing that comes between its
-        look and our wait is missed.
+        look and our wait is missed. A call in a signal handler may run in the midst of another call's wait: what it
+        took from the border may be what that one waits for, so that one is made to look again.
         """
         signal, clock = self._border.signal, self._clock
+        interrupts = signal.waiting
         try:
             step = next(call)
             while True:
@@ -173,6 +175,8 @@ class Shell:
             return cast("T", stop.value)
         finally:
             signal.cancel()
+            if interrupts:
+                signal.look_again()
             # Not left to the collector: after Ctrl-C the traceback keeps the call alive, and its `finally` must run.
             call.close()
 

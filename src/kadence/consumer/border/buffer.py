@@ -80,6 +80,11 @@ class Signal:
     def cancel(self) -> None:
         self.waiting = False
 
+    def look_again(self) -> None:
+        """A call that ran in the midst of another one's wait is over: end that wait."""
+        self.waiting = True
+        self.set()
+
     def set(self) -> None:
         if self.waiting:
             if self.on_set is not None:
@@ -161,8 +166,11 @@ class Border:
 
     def send(self, imperative: Imperative) -> None:
         self.measures.imperatives.put(self.clock.now_ms())
-        self.imperatives.append(imperative)
-        self.wake()
+        try:
+            self.imperatives.append(imperative)
+        finally:
+            # Ctrl-C in between must not leave it there until something else wakes the network thread.
+            self.wake()
 
     def wake(self) -> None:
         self.wakes += 1

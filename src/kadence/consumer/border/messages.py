@@ -136,13 +136,16 @@ class ResetPositions(Imperative):
 class Commit(Imperative):
     """Commit offsets.
 
-    ``retry``: repeat on retriable errors until the deadline (commit_sync); else one try. ``parting``: because something
-    ends; not worth waiting for where no broker is there.
+    ``retry``: somebody waits for the `Answer`; else its end is told by `CommitCompleted`. ``parting``: because
+    something ends; not worth waiting for where no broker is there. Either is repeated on retriable errors until the
+    deadline; a commit that is neither is tried once. ``lost``: partitions that were lost, of which no poll has told the
+    application yet: they are refused, though they may have been assigned anew (C12).
     """
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
     retry: bool
     parting: bool = False
+    lost: frozenset[TopicPartition] = frozenset()
 
     @property
     def what(self) -> str:

@@ -111,7 +111,7 @@ class History:
         self._owners: dict[tuple[str, int], dict[TopicPartition, str]] = {}
         self._epochs: dict[str, _Epochs] = {}
         self._heard_at: dict[tuple[str, str], int] = {}
-        self._revoking_since: dict[tuple[str, str], tuple[int, int]] = {}
+        self._revoking_since: dict[tuple[str, str], tuple[object, int]] = {}
         self._restarts = Restarts(scheduler, self.object_to)
         self.transactions = TransactionHistory(self.object_to)
         self.outputs = Outputs()
@@ -372,9 +372,11 @@ class History:
             self._revoking_since.pop(key, None)
             return
         now = self._scheduler.now_ms()
-        epoch, since = self._revoking_since.setdefault(key, (member.epoch, now))
-        if epoch != member.epoch:
-            self._revoking_since[key] = member.epoch, now
+        # Who gives up one thing and is asked for the next at once may stay in its epoch; its time begins again.
+        asked = member.epoch, member.revoking
+        known, since = self._revoking_since.setdefault(key, (asked, now))
+        if known != asked:
+            self._revoking_since[key] = asked, now
         elif now - since > member.rebalance_timeout_ms + _SLACK_MS:
             self.object_to(
                 f"member {member_id!r} of {group!r} has not given partitions up for {now - since} ms, and its "

@@ -104,7 +104,7 @@ class CommitManager:
         tenure = {partition: self._membership.tenure(partition) for partition in call.offsets}
         read = {p.topic: held.topic_id for p, held in tenure.items() if held is not None}
         topic_ids = {topic: topic_id for topic, topic_id in read.items() if topic_id != ZERO_UUID}
-        self._queue.append(Pending(call, tenure, topic_ids))
+        self._queue.append(Pending(call, tenure, topic_ids, lost=set(call.lost)))
         self._first_deadline = min(self._first_deadline, call.deadline)
 
     def _fail_oldest(self, now: int) -> None:
@@ -123,10 +123,10 @@ class CommitManager:
         *,
         patient: bool = True,
     ) -> None:
-        """Call ``then`` once the asynchronous commits of these that were given so far have ended, however.
+        """Call ``then`` once the commits of these that nobody waits for, and that were given so far, have ended.
 
-        Those with ``retry`` are waited for by who gave them, or were given up. Who is not ``patient`` does not wait
-        for a coordinator to be found.
+        Who gave one with ``retry`` has waited for it, or has given it up. Who is not ``patient`` does not wait for a
+        coordinator to be found.
         """
         waited_for = [
             pending
@@ -181,9 +181,8 @@ class CommitManager:
         if not parting or not self.is_cut_off():
             return
         for pending in parting:
-            pending.done = pending.told = True
-            pending.error = ConnectError("no broker can be reached")
-            self._outbox(Answer(pending.call.id, None, pending.error))
+            pending.done, pending.error = True, ConnectError("no broker can be reached")
+            self._answer_early(pending)
         self._tell(now)
 
     def _expire(self, now: int) -> int:
@@ -197,15 +196,18 @@ class CommitManager:
                 why = f"; last failure: {pending.failure}" if pending.failure is not None else ""
                 pending.done = True
                 pending.error = KafkaTimeoutError(f"the commit was not acknowledged in time{why}")
-                if pending.call.retry:
-                    # Whoever waits for it must not wait for the commits before it too.
-                    pending.told = True
-                    self._outbox(Answer(pending.call.id, None, pending.error))
+                self._answer_early(pending)
             else:
                 wake_at = min(wake_at, pending.call.deadline)
         self._first_deadline = wake_at
         self._tell(now)
         return wake_at
+
+    def _answer_early(self, pending: Pending) -> None:
+        """Whoever waits for it must not wait for the commits before it too."""
+        if pending.call.retry:
+            pending.told = True
+            self._outbox(Answer(pending.call.id, None, pending.error))
 
     def _send(self, now: int, requests: list[Request]) -> int:
         managed = self._membership.managed
@@ -249,7 +251,7 @@ class CommitManager:
                 for p, held in pending.tenure.items()
                 if held is None or self._membership.tenure(p) is not held
             )
-            if pending.lost and len(pending.lost) == len(pending.call.offsets):
+            if pending.lost and not pending.offsets:
                 pending.succeed()
 
     # ------------------------------------------------------------ answers
@@ -276,7 +278,7 @@ class CommitManager:
     def _repeat_or_fail(self, pending: Pending, error: KafkaError) -> None:
         if pending.done:
             return
-        if pending.call.retry and error.retriable:
+        if (pending.call.retry or pending.call.parting) and error.retriable:
             pending.failure = error
         else:
             pending.done, pending.error = True, copy.copy(error)

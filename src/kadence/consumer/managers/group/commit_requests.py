@@ -54,7 +54,7 @@ class Pending:
     def succeed(self) -> None:
         self.done = True
         if self.lost:
-            self.error = not_ours(self.lost, others=len(self.call.offsets) > len(self.lost))
+            self.error = not_ours(self.lost, others=bool(self.offsets))
 
 
 @dataclass(slots=True, eq=False)

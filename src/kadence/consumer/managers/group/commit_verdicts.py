@@ -77,7 +77,7 @@ def not_ours(partitions: set[TopicPartition], *, others: bool) -> CommitFailedEr
 
 
 _ADVICE = (
-    "This happens when the time between two polls exceeds max.poll.interval.ms: poll more often, process less "
-    "per poll (max.poll.records), or raise max.poll.interval.ms. The members that own the partitions now read the "
-    "records again"
+    "This happens when the time between two polls exceeds max.poll.interval.ms (poll more often, process less "
+    "per poll by max.poll.records, or raise it), or when the process stands still for longer than its session. The "
+    "members that own the partitions now read the records again"
 )

@@ -1,0 +1,113 @@
+"""A worker that was away for longer than its session commits nothing of what others have read meanwhile (C12).
+
+Its heartbeats are lost on the way until the group has removed it. Then they get through, it joins again by itself, and
+only then the worker goes on with the records in its hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+from tests.consumer.support import poll_until
+from tests.patience import until
+
+from kadence import Broker, Consumer, Producer, RebalanceListener, TopicPartition
+from kadence.errors import CommitFailedError, KafkaError
+from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kadence.protocol.heartbeat import HeartbeatRequest
+
+_PARTITION: Final = TopicPartition("t", 0)
+_SESSION_MS: Final = 500
+
+
+class Losses(RebalanceListener):
+    def __init__(self, consumer: Consumer) -> None:
+        self.identities: list[Any] = []
+        self._consumer = consumer
+
+    def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+        self.identities.append(self._consumer.group_metadata())
+
+
+@pytest.fixture
+def short_sessions() -> Iterator[Broker]:
+    config = {
+        "group.min.session.timeout.ms": 100,
+        "group.consumer.min.session.timeout.ms": 100,
+        "group.consumer.session.timeout.ms": _SESSION_MS,
+        "group.consumer.min.heartbeat.interval.ms": 50,
+        "group.consumer.heartbeat.interval.ms": 50,
+    }
+    with Broker(topics={"t": 1, "out": 1}, config=config) as broker:
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for number in range(20):
+                producer.send("t", b"%d" % number)
+        yield broker
+
+
+@pytest.mark.parametrize(("protocol", "touch"), [("classic", "committed"), ("consumer", "end_offsets")])
+def test_c12_a_worker_that_was_away_cannot_commit(short_sessions: Broker, protocol: str, touch: str) -> None:
+    broker = short_sessions
+    settings: dict[str, Any] = {
+        "bootstrap_servers": broker.bootstrap_servers,
+        "group_id": "g",
+        "group_protocol": protocol,
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+    }
+    if protocol == "classic":
+        settings |= {"session_timeout_ms": _SESSION_MS, "heartbeat_interval_ms": 50}
+    with (
+        Consumer(settings, client_id="away", max_poll_records=5) as away,
+        Consumer(settings, client_id="other") as other,
+        Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="tx") as producer,
+    ):
+        losses = Losses(away)
+        away.subscribe("t", listener=losses)
+        records = poll_until(away, lambda: True)
+        while not records:
+            records = list(away.poll(1))
+        before = away.group_metadata()
+        offsets = {_PARTITION: records[-1].offset + 1}
+        kinds = (HeartbeatRequest, ConsumerGroupHeartbeatRequest)
+        lost = [broker.faults.drop(kind, client_id="away") for kind in kinds]
+        other.subscribe("t")
+        seen = poll_until(other, lambda: bool(other.assignment()))
+        while len(seen) < 20:
+            seen += other.poll(1)
+        other.commit()
+        for fault in lost:
+            fault.remove()
+
+        def is_back() -> bool:
+            # Any call hears of the new membership.
+            _CALLS[touch](away)
+            group = away._core.group
+            return group != before and group.generation_id > 0
+
+        until(is_back, what=lambda: repr(away))
+        assert away.group_metadata() == before
+        with pytest.raises(CommitFailedError, match="not assigned to this member"):
+            away.commit(offsets)
+        with pytest.raises(CommitFailedError):
+            away.commit()
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("out", b"again")
+        with pytest.raises(KafkaError):
+            producer.send_offsets_to_transaction(offsets, away.group_metadata())
+        producer.abort_transaction()
+        committed = other.committed([_PARTITION])[_PARTITION]
+        assert committed is not None
+        assert committed.offset == 20
+        away.poll(0)
+        assert losses.identities == [before]
+        assert away.group_metadata() != before
+
+
+_CALLS: Final[dict[str, Any]] = {
+    "end_offsets": lambda consumer: consumer.end_offsets([_PARTITION]),
+    "committed": lambda consumer: consumer.committed([_PARTITION]),
+}
