@@ -137,6 +137,17 @@ def test_a_restarted_producer_aborts_what_it_left_open_and_asks_again() -> None:
     assert world.begin()[1] > ending.producer_epoch
 
 
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_a_producer_that_names_itself_aborts_what_it_left_open_and_goes_on(version: int) -> None:
+    world = World()
+    producer = world.begin()
+    world.add(producer, 0)
+    assert world.init(producer=producer, version=version).error_code == codes.CONCURRENT_TRANSACTIONS
+    assert [each.committed for each in world.endings] == [False]
+    raised = world.init(producer=producer, version=version)
+    assert (raised.error_code, raised.producer_epoch) == (codes.NONE, producer[1] + 1)
+
+
 def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_fenced() -> None:
     world = World()
     producer = world.begin()

@@ -221,6 +221,14 @@ def test_kip_98_a_repetition_gets_the_offset_of_its_first_appearance() -> None:
     assert log.end_offset == 3
 
 
+def test_a_transactional_producer_that_adds_by_writing_begins_with_sequence_0() -> None:
+    log = partition()
+    with pytest.raises(BatchError) as caught:
+        log.append(NOW, idempotent(1, transactional=True), transactional_id="x", from_zero=True)
+    assert caught.value.code == codes.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.append(NOW, idempotent(1), from_zero=True).base_offset == 0, "outside of transactions any does"
+
+
 def test_an_unclean_election_keeps_the_sequences_of_what_is_left() -> None:
     log = partition()
     for sequence in range(4):

@@ -137,6 +137,8 @@ class _Produce:
                 memoryview(data.records or b""),
                 transactional_id=call.message.transactional_id,
                 admit=partial(self._admit, TopicPartition(partition.topic.name, partition.index)),
+                # Who adds partitions by writing to them could lose its first batch unseen (KIP-890).
+                from_zero=call.version >= _FIRST_ADDING_VERSION,
             )
         except BatchError as error:
             result.error_code, result.error_message = error.code, error.message

@@ -149,6 +149,7 @@ class Partition:
         origin: Origin = Origin.CLIENT,
         transactional_id: str | None = None,
         admit: Callable[[BatchHeader], None] | None = None,
+        from_zero: bool = False,
     ) -> Appended:
         """Append the one batch in ``batch``; it is copied.
 
@@ -157,6 +158,7 @@ class Partition:
             leader_epoch: what the batch is stamped with; None for the partition's present one.
             transactional_id: what the request says; transactional batches of clients need one.
             admit: asked before the first batch of a transaction here; it raises `BatchError` to refuse the batch.
+            from_zero: a transactional producer that is not known here must begin with sequence 0.
 
         Raises:
             BatchError: it was not appended, with the code that the producer gets.
@@ -171,13 +173,13 @@ class Partition:
                 )
             check_client_batch(batch, header, self.config)
             batch, header = prepare(batch, header, self.config, now)
-            known = self.producers.check(header)
-            if known is not None:
-                # A retry of what is there already: the same answer again, but for the date, which Kafka tells then.
-                return Appended(known.base_offset, header.max_timestamp, self.start_offset, duplicate=True)
             is_new = not self.producers.is_open(header.producer_id, header.producer_epoch)
             if admit is not None and header.is_transactional and is_new:
                 admit(header)
+            known = self.producers.check(header, from_zero=from_zero and header.is_transactional)
+            if known is not None:
+                # A retry of what is there already: the same answer again, but for the date, which Kafka tells then.
+                return Appended(known.base_offset, header.max_timestamp, self.start_offset, duplicate=True)
         base_offset = self._store(now, batch, header, leader_epoch)
         self.producers.appended(header, base_offset, now)
         self._grown()

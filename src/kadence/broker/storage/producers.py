@@ -102,8 +102,11 @@ class Producers:
         """Id and epoch of each producer that has a transaction open here."""
         return [(producer_id, self.known[producer_id].epoch) for producer_id in self._open]
 
-    def check(self, header: BatchHeader) -> Appended | None:
+    def check(self, header: BatchHeader, *, from_zero: bool = False) -> Appended | None:
         """Whether a client's batch may be appended.
+
+        Args:
+            from_zero: a producer that is not known here must begin with sequence 0.
 
         Returns:
             None to append it; what was appended, if it is a repetition.
@@ -113,6 +116,8 @@ class Producers:
         """
         known = self.known.get(header.producer_id) if header.producer_id >= 0 else None
         if known is None:
+            if from_zero and header.base_sequence != 0:
+                raise _out_of_order(header, 0)
             return None
         self._check_epoch(known, header.producer_epoch)
         if header.producer_epoch == known.epoch:
@@ -124,10 +129,7 @@ class Producers:
         else:
             expected = 0
         if header.base_sequence != expected:
-            raise BatchError(
-                codes.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {header.producer_id} should send sequence {expected} next, not {header.base_sequence}",
-            )
+            raise _out_of_order(header, expected)
         if known.transaction_from is not None and not header.is_transactional:
             raise BatchError(
                 codes.INVALID_TXN_STATE,
@@ -245,6 +247,13 @@ class Producers:
         rebuilt.aborted = self.aborted
         rebuilt.aborted.truncate(end_offset)
         return rebuilt
+
+
+def _out_of_order(header: BatchHeader, expected: int) -> BatchError:
+    return BatchError(
+        codes.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"producer {header.producer_id} should send sequence {expected} next, not {header.base_sequence}",
+    )
 
 
 def marker_batch(

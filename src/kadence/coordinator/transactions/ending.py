@@ -114,7 +114,8 @@ def _prepare(ledger: Ledger, now: int, known: Transaction, *, committed: bool, r
 
 def fence(ledger: Ledger, now: int, known: Transaction) -> None:
     """Abort an open transaction on nobody's request, under an epoch above that of its producer."""
-    ledger.last_epochs.pop(known.transactional_id, None)
+    # A producer that named its own epoch was told to ask again, and will name the same one.
+    ledger.last_epochs[known.transactional_id] = known.producer_epoch
     ledger.timers.cancel(timeout_key(known.transactional_id))
     transaction = known.to(
         State.PREPARE_ABORT,
