@@ -44,6 +44,12 @@ def test_a_given_id_holds_up_the_join_phase_until_it_expires() -> None:
     assert again.code == codes.NONE
 
 
+def test_an_id_that_never_joins_does_not_hold_up_the_first_generation() -> None:
+    world = World()
+    world.new_id(session=30_000)
+    assert world.join(world.new_id()).code == codes.NONE
+
+
 def test_b8_the_rebalance_timeout_is_the_longest_over_the_members() -> None:
     world = World()
     slow, quick = world.new_id(), world.new_id()

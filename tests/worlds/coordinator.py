@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -30,14 +30,22 @@ REBALANCE = 60_000
 
 
 class Sent:
-    """One request; ``response`` is None while it is parked."""
+    """One request. Whoever looks at it sees what the timers that are due by now have done."""
 
-    def __init__(self, caller: Caller, request: Any, sent_at: int) -> None:
+    def __init__(self, caller: Caller, request: Any, sent_at: int, fire: Callable[[], None]) -> None:
         self.caller = caller
         self.sent_at = sent_at
         self.request = request
-        self.response: Any = None
+        self.answer: Any = None
         self.answered_at: int | None = None
+        self._fire = fire
+
+    @property
+    def response(self) -> Any:
+        """None while it is parked."""
+        if self.answer is None:
+            self._fire()
+        return self.answer
 
     @property
     def is_parked(self) -> bool:
@@ -88,7 +96,7 @@ class World(Clock):
 
     def send(self, request: Any, version: int, client_id: str = "c") -> Sent:
         caller = Caller(len(self._sent), version, client_id, "/host")
-        sent = self._sent[caller] = Sent(caller, request, self.now)
+        sent = self._sent[caller] = Sent(caller, request, self.now, lambda: self.advance(0))
         self.deliver(self.coordinator.handle(self.now, caller, request))
         return sent
 
@@ -117,8 +125,8 @@ class World(Clock):
         self.log += outcome.records
         for answer in outcome.answers:
             sent = self._sent[answer.caller]
-            assert sent.response is None, "answered twice"
-            sent.response = answer.response
+            assert sent.answer is None, "answered twice"
+            sent.answer = answer.response
             sent.answered_at = self.now
 
     # Requests

@@ -528,6 +528,24 @@ def test_an_epoch_behind_commits_what_the_member_had_then(world: ConsumerWorld) 
     assert commit(world, "b", 2, 2) == [stale], "since epoch 3"
     assert commit(world, "a", 4, 0) == [stale]
     assert commit(world, "x", 3, 0) == [codes.UNKNOWN_MEMBER_ID]
+
+
+def test_a_member_commits_with_its_epoch(world: ConsumerWorld) -> None:
+    """An epoch of -1 would let one that has been fenced commit."""
+    world.settle(world.member("a"))
+    assert commit(world, "a", -1, 0) == [codes.STALE_MEMBER_EPOCH]
+    assert commit_in_transaction(world, "a", -1, 0) == [codes.ILLEGAL_GENERATION]
+    assert commit_in_transaction(world, "", -1, 0) == [codes.NONE], "one that is in no group names nothing"
+
+
+def test_of_assignors_with_as_many_votes_uniform_decides(world: ConsumerWorld) -> None:
+    world = ConsumerWorld({"t": 3, "u": 3})
+    members = [
+        world.member("a", ["t", "u"], server_assignor="range"),
+        world.member("b", ["t", "u"], server_assignor="uniform"),
+    ]
+    world.settle(*members)
+    assert [sum(map(len, each.owned.values())) for each in members] == [3, 3], "by range 4 and 2"
     assert commit(world, "a", 3, 0, version=8) == [codes.UNSUPPORTED_VERSION]
 
 

@@ -21,6 +21,7 @@ from kadence.protocol.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from kadence.protocol.registry import decode_versioned, encode_versioned
+from kadence.protocol.sync_group import SyncGroupRequest
 
 
 @pytest.fixture
@@ -201,6 +202,8 @@ def test_a_classic_member_joins_a_modern_group(world: ConsumerWorld) -> None:
     assert sent.code == codes.MEMBER_ID_REQUIRED
     classic = Classic(world, sent.response.member_id)
     assert classic.join() == 0
+    nameless = SyncGroupRequest(world.group_id, sent.response.generation_id, classic.member_id)
+    assert world.send(nameless, 5).code == codes.INCONSISTENT_GROUP_PROTOCOL
     classic.sync()
     assert classic.held == {}
 
@@ -270,7 +273,7 @@ def test_leaving_takes_members_of_both_protocols(world: ConsumerWorld) -> None:
 
 def test_an_empty_modern_group_becomes_classic_by_a_join(world: ConsumerWorld) -> None:
     world.member("a").beat(member_epoch=-1)
-    world.join(world.new_id())
+    assert world.join(world.new_id()).code == codes.NONE
 
     assert world.state == "CompletingRebalance"
 

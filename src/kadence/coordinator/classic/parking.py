@@ -125,6 +125,7 @@ def end_parked(shard: Shard, member: Member, code: int) -> None:
     joining, member.joining = member.joining, None
     syncing, member.syncing = member.syncing, None
     if joining is not None:
-        refuse_join(shard, joining, code, member.member_id if code == codes.FENCED_INSTANCE_ID else "")
+        named = code in (codes.FENCED_INSTANCE_ID, codes.REBALANCE_IN_PROGRESS)
+        refuse_join(shard, joining, code, member.member_id if named else "")
     if syncing is not None:
         refuse_sync(shard, syncing, code)

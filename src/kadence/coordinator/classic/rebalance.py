@@ -50,7 +50,8 @@ def prepare(shard: Shard, now: int, group: ClassicGroup) -> None:
     was_empty = group.state is State.EMPTY
     group.transition(State.PREPARING_REBALANCE)
     delay = shard.config.initial_rebalance_delay_ms
-    if was_empty and delay > 0:
+    if was_empty:
+        # Also with a delay of 0: at its end nobody waits for those who asked for an id and have not come with it.
         group.initial_delay_ms = delay
         group.initial_delay_left_ms = max(group.rebalance_timeout_ms - delay, 0)
         group.new_member_added = False

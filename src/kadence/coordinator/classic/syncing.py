@@ -20,7 +20,7 @@ from kadence.protocol import error_codes as codes
 from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
 
-__all__ = ["heartbeat", "sync"]
+__all__ = ["heartbeat", "lacks_protocol", "sync"]
 
 _FIRST_PROTOCOL_VERSION = 5
 """From this version on a member names the protocol that it uses; older versions have no field for it."""
@@ -28,7 +28,7 @@ _FIRST_PROTOCOL_VERSION = 5
 
 def sync(shard: Shard, now: int, caller: Caller, request: SyncGroupRequest) -> None:
     """Hand out assignments: a follower is parked until the leader brings them."""
-    if caller.version >= _FIRST_PROTOCOL_VERSION and None in (request.protocol_type, request.protocol_name):
+    if lacks_protocol(caller, request):
         refuse_sync(shard, caller, codes.INCONSISTENT_GROUP_PROTOCOL)
         return
     if not request.group_id:
@@ -56,6 +56,14 @@ def sync(shard: Shard, now: int, caller: Caller, request: SyncGroupRequest) -> N
         store(shard, now, group, {each.member_id: bytes(each.assignment) for each in request.assignments})
         for each in list(group.parked_syncs()):
             answer_sync(shard, now, group, each, _assignment(group, each))
+
+
+def lacks_protocol(caller: Caller, request: SyncGroupRequest) -> bool:
+    """Whether a member does not name its protocol, although it could."""
+    return caller.version >= _FIRST_PROTOCOL_VERSION and None in (
+        request.protocol_type,
+        request.protocol_name,
+    )
 
 
 def _validate_sync(group: ClassicGroup, request: SyncGroupRequest) -> int:

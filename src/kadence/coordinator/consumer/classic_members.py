@@ -11,6 +11,7 @@ from kadence.coordinator.classic.group import CONSUMER_PROTOCOL_TYPE
 from kadence.coordinator.classic.joining import join as join_classic_group
 from kadence.coordinator.classic.parking import refuse_join, refuse_sync
 from kadence.coordinator.classic.rebalance import prepare
+from kadence.coordinator.classic.syncing import lacks_protocol
 from kadence.coordinator.consumer import migration, writing
 from kadence.coordinator.consumer.embedded import (
     BadMetadataError,
@@ -63,7 +64,7 @@ def join(shard: Shard, now: int, caller: Caller, request: JoinGroupRequest) -> N
     try:
         _join(shard, now, caller, group, request)
     except RefusedError as problem:
-        refuse_join(shard, caller, problem.code, request.member_id)
+        refuse_join(shard, caller, problem.code)
 
 
 def _join(shard: Shard, now: int, caller: Caller, group: ConsumerGroup, request: JoinGroupRequest) -> None:
@@ -147,6 +148,9 @@ def _who(
 
 def sync(shard: Shard, now: int, caller: Caller, request: SyncGroupRequest) -> None:
     """What the member may use; a leader's plan is ignored, for there is none."""
+    if lacks_protocol(caller, request):
+        refuse_sync(shard, caller, codes.INCONSISTENT_GROUP_PROTOCOL)
+        return
     group = consumer_group(shard, request.group_id)
     try:
         member = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)

@@ -130,8 +130,9 @@ class ConsumerGroup:
         return member.topics if resolved is None else member.topics | resolved.topics
 
     def preferred_assignor(self, default: str) -> str:
-        """The one that most members name."""
-        return max(self._census.assignors, key=self._census.assignors.__getitem__, default=default)
+        """The one that most members name. As Kafka's hash table has it, ``uniform`` comes before ``range``."""
+        votes = self._census.assignors
+        return max(votes, key=lambda name: (votes[name], name), default=default)
 
     def supports_protocols(self, names: Iterable[str]) -> bool:
         """Whether all classic members know one of these protocols."""
@@ -187,7 +188,7 @@ class ConsumerGroup:
     ) -> int:
         """Whether a commit that `commit_code` lets through may name this partition (KIP-1251)."""
         member = self.members.get(member_id)
-        if member is None or generation < 0 or generation == member.epoch:
+        if member is None or generation == member.epoch:
             return codes.NONE
         since = member.assignment_epoch(topic_id, partition)
         return _stale(member, transactional) if since is None or generation < since else codes.NONE
