@@ -151,7 +151,7 @@ def test_records_without_a_key_go_where_less_waits() -> None:
     world = World(batch_size=60)
     other = TopicPartition("t", 1)
     world.leaders = {TP: 1, other: 2}
-    shares(world)
+    world.topics.sticky("t")
     world.warm_up(TP, other)
     assert shares(world) is None
     for n in range(9):
@@ -173,7 +173,7 @@ def test_with_adaptive_partitioning_off_all_partitions_are_equal() -> None:
     world = World(batch_size=60, partitioner_adaptive_partitioning_enable=False)
     other = TopicPartition("t", 1)
     world.leaders = {TP: 1, other: 2}
-    shares(world)
+    world.topics.sticky("t")
     world.warm_up(TP, other)
     for n in range(9):
         world.append(b"%d" % n * 60)
@@ -185,7 +185,7 @@ def test_a_broker_that_takes_nothing_gets_no_more_records_without_a_key() -> Non
     world = World(partitioner_availability_timeout_ms=500)
     other = TopicPartition("t", 1)
     world.leaders = {TP: 1, other: 2}
-    shares(world)
+    world.topics.sticky("t")
     world.warm_up(TP, other)
     world.reachable = lambda node: node == 2
     world.append()
@@ -197,6 +197,24 @@ def test_a_broker_that_takes_nothing_gets_no_more_records_without_a_key() -> Non
     world.reachable = lambda node: True
     assert [request.node_id for request in world.turn()] == [1]
     assert shares(world) is None
+
+
+def test_a_broker_that_answers_nothing_gets_no_more_records_without_a_key() -> None:
+    """Its connection takes more, but the partition may not have more on the way."""
+    world = World(partitioner_availability_timeout_ms=500, batch_size=60)
+    other = TopicPartition("t", 1)
+    world.leaders = {TP: 1, other: 2}
+    world.topics.sticky("t")
+    world.warm_up(TP, other)
+    for _ in range(7):
+        world.append(b"x" * 60)
+    sent = [request for _ in range(9) for request in world.turn()]
+    assert len(sent) == 5
+    world.turn(later=501)
+    assert shares(world) == ([1], [1])
+    world.acknowledge(sent[0])
+    world.turn()
+    assert shares(world) != ([1], [1])
 
 
 def test_a_broker_in_backoff_is_left_alone() -> None:

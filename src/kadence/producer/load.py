@@ -18,21 +18,26 @@ class Load:
 
     A batch that still fills is not behind, so a topic whose brokers keep up has equal partitions. Network thread, with
     the producer's lock held.
+
+    Attributes:
+        watches: whether it is told which brokers take nothing.
     """
 
     def __init__(self, config: ProducerConfig, accumulator: Accumulator, topics: Topics) -> None:
         self._adapts = config.partitioner_adaptive_partitioning_enable
         self._patience_ms = config.partitioner_availability_timeout_ms
+        self.watches = self._adapts and self._patience_ms > 0
         self._accumulator = accumulator
         self._topics = topics
         # Since when a broker has not taken what was ready for it.
         self._refusing_since: dict[int, int] = {}
         self._ready: set[int] = set()
 
-    def refused(self, node: int, now: int) -> None:
+    def refused(self, node: int | None, now: int) -> None:
         """A batch is ready for a broker, and cannot go out to it now."""
-        self._ready.add(node)
-        self._refusing_since.setdefault(node, now)
+        if self.watches and node is not None:
+            self._ready.add(node)
+            self._refusing_since.setdefault(node, now)
 
     def taken(self, node: int) -> None:
         """Batches go out to it."""
@@ -67,6 +72,4 @@ class Load:
                     sticky.shares = shares_of(waiting)
 
     def _slow(self, now: int) -> set[int]:
-        if self._patience_ms <= 0:
-            return set()
         return {node for node, since in self._refusing_since.items() if now - since > self._patience_ms}

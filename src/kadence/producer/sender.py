@@ -151,6 +151,8 @@ class Sender:
             for tp in dict.fromkeys([*repeated, *accumulator.waiting]):
                 candidate = self._candidate(tp)
                 if candidate is None:
+                    if self._load.watches and tp in accumulator.waiting and accumulator.ready_at(tp) <= now:
+                        self._load.refused(self._topics.cluster.leader(tp), now)
                     continue
                 batch, ready_at, is_new = candidate
                 if ready_at > now:
