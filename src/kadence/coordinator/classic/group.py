@@ -115,6 +115,8 @@ class ClassicGroup:
     """Time of day (ms) of becoming empty, as it is stored."""
     stored: GroupMetadataValue | None = None
     """The last record of this group; None for one that only has committed offsets. Only replaying sets it."""
+    subscribed: set[str] | None = None
+    """Topics of the members of the generation; None when that cannot be known."""
     _common: set[str] | None = field(default=None, repr=False, compare=False)
     """What `common_protocols` found; None after a change that it does not follow."""
     _awaited: list[Member] = field(default_factory=list, repr=False, compare=False)
@@ -311,11 +313,10 @@ class ClassicGroup:
         return codes.NONE if self.is_empty or self.is_consumer_group else codes.NON_EMPTY_GROUP
 
     def is_subscribed(self, topic: str) -> bool:
-        """Members whose subscriptions cannot be read may be reading anything."""
+        """As of the generation; who joins the next one does not count yet. Unreadable members may read anything."""
         if self.is_empty:
             return False
-        topics = self.subscribed_topics()
-        return topics is None or topic in topics
+        return self.is_consumer_group if self.subscribed is None else topic in self.subscribed
 
     def offset_age_from(self, committed_at: int) -> int | None:
         """KIP-211: from the commit, but not before the group became empty; a group that rebalances loses nothing."""

@@ -113,6 +113,7 @@ def complete_join(shard: Shard, now: int, group: ClassicGroup) -> None:
     if leader is None or leader.joining is None:
         group.leader_id = rejoined.member_id
     group.protocol_name = group.select_protocol()
+    group.subscribed = group.subscribed_topics()
     group.transition(State.COMPLETING_REBALANCE)
     group.pending_syncs = set(group.members)
     shard.timers.schedule(sync_key(group), add_ms(now, group.rebalance_timeout_ms))

@@ -108,6 +108,7 @@ def _install(group: ClassicGroup, value: GroupMetadataValue) -> None:
     group.protocol_type = value.protocol_type or None
     group.protocol_name = value.protocol
     group.leader_id = value.leader
+    group.subscribed = group.subscribed_topics()
     group.empty_since = None if members else value.current_state_timestamp
     group.previous_state, group.state = group.state, State.STABLE if members else State.EMPTY
 

@@ -53,7 +53,8 @@ def _make_target(shard: Shard, time_of_day: int, group: ConsumerGroup) -> None:
     ids: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
     counts: dict[bytes, int] = {}
     members: dict[str, MemberSpec] = {}
-    for member_id, member in group.members.items():
+    # Not in the order of joining: the same members get the same however they came.
+    for member_id, member in sorted(group.members.items()):
         subscription = (member.topics, member.regex)
         if subscription not in ids:
             ids[subscription] = topics = _topic_ids(shard, group, member)

@@ -2,14 +2,14 @@
 
 Three steps: everybody keeps what it had and may have; what is free goes to the reader with the fewest partitions,
 the scarcest topics first; then partitions move, topic by topic, from the reader with most to the one with fewest, until
-no topic's readers differ by more than one (where one reader cannot give, the next gives).
+no topic's readers differ by more than one (where one reader cannot give, the next gives). Ties end as in Kafka.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable
+from itertools import cycle, islice
 
+from kadence.coordinator.consumer.assignors.scale import Scale
 from kadence.coordinator.consumer.assignors.specification import GroupSpec, Shares
 
 __all__ = ["assign"]
@@ -22,75 +22,78 @@ def assign(spec: GroupSpec) -> Shares:
     """Balance before stickiness, as far as the subscriptions allow."""
     sharing = _Sharing(spec)
     sharing.give_what_is_free()
-    for _ in range(_PASSES):
-        if not sum([sharing.balance(topic) for topic in sharing.topics]):
-            break
+    sharing.balance()
     return sharing.result()
 
 
 class _Sharing:
-    """The shares while they are made.
+    """The shares while they are made; members are numbers, in the order of the specification.
 
     Attributes:
-        topics: those with readers, the ones with most partitions for each reader first.
         loads: how many partitions each member has.
     """
 
     def __init__(self, spec: GroupSpec) -> None:
         self._counts = spec.counts
-        self._order = {member_id: index for index, member_id in enumerate(spec.members)}
-        self._readers: dict[bytes, list[str]] = {}
-        for member_id, member in spec.members.items():
-            for topic in member.topics:
-                self._readers.setdefault(topic, []).append(member_id)
-        self.topics = sorted(self._readers, key=self._scarcity)
-        self.loads = dict.fromkeys(spec.members, 0)
-        self._owners: dict[bytes, dict[int, str]] = {topic: {} for topic in self.topics}
-        for member_id, member in spec.members.items():
-            for topic in member.had.keys() & member.topics:
-                for partition in member.had[topic]:
+        self._members = list(spec.members)
+        self._readers: dict[bytes, list[int]] = {}
+        for member, each in enumerate(spec.members.values()):
+            for topic in each.topics:
+                self._readers.setdefault(topic, []).append(member)
+        self._topics = sorted(self._readers, key=self._scarcity)
+        self.loads = [0] * len(self._members)
+        self._owners: dict[bytes, dict[int, int]] = {topic: {} for topic in self._topics}
+        for member, each in enumerate(spec.members.values()):
+            for topic in each.had.keys() & each.topics:
+                for partition in each.had[topic]:
                     if partition < spec.counts[topic] and partition not in self._owners[topic]:
-                        self._give(topic, partition, member_id)
+                        self._give(topic, partition, member)
 
     def give_what_is_free(self) -> None:
-        for topic in self.topics:
-            heap = self._heap(self._readers[topic])
-            for partition in range(self._counts[topic]):
-                if partition not in self._owners[topic]:
-                    _, _, member_id = heap[0]
-                    self._give(topic, partition, member_id)
-                    heapq.heapreplace(heap, self._entry(member_id))
+        for topic in self._topics:
+            free = [each for each in range(self._counts[topic]) if each not in self._owners[topic]]
+            if not free:
+                continue
+            scale = Scale(self._readers[topic], self.loads)
+            for partition in free:
+                self._give(topic, partition, scale.lightest())
 
-    def balance(self, topic: bytes) -> int:
-        """Even out the loads of a topic's readers; how many partitions moved."""
-        held: dict[str, list[int]] = {}
+    def balance(self) -> None:
+        """Even topics out in turn, until all others have had their turn since something moved."""
+        shared = [topic for topic in self._topics if len(self._readers[topic]) > 1]
+        still = 0
+        for topic in islice(cycle(shared), _PASSES * len(shared)):
+            still = 1 if self._balance(topic) else still + 1
+            if still >= len(shared):
+                return
+
+    def _balance(self, topic: bytes) -> bool:
+        """Even out the loads of a topic's readers; whether something moved."""
+        scale = Scale(self._readers[topic], self.loads)
+        if scale.spread <= 1:
+            return False
+        held: dict[int, list[int]] = {}
         for partition, owner in sorted(self._owners[topic].items()):
             held.setdefault(owner, []).append(partition)
-        takers = self._heap(self._readers[topic])
-        givers = [(-load, index, member_id) for load, index, member_id in self._heap(held)]
-        heapq.heapify(givers)
-        moved = 0
-        while givers:
-            giver = givers[0][2]
-            taker = takers[0][2]
-            if self.loads[giver] - self.loads[taker] <= 1:
+        moved = False
+        while not scale.is_even():
+            giver = scale.heaviest(held)
+            if giver is None:
                 break
             partition = held[giver].pop()
+            taker = scale.lightest()
+            if scale.is_even():
+                break
             self.loads[giver] -= 1
             self._give(topic, partition, taker)
-            moved += 1
-            heapq.heapreplace(takers, self._entry(taker))
-            if held[giver]:
-                heapq.heapreplace(givers, (-self.loads[giver], self._order[giver], giver))
-            else:
-                heapq.heappop(givers)
+            moved = True
         return moved
 
     def result(self) -> Shares:
-        shares: dict[str, dict[bytes, set[int]]] = {member_id: {} for member_id in self.loads}
+        shares: dict[str, dict[bytes, set[int]]] = {member_id: {} for member_id in self._members}
         for topic, owners in self._owners.items():
-            for partition, member_id in owners.items():
-                shares[member_id].setdefault(topic, set()).add(partition)
+            for partition, member in owners.items():
+                shares[self._members[member]].setdefault(topic, set()).add(partition)
         return {
             member_id: {topic: frozenset(partitions) for topic, partitions in topics.items()}
             for member_id, topics in shares.items()
@@ -100,14 +103,6 @@ class _Sharing:
         readers = len(self._readers[topic])
         return (-self._counts[topic] / readers, readers, topic)
 
-    def _give(self, topic: bytes, partition: int, member_id: str) -> None:
-        self._owners[topic][partition] = member_id
-        self.loads[member_id] += 1
-
-    def _entry(self, member_id: str) -> tuple[int, int, str]:
-        return (self.loads[member_id], self._order[member_id], member_id)
-
-    def _heap(self, members: Iterable[str]) -> list[tuple[int, int, str]]:
-        heap = [self._entry(member_id) for member_id in members]
-        heapq.heapify(heap)
-        return heap
+    def _give(self, topic: bytes, partition: int, member: int) -> None:
+        self._owners[topic][partition] = member
+        self.loads[member] += 1
