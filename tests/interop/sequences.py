@@ -1,0 +1,418 @@
+"""Random requests to our broker and to real Apache Kafka, the same to both: finds the first answer that differs.
+
+    python -m tests.interop.sequences classic --first 0 --count 300
+
+What a step asks comes from the seed; which ids, generations and epochs stand in it is what that side was told before.
+A request that is parked stays on its connection, and counts as answered in the step in which its answer comes.
+A sequence ends at its first difference. `ODDITIES` names those that are Kafka's own, with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import select
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+from uuid import uuid4
+
+from tests.broker.wire import Wire
+from tests.interop.steps import MODES, Plan, Slot
+
+from kadence.broker import Broker
+from kadence.protocol import error_codes as codes
+from kadence.protocol.create_topics import CreatableTopic, CreateTopicsRequest
+from kadence.protocol.delete_topics import DeleteTopicsRequest
+from kadence.protocol.describe_groups import DescribeGroupsRequest
+from kadence.protocol.describe_transactions import DescribeTransactionsRequest
+from kadence.protocol.find_coordinator import FindCoordinatorRequest
+from kadence.protocol.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kadence.protocol.init_producer_id import InitProducerIdRequest
+from kadence.protocol.metadata import MetadataRequest
+from kadence.testing.kafka import Kafka
+from kadence.wire.structure import Structure
+
+__all__ = ["CONFIG", "Found", "Pair", "compare"]
+
+CONFIG: Final = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.consumer.assignment.interval.ms": 0,
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.heartbeat.interval.ms": 200,
+}
+"""Our broker's settings, as `kadence.testing.kafka` sets Kafka's."""
+
+_STEPS: Final = 32
+_PATIENCE: Final = 4.0
+"""Seconds after which a request that only one side has answered is a difference."""
+_GROUP: Final = 32
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UNTOLD: Final = {"unknown_tags", "throttle_time_ms", "error_message", "authorized_operations"}
+_TIMES: Final = {"transaction_start_time_ms", "log_append_time_ms"}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The first difference of a sequence; ``excused`` is the name of Kafka's oddity."""
+
+    seed: int
+    lines: tuple[str, ...]
+    ours: Any
+    kafkas: Any
+    excused: str | None
+
+    def __str__(self) -> str:
+        steps = [f"  {line}" for line in self.lines]
+        return "\n".join(
+            [f"seed {self.seed} ({self.excused})", *steps, *_unlike(self.ours, self.kafkas, "  ")]
+        )
+
+
+@dataclass(slots=True)
+class Side:
+    """One broker in one sequence."""
+
+    address: str
+    topics: list[str]
+    topic_ids: list[bytes]
+    group: str
+    control: Wire
+    idle: list[Wire]
+    slots: list[Slot] = field(default_factory=lambda: [Slot(number) for number in range(4)])
+    waiting: list[tuple[int, Plan, Wire]] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
+    producers: list[int] = field(default_factory=list)
+
+    def ask(self, number: int, plan: Plan) -> None:
+        request, version = plan.make(self)
+        wire = self.idle.pop() if self.idle else Wire(self.address)
+        wire.send(request, version)
+        self.waiting.append((number, plan, wire))
+
+    def collect(self, into: dict[int, Any]) -> None:
+        """Take in what has been answered."""
+        ready = (
+            select.select([each[2].sock for each in self.waiting], [], [], 0.001)[0] if self.waiting else []
+        )
+        for each in [each for each in self.waiting if each[2].sock in ready]:
+            self.waiting.remove(each)
+            number, plan, wire = each
+            try:
+                answer = wire.receive()
+            except ConnectionError:
+                answer = "the connection ended"
+            else:
+                self.idle.append(wire)
+                if plan.learn is not None:
+                    plan.learn(self, answer)
+            into[number] = answer
+
+    def barrier(self) -> None:
+        """What was sent before has been looked at."""
+        self.control.call(DescribeGroupsRequest(groups=[self.group]), 5)
+
+    def settle_transactions(self, ids: list[str]) -> None:
+        """Wait until no end of a transaction is under way."""
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline:
+            told = self.control.call(DescribeTransactionsRequest(transactional_ids=ids), 0)
+            if not any(each.transaction_state.startswith("Prepare") for each in told.transaction_states):
+                return
+
+    def register(self, answers: dict[int, Any]) -> None:
+        """Name the ids that the broker made, in the order of the requests that were told of them."""
+        for number in sorted(answers):
+            told = getattr(answers[number], "member_id", None)
+            if (told and _UUID.search(told) is not None) or (told and len(told) == 22):
+                self.names.setdefault(told, f"member {len(self.names)}")
+
+    def plain(self, value: Any, name: str = "") -> Any:
+        """A value without what differs from run to run."""
+        if isinstance(value, Structure):
+            return {
+                each: self.plain(getattr(value, each), each)
+                for each in type(value).__slots__
+                if each not in _UNTOLD
+            }
+        if isinstance(value, list):
+            return sorted((self.plain(each, name) for each in value), key=repr)
+        if isinstance(value, bytes | bytearray | memoryview):
+            told = bytes(value)
+            return f"topic {self.topic_ids.index(told)}" if told in self.topic_ids else told
+        if isinstance(value, str):
+            return self.names.get(value) or _UUID.sub("<id>", value.replace(self.group, "GROUP"))
+        if name.endswith("error_code"):
+            return codes.name(value)
+        if name in _TIMES:
+            return value > 0
+        if name == "producer_id" and value >= 0:
+            if value not in self.producers:
+                self.producers.append(value)
+            return f"producer {self.producers.index(value)}"
+        return value
+
+
+class Pair:
+    """Our broker and real Kafka, with topics that both have; as many sequences as one likes."""
+
+    def __init__(self, ours: Broker, kafka: str, groups: int) -> None:
+        self._addresses = (ours.bootstrap_servers, kafka)
+        prefix = f"seq-{uuid4().hex[:8]}"
+        self._topics = [f"{prefix}-a", f"{prefix}-b"]
+        self._groups = [f"{prefix}-{number}" for number in range(groups)]
+        self._controls = [Wire(address) for address in self._addresses]
+        self._idle: list[list[Wire]] = [[], []]
+        self._ids = [self._prepare(control) for control in self._controls]
+
+    def close(self) -> None:
+        for wire in [*self._controls, *self._idle[0], *self._idle[1]]:
+            wire.sock.close()
+
+    def _prepare(self, control: Wire) -> list[bytes]:
+        made = [CreatableTopic(name, 3 - number, 1) for number, name in enumerate(self._topics)]
+        self._create(control, made)
+        edit = AlterableConfig("consumer.assignment.interval.ms", 0, "0")
+        control.call(
+            IncrementalAlterConfigsRequest(
+                [AlterConfigsResource(_GROUP, each, [edit]) for each in self._groups]
+            )
+        )
+        control.call(FindCoordinatorRequest(coordinator_keys=[self._groups[0]]))
+        control.call(FindCoordinatorRequest(key_type=1, coordinator_keys=[self._groups[0]]))
+        deadline = time.monotonic() + 30
+        while not self._is_ready(control):
+            assert time.monotonic() < deadline, "the broker does not get ready"
+            time.sleep(0.05)
+        ids = {each.name: bytes(each.topic_id) for each in control.call(MetadataRequest(topics=None)).topics}
+        return [ids[name] for name in self._topics]
+
+    @staticmethod
+    def _create(control: Wire, made: list[CreatableTopic]) -> None:
+        """Ties between topics go by their ids, which are random: the first has the smaller one."""
+        deadline = time.monotonic() + 30
+        while True:
+            ids = [each.topic_id for each in control.call(CreateTopicsRequest(made, 5_000)).topics]
+            if ids == sorted(ids) and all(each[0] < 128 for each in ids):
+                return
+            control.call(DeleteTopicsRequest(topic_names=[each.name for each in made], timeout_ms=5_000), 5)
+            while any(
+                each.name in {one.name for one in made}
+                for each in control.call(MetadataRequest(topics=None)).topics
+            ):
+                assert time.monotonic() < deadline, "the topics do not go"
+
+    def _is_ready(self, control: Wire) -> bool:
+        topics = {each.name for each in control.call(MetadataRequest(topics=None)).topics}
+        (group,) = control.call(DescribeGroupsRequest(groups=[self._groups[0]]), 5).groups
+        probe = InitProducerIdRequest(f"{self._groups[0]}-probe", 60_000)
+        return (
+            topics >= set(self._topics)
+            and group.error_code == codes.NONE
+            and control.call(probe).error_code == codes.NONE
+        )
+
+    def run(self, mode: str, seed: int) -> Found | None:
+        """One sequence; its first difference."""
+        rng = random.Random(f"{mode} {seed}")
+        group = self._groups.pop()
+        sides = [
+            Side(address, self._topics, ids, group, control, idle)
+            for address, ids, control, idle in zip(
+                self._addresses, self._ids, self._controls, self._idle, strict=True
+            )
+        ]
+        lines: list[str] = []
+        for number in range(_STEPS):
+            plan = MODES[mode](rng)
+            if plan.parks is not None and any(plan.parks == each[1].parks for each in sides[0].waiting):
+                continue  # Kafka never answers a parked request that is repeated
+            lines.append(f"#{number} {plan.text}")
+            answers = self._step(sides, number, plan)
+            ours, kafkas = (
+                {label: side.plain(told[label]) for label in sorted(told)}
+                for side, told in zip(sides, answers, strict=True)
+            )
+            if ours != kafkas:
+                excused = next((name for name, is_it in ODDITIES.items() if is_it(ours, kafkas, lines)), None)
+                self._abandon(sides)
+                return Found(seed, tuple(lines), ours, kafkas, excused)
+            lines[-1] += f" -> {_short(ours)}"
+        self._abandon(sides)
+        return None
+
+    @staticmethod
+    def _step(sides: list[Side], number: int, plan: Plan) -> tuple[dict[int, Any], dict[int, Any]]:
+        told: tuple[dict[int, Any], dict[int, Any]] = ({}, {})
+        for side in sides:
+            side.ask(number, plan)
+        for _ in range(2):
+            for side, answers in zip(sides, told, strict=True):
+                side.barrier()
+                side.collect(answers)
+        deadline = time.monotonic() + _PATIENCE
+        while told[0].keys() != told[1].keys() and time.monotonic() < deadline:
+            for side, answers in zip(sides, told, strict=True):
+                side.collect(answers)
+        for side, answers in zip(sides, told, strict=True):
+            side.register(answers)
+            if plan.is_transactional:
+                side.settle_transactions([f"{side.group}-{each}" for each in range(2)])
+        return told
+
+    @staticmethod
+    def _abandon(sides: list[Side]) -> None:
+        for side in sides:
+            for _, _, wire in side.waiting:
+                wire.sock.close()
+
+
+def _unlike(ours: Any, kafkas: Any, path: str) -> Iterator[str]:
+    if isinstance(ours, dict) and isinstance(kafkas, dict):
+        for name in ours.keys() | kafkas.keys():
+            yield from _unlike(ours.get(name, "no answer"), kafkas.get(name, "no answer"), f"{path}.{name}")
+    elif isinstance(ours, list) and isinstance(kafkas, list) and len(ours) == len(kafkas):
+        for index, pair in enumerate(zip(ours, kafkas, strict=True)):
+            yield from _unlike(*pair, f"{path}[{index}]")
+    elif ours != kafkas:
+        yield f"{path}: ours {ours}, Kafka's {kafkas}"
+
+
+def _short(answers: dict[int, Any]) -> str:
+    def brief(value: Any) -> Any:
+        return (
+            {key: each for key, each in value.items() if each not in ("", [], None)}
+            if isinstance(value, dict)
+            else value
+        )
+
+    return "; ".join(f"#{label} {brief(each)}" for label, each in answers.items()) or "parked"
+
+
+Oddity = Callable[[dict[int, Any], dict[int, Any], list[str]], bool]
+
+
+def _differs_only_in(*names: str) -> Oddity:
+    def is_it(ours: dict[int, Any], kafkas: dict[int, Any], _lines: list[str]) -> bool:
+        if ours.keys() != kafkas.keys():
+            return False
+        return all(
+            a == b
+            or (
+                isinstance(a, dict)
+                and isinstance(b, dict)
+                and a.keys() == b.keys()
+                and all(a[name] == b[name] for name in a if name not in names)
+            )
+            for a, b in ((ours[label], kafkas[label]) for label in ours)
+        )
+
+    return is_it
+
+
+def _kafka_has(*names: str) -> Oddity:
+    def is_it(_ours: dict[int, Any], kafkas: dict[int, Any], _lines: list[str]) -> bool:
+        return any(isinstance(each, dict) and each.get("error_code") in names for each in kafkas.values())
+
+    return is_it
+
+
+def _kafka_is_silent(ours: dict[int, Any], kafkas: dict[int, Any], _lines: list[str]) -> bool:
+    more = ours.keys() - kafkas.keys()
+    errors = {"UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS"}
+    return bool(more) and all(ours[each]["error_code"] in errors for each in more)
+
+
+def _who_of_equals(ours: dict[int, Any], kafkas: dict[int, Any], lines: list[str]) -> bool:
+    if not any(" Join(" in each for each in lines):
+        return False  # all ids come from the sequence, and both brokers sort them alike
+    return _differs_only_in("assignment")(ours, kafkas, lines) or _described_alike(ours, kafkas)
+
+
+def _described_alike(ours: Any, kafkas: Any) -> bool:
+    if isinstance(ours, dict) and isinstance(kafkas, dict):
+        return ours.keys() == kafkas.keys() and all(
+            name in ("assignment", "target_assignment") or _described_alike(ours[name], kafkas[name])
+            for name in ours
+        )
+    if isinstance(ours, list) and isinstance(kafkas, list) and len(ours) == len(kafkas):
+        return all(_described_alike(*pair) for pair in zip(ours, kafkas, strict=True))
+    return bool(ours == kafkas)
+
+
+ODDITIES: Final[dict[str, Oddity]] = {
+    # Kafka takes the first of a hash table of random ids; here it is the member that joined first.
+    "the choice of a new leader": _differs_only_in("leader", "members"),
+    # As many members prefer one protocol as another: Kafka takes the first of a hash table, we the first named.
+    "a tie of votes for a protocol": _differs_only_in("protocol_name", "members"),
+    # Members with ids that the broker made: which of them has which partition goes by ids that are random.
+    "which of equal members gets what": _who_of_equals,
+    # An id that was asked for without an instance id is used with one: Kafka's rule throws.
+    "an error of Kafka's own": _kafka_has("UNKNOWN_SERVER_ERROR"),
+    # Who leaves, or joins again by another connection, with a request parked: Kafka forgets to answer that one.
+    "a parked request that Kafka never answers": _kafka_is_silent,
+}
+
+
+def compare(mode: str, seeds: range, kafka: str) -> Iterator[Found | None]:
+    """Run sequences of one mode; what each found."""
+    with Broker(config=CONFIG) as ours:
+        pair = Pair(ours, kafka, len(seeds))
+        try:
+            for seed in seeds:
+                yield pair.run(mode, seed)
+        finally:
+            pair.close()
+
+
+def main() -> int:
+    """Print each difference; the exit status is 1 if one is not excused."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("modes", nargs="*", default=sorted(MODES))
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--kafka", help="HOST:PORT of a running Kafka; by default one is started")
+    given = parser.parse_args()
+    with Kafka() if given.kafka is None else _Running(given.kafka) as kafka:
+        return max(
+            _report(mode, range(given.first, given.first + given.count), kafka.bootstrap_servers)
+            for mode in given.modes
+        )
+
+
+class _Running:
+    def __init__(self, address: str) -> None:
+        self.bootstrap_servers = address
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        return
+
+
+def _report(mode: str, seeds: range, kafka: str) -> int:
+    same, excused, ours = 0, dict.fromkeys(ODDITIES, 0), 0
+    for found in compare(mode, seeds, kafka):
+        if found is None:
+            same += 1
+        elif found.excused is not None:
+            excused[found.excused] += 1
+        else:
+            ours += 1
+            print(f"{mode}: {found}", flush=True)
+    print(
+        f"{mode}: {len(seeds)} sequences, {same} the same, {ours} differ, Kafka's own: {excused}", flush=True
+    )
+    return int(ours > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
