@@ -323,6 +323,8 @@ def test_the_coordinator_is_asked_why_an_epoch_is_old(version: int, *, fenced: b
         done()
     assert isinstance(caught.value, ProducerFencedError) is fenced
     if not fenced:
+        assert "INVALID_PRODUCER_EPOCH" in str(caught.value)
+        assert "the brokers have aborted the transaction" in str(caught.value)
         asked = world.asked_for().count("EndTxn")
         world.run(world.now_in.begin_abort())
         assert world.asked_for().count("EndTxn") == asked == 1

@@ -327,14 +327,7 @@ class Transactions(Lifecycle):
             _log.info("%s: the coordinator has nothing to abort", self.transactional_id)
         elif code == ec.INVALID_TXN_STATE and not is_abort and self._is_v2:
             # It takes the abort for a repetition of its own, and answers with the epoch that goes on.
-            self._move(
-                State.ABORTABLE,
-                for_code(
-                    code,
-                    "the brokers have aborted the transaction, as when it is open for longer than "
-                    f"transaction.timeout.ms={self._config.transaction_timeout_ms}",
-                ),
-            )
+            self._move(State.ABORTABLE, self._aborted_by_brokers(code))
             return
         elif not self._is_well(now, response.error_code):
             return
@@ -342,7 +335,9 @@ class Transactions(Lifecycle):
         if response.producer_id >= 0:
             self._id = (response.producer_id, response.producer_epoch)
         if self.state is State.ABORTABLE:
-            return  # the application has not aborted yet, and finds it done
+            # The application has not aborted yet, and finds it done.
+            self.error = self._aborted_by_brokers(ec.INVALID_PRODUCER_EPOCH)
+            return
         if self._needs_id:
             self._backoff.succeeded()
             return  # the next poll asks for it
@@ -382,6 +377,13 @@ class Transactions(Lifecycle):
         else:
             self._fail(for_code(code))
         return False
+
+    def _aborted_by_brokers(self, code: int) -> KafkaError:
+        return for_code(
+            code,
+            "the brokers have aborted the transaction, as when it is open for longer than "
+            f"transaction.timeout.ms={self._config.transaction_timeout_ms}",
+        )
 
     def _fenced(self) -> ProducerFencedError:
         return ProducerFencedError(
