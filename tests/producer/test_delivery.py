@@ -237,7 +237,7 @@ class TransactionalPlay(Play):
 
     def step(self, action: str, argument: int) -> None:
         transactions = self.transacting.now_in
-        assert transactions.state not in (State.ABORTABLE, State.FAILED), "nothing here is for good"
+        self.after_refusal(transactions.state)
         if transactions.state is State.READY:
             self.ended()
         if action not in ("commit", "abort"):
@@ -246,6 +246,9 @@ class TransactionalPlay(Play):
             self.is_commit = action == "commit"
             transactions.begin_commit() if self.is_commit else transactions.begin_abort()
             self.pump()
+
+    def after_refusal(self, state: State) -> None:
+        assert state not in (State.ABORTABLE, State.FAILED), "nothing here is for good"
 
     def ended(self) -> None:
         for tp, value, future in self.open:
@@ -274,6 +277,45 @@ def test_transactions_are_whole_and_end_as_was_asked(script: list[tuple[str, int
     """What passes by itself aborts no transaction, and readers of committed records see each of them once, in order."""
     play = TransactionalPlay(version)
     for action, argument in script:
+        play.step(action, argument)
+    play.finish()
+    for tp in PARTITIONS:
+        assert play.logs[tp].values == play.committed[tp]
+    assert play.world.accumulator.used_bytes == 0
+
+
+class RefusedPlay(TransactionalPlay):
+    """Transactions of which some lose a batch for good, and are aborted."""
+
+    def after_refusal(self, state: State) -> None:
+        assert state is not State.FAILED
+        if state is State.ABORTABLE:
+            self.is_commit = False
+            self.transacting.now_in.begin_abort()
+            self.pump()
+
+    def finish(self) -> None:
+        while self.wire:
+            self.serve(self.wire.popleft())
+            self.pump()
+        self.after_refusal(self.transacting.now_in.state)
+        super().finish()
+
+
+@examples(120)
+@given(
+    transactional_steps,
+    st.integers(5, 60),
+    st.sampled_from([ec.INVALID_RECORD, ec.INVALID_PRODUCER_EPOCH]),
+    st.sampled_from([1, 2]),
+)
+def test_transactions_that_lose_a_batch_are_aborted_whole(
+    script: list[tuple[str, int]], refuse_every: int, code: int, version: int
+) -> None:
+    play = RefusedPlay(version)
+    for number, (action, argument) in enumerate(script):
+        if number % refuse_every == refuse_every - 1 and play.wire:
+            play.world.acknowledge(play.wire.popleft(), code=code)
         play.step(action, argument)
     play.finish()
     for tp in PARTITIONS:
