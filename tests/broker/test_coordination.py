@@ -126,8 +126,10 @@ class Stage:
         return coordination
 
     def call(self, message: Any, version: int = 8) -> Any:
+        """Ask, and let the timers that are due by now fire: the first join of a group waits for its initial delay."""
         call = FakeCall(message, version, self.clock.now_ms())
         self.coordination.serve(call)  # type: ignore[arg-type]
+        self.coordination.poll(self.clock.now_ms())
         return call
 
     def commit(self, offset: int, group: str = "g") -> Any:
