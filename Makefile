@@ -18,7 +18,7 @@ PIP := $(RUN) -m pip --disable-pip-version-check -q
 # What the installed package is made of; a change of one of these installs it again.
 BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '_*_c.py' -o -name '*.pxd' -o -name '*.h' \))
 
-.PHONY: help demo test test-spark soak hold coverage check-browser screens lint pyright format generate bench bench-decode bench-gil bench-members bench-spark bench-stages parity-groups parity-spark kill-spark docs site first-record wheel clean
+.PHONY: help demo test test-spark soak hold coverage check-browser screens lint pyright format generate bench bench-decode bench-gil bench-members bench-spark bench-stages parity-groups parity-spark test-franz-go test-librdkafka kill-spark docs site first-record wheel clean
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
@@ -34,6 +34,8 @@ help:
 	@echo "make bench-spark     Kadence's Spark source beside Spark's JVM connector"
 	@echo "make bench-members   10,000 members held by the embedded broker; joins to a stable group beside Apache Kafka"
 	@echo "make parity-groups   random requests to the embedded broker and to Apache Kafka, every answer compared (ARGS='mixed --first 500')"
+	@echo "make test-franz-go   franz-go's own integration tests against the embedded broker (needs go; ARGS='TestTxn')"
+	@echo "make test-librdkafka librdkafka's own integration tests against it (Debian; needs gcc, OpenSSL's and zstd's headers)"
 	@echo "make parity-spark    the same options to Spark's JVM connector and to Kadence's source, every row compared"
 	@echo "make docs            write the generated pages of docs/"
 	@echo "make site            the documentation as a site, in build/site (strict: a broken link fails it)"
@@ -114,6 +116,12 @@ bench-spark: $(VENV)/.has-test
 
 parity-groups: $(VENV)/.has-test
 	@$(RUN) -m tests.interop.sequences $(ARGS)
+
+test-franz-go: $(VENV)/.has-test
+	@$(RUN) tools/peer_suites.py franz-go $(ARGS)
+
+test-librdkafka: $(VENV)/.has-test
+	@$(RUN) tools/peer_suites.py librdkafka $(ARGS)
 
 parity-spark: $(VENV)/.has-test
 	@$(RUN) bench/parity.py $(ARGS)
