@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from tests.patience import once_inside, overdue, until
+from tests.patience import PATIENCE, once_inside, overdue, until
 
 from kadence.admin import Acl, AclFilter, Admin, ConfigChange, ConfigEntry, ConfigResource, NewTopic
 from kadence.broker import Broker
 from kadence.errors import (
     BrokerError,
     ClosedError,
+    ConcurrentAccessError,
     ConfigError,
     InvalidTopicError,
+    KafkaError,
     KafkaTimeoutError,
     OffsetOutOfRangeError,
     TopicAlreadyExistsError,
@@ -64,6 +69,20 @@ def flaky() -> Iterator[tuple[Broker, Admin]]:
         ) as admin,
     ):
         yield broker, admin
+
+
+def calling(call: Callable[[], Any]) -> Future[Any]:
+    """The outcome of a call that another thread makes."""
+    outcome: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(call())
+        except KafkaError as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return outcome
 
 
 def fill(servers: str, topic: str, count: int, partition: int = 0) -> None:
@@ -319,7 +338,7 @@ def test_nobody_there() -> None:
         )
 
 
-def test_many_threads_take_turns(flaky: tuple[Broker, Admin]) -> None:
+def test_calls_of_many_threads_do_not_wait_for_each_other(flaky: tuple[Broker, Admin]) -> None:
     _, admin = flaky
     threads = [threading.Thread(target=lambda n=n: admin.create_topics({f"t{n}": 1})) for n in range(8)]
     for thread in threads:
@@ -327,6 +346,71 @@ def test_many_threads_take_turns(flaky: tuple[Broker, Admin]) -> None:
     for thread in threads:
         thread.join()
     assert len(admin.list_topics()) == 8
+
+
+def test_a_call_is_done_while_another_threads_call_is_repeated(flaky: tuple[Broker, Admin]) -> None:
+    broker, admin = flaky
+    with broker.faults.error(CreateTopicsRequest, ec.NOT_CONTROLLER) as fault:
+        slow = calling(lambda: admin.create_topics({"t": 1}, timeout=3600))
+        until(lambda: fault.hits >= 2)
+        probe = calling(admin.list_topics)
+        assert probe.result(PATIENCE) == {}
+        assert not slow.done()
+    assert list(slow.result(PATIENCE)) == ["t"]
+
+
+def test_a_call_keeps_its_time_beside_one_that_waits_for_an_answer(flaky: tuple[Broker, Admin]) -> None:
+    broker, admin = flaky
+    with broker.faults.drop(CreateTopicsRequest) as dropped:
+        slow = calling(lambda: admin.create_topics({"t": 1}, timeout=3600))
+        dropped.wait()
+        probe = calling(lambda: admin.list_topics(timeout=0.1))
+        assert isinstance(probe.exception(PATIENCE), KafkaTimeoutError), "it waits behind the other request"
+        assert not slow.done()
+        admin.close()
+        assert isinstance(slow.exception(PATIENCE), ClosedError)
+
+
+def test_an_answer_wakes_the_call_that_waits_for_it_whichever_thread_reads_it(
+    flaky: tuple[Broker, Admin],
+) -> None:
+    """The thread that reads answers for all ends first, and another one takes over."""
+    broker, admin = flaky
+    admin.list_topics()
+    with broker.faults.drop(MetadataRequest) as dropped:
+        first = calling(lambda: admin.list_topics(timeout=0.2))
+        dropped.wait()
+        second = calling(lambda: admin.list_groups(timeout=3600))
+        assert isinstance(first.exception(PATIENCE), KafkaTimeoutError)
+        until(lambda: admin._shell._exchange.is_driven, what="nobody reads answers")
+        assert not second.done()
+        admin.close()
+        assert isinstance(second.exception(PATIENCE), ClosedError)
+
+
+def test_a_signal_handler_may_close_the_client_during_a_call_and_may_make_none(
+    flaky: tuple[Broker, Admin],
+) -> None:
+    broker, admin = flaky
+    refused: list[BaseException] = []
+
+    def handler(*_: object) -> None:
+        with pytest.raises(ConcurrentAccessError) as raised:
+            admin.list_topics(timeout=1)
+        refused.append(raised.value)
+        admin.close()
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with broker.faults.drop(MetadataRequest):
+            ringing = once_inside(lambda: os.kill(os.getpid(), signal.SIGUSR1))
+            with pytest.raises(ClosedError, match="closed during the call"):
+                admin.list_topics(timeout=3600)
+            ringing.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert "signal handler" in str(refused[0])
+    admin.close()
 
 
 def test_the_end(flaky: tuple[Broker, Admin]) -> None:

@@ -9,10 +9,13 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
-from tests.patience import until
+from tests.patience import PATIENCE, until
 
 from kadence import Admin, AsyncAdmin, Broker, ConfigResource, NewTopic, TopicPartition
+from kadence.admin.async_shell import MOST_THREADS
 from kadence.errors import ClosedError, ConcurrentAccessError, KafkaTimeoutError, TopicAlreadyExistsError
+from kadence.protocol import error_codes as ec
+from kadence.protocol.create_topics import CreateTopicsRequest
 from kadence.protocol.metadata import MetadataRequest
 
 
@@ -57,6 +60,37 @@ def test_the_loop_runs_while_a_call_waits_and_a_cancelled_one_lets_the_next_begi
                 with pytest.raises(asyncio.CancelledError):
                     await call
             assert await admin.list_topics() == {}
+
+    run(program)
+
+
+def test_calls_of_many_tasks_do_not_wait_for_each_other() -> None:
+    async def program(broker: Broker) -> None:
+        async with AsyncAdmin(bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=1) as admin:
+            with broker.faults.error(CreateTopicsRequest, ec.NOT_CONTROLLER) as fault:
+                slow = asyncio.create_task(admin.create_topics("t", timeout=3600))
+                await asyncio.to_thread(until, lambda: fault.hits >= 2)
+                assert await asyncio.wait_for(admin.list_topics(), PATIENCE) == {}
+                assert not slow.done()
+            assert list(await slow) == ["t"]
+
+    run(program)
+
+
+def test_more_calls_than_threads_keep_their_time() -> None:
+    async def program(broker: Broker) -> None:
+        async with AsyncAdmin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            with broker.faults.drop(MetadataRequest) as dropped:
+                slow = [asyncio.create_task(admin.list_topics(timeout=3600)) for _ in range(MOST_THREADS)]
+                await asyncio.to_thread(dropped.wait)
+                with pytest.raises(KafkaTimeoutError):
+                    await asyncio.wait_for(admin.list_topics(timeout=0.1), PATIENCE)
+                last = asyncio.create_task(admin.list_topics(timeout=3600))
+                await asyncio.sleep(0)
+                last.cancel()
+                await admin.close()
+                ends = await asyncio.gather(*slow, last, return_exceptions=True)
+            assert [type(end) for end in ends] == [ClosedError] * len(slow) + [asyncio.CancelledError]
 
     run(program)
 

@@ -62,7 +62,7 @@ P = TypeVar("P", bound=tuple[str, int])
 class Admin:
     """Topics, settings, records, groups, offsets and access rules of a cluster.
 
-    Any number of threads may share one; their calls run one after the other. Every call blocks for at most
+    Any number of threads may share one; their calls run side by side. Every call blocks for at most
     ``timeout`` seconds (``default.api.timeout.ms`` when None). It repeats a request after a retriable error, such
     as a controller or coordinator that moved, or a broker that is down. If a call is for several items and some of
     them fail, it raises the first error, with a note for each other failed item; with ``raise_errors=False`` it

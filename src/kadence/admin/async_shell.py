@@ -1,7 +1,7 @@
-"""Runs the admin client's calls for an event loop: one after the other, on a thread of the client's own; see shell.py.
+"""Runs the admin client's calls for an event loop, each on a thread of the client's own; see shell.py.
 
-It uses a thread because calls are few and each exchanges requests with several brokers. The thread starts with the
-first call. When a task is cancelled, its call stops waiting at once, so that the next call can begin.
+It uses threads because calls are few and each exchanges requests with several brokers. A thread starts when a call
+finds none that is free. When a task is cancelled, its call stops waiting at once.
 """
 
 from __future__ import annotations
@@ -10,32 +10,40 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
-from kadence.admin.calls import Calls
+from kadence.admin.calls import Calls, Leaders
+from kadence.admin.exchange import Exchange
 from kadence.clock import Clock, Seconds
 from kadence.config import AdminConfig
-from kadence.errors import ClosedError, ConcurrentAccessError
+from kadence.errors import ClosedError, ConcurrentAccessError, KafkaTimeoutError
 from kadence.idioms import running_loop
 
-__all__ = ["AsyncShell"]
+__all__ = ["MOST_THREADS", "AsyncShell"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+MOST_THREADS: Final = 16
+"""Calls that run at the same time. What is asked for beyond them waits, at most for its own timeout."""
+
 
 class AsyncShell:
-    """Makes the admin client's calls for an event loop, on one thread of its own.
+    """Makes the admin client's calls for an event loop, on threads of its own.
 
     It belongs to the event loop that runs when it is made.
     """
 
     def __init__(self, config: AdminConfig, clock: Clock) -> None:
         self._loop = running_loop("AsyncAdmin")
-        self._calls = Calls(config, clock)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"kadence-{config.client_id}")
+        self._config = config
+        self._clock = clock
+        self._exchange = Exchange(config, clock)
+        self._leaders = Leaders(config.metadata_max_age_ms)
+        self._threads = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix=f"kadence-{config.client_id}")
         self._given_up: set[threading.Event] = set()
         self._is_ending = False
+        self._has_threads = True
 
     async def run(
         self,
@@ -51,21 +59,31 @@ class AsyncShell:
         """
         if asyncio.get_running_loop() is not self._loop:
             raise ConcurrentAccessError("this admin client belongs to another event loop")
-        self._calls.check_usable()
+        self._exchange.check_usable()
         if self._is_ending:
             raise ClosedError("this admin client is closed")
-        calls, deadline, given_up = self._calls, self._calls.deadline(timeout), threading.Event()
+        given_up = threading.Event()
+        calls = Calls(self._config, self._clock, self._exchange, self._leaders, given_up)
+        deadline = calls.deadline(timeout)
 
         def make() -> T:
-            with calls.until(given_up):
-                return call(calls, deadline, *arguments, **options)
+            if given_up.is_set():
+                raise ClosedError("this admin client was closed during the call")
+            return call(calls, deadline, *arguments, **options)
 
         self._given_up.add(given_up)
         try:
-            return await self._loop.run_in_executor(self._thread, make)
+            job = self._threads.submit(make)
+            outcome = asyncio.wrap_future(job)
+            await asyncio.wait([outcome], timeout=max(0, deadline - self._clock.now_ms()) / 1000)
+            if not job.running() and not outcome.done() and job.cancel():
+                raise KafkaTimeoutError(
+                    f"not begun in time: the client makes at most {MOST_THREADS} calls at once, and all of them waited"
+                )
+            return await outcome
         except asyncio.CancelledError:
             given_up.set()
-            calls.wakeup()
+            self._exchange.wakeup()
             raise
         finally:
             self._given_up.discard(given_up)
@@ -74,21 +92,22 @@ class AsyncShell:
         """Close the connections; calls of other tasks end with ClosedError. Any number of tasks may wait for it."""
         if not self._is_ending:
             self.drop()
-        if not self._calls.is_closed:
-            await asyncio.to_thread(self._thread.shutdown)
+        if self._has_threads:
+            await asyncio.to_thread(self._threads.shutdown)
 
     def drop(self) -> None:
-        """Close the connections without waiting for the thread, which ends by itself."""
+        """Close the connections without waiting for the threads, which end by themselves."""
         self._is_ending = True
         for given_up in list(self._given_up):
             given_up.set()
-        self._calls.wakeup()
+        self._exchange.wakeup()
         try:
-            self._thread.submit(self._calls.close)
+            self._threads.submit(self._exchange.close)
         except RuntimeError:
             # The interpreter is ending, and has ended its threads.
-            self._calls.close()
-        self._thread.shutdown(wait=False)
+            self._has_threads = False
+            self._exchange.close()
+        self._threads.shutdown(wait=False)
 
     @property
     def is_closed(self) -> bool:

@@ -1,21 +1,20 @@
 """Makes admin calls: sends requests, waits for answers, and repeats after retriable errors until the deadline.
 
-There is no thread here: the thread that makes a call drives the network client, one call at a time under a lock. A
-call is a function of the items still open; `Calls.settle` repeats it for those whose error is retriable.
+A call is a function of the items still open; `Calls.settle` repeats it for those whose error is retriable. Calls of
+several threads run side by side: `Exchange` sends the requests of all.
 
-It remembers leaders and coordinators from one call to the next, so that a call that is repeated often costs one
-round trip. After any error it forgets all of them. Old ones do no harm: brokers refuse requests for partitions and
-groups that they do not lead or coordinate.
+`Leaders` are remembered from one call to the next, so that a call that is repeated often costs one round trip. After
+any error, and after ``metadata.max.age.ms``, all of them are forgotten. Old ones do no harm: brokers refuse requests
+for partitions and groups that they do not lead or coordinate.
 """
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, Self, TypeVar
 
+from kadence.admin.exchange import Exchange
 from kadence.admin.values import Outcomes
 from kadence.clock import Clock, Seconds, add_ms, to_ms
 from kadence.config import AdminConfig
@@ -23,15 +22,12 @@ from kadence.connection.backoff import Backoff
 from kadence.connection.request import ANY_NODE, Request
 from kadence.errors import (
     BrokerError,
-    ClosedError,
     ConnectError,
-    ForkedError,
     KafkaError,
     KafkaTimeoutError,
     MalformedMessageError,
     for_code,
 )
-from kadence.net import ConnectionConfig, NetworkClient
 from kadence.protocol import error_codes as ec
 from kadence.protocol.find_coordinator import FindCoordinatorRequest
 from kadence.protocol.metadata import (
@@ -42,7 +38,7 @@ from kadence.protocol.metadata import (
 )
 from kadence.types import Node, TopicPartition
 
-__all__ = ["ANY_NODE", "Ask", "Attempt", "Calls", "refusal"]
+__all__ = ["ANY_NODE", "Ask", "Attempt", "Calls", "Leaders", "refusal"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -75,20 +71,48 @@ class Ask:
         self.max_version = max_version
 
 
-class Calls:
-    """Sends the admin client's requests, waits for the answers and repeats what failed until the deadline."""
+class Leaders:
+    """Who leads and who coordinates, as the calls of one client have found out. Forgotten together."""
 
-    def __init__(self, config: AdminConfig, clock: Clock) -> None:
+    def __init__(self, max_age_ms: int) -> None:
+        self._max_age_ms = max_age_ms
+        self._fresh_until = 0
+        self.topics: dict[str, MetadataResponseTopic] = {}
+        self.coordinators: dict[str, int] = {}
+
+    def forget(self) -> None:
+        """Forget all; a call that reads what was known keeps it."""
+        self.topics, self.coordinators = {}, {}
+
+    def at(self, now: int) -> Self:
+        """What is known and not older than ``metadata.max.age.ms``."""
+        if now >= self._fresh_until:
+            self.forget()
+            self._fresh_until = add_ms(now, self._max_age_ms)
+        return self
+
+
+class Calls:
+    """One call: sends its requests, waits for the answers and repeats what failed until the deadline.
+
+    Args:
+        exchange: where requests go. leaders: what the client's calls have found out.
+        given_up: ends the call once it is set and the exchange was woken.
+    """
+
+    def __init__(
+        self,
+        config: AdminConfig,
+        clock: Clock,
+        exchange: Exchange,
+        leaders: Leaders,
+        given_up: threading.Event | None = None,
+    ) -> None:
         self._config = config
         self._clock = clock
-        self._client = NetworkClient(ConnectionConfig.of(config), clock)
-        self._lock = threading.RLock()
-        self._pid = os.getpid()
-        self._is_ending = False
-        self._is_closed = False
-        self._given_up: threading.Event | None = None
-        self._topics: dict[str, MetadataResponseTopic] = {}
-        self._coordinators: dict[str, int] = {}
+        self._exchange = exchange
+        self._leaders = leaders
+        self._given_up = given_up or threading.Event()
 
     def deadline(self, timeout: Seconds | None) -> int:
         """When a call that starts now must end; None takes ``default.api.timeout.ms``."""
@@ -100,20 +124,6 @@ class Calls:
     def left_ms(self, deadline: int) -> int:
         """How long brokers may take: until the deadline, and at most for ``request.timeout.ms``."""
         return max(0, min(deadline - self._clock.now_ms(), self._config.request_timeout_ms))
-
-    @contextmanager
-    def until(self, given_up: threading.Event) -> Iterator[None]:
-        """Make one call that ends once ``given_up`` is set and `wakeup` was called."""
-        with self._lock:
-            self._given_up = given_up
-            try:
-                yield
-            finally:
-                self._given_up = None
-
-    def wakeup(self) -> None:
-        """Let a call look whether it was given up. Any thread."""
-        self._client.wakeup()
 
     # ------------------------------------------------------------ one request, several requests
 
@@ -130,47 +140,30 @@ class Calls:
 
     def ask_all(self, asks: Sequence[Ask], deadline: int) -> list[Any | KafkaError]:
         """The answer or the transport error of each, asked at the same time."""
-        with self._lock:
-            self.check_usable()
-            now = self._clock.now_ms()
-            send_by = min(deadline, add_ms(now, self._config.request_timeout_ms))
-            requests = [
-                Request(
-                    ask.message,
-                    ask.node_id,
-                    send_by,
-                    min_version=ask.min_version,
-                    max_version=ask.max_version,
-                )
-                for ask in asks
-            ]
-            answers: dict[Request, Any | KafkaError] = {}
-            for request in requests:
-                self._client.send(request)
-            while len(answers) < len(requests):
-                now = self._clock.now_ms()
-                if now >= deadline and answers.keys() != set(requests):
-                    # Answers that still come belong to nobody.
-                    for request in requests:
-                        answers.setdefault(request, self._too_late(request))
-                    break
-                self._check_wanted()
-                for completed in self._client.poll(max(0, deadline - now)):
-                    if completed.loan is not None:
-                        completed.loan.release()
-                    answers[completed.request] = (
-                        completed.response if completed.error is None else completed.error
-                    )
-                answers = {request: answers[request] for request in requests if request in answers}
-            return [answers[request] for request in requests]
+        send_by = min(deadline, add_ms(self._clock.now_ms(), self._config.request_timeout_ms))
+        requests = [
+            Request(
+                ask.message, ask.node_id, send_by, min_version=ask.min_version, max_version=ask.max_version
+            )
+            for ask in asks
+        ]
+        ended = self._exchange.ask(requests, deadline, self._given_up)
+        answers: list[Any | KafkaError] = []
+        for request in requests:
+            completed = ended.get(request)
+            if completed is None:
+                answers.append(self._too_late(request))
+            else:
+                answers.append(completed.response if completed.error is None else completed.error)
+        return answers
 
     def _too_late(self, request: Request) -> KafkaTimeoutError:
-        why = self._client.trouble()
+        why = self._exchange.trouble
         late = KafkaTimeoutError(
             f"{request.name} was not answered in time by {','.join(self._config.bootstrap_servers)}"
             + (f": {why}" if why else "")
         )
-        if why and self._client.is_cut_off():
+        if why and self._exchange.is_cut_off:
             late.__cause__ = ConnectError(why)
         return late
 
@@ -189,49 +182,47 @@ class Calls:
         Args:
             patience_ms: how long UNKNOWN_TOPIC_OR_PARTITION counts as passing.
         """
-        with self._lock:
-            open_items = list(dict.fromkeys(items))
-            result: Outcomes[K, V] = Outcomes()
-            order = {item: index for index, item in enumerate(open_items)}
-            patient_until = add_ms(self._clock.now_ms(), patience_ms)
-            backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
-            again: dict[K, KafkaError] = {}
-            while open_items:
-                try:
-                    answers = attempt(open_items, deadline)
-                except KafkaError as error:
-                    answers = dict.fromkeys(open_items, error)
-                if any(isinstance(answer, KafkaError) for answer in answers.values()):
-                    self._topics.clear()
-                    self._coordinators.clear()
-                now = self._clock.now_ms()
-                before, again = again, {}
-                for item in open_items:
-                    answer = answers.get(item)
-                    if not isinstance(answer, KafkaError):
-                        if item not in answers:
-                            result.errors[item] = MalformedMessageError(f"the broker's answer lacks {item}")
-                        else:
-                            result[item] = answer  # type: ignore[assignment]
-                    elif _passes(answer, now < patient_until):
-                        again[item] = answer
-                    elif isinstance(answer, KafkaTimeoutError) and item in before:
-                        # Why it had to be tried again says more than that the last try was cut short.
-                        result.errors[item] = self._gave_up(item, before[item])
+        open_items = list(dict.fromkeys(items))
+        result: Outcomes[K, V] = Outcomes()
+        order = {item: index for index, item in enumerate(open_items)}
+        patient_until = add_ms(self._clock.now_ms(), patience_ms)
+        backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
+        again: dict[K, KafkaError] = {}
+        while open_items:
+            try:
+                answers = attempt(open_items, deadline)
+            except KafkaError as error:
+                answers = dict.fromkeys(open_items, error)
+            if any(isinstance(answer, KafkaError) for answer in answers.values()):
+                self._leaders.forget()
+            now = self._clock.now_ms()
+            before, again = again, {}
+            for item in open_items:
+                answer = answers.get(item)
+                if not isinstance(answer, KafkaError):
+                    if item not in answers:
+                        result.errors[item] = MalformedMessageError(f"the broker's answer lacks {item}")
                     else:
-                        result.errors[item] = answer
-                open_items = list(again)
-                backoff.failed(now)
-                if again and backoff.until >= deadline:
-                    for item, last_error in again.items():
-                        result.errors[item] = self._gave_up(item, last_error)
-                    break
-                if again:
-                    self._pause(backoff.until)
-            return Outcomes(
-                {item: result[item] for item in sorted(result, key=order.__getitem__)},
-                {item: result.errors[item] for item in sorted(result.errors, key=order.__getitem__)},
-            )
+                        result[item] = answer  # type: ignore[assignment]
+                elif _passes(answer, now < patient_until):
+                    again[item] = answer
+                elif isinstance(answer, KafkaTimeoutError) and item in before:
+                    # Why it had to be tried again says more than that the last try was cut short.
+                    result.errors[item] = self._gave_up(item, before[item])
+                else:
+                    result.errors[item] = answer
+            open_items = list(again)
+            backoff.failed(now)
+            if again and backoff.until >= deadline:
+                for item, last_error in again.items():
+                    result.errors[item] = self._gave_up(item, last_error)
+                break
+            if again:
+                self._exchange.pause(backoff.until, self._given_up)
+        return Outcomes(
+            {item: result[item] for item in sorted(result, key=order.__getitem__)},
+            {item: result.errors[item] for item in sorted(result.errors, key=order.__getitem__)},
+        )
 
     def settle_one(self, attempt: Callable[[int], V], deadline: int) -> V:
         """As `settle`, for a call without items; raises what remains."""
@@ -246,11 +237,6 @@ class Calls:
         late.__cause__ = error
         return late
 
-    def _pause(self, until: int) -> None:
-        while (now := self._clock.now_ms()) < until:
-            self._check_wanted()
-            self._client.poll(until - now)
-
     # ------------------------------------------------------------ who to ask
 
     def metadata(self, topics: Iterable[str] | None, deadline: int) -> MetadataResponse:
@@ -260,11 +246,13 @@ class Calls:
             allow_auto_topic_creation=False,
         )
         response: MetadataResponse = self.ask(Ask(message, min_version=4), deadline)
-        self._client.set_nodes(
+        self._exchange.set_nodes(
             Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
         )
         if topics is not None:
-            self._topics.update({topic.name: topic for topic in response.topics if topic.name})
+            self._leaders.at(self._clock.now_ms()).topics.update(
+                {topic.name: topic for topic in response.topics if topic.name}
+            )
         return response
 
     def topics(
@@ -272,16 +260,17 @@ class Calls:
     ) -> Mapping[str, MetadataResponseTopic]:
         """What is known of the topics of these partitions; asks unless each partition has a leader by what is kept."""
         names = sorted({tp.topic for tp in partitions})
+        known = self._leaders.at(self._clock.now_ms()).topics
         led = {
             (name, each.partition_index)
             for name in names
-            if name in self._topics and not self._topics[name].error_code
-            for each in self._topics[name].partitions
+            if (topic := known.get(name)) is not None and not topic.error_code
+            for each in topic.partitions
             if each.leader_id >= 0
         }
-        if not led.issuperset(partitions):
-            self.metadata(names, deadline)
-        return self._topics
+        if led.issuperset(partitions):
+            return known
+        return {topic.name: topic for topic in self.metadata(names, deadline).topics if topic.name}
 
     def controller(self, deadline: int) -> int:
         """The broker that takes changes of topics."""
@@ -311,41 +300,14 @@ class Calls:
 
     def coordinator(self, group: str, deadline: int) -> int:
         """The coordinator of one group, which is kept; raises instead of giving an error."""
-        if group not in self._coordinators:
+        kept = self._leaders.at(self._clock.now_ms()).coordinators
+        node_id = kept.get(group)
+        if node_id is None:
             found = self.coordinators([group], deadline)[group]
             if isinstance(found, KafkaError):
                 raise found
-            self._coordinators[group] = found
-        return self._coordinators[group]
-
-    # ------------------------------------------------------------ the end
-
-    def check_usable(self) -> None:
-        """Raise if this client cannot be used (any more)."""
-        if os.getpid() != self._pid:
-            raise ForkedError("this admin client was made before fork(); make one in the child")
-        if self._is_ending:
-            raise ClosedError("this admin client is closed")
-
-    def _check_wanted(self) -> None:
-        if self._is_ending or (self._given_up is not None and self._given_up.is_set()):
-            raise ClosedError("this admin client was closed during the call")
-
-    def close(self) -> None:
-        """Close the connections. A call that another thread makes ends with `ClosedError`."""
-        self._is_ending = True
-        if os.getpid() != self._pid:
-            # The parent's sockets; nothing here is ours to end.
-            self._is_closed = True
-            return
-        self.wakeup()
-        with self._lock:
-            self._is_closed = True
-            self._client.close()
-
-    @property
-    def is_closed(self) -> bool:
-        return self._is_closed
+            kept[group] = node_id = found
+        return node_id
 
 
 def refusal(code: int, what: object, message: str | None = None) -> KafkaError:

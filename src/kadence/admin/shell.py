@@ -1,11 +1,12 @@
-"""Runs the admin client's calls on the calling thread, one after the other. async_shell.py does so for asyncio."""
+"""Runs each of the admin client's calls on the calling thread. async_shell.py does so for asyncio."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
-from kadence.admin.calls import Calls
+from kadence.admin.calls import Calls, Leaders
+from kadence.admin.exchange import Exchange
 from kadence.clock import Clock, Seconds
 from kadence.config import AdminConfig
 
@@ -19,7 +20,10 @@ class Shell:
     """Makes the admin client's calls on the calling thread."""
 
     def __init__(self, config: AdminConfig, clock: Clock) -> None:
-        self._calls = Calls(config, clock)
+        self._config = config
+        self._clock = clock
+        self._exchange = Exchange(config, clock)
+        self._leaders = Leaders(config.metadata_max_age_ms)
 
     def run(
         self,
@@ -29,16 +33,17 @@ class Shell:
         **options: P.kwargs,
     ) -> T:
         """Make a call that ends after ``timeout`` seconds; None takes ``default.api.timeout.ms``."""
-        return call(self._calls, self._calls.deadline(timeout), *arguments, **options)
+        calls = Calls(self._config, self._clock, self._exchange, self._leaders)
+        return call(calls, calls.deadline(timeout), *arguments, **options)
 
     def close(self) -> None:
         """Close the connections."""
-        self._calls.close()
+        self._exchange.close()
 
     def drop(self) -> None:
         """Close the connections of a client that nobody has any more, without waiting."""
-        self._calls.close()
+        self._exchange.close()
 
     @property
     def is_closed(self) -> bool:
-        return self._calls.is_closed
+        return self._exchange.is_closed
