@@ -59,6 +59,9 @@ class Nobody:
     def allow_frames_of(self, _max_bytes: int) -> None:
         return
 
+    def expect_tokens(self, _expected: bool) -> None:
+        return
+
     def close(self, _reason: str | None = None) -> None:
         self.is_closed = True
 

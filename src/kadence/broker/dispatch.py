@@ -96,6 +96,7 @@ class Dispatcher:
             return
         if session.is_open:
             connection.allow_frames_of(self._services.settings.socket_request_max_bytes)
+            connection.expect_tokens(False)
         connection.send([len(answer).to_bytes(4, "big"), answer])
         connection.finish()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
 import ssl
 import struct
@@ -22,6 +23,7 @@ from tests.patience import PATIENCE, until
 
 from kadence import Admin, Consumer, Producer, Token
 from kadence.broker import Broker, TlsFiles, ValidToken
+from kadence.broker.server.session import Session
 from kadence.connection.sasl.scram import Scram
 from kadence.errors import AuthenticationError, ConfigError
 from kadence.protocol import error_codes as codes
@@ -243,6 +245,17 @@ def test_tokens_of_a_handshake_of_version_0_come_bare(certificates: Certificates
         assert wire.call(MetadataRequest(topics=[])).brokers
 
 
+@pytest.mark.parametrize(("user", "password"), [("a", "b"), ("ab", "cde")])
+def test_a_bare_token_may_be_shorter_than_any_request(user: str, password: str) -> None:
+    with Broker(users={user: password}) as broker, Wire(broker) as wire:
+        assert wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 0).error_code == codes.NONE
+        wire.send_frame(f"\0{user}\0{password}".encode())
+        assert wire.receive_frame() == b""
+        assert wire.call(MetadataRequest(topics=[])).brokers
+        wire.sock.sendall(struct.pack(">i", 4))
+        assert wire.is_closed(), "a request is longer"
+
+
 def test_a_frame_before_the_login_may_not_be_long(certificates: Certificates) -> None:
     with secured("SASL_PLAINTEXT", certificates) as broker:
         with Wire(broker) as wire:
@@ -357,6 +370,88 @@ def test_a_validator_of_ones_own_judges_tokens(certificates: Certificates) -> No
                 assert answer.auth_bytes == b'{"status":"invalid_token"}'
                 answer = wire.call(SaslAuthenticateRequest(auth_bytes=b"\x01"), 2)
                 assert answer.error_code == code
+
+
+def oauth_refusal(wire: Wire, version: int, token: str) -> None:
+    """A token is refused by the book: the client hears why, says that it read it, and the connection ends."""
+    first = f"n,,\x01auth=Bearer {token}\x01\x01".encode()
+    assert wire.call(SaslHandshakeRequest(mechanism="OAUTHBEARER"), version).error_code == codes.NONE
+    if version == 0:
+        wire.send_frame(first)
+        assert wire.receive_frame() == b'{"status":"invalid_token"}'
+        wire.send_frame(b"\x01")
+    else:
+        answer = wire.call(SaslAuthenticateRequest(auth_bytes=first), 2)
+        assert answer.auth_bytes == b'{"status":"invalid_token"}'
+        answer = wire.call(SaslAuthenticateRequest(auth_bytes=b"\x01"), 2)
+        assert answer.error_code == codes.SASL_AUTHENTICATION_FAILED
+        assert "hush" not in answer.error_message
+    assert wire.is_closed()
+
+
+HEADER = base64.urlsafe_b64encode(b'{"alg":"none"}').decode()
+CLAIMS = {
+    "deep": b"[" * 100_000,
+    "infinite": b'{"sub":"a","exp":1e999}',
+    "not a number": b'{"sub":"a","exp":NaN}',
+    "huge": b'{"sub":"a","exp":1%s}' % (b"0" * 400),
+    "beyond int64": b'{"sub":"a","exp":1e300}',
+    "more digits than an int may have": b'{"sub":"a","exp":1%s}' % (b"0" * 10_000),
+    "issued at no time": b'{"sub":"a","exp":9e9,"iat":-1e999}',
+}
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("claims", CLAIMS.values(), ids=CLAIMS)
+def test_a_malformed_token_is_a_refused_login(
+    claims: bytes, version: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = f"{HEADER}.{base64.urlsafe_b64encode(claims).decode()}."
+    with caplog.at_level(logging.ERROR), Broker(mechanisms=["OAUTHBEARER"]) as broker, Wire(broker) as wire:
+        oauth_refusal(wire, version, token)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_validator_with_errors_of_its_own_refuses_the_login(
+    version: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    class ForeignError(Exception):
+        """As those of libraries for JWT."""
+
+    def validate(token: str) -> ValidToken:
+        raise ForeignError(f"hush, the token was {token}")
+
+    with Broker(token_validator=validate) as broker, Wire(broker) as wire:
+        oauth_refusal(wire, version, "hush")
+    (told,) = [each.getMessage() for each in caplog.records if "token_validator" in each.getMessage()]
+    assert "ForeignError" in told
+    assert "test_security.py" in told
+    assert "hush" not in caplog.text
+
+
+def test_a_token_may_be_valid_for_longer_than_time_is() -> None:
+    with Broker(token_validator=lambda _: ValidToken("bob", 10**30)) as broker, Wire(broker) as wire:
+        wire.call(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
+        first = b"n,,\x01auth=Bearer x\x01\x01"
+        assert wire.call(SaslAuthenticateRequest(auth_bytes=first), 2).error_code == codes.NONE
+        assert wire.call(MetadataRequest(topics=[])).brokers
+
+
+def test_a_bug_in_a_login_ends_its_connection(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else it would count as busy, and no time limit would ever close it."""
+
+    def broken(*_: Any) -> bytes:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Session, "token", broken)
+    with Broker(users={"a": "b"}) as broker, Wire(broker) as wire:
+        wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 0)
+        wire.send_frame(b"\0a\0b")
+        assert wire.is_closed()
+    assert "a bug in the broker" in caplog.text
 
 
 def test_secrets_show_nowhere(certificates: Certificates, caplog: pytest.LogCaptureFixture) -> None:

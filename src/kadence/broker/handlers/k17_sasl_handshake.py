@@ -9,10 +9,12 @@ __all__ = ["HANDLER"]
 
 
 def handle(services: Services, call: Call) -> SaslHandshakeResponse | None:
-    response, is_refused = call.connection.session.handshake(call.message.mechanism, call.version, call.now)
+    session = call.connection.session
+    response, is_refused = session.handshake(call.message.mechanism, call.version, call.now)
     if is_refused:
         call.end(response, services.settings.failed_login_delay_ms)
         return None
+    call.connection.expect_tokens(session.takes_tokens)
     return response
 
 

@@ -139,6 +139,10 @@ class Connection:
         """From now on frames may be so long (a login has been accepted)."""
         self._frames.max_bytes = max_bytes
 
+    def expect_tokens(self, expected: bool) -> None:
+        """Whether frames are a SASL mechanism's own bytes from now on (SaslHandshake v0), or requests."""
+        self._frames.expect_tokens(expected)
+
     def let_request_go(self) -> None:
         """The bytes of the present request are no longer needed, although it may not be over."""
         self._frames.let_go()
@@ -286,6 +290,10 @@ class Connection:
             while self._frames.whole and self._may_serve():
                 self._is_busy = True
                 self._on_frame(self, self._frames.take())
+        except Exception:
+            # The loop logs it. A request that nobody finishes would hold the connection for ever.
+            self.close("a bug in serving it")
+            raise
         finally:
             self._is_serving = False
         if not (self._is_quiet or self.is_closed):

@@ -20,6 +20,7 @@ READ_BYTES: Final = 64 * 1024
 _FIRST_ALLOCATION: Final = 1024 * 1024
 _LENGTH: Final = struct.Struct(">i")
 _SHORTEST: Final = 8
+"""What every request begins with: the numbers of its API and version, and its correlation id."""
 
 
 class FrameError(Exception):
@@ -34,6 +35,7 @@ class Frames:
 
     Attributes:
         max_bytes: the longest frame allowed; it may change between frames (it is smaller before a login).
+        min_bytes: the shortest; a bare token may have fewer than a request.
         whole: frames that nobody has taken, oldest first; waiting_bytes: of them.
     """
 
@@ -47,12 +49,14 @@ class Frames:
         "_small",
         "_wanted",
         "max_bytes",
+        "min_bytes",
         "waiting_bytes",
         "whole",
     )
 
     def __init__(self, max_bytes: int, memory: RequestMemory) -> None:
         self.max_bytes = max_bytes
+        self.min_bytes = _SHORTEST
         self._memory = memory
         # Bytes that count: of the frame that is coming, of those that were taken and not let go.
         self._coming = 0
@@ -94,6 +98,10 @@ class Frames:
         if self._served:
             self._memory.change(-self._served)
             self._served = 0
+
+    def expect_tokens(self, expected: bool) -> None:
+        """Whether frames are a SASL mechanism's own bytes from now on (SaslHandshake v0), or requests."""
+        self.min_bytes = 0 if expected else _SHORTEST
 
     def clear(self) -> None:
         """Forget everything that was not taken."""
@@ -143,7 +151,7 @@ class Frames:
     def _is_whole(self, data: bytes) -> bool:
         """Just one frame has come, as from nearly every client: it need not be cut."""
         length = len(data) - 4
-        return _SHORTEST <= length <= self.max_bytes and _LENGTH.unpack_from(data)[0] == length
+        return self.min_bytes <= length <= self.max_bytes and _LENGTH.unpack_from(data)[0] == length
 
     def _cut(self) -> None:
         small = self._small
@@ -151,9 +159,9 @@ class Frames:
         self._expect(0)
         while len(small) - at >= 4:
             (length,) = _LENGTH.unpack_from(small, at)
-            if not _SHORTEST <= length <= self.max_bytes:
+            if not self.min_bytes <= length <= self.max_bytes:
                 raise FrameError(
-                    f"a frame of {length} bytes was announced; allowed are {_SHORTEST} to {self.max_bytes} "
+                    f"a frame of {length} bytes was announced; allowed are {self.min_bytes} to {self.max_bytes} "
                     "(is this a Kafka client of this listener's security protocol?)"
                 )
             have = len(small) - at - 4

@@ -16,7 +16,7 @@ from typing import Final
 
 from kadence.broker.server.sasl import LoginError, Mechanism
 from kadence.broker.server.security import Security
-from kadence.clock import FOREVER, wall_ms
+from kadence.clock import FOREVER, add_ms, wall_ms
 from kadence.protocol import error_codes as codes
 from kadence.protocol.api_versions import ApiVersionsRequest
 from kadence.protocol.error_codes import ILLEGAL_SASL_STATE, NONE, SASL_AUTHENTICATION_FAILED
@@ -183,4 +183,4 @@ class Session:
             lifetimes.append(self._max_reauth_ms)
         if exchange.login.expires_at is not None:
             lifetimes.append(max(exchange.login.expires_at - wall_ms(), 0))
-        self._ends_at = now + min(lifetimes) if lifetimes else FOREVER
+        self._ends_at = add_ms(now, min(lifetimes)) if lifetimes else FOREVER

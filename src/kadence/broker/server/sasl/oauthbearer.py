@@ -8,15 +8,19 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import logging
 import re
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kadence.broker.server.sasl.exchange import Login, LoginError
-from kadence.clock import wall_ms
+from kadence.clock import FOREVER, wall_ms
 
 __all__ = ["OAuthBearerServer", "TokenValidator", "ValidToken", "unsecured_token"]
+
+_log = logging.getLogger("kadence.broker")
 
 _FIRST: Final = re.compile(rb"n,(?:a=([^,]*))?,\x01((?:[A-Za-z]+=[\x21-\x7e \t\r\n]*\x01)*)\x01")
 _BEARER: Final = "bearer "
@@ -33,8 +37,9 @@ class ValidToken:
 TokenValidator = Callable[[str], ValidToken]
 """Gets a token and returns what it says.
 
-If the token is not valid, it raises ValueError with the reason, without the token. It runs on the broker's thread,
-so it must not block.
+If the token is not valid, it raises ValueError. Any other exception refuses the login too; the broker logs its type and
+where it was raised, but not its text, which may hold the token. The function runs on the broker's thread: it must not
+block.
 """
 
 
@@ -54,7 +59,7 @@ def unsecured_token(token: str) -> ValidToken:
     if not isinstance(user, str) or not user:
         raise ValueError("the token has no claim sub")
     if expires is None or issued is None:
-        raise ValueError("the token's claim exp or iat is no number")
+        raise ValueError("the token's claim exp or iat is no time")
     now = wall_ms()
     if expires * 1_000 <= now:
         raise ValueError("the token has expired")
@@ -85,9 +90,8 @@ class OAuthBearerServer:
         authorization, token = pairs.get("auth", ""), ""
         if authorization.lower().startswith(_BEARER):
             token = authorization[len(_BEARER) :].strip()
-        try:
-            valid = self._validate(token)
-        except ValueError:
+        valid = self._judge(token)
+        if valid is None:
             self._refusal = json.dumps({"status": "invalid_token"}, separators=(",", ":"))
             return self._refusal.encode()
         wanted = (found[1] or b"").decode(errors="replace")
@@ -97,11 +101,26 @@ class OAuthBearerServer:
         self.login = Login(valid.user, valid.expires_at)
         return b""
 
+    def _judge(self, token: str) -> ValidToken | None:
+        try:
+            return self._validate(token)
+        except ValueError:
+            return None
+        except Exception as error:  # noqa: BLE001 - libraries for JWT raise what they like
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            _log.warning(
+                "a login is refused: token_validator raised %s (%s, line %s)",
+                type(error).__qualname__,
+                where.filename,
+                where.lineno,
+            )
+            return None
+
 
 def _json(part: str) -> dict[str, Any]:
     try:
         value = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
-    except (binascii.Error, ValueError):
+    except (binascii.Error, ValueError, RecursionError):
         raise ValueError("a part of the token is no JSON in base64") from None
     if not isinstance(value, dict):
         raise ValueError("a part of the token is no JSON object")  # noqa: TRY004 - one kind of error for all tokens
@@ -109,4 +128,7 @@ def _json(part: str) -> dict[str, Any]:
 
 
 def _seconds(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    """A time of which the milliseconds fit Kafka's int64."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value < FOREVER / 1_000 else None
