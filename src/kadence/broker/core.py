@@ -29,7 +29,7 @@ from kadence.broker.settings import Settings
 from kadence.broker.storage import DataDirectory, Flusher, Partition, Worker
 from kadence.broker.transactions import Transactions
 from kadence.broker.upkeep import Upkeep
-from kadence.clock import Clock, SystemClock
+from kadence.clock import Clock, SystemClock, add_ms
 from kadence.errors import ConfigError
 
 __all__ = ["BrokerCore", "Surroundings"]
@@ -187,12 +187,15 @@ class BrokerCore:
         """Take in what the data directory holds."""
         if self._disk is None:
             return
-        self._disk.attach(Flusher(lambda call: self.loop.at(0, call), self.loop.call, self._worker))
+        self._disk.attach(Flusher(self._after, self.loop.call, self._worker))
         try:
             cut_bytes = self.cluster.load(self._disk, self.loop.wall_ms)
         except OSError as error:
             raise ConfigError(f"the data directory {self._disk.path} cannot be used: {error}") from error
         _log.info("%r loaded; cut %d bytes of incomplete batches", self._disk, cut_bytes)
+
+    def _after(self, delay_ms: int, call: Callable[[], None]) -> None:
+        self.loop.at(add_ms(self.loop.clock.now_ms(), delay_ms) if delay_ms else 0, call)
 
     def _before_wait(self, now: int) -> int:
         """Fire the coordinators' timers; a bug in one of them is logged, and its timer is gone."""

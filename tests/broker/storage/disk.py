@@ -25,7 +25,7 @@ class Disk:
         self._soon: list[Callable[[], None]] = []
         self._done: list[Callable[[], None]] = []
         self.directory = DataDirectory(path, "cluster", fsync)
-        self._flusher = Flusher(self._soon.append, self._done.append)
+        self._flusher = Flusher(lambda _ms, call: self._soon.append(call), self._done.append)
         self.directory.attach(self._flusher)
         self.cluster = Cluster("cluster", log_defaults=LogConfig(**config))
         self.cluster.nodes[1] = BrokerNode(1, "localhost", 9092)
@@ -39,7 +39,7 @@ class Disk:
         return self.cluster.topics["t"].partitions[0]
 
     def flush(self) -> None:
-        """Let everything that waits for the disk happen."""
+        """Let everything that waits for the disk happen; what was put off is tried again."""
         for _ in range(3):
             for call in self._take(self._soon):
                 call()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import mmap
 import os
 import shutil
 import struct
@@ -216,7 +217,10 @@ def test_a_log_that_lost_its_end_above_which_records_were_deleted_gives_no_offse
 
 
 def test_files_that_no_broker_makes_are_left_alone(tmp_path: Path) -> None:
-    before = contents(sealed_segments(tmp_path).partition)
+    sealed_segments(tmp_path)
+    disk = Disk(tmp_path, segment_bytes=30_000)
+    before = contents(disk.partition)
+    disk.close()
     names = ("x.log", "0.log", "-0000000000000000001.log", "9" * 20 + ".log", "x.snapshot", "x.txnindex")
     for name in names:
         (tmp_path / "t-0" / name).write_bytes(b"x" * 100)
@@ -392,18 +396,62 @@ def test_the_broker_serves_others_while_the_disk_is_slow(
         assert other.receive().responses[0].partitions[0].high_watermark == 2
 
 
-def test_a_flush_that_cannot_begin_is_a_failed_one(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_moment_without_descriptors_only_puts_a_flush_off(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     told: list[int] = []
-
-    def dup(_descriptor: int) -> int:
-        raise OSError(errno.EMFILE, "Too many open files")
-
+    disk.partition.append(NOW, batch())
+    disk.partition.on_durable(told.append)
     with monkeypatch.context() as patched:
-        patched.setattr(os, "dup", dup)
+        for name in ("dup", "open"):
+            patched.setattr(os, name, without_descriptors)
+        disk.flush()
         disk.partition.append(NOW, batch())
         disk.partition.on_durable(told.append)
         disk.flush()
-    assert told == [codes.KAFKA_STORAGE_ERROR]
+    assert told == []
+    assert caplog.text.count("nothing can be made durable at present") == 1
+    disk.flush()
+    disk.partition.append(NOW, batch())
+    disk.partition.on_durable(told.append)
+    disk.flush()
+    assert told == [codes.NONE] * 3
+    assert "made durable again" in caplog.text
+
+
+def without_descriptors(*_arguments: object, **_options: object) -> int:
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
+def test_a_segment_that_cannot_be_mapped_anew_is_read_from_memory(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(disk.partition, 2)
+    before = contents(disk.partition)
+    with monkeypatch.context() as patched:
+        patched.setattr(mmap, "mmap", without_descriptors)
+        disk.partition.log.roll()
+        fill(disk.partition, 1)
+    disk.flush()
+    assert contents(disk.partition)[: len(before)] == before
+    assert disk.partition.high_watermark == 6
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts descriptors as Linux lists them")
+def test_a_broker_that_is_closed_has_no_descriptors(tmp_path: Path) -> None:
+    def open_files() -> list[str]:
+        links = [os.path.realpath(each) for each in Path("/proc/self/fd").iterdir()]
+        return [each for each in links if each.startswith(str(tmp_path))]
+
+    broker = Broker(topics={"t": 2}, data_dir=tmp_path)
+    with Wire(broker) as wire:
+        wire.produce("t", [b"v"])
+    broker.close()
+    for _ in range(2):
+        broker = Broker(data_dir=tmp_path)
+        assert open_files()
+        broker.close()
+        assert open_files() == []
 
 
 def test_snapshots_do_not_pile_up(tmp_path: Path) -> None:

@@ -298,6 +298,8 @@ class DataDirectory:
             self._flusher.close()
             with contextlib.suppress(OSError):
                 write_durably(self.path / _CLEAN, b'{"version":0}\n')
+            for folder in self._folders.values():
+                folder.release()
         self._journal.close()
         self._lock.close()
 

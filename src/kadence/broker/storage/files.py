@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from kadence.broker.storage.config import LogConfig
+from kadence.broker.storage.flusher import NotTriedError
 from kadence.broker.storage.indexes import encode_offsets, encode_times
 from kadence.broker.storage.segment import Segment
 
@@ -46,47 +47,72 @@ def named_files(folder: Path, suffix: str) -> list[Path]:
 
 
 class FileSegment(Segment):
-    """Batches in one file. `open` for reading; `open_for_append` for the newest segment of a log."""
+    """Batches in one file; `open_for_append` for the newest segment of a log.
 
-    __slots__ = ("_bytes", "_descriptor", "_tail_capacity", "path")
+    Its descriptor is closed in the background, behind every flush that was begun with it.
 
-    def __init__(self, path: Path, base_offset: int, position: int, most_bytes: int) -> None:
+    Attributes:
+        descriptor: of the file while batches may be appended, else -1.
+    """
+
+    __slots__ = ("_bytes", "_in_background", "_tail_capacity", "descriptor", "path")
+
+    def __init__(
+        self,
+        path: Path,
+        base_offset: int,
+        position: int,
+        most_bytes: int,
+        in_background: Callable[[Callable[[], None]], None],
+    ) -> None:
         super().__init__(base_offset, position)
         self.path = path
         self._bytes = most_bytes
-        self._descriptor = -1
+        self._in_background = in_background
+        self.descriptor = -1
         self._tail_capacity = _FIRST_TAIL // 2
 
     @property
     def is_open(self) -> bool:
         """Whether batches may be appended."""
-        return self._descriptor >= 0
+        return self.descriptor >= 0
 
     def open_for_append(self) -> None:
         """Take further batches. Raises `OSError`."""
-        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        self.map()
+        self.descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
     def map(self) -> None:
-        """Let readers have what is in the file as views of it, and no copy in memory."""
-        self._starts, self._views = [], []
+        """Let readers have what is in the file as views of it, and no copy in memory.
+
+        Raises:
+            OSError: it cannot be mapped (a map takes a descriptor, too); readers have what they had.
+        """
+        starts: list[int] = []
+        views: list[memoryview] = []
         if self.size:
             if self.is_open:
-                mapped = mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ)
+                mapped = mmap.mmap(self.descriptor, self.size, access=mmap.ACCESS_READ)
             else:
                 with self.path.open("rb") as file:
                     mapped = mmap.mmap(file.fileno(), self.size, access=mmap.ACCESS_READ)
-            self._starts, self._views = [0], [memoryview(mapped)]
-
-    def duplicate(self) -> int:
-        """A descriptor of the file that belongs to the caller."""
-        return os.dup(self._descriptor)
+            starts, views = [0], [memoryview(mapped)]
+        self._starts, self._views = starts, views
 
     def close(self) -> None:
         """No further batches; what was appended stays readable."""
         if self.is_open:
-            os.close(self._descriptor)
-            self._descriptor = -1
+            descriptor, self.descriptor = self.descriptor, -1
+            self._in_background(lambda: os.close(descriptor))
+
+    def release(self) -> None:
+        """Nobody reads it any more: free its maps, which have a descriptor each."""
+        self._starts, views, self._views = [], self._views, []
+        for view in views:
+            mapped = view.obj
+            view.release()
+            if isinstance(mapped, mmap.mmap):
+                with contextlib.suppress(BufferError):  # An answer has a part of it, and frees it in the end.
+                    mapped.close()
 
     def has_room(self, size: int, last_offset: int) -> bool:
         fits = self.size + size <= self._bytes and last_offset - self.base_offset <= _LARGEST_DELTA
@@ -108,13 +134,13 @@ class FileSegment(Segment):
         at = self.size
         try:
             while batch:
-                written = os.pwrite(self._descriptor, batch, at)
+                written = os.pwrite(self.descriptor, batch, at)
                 batch = batch[written:]
                 at += written
         except OSError:
             # A part of it may be there. Readers of the file would take it for damage.
             with contextlib.suppress(OSError):
-                os.ftruncate(self._descriptor, self.size)
+                os.ftruncate(self.descriptor, self.size)
             raise
 
     def cut(self, position: int) -> None:
@@ -126,6 +152,7 @@ class FileSegment(Segment):
         shorter.replace(self.path)
         self.close()
         self.open_for_append()
+        self.map()
 
 
 class FileStore:
@@ -136,7 +163,7 @@ class FileStore:
         on_roll: told the base offset of each new segment, before anything is in it.
     """
 
-    __slots__ = ("_config", "_folder", "_in_background", "_on_roll", "error", "has_new_files")
+    __slots__ = ("_config", "_folder", "_in_background", "_on_roll", "error", "files_made")
 
     def __init__(
         self,
@@ -149,7 +176,8 @@ class FileStore:
         self._config = config
         self._in_background = in_background
         self._on_roll = on_roll
-        self.has_new_files = False
+        self.files_made = 1
+        """Counts segments, and the folder itself as the first: entries that are to be made durable."""
         self.error: OSError | None = None
         """Why a sealed segment is not durable."""
 
@@ -157,17 +185,15 @@ class FileStore:
     def segment_ms(self) -> int:
         return self._config().segment_ms
 
-    @property
-    def segment_bytes(self) -> int:
-        return self._config().segment_bytes
+    def segment(self, path: Path, base_offset: int, position: int) -> FileSegment:
+        """A segment of this folder, which is not open for append."""
+        return FileSegment(path, base_offset, position, self._config().segment_bytes, self._in_background)
 
     def new_segment(self, base_offset: int, position: int, size: int) -> FileSegment:
         del size
-        segment = FileSegment(
-            self._folder / log_name(base_offset), base_offset, position, self._config().segment_bytes
-        )
+        segment = self.segment(self._folder / log_name(base_offset), base_offset, position)
         segment.open_for_append()
-        self.has_new_files = True
+        self.files_made += 1
         self._on_roll(base_offset)
         return segment
 
@@ -177,9 +203,9 @@ class FileStore:
         if not segment.is_open:
             return
         segment.note_time()
-        segment.map()
-        descriptor = segment.duplicate()
-        segment.close()
+        with contextlib.suppress(OSError):  # Its end stays in memory, then.
+            segment.map()
+        descriptor, segment.descriptor = segment.descriptor, -1
         offsets, times, path = encode_offsets(segment), encode_times(segment), segment.path
 
         def finish() -> None:
@@ -218,8 +244,15 @@ def write_durably(path: Path, data: bytes) -> None:
 
 
 def fsync_path(path: Path) -> None:
-    """Make a folder's entries durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    """Make a folder's entries durable.
+
+    Raises:
+        NotTriedError: it could not be opened. OSError: they may be lost.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise NotTriedError(error.errno, error.strerror, str(path)) from error
     try:
         os.fsync(descriptor)
     finally:

@@ -1,27 +1,37 @@
 """The thread that waits for the disk. All records appended while it was busy share the next fsync.
 
 On the loop's thread: `want` and `run`. Results come back there. Calls are run in the order in which they came.
+A flush that could not begin (the process has no descriptor left for a folder, say) has lost nothing: it is tried again.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import queue
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
-__all__ = ["Durable", "Flusher", "Worker", "fsync_and_close", "run_guarded"]
+__all__ = ["Durable", "Flusher", "NotTriedError", "Worker", "run_guarded"]
 
 _log = logging.getLogger("kadence.broker")
+
+_AGAIN_MS: Final = 100
+"""After which a flush that could not begin is tried again."""
+
+
+class NotTriedError(OSError):
+    """No fsync was tried, so nothing is lost: another attempt may make it durable."""
 
 
 class Durable(Protocol):
     """Something with files to be made durable."""
 
     def begin_flush(self) -> list[Callable[[], None]]:
-        """Calls that make durable what is there now; they are run on the other thread."""
+        """Calls that make durable what is there now; they are run on the other thread.
+
+        One that raises `NotTriedError` lets all be asked for again later, instead of `end_flush`.
+        """
         ...
 
     def end_flush(self, error: OSError | None) -> None:
@@ -75,7 +85,7 @@ class Flusher:
     """One worker for all partitions of a broker.
 
     Args:
-        soon: runs a call on the loop's thread, after what it is busy with.
+        after: runs a call on the loop's thread in so many ms; 0: after what it is busy with.
         to_loop: runs a call on the loop's thread, from the worker.
         worker: a thread of its own unless given.
         first: made durable before the others each time: what says which topics there are.
@@ -83,22 +93,23 @@ class Flusher:
 
     def __init__(
         self,
-        soon: Callable[[Callable[[], None]], object],
+        after: Callable[[int, Callable[[], None]], object],
         to_loop: Callable[[Callable[[], None]], object],
         worker: Worker | None = None,
     ) -> None:
-        self._soon = soon
+        self._after = after
         self._to_loop = to_loop
         self.first: Durable | None = None
         self._wanted: dict[Durable, None] = {}
         self._is_busy = False
+        self._is_put_off = False
         self._worker = worker or _Thread()
 
     def want(self, durable: Durable) -> None:
         """Let what ``durable`` holds now, and what comes until the flush begins, be made durable."""
         if not self._wanted and not self._is_busy:
             self._is_busy = True
-            self._soon(self._begin)
+            self._after(0, self._begin)
         self._wanted[durable] = None
 
     def run(self, call: Callable[[], None]) -> None:
@@ -113,19 +124,21 @@ class Flusher:
         wanted, self._wanted = self._wanted, {}
         if self.first is not None:
             wanted = {self.first: None, **wanted}
-        begun = [(each, *_begun(each)) for each in wanted]
+        begun = [(each, each.begin_flush()) for each in wanted]
         self._worker.put(lambda: self._flush(begun))
 
-    def _flush(self, begun: list[tuple[Durable, list[Callable[[], None]], OSError | None]]) -> None:
+    def _flush(self, begun: list[tuple[Durable, list[Callable[[], None]]]]) -> None:
         results: list[tuple[Durable, OSError | None]] = []
         failed: OSError | None = None
-        for durable, each, unbegun in begun:
-            error = unbegun or failed
+        for durable, each in begun:
+            error = failed
             for call in each:
                 try:
                     call()
                 except OSError as caught:
-                    error = error or caught
+                    # What has failed for good counts more than what may still be done.
+                    if error is None or isinstance(error, NotTriedError):
+                        error = caught
             if durable is self.first:
                 # Records of a topic that may not be known tomorrow are not safe.
                 failed = error
@@ -133,27 +146,26 @@ class Flusher:
         self._to_loop(lambda: self._end(results))
 
     def _end(self, results: list[tuple[Durable, OSError | None]]) -> None:
+        put_off: OSError | None = None
         for durable, error in results:
+            if isinstance(error, NotTriedError):
+                put_off = error
+                self._wanted[durable] = None
+                continue
             try:
                 durable.end_flush(error)
             except Exception:  # noqa: BLE001 - else nothing would be made durable any more
                 _log.exception("a bug in what follows a flush; the broker goes on serving")
+        self._tell(put_off)
         self._is_busy = bool(self._wanted)
-        if self._is_busy:
+        if put_off is not None:
+            self._after(_AGAIN_MS, self._begin)
+        elif self._is_busy:
             self._begin()
 
-
-def _begun(durable: Durable) -> tuple[list[Callable[[], None]], OSError | None]:
-    try:
-        return durable.begin_flush(), None
-    except OSError as error:
-        # Out of descriptors, mostly.
-        return [], error
-
-
-def fsync_and_close(descriptor: int) -> None:
-    """Make a file durable through a descriptor of one's own."""
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    def _tell(self, put_off: OSError | None) -> None:
+        if put_off is not None and not self._is_put_off:
+            _log.error("records wait: nothing can be made durable at present: %s", put_off)
+        elif put_off is None and self._is_put_off:
+            _log.warning("records are made durable again")
+        self._is_put_off = put_off is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import errno
 import logging
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from kadence.broker.storage.files import (
     named_files,
     write_durably,
 )
-from kadence.broker.storage.flusher import Flusher, fsync_and_close
+from kadence.broker.storage.flusher import Flusher, NotTriedError
 from kadence.broker.storage.indexes import encode_aborted, encode_epochs, encode_producers
 from kadence.broker.storage.recovery import EPOCHS_FILE, START_FILE, recover
 from kadence.broker.storage.segment import Segment
@@ -48,14 +49,16 @@ class PartitionFolder:
         self._flusher = flusher
         self._partition = partition
         self._flushing_upto = 0
+        self._flushing_files = self._durable_files = 0
+        """How many of the store's files have entries that are, or are becoming, durable."""
         self._is_dirty = False
+        self._is_gone = False
         path.mkdir(exist_ok=True)
         metadata = path / _METADATA
         if not metadata.exists():
             topic_id = base64.urlsafe_b64encode(partition.topic.topic_id).decode().rstrip("=")
             metadata.write_text(f"version: 0\ntopic_id: {topic_id}\n")
         self._store = FileStore(path, lambda: partition.config, flusher.run, self._rolled)
-        self._store.has_new_files = True
         log, producers, self.cut_bytes = recover(path, self._store, now)
         partition.load(log, producers)
 
@@ -104,22 +107,31 @@ class PartitionFolder:
 
     def begin_flush(self) -> list[Callable[[], None]]:
         self._flushing_upto = self._partition.end_offset
+        self._flushing_files = self._store.files_made
         self._is_dirty = False
+        if self._is_gone:
+            return []
         calls: list[Callable[[], None]] = []
         segments = self._partition.log.segments
         newest = segments[-1] if segments else None
         if isinstance(newest, FileSegment) and newest.is_open:
-            descriptor = newest.duplicate()
-            calls.append(lambda: fsync_and_close(descriptor))
-        if self._store.has_new_files:
-            self._store.has_new_files = False
-            folder = self.path
-            calls += [lambda: fsync_path(folder), lambda: fsync_path(folder.parent)]
+            calls.append(partial(os.fsync, newest.descriptor))
+        if self._durable_files < self._flushing_files:
+            calls += [partial(self._sync_entries, self.path), partial(self._sync_entries, self.path.parent)]
         return calls
+
+    def _sync_entries(self, folder: Path) -> None:
+        try:
+            fsync_path(folder)
+        except NotTriedError:
+            if not self._is_gone:  # Deleted meanwhile: nobody needs it.
+                raise
 
     def end_flush(self, error: OSError | None) -> None:
         error = error or self._store.error
-        if error is not None:
+        if error is None:
+            self._durable_files = self._flushing_files
+        else:
             _log.error("%s could not be made durable, and takes no more records: %s", self.path, error)
         self._partition.durable(self._flushing_upto, error)
 
@@ -163,8 +175,15 @@ class PartitionFolder:
         if segments:
             self._store.seal(segments[-1])
 
+    def release(self) -> None:
+        """Free what was open for readers; nobody is left."""
+        for segment in self._partition.log.segments:
+            if isinstance(segment, FileSegment):
+                segment.release()
+
     def delete(self) -> None:
         """The partition is gone; so are its files, soon."""
+        self._is_gone = True
         for segment in self._partition.log.segments:
             if isinstance(segment, FileSegment):
                 segment.close()

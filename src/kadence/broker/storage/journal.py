@@ -11,7 +11,6 @@ from typing import Any
 from zlib import crc32
 
 from kadence.broker.storage.files import write_durably
-from kadence.broker.storage.flusher import fsync_and_close
 from kadence.errors import ConfigError
 
 __all__ = ["Journal"]
@@ -91,8 +90,8 @@ class Journal:
         self._flushing = self._size
         if self._durable >= self._size:
             return []
-        descriptor = os.dup(self._descriptor)
-        return [lambda: fsync_and_close(descriptor)]
+        # It is closed only once nothing is flushed any more.
+        return [lambda: os.fsync(self._descriptor)]
 
     def end_flush(self, error: OSError | None) -> None:
         """Partitions flushed with it hear of an error; it is tried again with the next."""

@@ -89,7 +89,7 @@ def _segments(folder: Path, store: FileStore) -> tuple[list[FileSegment], int]:
             _put_aside(path)
             continue
         size = path.stat().st_size
-        segment = FileSegment(path, int(path.stem), position, store.segment_bytes)
+        segment = store.segment(path, int(path.stem), position)
         _read(segment, size)
         if segment.size < size:
             cut_bytes += size - segment.size
