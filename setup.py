@@ -82,6 +82,8 @@ def translated(found: list[Extension]) -> list[Extension]:
         "wraparound": False,
         "cdivision": True,
         "initializedcheck": False,
+        # Cython's pickles take a pointer for a text: a copy would read and free memory that is not its own.
+        "auto_pickle": False,
     }
     try:
         return list(

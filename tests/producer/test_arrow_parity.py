@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import random
 import threading
 from types import ModuleType
@@ -279,6 +280,87 @@ def test_buffers_that_are_too_short_are_refused(rows_class: Any) -> None:
         rows_class(6, Strings(None, ends, b"01234567", 0, 6))
     with pytest.raises(ValueError, match="buffer has 1 bytes, and must have 2"):
         rows_class(9, Strings(b"1", bytes(80), b"", 0, 9))
+
+
+@pytest.mark.parametrize(
+    "rows_class", [pytest.param(_rows_py.Rows, id="plain"), pytest.param(Rows, id="ours")]
+)
+@pytest.mark.parametrize("column", ["value", "lists", "names", "values"])
+def test_columns_that_somebody_changes_while_they_are_sent(
+    column: str, rows_class: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A column may lie in memory that others write to, such as a numpy array's."""
+    monkeypatch.setattr(arrow, "Rows", rows_class)
+    memory = {
+        name: bytearray(array.array("q", [0, 1, 2, 3]).tobytes())
+        for name in ("value", "lists", "names", "values")
+    }
+    names, values = (
+        pa.LargeBinaryArray.from_buffers(
+            pa.large_binary(), 3, [None, pa.py_buffer(memory[name]), pa.py_buffer(b"abc")]
+        )
+        for name in ("names", "values")
+    )
+    pairs = pa.StructArray.from_arrays([names.cast(pa.large_string()), values], ["key", "value"])
+    lists = pa.large_list(pairs.type)
+    table = pa.table(
+        {
+            "value": pa.LargeBinaryArray.from_buffers(
+                pa.large_binary(), 3, [None, pa.py_buffer(memory["value"]), pa.py_buffer(b"xyz")]
+            ),
+            "headers": pa.LargeListArray.from_buffers(
+                lists, 3, [None, pa.py_buffer(memory["lists"])], children=[pairs]
+            ),
+        }
+    )
+    usual = arrow_sending.ArrowSending._hand_over
+
+    def hand_over(self: Any, *arguments: Any) -> Any:
+        memory[column][16:24] = (-5).to_bytes(8, "little", signed=True)
+        return usual(self, *arguments)
+
+    monkeypatch.setattr(arrow_sending.ArrowSending, "_hand_over", hand_over)
+    producer = make()
+    with pytest.raises(
+        SerializationError, match=r"row 1: somebody has changed the columns .*; 1 of 3 rows were"
+    ):
+        producer.send_arrow(table, "u")
+    (batch,) = batches_of(producer)[TopicPartition("u", 0)]
+    found = FetchedRecords(batch, "u", 0, 0).take(10)
+    assert [(each.value, each.headers) for each in found] == [(b"x", (("a", b"a"),))]
+
+
+class _Astray(StickyPartitioner):
+    """Chooses a partition that there is not."""
+
+    def choose(self, size: int, partition_count: int, available: Any) -> int:
+        return partition_count
+
+
+@pytest.mark.parametrize(
+    "rows_class", [pytest.param(_rows_py.Rows, id="plain"), pytest.param(Rows, id="ours")]
+)
+def test_a_partition_that_there_is_not_is_no_other_topics(
+    rows_class: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow, "Rows", rows_class)
+    producer = make()
+    places = producer._accumulator.places
+    places["u"] = Place(places["u"].cluster, places["u"].partitions, (0,), _Astray(1))
+    with pytest.raises(IndexError, match="partition 1 was chosen, and there are 1"):
+        producer.send_arrow(pa.table({"value": [b"x"]}), "u")
+    assert not batches_of(producer)
+
+
+@pytest.mark.parametrize(
+    "rows_class", [pytest.param(_rows_py.Rows, id="plain"), pytest.param(Rows, id="ours")]
+)
+@pytest.mark.parametrize("row", [-1, 2, 1 << 40])
+def test_a_row_that_there_is_not(rows_class: Any, row: int) -> None:
+    rows = rows_class(2, Strings(None, bytes(24), b"", 0, 2))
+    for call in (rows.estimate, rows.partition, rows.topic):
+        with pytest.raises(IndexError, match=f"row {row} of 2"):
+            call(row)
 
 
 def test_an_open_batch_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

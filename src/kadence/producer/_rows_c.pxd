@@ -50,6 +50,7 @@ cdef class Rows:
     cdef readonly Py_ssize_t count
     cdef kd_rows rows
     cdef list held
+    cdef int check(self, Py_ssize_t row) except -1
     cdef _View keep(self, object buffer, int64_t least)
     cdef void strings(self, kd_strings* into, object column) except *
     cdef void numbers(self, kd_numbers* into, object column, int64_t count, int width) except *

@@ -8,6 +8,7 @@ import cython
 from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.cimports.kadence.producer._intake_c import Filling, Place, Shelf, Sticky, kd_murmur2
 from cython.cimports.kadence.producer._rows_c import (
+    KD_DAMAGED,
     KD_NAMELESS,
     Lane,
     kd_add_row,
@@ -126,21 +127,35 @@ class Rows:
         kept = self.keep(column.data, width * end)
         into.data = kept.view.buf
 
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def check(self, row: cython.Py_ssize_t) -> cython.int:
+        if not 0 <= row < self.count:
+            raise IndexError(f"row {row} of {self.count}")
+        return 0
+
     def estimate(self, row: cython.Py_ssize_t) -> int:
         """See `_rows_py.Rows.estimate`."""
+        self.check(row)
         return kd_estimate(cython.address(self.rows), row)
 
     def partition(self, row: cython.Py_ssize_t) -> int:
         """See `_rows_py.Rows.partition`."""
-        return cython.cast(cython.pointer(int32_t), self.rows.partitions.data)[
-            self.rows.partitions.start + row
-        ]
+        at: int64_t = self.rows.partitions.start + row
+        self.check(row)
+        if self.rows.partitions.data == cython.NULL or kd_is_null(self.rows.partitions.valid, at):
+            return None
+        return cython.cast(cython.pointer(int32_t), self.rows.partitions.data)[at]
 
     def topic(self, row: cython.Py_ssize_t) -> int:
         """See `_rows_py.Rows.topic`."""
+        at: int64_t = self.rows.topics.start + row
+        self.check(row)
         if self.rows.topics.data == cython.NULL:
             return 0
-        return cython.cast(cython.pointer(int32_t), self.rows.topics.data)[self.rows.topics.start + row]
+        if kd_is_null(self.rows.topics.valid, at):
+            return None
+        return cython.cast(cython.pointer(int32_t), self.rows.topics.data)[at]
 
     def assign(self, places: list, bases: list, lanes, largest: cython.longlong):
         """See `_rows_py.Rows.assign`."""
@@ -171,6 +186,8 @@ class Rows:
                 place = places[topic]
                 base = bases[topic]
                 last = topic
+                if place.count <= 0:
+                    raise IndexError("a topic without partitions")
             size = kd_estimate(rows, row)
             if size < 0:
                 return row, "header" if size == KD_NAMELESS else "damage"
@@ -196,6 +213,8 @@ class Rows:
                         number = sticky.current
                     else:
                         number = cython.cast(object, sticky).choose(size, place.count, place.available)
+                        if not 0 <= number < place.count:
+                            raise IndexError(f"partition {number} was chosen, and there are {place.count}")
             into[row] = base + number
         return None
 
@@ -215,6 +234,7 @@ class Rows:
         at: int64_t = row
         i: cython.int
         batch: Filling
+        self.check(row)
         view: _View = _view(lanes, 4 * self.count, False)
         table: cython.pointer(Lane) = cython.cast(cython.pointer(Lane), calloc(count, cython.sizeof(Lane)))
         if table == cython.NULL:
@@ -274,6 +294,7 @@ class Rows:
     ) -> int64_t:
         row: int64_t
         size: int64_t
+        done: cython.int
         lane: cython.pointer(Lane)
         for row in range(start, stop):
             if not 0 <= lanes[row] < count:
@@ -282,12 +303,15 @@ class Rows:
             if lane.frame == cython.NULL:
                 return row
             size = kd_estimate(cython.address(self.rows), row)
+            if size < 0:
+                return row
             if lane.frame.count > 0 and lane.size + size > batch_size:
                 return row
             if row > start and used[0] + size > memory:
                 return row
-            if kd_add_row(lane.frame, cython.address(self.rows), row, now) <= 0:
-                failed[0] = True
+            done = kd_add_row(lane.frame, cython.address(self.rows), row, now)
+            if done <= 0:
+                failed[0] = done != KD_DAMAGED
                 return row
             if lane.added == 0:
                 lane.first = row

@@ -123,16 +123,23 @@ class Rows:
         self._timestamps = None if timestamps is None else _Numbers(timestamps, "q", count, count)
         self._topics = None if topics is None else _Numbers(topics, "i", count, count)
 
+    def _check(self, row: int) -> None:
+        if not 0 <= row < self.count:
+            raise IndexError(f"row {row} of {self.count}")
+
     def partition(self, row: int) -> int | None:
         """The partition that a row asks for."""
+        self._check(row)
         return None if self._partitions is None else self._partitions.get(row)
 
     def topic(self, row: int) -> int | None:
         """The index of a row's topic; None without one."""
+        self._check(row)
         return 0 if self._topics is None else self._topics.get(row)
 
     def estimate(self, row: int) -> int:
         """Most bytes that a row takes in a batch, as ``send()`` estimates it; below zero when it cannot be a record."""
+        self._check(row)
         try:
             key, value = self._key.get(row) if self._key else None, self._value.get(row)
             headers = self._headers(row)
@@ -191,7 +198,10 @@ class Rows:
         key = self._key.get(row) if self._key else None
         if key is not None:
             return (murmur2(key) & 0x7FFFFFFF) % place.count
-        return place.sticky.choose(size, place.count, place.available)
+        number = place.sticky.choose(size, place.count, place.available)
+        if not 0 <= number < place.count:
+            raise IndexError(f"partition {number} was chosen, and there are {place.count}")
+        return number
 
     def hand_over(
         self,
@@ -205,7 +215,8 @@ class Rows:
         """Add rows to the batches of their lanes; under the gate, after `assign`.
 
         Stops before a row whose lane has no open batch with room, or for which there is no memory: but for the first
-        row, for which the caller made some.
+        row, for which the caller made some. Stops also before a row that is no record any more, since somebody has
+        written to the columns' memory after `assign`.
 
         Args:
             row: where to begin. batches: by lane. now: the timestamp (ms) of rows without one. most: rows at most.
@@ -214,6 +225,7 @@ class Rows:
             The row to go on with, and for each lane that got rows: lane, batch, index of the first record in it, how
             many, and the first row.
         """
+        self._check(row)
         touched: dict[int, list[int]] = {}
         start, stop = row, min(self.count, row + most)
         while row < stop:
@@ -222,13 +234,18 @@ class Rows:
             if batch is None or not batch.is_open:
                 break
             size = self.estimate(row)
+            if size < 0:
+                break
             if batch.count and batch.size + size > shelf.batch_size:
                 break
             if row > start and shelf.used_bytes + size > shelf.buffer_memory:
                 break
-            segment = touched.setdefault(lane, [batch.count, 0, row])
-            self._add(batch, row, now)
-            segment[1] += 1
+            began = batch.count
+            try:
+                self._add(batch, row, now)
+            except IndexError:
+                break
+            touched.setdefault(lane, [began, 0, row])[1] += 1
             batch.size += size
             shelf.used_bytes += size
             row += 1

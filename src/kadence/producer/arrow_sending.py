@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from kadence.clock import wall_ms
 from kadence.errors import KafkaError, KafkaTimeoutError, SerializationError
@@ -135,6 +135,8 @@ class ArrowSending:
         row = 0
         while row < rows.count:
             lane, size = numbers[row], rows.estimate(row)
+            if size < 0:
+                self._refuse_changed(chunk.first_row + row)
             with entrance.gate:
                 try:
                     yield BREATH
@@ -159,6 +161,15 @@ class ArrowSending:
                 self._wakeup()
         # What lies in batches that are not full has a linger to wait for, which may be over.
         self._wakeup()
+
+    def _refuse_changed(self, number: int) -> NoReturn:
+        error = SerializationError(
+            f"row {number}: somebody has changed the columns while they are sent; {number} of {self._count} rows "
+            "were handed over, and may be written"
+        )
+        with self._entrance.gate:
+            self._cut_short(number, error)
+        raise error
 
     def _wait_for_room(self, size: int, handed: int) -> Waits[None]:
         try:

@@ -86,35 +86,55 @@ static inline int64_t kd_estimate(const kd_rows *rows, int64_t row) {
     return total;
 }
 
-/* Add a row that was estimated before. As kd_add. */
+/* Write a row's headers, `tail` bytes with their number; 0 when the columns have become others since that was measured. */
+static inline int kd_put_headers(unsigned char *p, const kd_rows *rows, int64_t begin, int64_t end, int64_t tail) {
+    const unsigned char *data = NULL;
+    const unsigned char *stop = p + tail;
+    int64_t size;
+    p = kd_put(p, end - begin);
+    for (int64_t i = begin; i < end; i++) {
+        size = kd_string(&rows->names, i, &data);
+        if (size < 0 || kd_width(size) + size > stop - p) return 0;
+        p = kd_put_bytes(p, data, size);
+        size = kd_string(&rows->values, i, &data);
+        if (size == KD_DAMAGED || kd_width(size) + (size > 0 ? size : 0) > stop - p) return 0;
+        p = kd_put_bytes(p, data, size);
+    }
+    return p == stop;
+}
+
+/* Add a row that was estimated before. As kd_add; KD_DAMAGED when the columns have become others since, and the frame
+ * is as it was: whoever may write to a column's memory does it without asking us. */
 static inline int kd_add_row(kd_frame *frame, const kd_rows *rows, int64_t row, long long now) {
     const unsigned char *key = NULL, *value = NULL, *data = NULL;
     int64_t begin, end, size, tail;
     long long timestamp = now;
     int64_t key_size = rows->key.ends != NULL ? kd_string(&rows->key, row, &key) : -1;
     int64_t value_size = kd_string(&rows->value, row, &value);
+    kd_frame before = *frame;
     unsigned char *p;
     int done;
     if (rows->timestamps.data != NULL && !kd_is_null(rows->timestamps.valid, rows->timestamps.start + row))
         timestamp = ((const int64_t *)rows->timestamps.data)[rows->timestamps.start + row];
-    kd_headers(rows, row, &begin, &end);
+    if (key_size == KD_DAMAGED || value_size == KD_DAMAGED || !kd_headers(rows, row, &begin, &end)) return KD_DAMAGED;
     tail = kd_width(end - begin);
     for (int64_t i = begin; i < end; i++) {
         size = kd_string(&rows->names, i, &data);
+        if (size < 0) return KD_DAMAGED;
         tail += kd_width(size) + size;
         size = kd_string(&rows->values, i, &data);
+        if (size == KD_DAMAGED) return KD_DAMAGED;
         tail += kd_width(size) + (size > 0 ? size : 0);
     }
     done = kd_add(frame, timestamp, key, key_size, value, value_size, tail, &p);
-    if (done <= 0) return done;
-    p = kd_put(p, end - begin);
-    for (int64_t i = begin; i < end; i++) {
-        size = kd_string(&rows->names, i, &data);
-        p = kd_put_bytes(p, data, size);
-        size = kd_string(&rows->values, i, &data);
-        p = kd_put_bytes(p, data, size);
+    if (done > 0 && !kd_put_headers(p, rows, begin, end, tail)) {
+        frame->used = before.used;
+        frame->count = before.count;
+        frame->base = before.base;
+        frame->latest = before.latest;
+        return KD_DAMAGED;
     }
-    return 1;
+    return done;
 }
 
 #endif

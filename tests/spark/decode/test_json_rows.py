@@ -189,9 +189,12 @@ def test_two_threads_with_one_format() -> None:
         assert decoded.column.field("id").to_pylist() == [row * (place % 8) for row in range(3_000)]
 
 
-def test_buffers_that_lead_outside_are_refused() -> None:
-    ends = struct.pack("iii", 0, 2, 99)
-    with pytest.raises(ValueError, match="outside"):
-        OURS._reader.read(ends, b"{}", 0, 2)
+@pytest.mark.parametrize("ends", [(0, 2, 99), (-1, 0, 2), (0, 9, 2), (0, -1, 2), (0, 2**31 - 1, 2)], ids=str)
+def test_offsets_that_go_back_or_lead_outside_are_refused(ends: tuple[int, int, int]) -> None:
+    with pytest.raises(ValueError, match="offsets go back, or lead outside of its data"):
+        OURS._reader.read(struct.pack("iii", *ends), b"{}", 0, 2)
+
+
+def test_a_buffer_of_offsets_that_is_too_short_is_refused() -> None:
     with pytest.raises(ValueError, match="too short"):
         OURS._reader.read(b"\0" * 8, b"", 0, 2)

@@ -12,6 +12,7 @@ from cython.cimports.kadence.spark.decode._json_c import (
     KD_JSON_LIST,
     KD_JSON_STRING,
     KD_JSON_STRUCT,
+    kd_are_sound,
     kd_cut,
     kd_documents,
     kd_node,
@@ -140,8 +141,8 @@ class Reader:
             PyObject_GetBuffer(data, cython.address(data_view), PyBUF_SIMPLE)
             try:
                 offsets: cython.pointer(int32_t) = cython.cast(cython.pointer(int32_t), ends_view.buf)
-                if offsets[start] < 0 or offsets[start + count] > data_view.len:
-                    raise ValueError("a column whose offsets lead outside of its data")
+                if not kd_are_sound(offsets, start, start + count, data_view.len):
+                    raise ValueError("a column whose offsets go back, or lead outside of its data")
                 self.is_busy = True
                 try:
                     kd_cut(cython.address(self.root), 0)

@@ -60,7 +60,8 @@ static inline int kd_room(kd_reading *reading, kd_pile *pile, size_t more) {
 
 static inline int kd_put_value(kd_reading *reading, kd_pile *pile, const void *value, size_t size) {
     if (!kd_room(reading, pile, size)) return 0;
-    memcpy(pile->data + pile->size, value, size);
+    /* Nothing has no place to lie in: memcpy() takes no NULL, not even for 0 bytes. */
+    if (size > 0) memcpy(pile->data + pile->size, value, size);
     pile->size += size;
     return 1;
 }
@@ -318,6 +319,13 @@ static inline int kd_document(kd_reading *reading, kd_node *root, kd_at p, kd_at
     kd_cut(root, row);
     kd_put_null(reading, root);
     return 0;
+}
+
+/* Whether offsets go up from row to row, and stay within `size` bytes. */
+static inline int kd_are_sound(const int32_t *ends, int64_t from, int64_t to, int64_t size) {
+    int is_sound = ends[from] >= 0 && ends[to] <= size;
+    for (int64_t i = from; i < to; i++) is_sound &= ends[i] <= ends[i + 1];
+    return is_sound;
 }
 
 /* Documents `from` to `to`, row i being data[ends[i]:ends[i + 1]]; the rows that are refused go to a pile, as int32. */

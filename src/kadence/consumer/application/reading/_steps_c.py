@@ -296,6 +296,8 @@ class Next:
     @cython.cfunc
     def go_on(self, value: object) -> object:
         if self.inner is None:
+            if self.steps is None:
+                raise TypeError("this is made by `async for` over a consumer")
             hand: Hand = self.steps.take_turn(1)
             if hand is not None:
                 record: object = hand.records[hand.index]

@@ -1,0 +1,114 @@
+"""Each type of each compiled module: to copy, pickle or make one without arguments is an error, and harms no memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kadence
+from kadence.records import IMPLEMENTATION
+
+SOURCE = Path(kadence.__file__).parent
+MODULES = sorted(
+    ".".join(("kadence", *path.relative_to(SOURCE).with_suffix("").parts)) for path in SOURCE.rglob("_*_c.py")
+)
+
+# Where copying goes wrong it may end the process: so all of this runs in a process of its own.
+BEGIN = f"""
+import copy, importlib, pickle, time
+found = {{}}
+for name in {MODULES}:
+    try:
+        module = importlib.import_module(name)
+    except ImportError as error:
+        assert "POSIX" in str(error), error
+        continue
+    for kind in vars(module).values():
+        if isinstance(kind, type) and kind.__module__ == name:
+            found[f"{{name.removeprefix('kadence.')}}.{{kind.__name__}}"] = kind
+assert len(found) > 20, found
+"""
+
+COPY = """
+from kadence.spark.decode.json_rows import Column
+attention = found["consumer.border._hand_c.Attention"]()
+steps = found["consumer.application.reading._steps_c.Steps"](attention, time.monotonic, None)
+session = found["net._drain_c.Session"](-1, 0) if "net._drain_c.Session" in found else None
+arguments = {
+    "consumer.application.reading._steps_c.AsyncIteration": (steps, None),
+    "consumer.application.reading._steps_c.Iteration": (steps, None),
+    "consumer.application.reading._steps_c.Steps": (attention, time.monotonic, None),
+    "consumer.border._hand_c.Hand": (1, [], 0, None, 0, None),
+    "net._drain_c.Intake": (session, None),
+    "net._drain_c.Poller": (found["net._drain_c.Wake"](),) if session else (),
+    "net._pulse_c.Beat": (session,),
+    "records._records_c.Cursor": ("t", 0),
+    "spark.decode._json_c.Reader": (Column(b"", 9, children=(Column(b"a", 1, 8),)),),
+}
+objects = [kind.__new__(kind, *arguments.get(name, ())) for name, kind in found.items()]
+objects.append(found["records._records_c.Record"]("t", 1, 2, 3, 1, b"k", None, (("h", None),), 4))
+scratch = importlib.import_module("kadence.records._piles_c").scratch(100_000)
+memoryview(scratch)[:] = b"x" * 100_000
+objects.append(scratch)
+ways = [copy.copy, copy.deepcopy, *(lambda one, p=p: pickle.loads(pickle.dumps(one, p)) for p in range(6))]
+for one in objects:
+    print(type(one), end=": ", flush=True)
+    for way in ways:
+        try:
+            made = way(one)
+        except TypeError:
+            continue
+        assert type(made) is type(one) and made == one, made
+    print("right")
+"""
+
+BARE = """
+for name, kind in found.items():
+    print(name, end=": ", flush=True)
+    try:
+        one = kind.__new__(kind)
+    except TypeError:
+        print("right")
+        continue
+    for call in ("__next__", "__len__", "__aiter__", "__anext__", "__await__", "begins", "advance", "take_columns"):
+        try:
+            getattr(one, call)()
+        except Exception:
+            pass
+    print("right")
+rows = found["producer._rows_c.Rows"].__new__(found["producer._rows_c.Rows"])
+for call in (rows.estimate, rows.partition, rows.topic):
+    for row in (0, -1, 1 << 40):
+        try:
+            call(row)
+        except IndexError:
+            continue
+        raise AssertionError((call, row))
+try:
+    found["consumer.application.reading._steps_c.Next"]().__next__()
+except TypeError as error:
+    print(error)
+"""
+
+
+def told_by(code: str) -> list[str]:
+    if IMPLEMENTATION != "compiled":
+        pytest.skip("the extension is not built here")
+    done = subprocess.run([sys.executable, "-c", BEGIN + code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_copy_or_a_pickle_is_refused_or_right() -> None:
+    told = told_by(COPY)
+    assert len(told) > 20
+    assert all(line.endswith(": right") for line in told)
+
+
+def test_an_object_that_was_made_without_its_arguments_harms_nothing() -> None:
+    *told, last = told_by(BARE)
+    assert all(line.endswith(": right") for line in told)
+    assert last == "this is made by `async for` over a consumer"
