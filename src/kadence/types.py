@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kadence.printable import printable
+
 __all__ = [
     "GroupMetadata",
     "Node",
@@ -23,7 +25,7 @@ class TopicPartition(NamedTuple):
     partition: int
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
+        return f"{printable(self.topic)}-{self.partition}"
 
 
 @dataclass(frozen=True, slots=True)

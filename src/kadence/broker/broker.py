@@ -12,7 +12,6 @@ broker: it has no replication and no access rules (ACLs). Let it listen on loopb
 from __future__ import annotations
 
 import base64
-import logging
 import os
 import ssl
 import threading
@@ -29,10 +28,11 @@ from kadence.broker.settings import Settings
 from kadence.broker.storage import FSYNC, DataDirectory, FsyncPolicy
 from kadence.clock import Clock
 from kadence.errors import ClosedError, ConfigError, LocalError
+from kadence.logs import logger
 
 __all__ = ["Broker"]
 
-_log = logging.getLogger("kadence.broker")
+_log = logger("kadence.broker")
 
 T = TypeVar("T")
 

@@ -5,7 +5,6 @@ Only the thread that runs the loop may use anything here.
 
 from __future__ import annotations
 
-import logging
 import selectors
 import socket
 from collections.abc import Callable, Mapping
@@ -31,10 +30,11 @@ from kadence.broker.transactions import Transactions
 from kadence.broker.upkeep import Upkeep
 from kadence.clock import Clock, SystemClock, add_ms
 from kadence.errors import ConfigError
+from kadence.logs import logger
 
 __all__ = ["BrokerCore", "Surroundings"]
 
-_log = logging.getLogger("kadence.broker")
+_log = logger("kadence.broker")
 
 
 @dataclass(frozen=True, slots=True)

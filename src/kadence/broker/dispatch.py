@@ -6,7 +6,6 @@ unknown version, which is answered in version 0 with UNSUPPORTED_VERSION (KIP-51
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from kadence.broker.faults import Faults
@@ -14,6 +13,7 @@ from kadence.broker.handlers import HANDLERS, offer
 from kadence.broker.server.connection import Connection
 from kadence.broker.server.sasl import LoginError
 from kadence.broker.service import Call, Services
+from kadence.logs import logger
 from kadence.protocol import error_codes as codes
 from kadence.protocol.api_versions import ApiVersionsRequest
 from kadence.protocol.registry import UnsupportedRequestError, decode_request_body, decode_request_header
@@ -23,7 +23,7 @@ from kadence.wire.reader import Buffer
 
 __all__ = ["Dispatcher"]
 
-_log = logging.getLogger("kadence.broker")
+_log = logger("kadence.broker")
 
 
 class Dispatcher:

@@ -9,7 +9,6 @@ when an append fails.
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +20,7 @@ from kadence.broker.settling import Settling, deliver
 from kadence.broker.state_topic import Ended, StateTopic
 from kadence.broker.storage import BatchError, Partition
 from kadence.coordinator import Caller, Outcome, Record
+from kadence.logs import logger
 from kadence.protocol import error_codes as codes
 from kadence.wire import WireError
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Keeper", "Owns", "kept_in"]
 
-_log = logging.getLogger("kadence.broker")
+_log = logger("kadence.broker")
 
 Owns = Callable[[str], bool]
 """Whether a key belongs to what is meant."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kadence.broker.scatter import encode_scattered
 from kadence.coordinator import Caller
+from kadence.logs import logger
 from kadence.protocol import error_codes as codes
 from kadence.wire import WireError
 from kadence.wire.reader import Buffer
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Call", "Handler", "Services"]
 
-_log = logging.getLogger("kadence.broker")
+_log = logger("kadence.broker")
 
 
 class Call:

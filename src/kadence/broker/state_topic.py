@@ -10,7 +10,6 @@ over, tells a whole snapshot from one that a crash has torn.
 from __future__ import annotations
 
 import itertools
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from struct import Struct
@@ -22,12 +21,13 @@ from kadence.broker.storage.producers import read_marker
 from kadence.coordinator import Record
 from kadence.coordinator.records import encode
 from kadence.errors import LocalError
+from kadence.logs import logger
 from kadence.records import BatchHeader, FetchedRecords, encode_batch, iter_batches
 from kadence.wire import Buffer, WireError
 
 __all__ = ["Ended", "StateTopic"]
 
-_log = logging.getLogger("kadence.broker")
+_log = logger("kadence.broker")
 
 REWRITE_BYTES: Final = 1024 * 1024
 """How much a partition grows before it is written anew; or by twice its last snapshot, if that is more."""

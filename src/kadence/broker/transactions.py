@@ -7,7 +7,6 @@ transaction that is open in a partition and unknown to the coordinator is aborte
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -23,6 +22,7 @@ from kadence.clock import add_ms
 from kadence.coordinator import Record
 from kadence.coordinator.records import decode_transaction
 from kadence.coordinator.transactions import Ending, Step, TransactionConfig, TransactionCoordinator
+from kadence.logs import logger
 from kadence.protocol import error_codes as codes
 from kadence.protocol.add_partitions_to_txn import AddPartitionsToTxnRequest
 from kadence.types import TopicPartition
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Transactions"]
 
-_log = logging.getLogger("kadence.broker")
+_log = logger("kadence.broker")
 
 _RETRY_MS: Final = 50
 """After which a marker is tried again whose partition has no leader."""

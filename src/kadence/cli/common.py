@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any, NoReturn
 
 from kadence.cli.tables import print_table
+from kadence.printable import printable, printable_json
 
 __all__ = [
     "CommandError",
@@ -27,6 +28,7 @@ __all__ = [
     "bytes_of",
     "client_config",
     "counted",
+    "json_text",
     "print_json",
     "print_rows",
     "print_table",
@@ -47,8 +49,8 @@ class UsageError(CommandError):
 
 
 def say(message: str) -> None:
-    """A line for people, on stderr: stdout is for data."""
-    print(message, file=sys.stderr, flush=True)
+    """Lines for people, on stderr: stdout is for data."""
+    print("\n".join(map(printable, message.split("\n"))), file=sys.stderr, flush=True)
 
 
 def counted(number: int, noun: str) -> str:
@@ -208,9 +210,18 @@ def bytes_of(value: Any) -> bytes | None:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
+def json_text(document: Mapping[str, Any]) -> str:
+    """One line of JSON, in which control characters are escaped: it may go to a terminal.
+
+    Raises:
+        ValueError: it holds NaN or an infinity, which JSON has not. RecursionError: it is nested too deeply.
+    """
+    return printable_json(json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+
+
 def print_json(document: Mapping[str, Any], stream: IO[str] | None = None) -> None:
     """One JSON line."""
-    print(json.dumps(document, ensure_ascii=False, separators=(",", ":")), file=stream or sys.stdout)
+    print(json_text(document), file=stream or sys.stdout)
 
 
 # ---------------------------------------------------------------- for people

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kadence.cli.common import (
     UsageError,
@@ -14,6 +15,7 @@ from kadence.cli.common import (
     add_command,
     client_config,
     counted,
+    json_text,
     say,
     text_of,
 )
@@ -21,6 +23,7 @@ from kadence.cli.glance import Glance
 from kadence.cli.names import partitions
 from kadence.cli.reach import admin_settings, reached
 from kadence.cli.where import FORMS, Where, offsets, ranges, read_where, tell_presumed
+from kadence.printable import printable
 
 if TYPE_CHECKING:
     from kadence import Admin, Consumer, Record, TopicPartition
@@ -37,7 +40,8 @@ Formats of a line:
            Text is a string, null is null, and bytes that are not UTF-8 are
            {{"base64": "…"}}. `kadence produce` reads it back.
   json     the same, with a value that is JSON shown as JSON
-  values   the value alone, as it is
+  values   the value alone, as it is; on a terminal control characters are
+           shown as \\x1b, unless --raw is given
 
 {FORMS}"""
 
@@ -80,6 +84,11 @@ def add(commands: Any) -> None:
     parser.add_argument("--timeout", type=float, metavar="S", help="stop when no record came for S seconds")
     parser.add_argument(
         "--format", choices=("records", "json", "values"), default="records", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--raw",
+        action="store_true",
+        help="with --format values, write control characters of values to a terminal, too",
     )
     parser.add_argument(
         "--stats",
@@ -134,6 +143,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UsageError(f"--max-records must be at least 1, not {arguments.max_records}")
     if arguments.timeout is not None and not arguments.timeout > 0:
         raise UsageError(f"--timeout takes a number of seconds above 0, not {arguments.timeout:g}")
+    if arguments.raw and arguments.format != "values":
+        raise UsageError("--raw is for --format values; the other formats are JSON")
     if arguments.end is not None and arguments.exit_at_end:
         raise UsageError("--to and --exit-at-end both say where to stop; give one of them")
     if not arguments.group:
@@ -176,6 +187,9 @@ def _begin(consumer: Consumer, arguments: argparse.Namespace, plan: _Plan) -> No
 
 def _print_all(consumer: Consumer, arguments: argparse.Namespace, ends: dict[TopicPartition, int]) -> int:
     write = sys.stdout.buffer.write
+    line_of = _LINES[arguments.format]
+    if arguments.format == "values" and sys.stdout.isatty() and not arguments.raw:
+        line_of = _printable_value
     wait = 0.5 if arguments.timeout is None else min(0.5, arguments.timeout)
     count = 0
     idle = 0.0
@@ -184,7 +198,7 @@ def _print_all(consumer: Consumer, arguments: argparse.Namespace, ends: dict[Top
         left = -1 if arguments.max_records is None else arguments.max_records - count
         records = consumer.poll(wait, max_records=min(500, left) if left > 0 else None)
         for record in records:
-            write(_line(record, arguments.format))
+            write(line_of(record))
         count += len(records)
         if glance is not None:
             glance.look(count)
@@ -211,15 +225,31 @@ def _is_at_end(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
     return bool(assigned) and all(tp in done or consumer.position(tp) >= ends.get(tp, 0) for tp in assigned)
 
 
-def _line(record: Record, form: str) -> bytes:
-    if form == "values":
-        return (record.value or b"") + b"\n"
-    value: Any = text_of(record.value)
-    if form == "json" and isinstance(value, str):
+def _value(record: Record) -> bytes:
+    return (record.value or b"") + b"\n"
+
+
+def _printable_value(record: Record) -> bytes:
+    return printable((record.value or b"").decode(errors="backslashreplace")).encode() + b"\n"
+
+
+def _as_json(record: Record) -> bytes:
+    """With a value that is JSON as JSON; with its text where no JSON can be written of it again."""
+    text = text_of(record.value)
+    if isinstance(text, str):
         try:
-            value = json.loads(value)
-        except ValueError:
+            # NaN and 1e999 are not JSON, half of a surrogate pair is not UTF-8, and nesting has a limit.
+            return _object(record, json.loads(text))
+        except (ValueError, RecursionError):
             pass
+    return _object(record, text)
+
+
+def _as_record(record: Record) -> bytes:
+    return _object(record, text_of(record.value))
+
+
+def _object(record: Record, value: Any) -> bytes:
     document: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,
@@ -230,4 +260,11 @@ def _line(record: Record, form: str) -> bytes:
     }
     if record.headers:
         document["headers"] = [[name, text_of(data)] for name, data in record.headers]
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return json_text(document).encode() + b"\n"
+
+
+_LINES: Final[dict[str, Callable[[Record], bytes]]] = {
+    "records": _as_record,
+    "json": _as_json,
+    "values": _value,
+}

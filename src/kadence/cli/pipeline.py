@@ -23,6 +23,7 @@ from kadence.cli.common import (
 from kadence.cli.reach import quiet
 from kadence.cli.where import FORMS, Where, read_where, tell_presumed
 from kadence.errors import ConfigError
+from kadence.printable import printable_json
 
 if TYPE_CHECKING:
     from kadence.spark.pipeline.environment import Environment
@@ -234,7 +235,7 @@ def _show_plan(pipeline: Pipeline, place: str, found: Preview, ranges: list[dict
         if sample:
             print(title)
             for row in sample:
-                print(json.dumps(row, ensure_ascii=False, default=str))
+                print(printable_json(json.dumps(row, ensure_ascii=False, default=str)))
 
 
 # ---------------------------------------------------------------- run

@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import IO, Any, Final
 
+from kadence.printable import printable
+
 __all__ = ["print_table", "terminal_width"]
 
 _GAP: Final = 2
@@ -90,7 +92,7 @@ def _shortened(value: Any, cell: str, room: int) -> str:
         return cell
     if isinstance(value, list | tuple):
         for count in range(len(value) - 1, 0, -1):
-            text = f"{', '.join(map(str, value[:count]))} +{len(value) - count}"
+            text = f"{_joined_list(value[:count])} +{len(value) - count}"
             if len(text) <= room:
                 return text
     # Names begin alike and ids end differently: a piece of both is kept.
@@ -108,5 +110,9 @@ def _cell(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
-    return str(value)
+        return _joined_list(value)
+    return printable(str(value))
+
+
+def _joined_list(values: Sequence[Any]) -> str:
+    return printable(", ".join(map(str, values)))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kadence.config.client import ClientConfig
 from kadence.config.table import INT32_MAX, key
+from kadence.logs import logger
 
 __all__ = ["ProducerConfig"]
 
-_log = logging.getLogger("kadence.producer")
+_log = logger("kadence.producer")
 
 _LEVELS: Final = {"gzip": (1, 9), "lz4": (1, 12), "zstd": (1, 22)}
 """Lowest and highest ``compression.level`` of each compression that has levels."""

@@ -11,6 +11,7 @@ from typing import Final
 from kadence.connection.sasl.exchange import BadChallengeError, Exchange, Login
 from kadence.connection.versions import Ranges, common
 from kadence.errors import AuthenticationError, BrokerError, ConnectError, KafkaError, for_code
+from kadence.printable import printable
 from kadence.protocol import error_codes
 from kadence.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kadence.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -106,7 +107,7 @@ class Authentication:
         cause = for_code(response.error_code)
         mechanism = self._login.mechanism
         if response.error_code == error_codes.UNSUPPORTED_SASL_MECHANISM:
-            offered = ", ".join(response.mechanisms) or "none"
+            offered = printable(", ".join(response.mechanisms)) or "none"
             text = f"{self._address} does not offer SASL {mechanism}; it offers: {offered}"
         elif response.error_code == error_codes.ILLEGAL_SASL_STATE:
             text = (

@@ -6,11 +6,11 @@ what the key names is gone. Kafka's tools read these bytes. Source: CoordinatorR
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final
 
+from kadence.logs import logger
 from kadence.protocol.consumer_group_current_member_assignment_record import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -54,7 +54,7 @@ __all__ = [
     "group_of",
 ]
 
-_log = logging.getLogger("kadence.coordinator")
+_log = logger("kadence.coordinator")
 
 _INT16: Final = Struct(">h")
 

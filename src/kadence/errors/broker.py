@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kadence.errors.base import KafkaError
+from kadence.printable import printable
 from kadence.protocol import error_codes
 from kadence.types import TopicPartition
 
@@ -49,8 +50,9 @@ class BrokerError(KafkaError):
         self.code = type(self).code if code is None else code
         self.name: str = error_codes.name(self.code)
         self.retriable: bool = self.code in error_codes.RETRIABLE
-        self.message: str = message or error_codes.MESSAGES.get(
-            self.code, "the broker answered with an error"
+        # Brokers write it, and it goes into logs and to terminals.
+        self.message: str = printable(
+            message or error_codes.MESSAGES.get(self.code, "the broker answered with an error")
         )
         super().__init__(f"{self.name} ({self.code}): {self.message}")
 

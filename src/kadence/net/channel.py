@@ -10,7 +10,6 @@ end; what ends the channel itself is an exception out of one of its methods, whi
 
 from __future__ import annotations
 
-import logging
 import selectors
 from collections import deque
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ from kadence.errors import (
     RequestTimedOutError,
     TransportError,
 )
+from kadence.logs import logger
 from kadence.net.dial import Dial, Step, tell
 from kadence.net.inbox import Frame, Inbox
 from kadence.net.pulse import Deputy, StoodIn, deputy_of
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Channel", "IdleError"]
 
-_log = logging.getLogger("kadence.net")
+_log = logger("kadence.net")
 
 
 class IdleError(DisconnectedError):

@@ -11,7 +11,6 @@ with it, and moves on when that attempt has failed.
 
 from __future__ import annotations
 
-import logging
 import random
 import socket
 from collections import deque
@@ -29,6 +28,7 @@ from kadence.errors import (
     KafkaError,
     RequestTimedOutError,
 )
+from kadence.logs import logger
 from kadence.metrics.network import NetworkMeters
 from kadence.net.arena import ArenaPool
 from kadence.net.channel import Channel, IdleError
@@ -43,7 +43,7 @@ from kadence.types import Node
 
 __all__ = ["NetworkClient"]
 
-_log = logging.getLogger("kadence.net")
+_log = logger("kadence.net")
 
 _LATE_MS: Final = 200
 """A thread that comes back so much later than it wanted was kept from running."""

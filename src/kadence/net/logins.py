@@ -7,7 +7,6 @@ cannot be had, the old one does as long as it lives.
 
 from __future__ import annotations
 
-import logging
 import math
 import queue
 import threading
@@ -20,6 +19,7 @@ from kadence.connection.sasl.exchange import Exchange, Login
 from kadence.connection.sasl.oauthbearer import OAuthBearer, check_token
 from kadence.connection.sasl.passwords import PasswordLogin
 from kadence.errors import AuthenticationError, KafkaError
+from kadence.logs import logger
 from kadence.security.credentials import ClientCredentials, Credentials, Token
 from kadence.security.oauth import is_loopback
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Logins", "TokenLogin"]
 
-_log = logging.getLogger("kadence.net")
+_log = logger("kadence.net")
 
 _LIFE_SHARE: Final = 0.8
 

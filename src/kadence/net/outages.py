@@ -6,15 +6,15 @@ to it.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import Final
 
 from kadence.errors import KafkaError
+from kadence.logs import logger
 
 __all__ = ["Outages"]
 
-_log = logging.getLogger("kadence.net")
+_log = logger("kadence.net")
 
 _FIRST_MS: Final = 10_000
 _LONGEST_MS: Final = 300_000

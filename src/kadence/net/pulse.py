@@ -9,7 +9,6 @@ connection: a broker answers in the order of the requests.
 from __future__ import annotations
 
 import atexit
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +16,7 @@ from kadence.clock import FOREVER
 from kadence.compiled import compiled
 from kadence.connection.request import Request, StandIn
 from kadence.errors import KafkaError
+from kadence.logs import logger
 from kadence.net import drain, openssl
 from kadence.wire import WireError
 
@@ -35,7 +35,7 @@ if _pulse is not None:
         _pulse.bind_openssl(*(openssl.functions() or ()))
     atexit.register(_pulse.end)
 
-_log = logging.getLogger("kadence.net")
+_log = logger("kadence.net")
 
 AVAILABLE: Final = _pulse is not None
 """Whether there is a pulse: where the extension is."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import ssl
 import tempfile
 from typing import TYPE_CHECKING
 
 from kadence.errors import ConfigError
+from kadence.logs import logger
 from kadence.net.openssl import calls_python
 from kadence.security.stores import Identity, Trust, identity, trust
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["make_context", "token_context"]
 
-_log = logging.getLogger("kadence.net")
+_log = logger("kadence.net")
 
 
 def make_context(config: ClientConfig) -> ssl.SSLContext:

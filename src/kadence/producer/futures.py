@@ -8,7 +8,6 @@ A record's future is two references and a number; the answer, the lock and the c
 from __future__ import annotations
 
 import copy
-import logging
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Mapping
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from kadence.clock import Seconds, to_ms
 from kadence.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kadence.idioms import missing
+from kadence.logs import logger
 from kadence.producer.intake import Receipt
 from kadence.producer.loop_gate import LoopGate
 from kadence.producer.slices import slices_of
@@ -36,7 +36,7 @@ __all__ = [
     "decides",
 ]
 
-_log = logging.getLogger("kadence.producer")
+_log = logger("kadence.producer")
 
 _here = threading.local()
 

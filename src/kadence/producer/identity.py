@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from kadence.clock import FOREVER, add_ms
@@ -10,12 +9,13 @@ from kadence.config import ProducerConfig
 from kadence.connection.backoff import Backoff
 from kadence.connection.request import ANY_NODE, Completed, Request
 from kadence.errors import KafkaError, for_code
+from kadence.logs import logger
 from kadence.producer.sequences import MAX_EPOCH
 from kadence.protocol.init_producer_id import InitProducerIdRequest
 
 __all__ = ["Identity"]
 
-_log = logging.getLogger("kadence.producer")
+_log = logger("kadence.producer")
 
 
 class Identity:

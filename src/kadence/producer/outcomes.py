@@ -6,12 +6,11 @@ Each step keeps three things in agreement: the order of the partition (`sequence
 
 from __future__ import annotations
 
-import logging
-
 from kadence.clock import FOREVER
 from kadence.config import ProducerConfig
 from kadence.connection.backoff import Backoff
 from kadence.errors import KafkaError, TransactionAbortedError
+from kadence.logs import logger
 from kadence.producer.accumulator import Accumulator, Batch
 from kadence.producer.identity import Identity
 from kadence.producer.sequences import PartitionDelivery
@@ -22,7 +21,7 @@ from kadence.types import TopicPartition
 
 __all__ = ["Outcomes"]
 
-_log = logging.getLogger("kadence.producer")
+_log = logger("kadence.producer")
 
 
 class Outcomes:

@@ -7,7 +7,6 @@ A batch ends in exactly one of three ways: written, refused, or out of time (``d
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
@@ -20,6 +19,7 @@ from kadence.errors import (
     MalformedMessageError,
     for_code,
 )
+from kadence.logs import logger
 from kadence.producer.accumulator import Accumulator, Batch
 from kadence.producer.identity import Identity
 from kadence.producer.load import Load
@@ -41,7 +41,7 @@ from kadence.wire import ZERO_UUID
 
 __all__ = ["Sender", "Step"]
 
-_log = logging.getLogger("kadence.producer")
+_log = logger("kadence.producer")
 
 _RECONNECT_CHECK_MS: Final = 50
 """How often a broker in reconnect backoff is looked at again."""

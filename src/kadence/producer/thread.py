@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Mapping
 
 from kadence.clock import FOREVER, Clock, add_ms
 from kadence.config import ProducerConfig
 from kadence.errors import ClosedError, FatalNetworkError, KafkaError
+from kadence.logs import logger
 from kadence.net import ConnectionConfig, NetworkClient
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.futures import decides
@@ -22,7 +22,7 @@ from kadence.types import Node
 
 __all__ = ["NetworkThread", "Turn"]
 
-_log = logging.getLogger("kadence.producer")
+_log = logger("kadence.producer")
 
 
 class Turn:

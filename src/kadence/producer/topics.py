@@ -9,7 +9,6 @@ that nobody used for ``metadata.max.idle.ms`` is forgotten.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,6 +20,7 @@ from kadence.connection.backoff import Backoff
 from kadence.connection.cluster import Cluster, apply, follow
 from kadence.connection.request import ANY_NODE, Completed, Request
 from kadence.errors import KafkaError, MalformedMessageError
+from kadence.logs import logger
 from kadence.producer.intake import Place
 from kadence.producer.partitioner import MOST_STICKY_BYTES, StickyPartitioner
 from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -28,7 +28,7 @@ from kadence.types import Node, TopicPartition
 
 __all__ = ["Topics"]
 
-_log = logging.getLogger("kadence.producer")
+_log = logger("kadence.producer")
 
 
 class Topics:

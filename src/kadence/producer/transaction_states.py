@@ -6,16 +6,16 @@ What the coordinator is asked in them stands in `transactions`.
 from __future__ import annotations
 
 import copy
-import logging
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final, NoReturn
 
 from kadence.errors import IllegalStateError, KafkaError
+from kadence.logs import logger
 
 __all__ = ["ENDING", "SENDING", "TRANSITIONS", "Done", "Lifecycle", "State"]
 
-_log = logging.getLogger("kadence.producer")
+_log = logger("kadence.producer")
 
 
 class State(Enum):

@@ -11,7 +11,6 @@ change; the network thread polls, and takes the lock to change it. One request t
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from kadence.errors import (
     UnsupportedVersionError,
     for_code,
 )
+from kadence.logs import logger
 from kadence.producer import transaction_requests as requests
 from kadence.producer.transaction_requests import Outcome
 from kadence.producer.transaction_states import ENDING, SENDING, Done, Lifecycle, State
@@ -36,7 +36,7 @@ from kadence.types import GroupMetadata, Node, OffsetAndMetadata, TopicPartition
 
 __all__ = ["Transactions"]
 
-_log = logging.getLogger("kadence.producer")
+_log = logger("kadence.producer")
 
 _ADD_AGAIN_MS: Final = 20
 """How soon partitions are added again that came before the end of the transaction before was written; as Java's."""

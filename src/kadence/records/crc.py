@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kadence.logs import logger
 from kadence.records import _implementation
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KERNEL", "crc32c"]
 
-log = logging.getLogger("kadence.records")
+log = logger("kadence.records")
 
 
 class _Function(Protocol):

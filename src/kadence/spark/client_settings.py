@@ -8,17 +8,17 @@ never left out: cipher suites beside TLS, a login class beside SASL.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from kadence.config import ConsumerConfig, ProducerConfig, foreign, keys
 from kadence.errors import ConfigError
+from kadence.logs import logger
 
 __all__ = ["ANY_TIME", "PREFIX", "ClientSettings", "Side", "client_settings"]
 
-_log = logging.getLogger("kadence.spark")
+_log = logger("kadence.spark")
 
 PREFIX: Final = "kafka."
 """What client settings begin with among the options."""

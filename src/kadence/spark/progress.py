@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
 from kadence.errors import IllegalStateError
+from kadence.logs import logger
 from kadence.spark.source.offsets import Point
 from kadence.types import TopicPartition
 
 __all__ = ["lag"]
 
-_log = logging.getLogger("kadence.spark")
+_log = logger("kadence.spark")
 
 _TOLD_OF: Final[set[str]] = set()
 """Runs of queries that were told to have reported nothing yet."""

@@ -12,7 +12,6 @@ traces of two languages.
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kadence.errors import IllegalStateError, MissingDependencyError
 from kadence.java import find_java
+from kadence.logs import logger
 from kadence.spark.home import home_without_zip
 from kadence.spark.interpreter import NAMED_BY, choose, is_submitted, what_it_lacks
 from kadence.spark.parallelism import told
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SETTINGS", "as_text", "session", "started"]
 
-_log = logging.getLogger("kadence.spark")
+_log = logger("kadence.spark")
 
 SETTINGS: Final[Mapping[str, str]] = (
     {

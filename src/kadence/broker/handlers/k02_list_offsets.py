@@ -7,7 +7,6 @@ v10 timeout
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -16,6 +15,7 @@ from kadence.broker.fetching import check_leader
 from kadence.broker.service import Call, Handler, Services
 from kadence.broker.storage import Isolation, TimedOffset
 from kadence.errors import LocalError
+from kadence.logs import logger
 from kadence.protocol import error_codes as codes
 from kadence.protocol.list_offsets import (
     ListOffsetsPartition,
@@ -27,7 +27,7 @@ from kadence.protocol.list_offsets import (
 
 __all__ = ["HANDLER"]
 
-_log = logging.getLogger("kadence.broker")
+_log = logger("kadence.broker")
 
 _FIRST_EPOCH_VERSION = 4
 _READ_COMMITTED = 1

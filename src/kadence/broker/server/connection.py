@@ -9,7 +9,6 @@ connections hold together is bounded by `RequestMemory`; beyond it a connection 
 
 from __future__ import annotations
 
-import logging
 import selectors
 import socket
 from collections import deque
@@ -22,11 +21,12 @@ from kadence.broker.server.memory import RequestMemory
 from kadence.broker.server.session import Session
 from kadence.broker.server.transport import Transport, TransportError
 from kadence.clock import add_ms
+from kadence.logs import logger
 from kadence.wire.reader import Buffer
 
 __all__ = ["Connection"]
 
-_log = logging.getLogger("kadence.broker")
+_log = logger("kadence.broker")
 
 _WAITING_FRAMES: Final = 32
 _WAITING_BYTES: Final = READ_BYTES

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import ipaddress
-import logging
 import os
 import selectors
 import socket
@@ -15,10 +14,11 @@ from typing import Final
 from kadence.broker.server.loop import Loop
 from kadence.clock import add_ms
 from kadence.errors import ConfigError, ConnectError
+from kadence.logs import logger
 
 __all__ = ["Listener", "address_text", "listen", "listen_all", "reachable"]
 
-_log = logging.getLogger("kadence.broker")
+_log = logger("kadence.broker")
 
 _BACKLOG: Final = 256
 _ACCEPTS: Final = 64

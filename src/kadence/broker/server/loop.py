@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-import logging
 import selectors
 import socket
 from collections import deque
@@ -18,10 +17,11 @@ from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from kadence.clock import FOREVER, Clock, SystemClock, wait_seconds, wall_ms
+from kadence.logs import logger
 
 __all__ = ["Loop", "Timer"]
 
-_log = logging.getLogger("kadence.broker")
+_log = logger("kadence.broker")
 
 T = TypeVar("T")
 

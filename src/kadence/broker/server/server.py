@@ -6,7 +6,6 @@ taken, and the broker owes nothing. So a half-sent frame, a TLS handshake or a l
 
 from __future__ import annotations
 
-import logging
 import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -21,11 +20,12 @@ from kadence.broker.server.security import Security
 from kadence.broker.server.session import Session
 from kadence.broker.server.transport import PlainTransport, TlsTransport
 from kadence.clock import add_ms
+from kadence.logs import logger
 from kadence.wire.reader import Buffer
 
 __all__ = ["Limits", "Server"]
 
-_log = logging.getLogger("kadence.broker")
+_log = logger("kadence.broker")
 
 _LOOKS: Final = 10
 """How often within the idle time idle connections are looked for: each lives at most a tenth longer."""

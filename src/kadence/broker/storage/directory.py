@@ -15,7 +15,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import importlib.util
-import logging
 import operator
 import os
 import shutil
@@ -30,6 +29,7 @@ from kadence.broker.storage.flusher import Flusher
 from kadence.broker.storage.folder import PartitionFolder
 from kadence.broker.storage.journal import Journal
 from kadence.errors import ConfigError
+from kadence.logs import logger
 
 if TYPE_CHECKING:
     from kadence.broker.storage.partition import Partition
@@ -45,7 +45,7 @@ _JOURNAL: Final = "topics.journal"
 _PRODUCER_IDS: Final = 1_000
 _TOPIC_ID_BYTES: Final = 16
 
-_log = logging.getLogger("kadence.broker")
+_log = logger("kadence.broker")
 
 
 @dataclass(slots=True)

@@ -6,15 +6,16 @@ A flush that could not begin (the process has no descriptor left for a folder, s
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from kadence.logs import logger
+
 __all__ = ["Durable", "Flusher", "NotTriedError", "Worker", "run_guarded"]
 
-_log = logging.getLogger("kadence.broker")
+_log = logger("kadence.broker")
 
 _AGAIN_MS: Final = 100
 """After which a flush that could not begin is tried again."""

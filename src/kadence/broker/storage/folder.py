@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import errno
-import logging
 import os
 from collections.abc import Callable
 from functools import partial
@@ -23,6 +22,7 @@ from kadence.broker.storage.flusher import Flusher, NotTriedError
 from kadence.broker.storage.indexes import encode_aborted, encode_epochs, encode_producers
 from kadence.broker.storage.recovery import EPOCHS_FILE, START_FILE, recover
 from kadence.broker.storage.segment import Segment
+from kadence.logs import logger
 
 if TYPE_CHECKING:
     from kadence.broker.storage.partition import Partition
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["PartitionFolder"]
 
 _METADATA: Final = "partition.metadata"
-_log = logging.getLogger("kadence.broker")
+_log = logger("kadence.broker")
 
 
 class PartitionFolder:

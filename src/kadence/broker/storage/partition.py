@@ -6,7 +6,6 @@ leads) is here too; what must survive a restart follows from the log.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
@@ -20,6 +19,7 @@ from kadence.broker.storage.log import Log, MemoryStore
 from kadence.broker.storage.lookup import TimedOffset, newest_record, record_since
 from kadence.broker.storage.producers import Marker, Producers, marker_batch
 from kadence.broker.storage.retention import retained_by_size, retained_from
+from kadence.logs import logger
 from kadence.protocol import error_codes as codes
 from kadence.records import BatchHeader
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Appended", "Isolation", "Origin", "Partition", "Waiter"]
 
 
-_log = logging.getLogger("kadence.broker")
+_log = logger("kadence.broker")
 
 
 class Origin(Enum):

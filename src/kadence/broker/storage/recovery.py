@@ -10,7 +10,6 @@ the batches behind it.
 from __future__ import annotations
 
 import contextlib
-import logging
 import mmap
 import os
 import struct
@@ -23,6 +22,7 @@ from kadence.broker.storage.files import DELETED, FileSegment, FileStore, named_
 from kadence.broker.storage.indexes import decode_aborted, decode_epochs, decode_producers, load_indexes
 from kadence.broker.storage.log import Log
 from kadence.broker.storage.producers import Producers
+from kadence.logs import logger
 from kadence.records import BatchHeader, crc32c, scan
 from kadence.records.batch import CRC_FROM, HEADER_SIZE, LOG_OVERHEAD, MAGIC, frame_fault
 
@@ -38,7 +38,7 @@ _LEFTOVERS: Final = (DELETED, ".tmp", ".cut")
 _STRAY: Final = ".stray"
 _LARGEST_OFFSET: Final = 2**63 - 1
 
-_log = logging.getLogger("kadence.broker")
+_log = logger("kadence.broker")
 
 
 class Recovered(NamedTuple):

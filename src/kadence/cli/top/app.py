@@ -20,6 +20,7 @@ from kadence.cli.top import rows as r
 from kadence.cli.top.gathering import OTHERS, Gatherer, Model, Round, Wish
 from kadence.cli.top.local import Process, by_member
 from kadence.cli.top.table import Table
+from kadence.printable import printable
 
 __all__ = ["Top"]
 
@@ -100,7 +101,9 @@ class _Names(Suggester):
         self._model = model
 
     async def get_suggestion(self, value: str) -> str | None:
-        return next((name for name in sorted(self._model.groups) if name.startswith(value)), None)
+        found = (name for name in sorted(self._model.groups) if name.startswith(value))
+        # The prompt shows it as it is.
+        return next((name for name in found if name == printable(name)), None)
 
 
 class _Help(ModalScreen[None]):
@@ -407,7 +410,7 @@ class Top(App[None]):
         where = str(self._config.get("bootstrap.servers", ""))
         state = "PAUSED" if self._is_paused else f"every {self._delay:g} s"
         right = f"{state}  {r.clock_time(time.time())} "
-        path = f" kadence top  {self._path(place)}"
+        path = f" kadence top  {printable(self._path(place))}"
         room = width - len(right) - len(path) - 3
         left = (
             f"{path}  {r.shortened(where, room)}" if room > 8 else r.shortened(path, width - len(right) - 1)

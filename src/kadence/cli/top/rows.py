@@ -12,6 +12,7 @@ from typing import Any, Final
 from kadence.cli.top.gathering import Model
 from kadence.cli.top.local import Process
 from kadence.cli.top.sampling import Event, GroupHistory, Progress, ranges
+from kadence.printable import printable
 from kadence.types import TopicPartition
 
 __all__ = [
@@ -134,7 +135,8 @@ EVENTS: Final = (Column("TIME", 8), Column("WHAT HAPPENED", 0))
 
 
 def shortened(text: str, width: int) -> str:
-    """A text in at most ``width`` letters; an ellipsis in its middle says that there was more."""
+    """A text in at most ``width`` letters, all printable; an ellipsis in its middle says that there was more."""
+    text = printable(text)
     if len(text) <= width:
         return text
     if width < 3:

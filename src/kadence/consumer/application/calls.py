@@ -6,7 +6,6 @@ classes document the calls and carry them out, each in its way. Application side
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -47,6 +46,7 @@ from kadence.consumer.border.lateness import NetworkLateness
 from kadence.consumer.border.reasons import NotFetched, NotFetchedReason
 from kadence.errors import ConfigError, IllegalStateError, KafkaTimeoutError
 from kadence.idioms import NotAwaited
+from kadence.logs import logger
 from kadence.metrics import MetricName
 from kadence.records import Record
 from kadence.types import (
@@ -70,7 +70,7 @@ _CLOSE_MS = 30_000
 _SURELY_MS = 500
 """A whole number of so many seconds or more is not meant for a poll."""
 
-_log = logging.getLogger("kadence.consumer")
+_log = logger("kadence.consumer")
 
 
 class Calls:

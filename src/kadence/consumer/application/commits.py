@@ -7,7 +7,6 @@ of asynchronous commits run in the order in which the commits were given, inside
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -22,11 +21,12 @@ from kadence.consumer.border.buffer import Border
 from kadence.consumer.border.cells import Cell
 from kadence.consumer.news import News
 from kadence.errors import CommitFailedError, KafkaError, WakeupError
+from kadence.logs import logger
 from kadence.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["Commits"]
 
-log = logging.getLogger("kadence.consumer")
+log = logger("kadence.consumer")
 
 _REFRESH_MS: Final = 60_000
 """How often offsets are committed though they have not changed, at most."""

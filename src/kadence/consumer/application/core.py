@@ -6,7 +6,6 @@ waited for or run, and its shell (`shell.py` for threads, `async_shell.py` for a
 
 from __future__ import annotations
 
-import logging
 import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -31,12 +30,13 @@ from kadence.consumer.border import messages as m
 from kadence.consumer.border.buffer import Border
 from kadence.consumer.border.cells import Cell
 from kadence.errors import IllegalStateError, InvalidGroupIdError
+from kadence.logs import logger
 from kadence.records import Columns, Record
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 __all__ = ["Core", "Engine", "Engines", "Run", "Waits"]
 
-log = logging.getLogger("kadence.consumer")
+log = logger("kadence.consumer")
 
 T = TypeVar("T")
 

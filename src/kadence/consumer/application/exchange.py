@@ -10,7 +10,6 @@ else costs one more look and nothing is ever missed.
 from __future__ import annotations
 
 import copy
-import logging
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -19,11 +18,12 @@ from kadence.clock import Clock, add_ms
 from kadence.consumer.border import messages as m
 from kadence.consumer.border.buffer import Border
 from kadence.errors import ClosedError, FatalNetworkError, KafkaTimeoutError, WakeupError
+from kadence.logs import logger
 from kadence.types import GroupMetadata, TopicPartition
 
 __all__ = ["Exchange", "Run", "Waits"]
 
-log = logging.getLogger("kadence.consumer")
+log = logger("kadence.consumer")
 
 T = TypeVar("T")
 

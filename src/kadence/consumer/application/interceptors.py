@@ -7,18 +7,18 @@ returns.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from kadence.consumer.application.records import Records
 from kadence.consumer.border.cells import Cell
+from kadence.logs import logger
 from kadence.records import Record
 from kadence.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["Interceptor", "InterceptorLike", "Interceptors"]
 
-log = logging.getLogger("kadence.consumer")
+log = logger("kadence.consumer")
 
 
 class Interceptor:

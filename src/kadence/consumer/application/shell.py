@@ -7,7 +7,6 @@ after fork (C8), waits on the border's signal, user code run with the poll timer
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import threading
 import weakref
@@ -20,10 +19,11 @@ from kadence.consumer.application.farewell import FAREWELL_MS
 from kadence.consumer.border.buffer import Border
 from kadence.consumer.border.hand import Attention
 from kadence.errors import ClosedError, ConcurrentAccessError, ForkedError, KafkaError
+from kadence.logs import logger
 
 __all__ = ["Shell", "forks"]
 
-log = logging.getLogger("kadence.consumer")
+log = logger("kadence.consumer")
 
 T = TypeVar("T")
 

@@ -9,7 +9,6 @@ report, so there is one share, not a list of them. Keys and values of records ar
 from __future__ import annotations
 
 import dataclasses
-import logging
 import sys
 import threading
 import traceback
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from kadence.clock import wall_time
 from kadence.consumer.border.messages import Stalled
+from kadence.logs import Lines, logger
 from kadence.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Stall", "Stalls"]
 
-log = logging.getLogger("kadence.consumer")
+log = logger("kadence.consumer")
 
 _HISTORY = 100
 """Stalls remembered."""
@@ -189,7 +189,7 @@ class Stalls:
                 (fact.since + fact.timeout_ms - fact.at) / 1000,
                 records,
                 _named(in_hand),
-                stack,
+                Lines(stack),
             )
         self._tell(stall)
 

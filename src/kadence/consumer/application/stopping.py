@@ -8,7 +8,6 @@ why this uses no ``loop.add_signal_handler``: a loop that user code blocks would
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import signal
 import threading
@@ -20,10 +19,11 @@ from typing import Any, Final, Self
 from kadence.clock import Seconds, SystemClock, to_ms
 from kadence.consumer.application.farewell import FAREWELL_MS
 from kadence.consumer.application.state import ConsumerState
+from kadence.logs import Lines, logger
 
 __all__ = ["StopOnSignals", "opened", "stop_on_signals"]
 
-log = logging.getLogger("kadence.consumer")
+log = logger("kadence.consumer")
 
 _TOLD_AT: Final = 0.8
 """The share of the grace period after which user code that still works is told of."""
@@ -215,7 +215,7 @@ class StopOnSignals:
                     (self._clock.now_ms() - self._at) / 1000,
                     name,
                     max(self._at + grace_ms - self._clock.now_ms(), 0) / 1000,
-                    busy,
+                    Lines(busy),
                 )
         if self._is_left_within(max(grace_ms - FAREWELL_MS, int(grace_ms * _TOLD_AT))):
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -14,11 +13,12 @@ from kadence.consumer.managers.positions.offsets import OffsetsManager
 from kadence.consumer.news import in_short
 from kadence.consumer.state.subscription import Subscription
 from kadence.errors import IllegalStateError, InvalidGroupIdError
+from kadence.logs import logger
 from kadence.types import TopicPartition
 
 __all__ = ["Processor"]
 
-log = logging.getLogger("kadence.consumer")
+log = logger("kadence.consumer")
 
 _EARLIEST: Final = -2
 

@@ -14,7 +14,6 @@ A bug anywhere in it ends the thread with its cause in the border (B6): every ca
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -42,10 +41,11 @@ from kadence.consumer.network.reaper import Reaper
 from kadence.consumer.news import in_short
 from kadence.consumer.state.subscription import Subscription
 from kadence.errors import ClosedError, FatalNetworkError
+from kadence.logs import logger
 
 __all__ = ["NetworkSide", "NetworkThread", "Outlet", "Turn"]
 
-log = logging.getLogger("kadence.consumer")
+log = logger("kadence.consumer")
 
 _LATE_MS: Final = 200
 """A turn that begins so late was kept from it."""

@@ -6,12 +6,12 @@ a task of the next micro-batch begins with it.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kadence.errors import SerializationError
+from kadence.logs import logger
 from kadence.spark.decode.formats import SideDecoder, decoder_of
 from kadence.spark.decode.layout import Layout
 from kadence.spark.decode.options import DecodeOptions, Mode
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SourceDecoding"]
 
-_log = logging.getLogger("kadence.spark")
+_log = logger("kadence.spark")
 
 SHOWN_BYTES: Final = 8
 """So much of a bad record is shown in an error: enough for a magic byte and a schema id."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import logging
 import ssl
 import time
 import urllib.error
@@ -19,12 +18,13 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from kadence.errors import ConfigError, TransportError
+from kadence.logs import logger
 from kadence.spark.decode.isolation import BadRecordError
 from kadence.spark.decode.options import RegistryOptions
 
 __all__ = ["Registered", "Registry"]
 
-_log = logging.getLogger("kadence.spark")
+_log = logger("kadence.spark")
 
 ATTEMPTS: Final = 4
 """Of each look-up, spread over the addresses, with a wait of 0.25 s, 0.5 s and 1 s between them."""

@@ -6,19 +6,19 @@ Options of the source are left out with a word in the log, as jobs often share o
 from __future__ import annotations
 
 import difflib
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from kadence.config import ProducerConfig, keys
 from kadence.errors import ConfigError
+from kadence.logs import logger
 from kadence.spark.client_settings import PREFIX, Side, client_settings
 from kadence.spark.source.options import OPTIONS as SOURCE_OPTIONS
 
 __all__ = ["OPTIONS", "REFUSED_CLIENT_KEYS", "SinkOptions", "parse"]
 
-_log = logging.getLogger("kadence.spark")
+_log = logger("kadence.spark")
 
 OPTIONS: Final[dict[str, str]] = {
     "topic": "The topic of all rows. It goes before the column topic.",

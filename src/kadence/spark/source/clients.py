@@ -8,7 +8,6 @@ sampling their sizes (maxBytesPerTrigger, maxBytesPerPartition).
 from __future__ import annotations
 
 import base64
-import logging
 import time
 import uuid
 from collections.abc import Iterable, Mapping
@@ -26,6 +25,7 @@ from kadence.errors import (
     TransportError,
     UnknownTopicOrPartitionError,
 )
+from kadence.logs import logger
 from kadence.protocol import error_codes
 from kadence.spark.source.options import SourceOptions
 from kadence.spark.source.ports import LeadersAwayError, Listing
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AdminOffsets", "ConsumerRecords", "driver_client", "executor_client"]
 
-_log = logging.getLogger("kadence.spark")
+_log = logger("kadence.spark")
 
 ANSWER_SECONDS: Final = 10.0
 """How long the driver waits for an answer, once brokers have answered; see `kadence.spark.source.cluster`."""

@@ -12,20 +12,20 @@ A question that fails is repeated by the client within its timeouts. What comes 
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol, TypeVar
 
 from kadence.clock import Clock, SystemClock
 from kadence.errors import KafkaError, KafkaTimeoutError, TransportError
+from kadence.logs import logger
 from kadence.spark.source.options import SourceOptions
 from kadence.spark.source.ports import LeadersAwayError, Listing, OffsetClient
 from kadence.types import TopicPartition
 
 __all__ = ["Cluster", "Pace", "SystemPace"]
 
-_log = logging.getLogger("kadence.spark")
+_log = logger("kadence.spark")
 
 DISCOVERY_MS: Final = 1_000
 """How old the list of partitions may get."""

@@ -11,7 +11,6 @@ committed offsets. So now and then a query looks up which run committed last, an
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -21,13 +20,14 @@ from typing import Final
 
 from kadence.clock import Clock
 from kadence.errors import IllegalStateError, KafkaError
+from kadence.logs import logger
 from kadence.spark.source.offsets import Offsets
 from kadence.spark.source.ports import OffsetClient
 from kadence.types import TopicPartition
 
 __all__ = ["Commits", "GroupInUseError", "Start"]
 
-_log = logging.getLogger("kadence.spark")
+_log = logger("kadence.spark")
 
 REPEAT_MS: Final = 3_600_000
 """An unchanged commit is repeated so often, so that an idle query's offsets do not expire on the broker."""

@@ -10,13 +10,13 @@ on. It loads a whole batch into the JVM's direct memory, which a bound in rows a
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kadence.clock import Clock, SystemClock
 from kadence.errors import KafkaTimeoutError, OffsetOutOfRangeError
+from kadence.logs import logger
 from kadence.spark.source.loss import Loss
 from kadence.spark.source.planning import Task
 from kadence.spark.source.ports import Decoding, RecordClient
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_BYTES", "MAX_ROWS", "Reading", "read_ranges"]
 
-_log = logging.getLogger("kadence.spark")
+_log = logger("kadence.spark")
 
 MAX_ROWS: Final = 8_000
 MAX_BYTES: Final = 4 * 1024 * 1024

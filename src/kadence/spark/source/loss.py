@@ -8,15 +8,15 @@ anew (it has another id, whatever its logs hold), and a partition that is gone.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 
 from kadence.errors import LocalError
+from kadence.logs import logger
 from kadence.types import TopicPartition
 
 __all__ = ["DataLossError", "Loss"]
 
-_log = logging.getLogger("kadence.spark")
+_log = logger("kadence.spark")
 
 _ADVICE = (
     "To go on with what is left (all of a topic that was made anew) set failOnDataLoss=false; to read everything "

@@ -8,7 +8,6 @@ option that nobody knows is refused with the nearest known one. Spark hands all 
 from __future__ import annotations
 
 import difflib
-import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import Any, Final
 
 from kadence.config import ConsumerConfig, keys
 from kadence.errors import ConfigError
+from kadence.logs import logger
 from kadence.spark.client_settings import PREFIX, ClientSettings, Side, client_settings
 from kadence.spark.decode import options as decode
 from kadence.spark.decode.options import DecodeOptions
@@ -36,7 +36,7 @@ from kadence.spark.source.start import (
 
 __all__ = ["CLIENT", "OPTIONS", "SourceOptions", "parse", "read_client"]
 
-_log = logging.getLogger("kadence.spark")
+_log = logger("kadence.spark")
 
 OPTIONS: Final[dict[str, str]] = {
     "subscribe": "Topics, comma separated.",

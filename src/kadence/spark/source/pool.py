@@ -8,7 +8,6 @@ client whose task failed is not trusted again. Workers are killed; the system cl
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
@@ -16,11 +15,12 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
 from kadence.clock import Clock, SystemClock
+from kadence.logs import logger
 from kadence.spark.source.ports import RecordClient
 
 __all__ = ["POOL", "Pool"]
 
-_log = logging.getLogger("kadence.spark")
+_log = logger("kadence.spark")
 
 MAX_IDLE: Final = 8
 """Clients kept; each is a thread and some sockets."""

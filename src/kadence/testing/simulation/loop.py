@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextvars import Context
 from typing import Any, Final, NoReturn, TypeVar
 
+from kadence.logs import logger
 from kadence.testing.simulation.scheduler import Event, Process, SimulationError
 
 __all__ = ["ProcessLoop", "threads_refused"]
 
-_log = logging.getLogger("kadence.testing.simulation")
+_log = logger("kadence.testing.simulation")
 
 T = TypeVar("T")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import logging
 import re
 import traceback
 from collections.abc import Callable
@@ -17,10 +16,11 @@ from typing import Any, Final
 
 from kadence.broker.server.sasl.exchange import Login, LoginError
 from kadence.clock import FOREVER, wall_ms
+from kadence.logs import logger
 
 __all__ = ["OAuthBearerServer", "TokenValidator", "ValidToken", "unsecured_token"]
 
-_log = logging.getLogger("kadence.broker")
+_log = logger("kadence.broker")
 
 _FIRST: Final = re.compile(rb"n,(?:a=([^,]*))?,\x01((?:[A-Za-z]+=[\x21-\x7e \t\r\n]*\x01)*)\x01")
 _BEARER: Final = "bearer "

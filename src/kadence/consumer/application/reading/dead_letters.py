@@ -7,17 +7,17 @@ for it as for anything else. Bad records are rare; a thread each time costs less
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from kadence.config import ConsumerConfig
+from kadence.logs import logger
 from kadence.records import Record
 
 __all__ = ["BadRecord", "DeadLetters", "Delivery", "LetterProducer", "LetterProducers"]
 
-log = logging.getLogger("kadence.consumer")
+log = logger("kadence.consumer")
 
 
 class LetterProducer(Protocol):

@@ -11,7 +11,6 @@ dead-letter  it goes to another topic; no record of its partition after it is re
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -20,12 +19,13 @@ from kadence.consumer.application.reading.collector import Collector
 from kadence.consumer.application.reading.dead_letters import BadRecord, DeadLetters, Delivery
 from kadence.consumer.application.reading.reader import Reader
 from kadence.errors import DeadLetterError, RecordDeserializationError
+from kadence.logs import logger
 from kadence.records import Record
 from kadence.types import TopicPartition
 
 __all__ = ["Chunks", "Decoding"]
 
-log = logging.getLogger("kadence.consumer")
+log = logger("kadence.consumer")
 
 Chunks = list[tuple[TopicPartition, list[Record]]]
 _Simple = Callable[[bytes], Any] | None

@@ -10,7 +10,6 @@ more, what is known of the brokers is forgotten and the bootstrap addresses are 
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -23,6 +22,7 @@ from kadence.consumer.border.messages import Answer, Failed, TopicMetadata
 from kadence.consumer.managers.base import NOTHING, Backoff, Outbox, Poll
 from kadence.consumer.managers.cluster.setbacks import Setbacks
 from kadence.errors import AuthenticationError, KafkaError, for_code
+from kadence.logs import logger
 from kadence.protocol import error_codes as ec
 from kadence.protocol.metadata import (
     MetadataRequest,
@@ -34,7 +34,7 @@ from kadence.wire import ZERO_UUID
 
 __all__ = ["MetadataManager"]
 
-log = logging.getLogger("kadence.consumer.metadata")
+log = logger("kadence.consumer.metadata")
 
 _BY_TOPIC_ID: Final = 12
 _FATAL_FOR_TOPIC: Final = frozenset({ec.INVALID_TOPIC_EXCEPTION, ec.TOPIC_AUTHORIZATION_FAILED})

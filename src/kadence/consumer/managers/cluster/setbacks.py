@@ -7,16 +7,16 @@ forgotten. Otherwise we would wait for that leader for ever, and each fetch woul
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
 from kadence.connection.cluster import Cluster, forget_epochs
+from kadence.logs import logger
 from kadence.protocol.metadata import MetadataResponse
 from kadence.types import TopicPartition
 
 __all__ = ["Setbacks"]
 
-log = logging.getLogger("kadence.consumer.metadata")
+log = logger("kadence.consumer.metadata")
 
 _PATIENCE_MS: Final = 10_000
 _ANSWERS: Final = 3

@@ -5,7 +5,6 @@ What an error of one partition sets going is in `errors`.
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
 from kadence.config import ConsumerConfig
@@ -24,6 +23,7 @@ from kadence.consumer.managers.positions.truncation import note_epochs
 from kadence.consumer.news import News
 from kadence.consumer.state.subscription import PartitionState, Status, Subscription
 from kadence.errors import CorruptRecordError
+from kadence.logs import logger
 from kadence.protocol import error_codes as ec
 from kadence.protocol.fetch import FetchResponse, PartitionData
 from kadence.records import scan
@@ -32,7 +32,7 @@ from kadence.types import TopicPartition
 
 __all__ = ["READ_COMMITTED", "FetchAnswers"]
 
-log = logging.getLogger("kadence.consumer.fetch")
+log = logger("kadence.consumer.fetch")
 
 READ_COMMITTED: Final = 1
 _SESSION_ERRORS = frozenset(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from kadence.config import ConsumerConfig
 from kadence.consumer.border.messages import Failed
 from kadence.consumer.managers.base import Outbox
@@ -12,13 +10,14 @@ from kadence.consumer.managers.fetching.requests import Sent
 from kadence.consumer.news import News
 from kadence.consumer.state.subscription import PartitionState, Subscription
 from kadence.errors import OffsetOutOfRangeError, for_code
+from kadence.logs import logger
 from kadence.protocol import error_codes as ec
 from kadence.protocol.fetch import FetchResponse, PartitionData
 from kadence.types import Node, TopicPartition
 
 __all__ = ["FetchErrors"]
 
-log = logging.getLogger("kadence.consumer.fetch")
+log = logger("kadence.consumer.fetch")
 
 _MOVED = frozenset(
     {

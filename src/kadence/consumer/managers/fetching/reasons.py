@@ -15,12 +15,13 @@ from kadence.config import ConsumerConfig
 from kadence.consumer.border.reasons import NotFetchedReason, Unfetched
 from kadence.consumer.managers.cluster.metadata import MetadataManager
 from kadence.consumer.state.subscription import PartitionState, Status
+from kadence.logs import logger
 from kadence.protocol import error_codes as ec
 from kadence.types import TopicPartition
 
 __all__ = ["TELL_AFTER_MS", "Reasons", "missing_topics", "trouble_of"]
 
-log = logging.getLogger("kadence.consumer.fetch")
+log = logger("kadence.consumer.fetch")
 
 TELL_AFTER_MS: Final = 30_000
 """A partition that is not fetched for so long for a reason that is not expected gets a log line."""

@@ -17,7 +17,6 @@ It has a member for each protocol. One is in use; the other is outside the group
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from kadence.clock import FOREVER, add_ms
@@ -32,13 +31,14 @@ from kadence.consumer.managers.group.kip848.member import STUMBLES, ConsumerMemb
 from kadence.consumer.managers.group.membership import GroupConfig, Verdict
 from kadence.consumer.state.subscription import PartitionState
 from kadence.errors import UnsupportedVersionError
+from kadence.logs import logger
 from kadence.protocol import error_codes
 from kadence.protocol.describe_groups import DescribeGroupsRequest
 from kadence.types import GroupMetadata, TopicPartition
 
 __all__ = ["AutoMembership"]
 
-log = logging.getLogger("kadence.consumer")
+log = logger("kadence.consumer")
 
 _NOT_HERE = frozenset({error_codes.UNSUPPORTED_VERSION, error_codes.GROUP_ID_NOT_FOUND})
 """Refusals of a join after which the classic protocol may still do."""

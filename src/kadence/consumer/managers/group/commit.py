@@ -14,7 +14,6 @@ with a `CommitFailedError` that names it: the group has read it from somewhere e
 from __future__ import annotations
 
 import copy
-import logging
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
@@ -30,13 +29,14 @@ from kadence.consumer.managers.group.committed import CommittedOffsets, Done
 from kadence.consumer.managers.group.coordinator import CoordinatorManager
 from kadence.consumer.managers.group.membership import ClusterView, GroupConfig, Membership
 from kadence.errors import ConnectError, KafkaError, KafkaTimeoutError
+from kadence.logs import logger
 from kadence.protocol import error_codes
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from kadence.wire import ZERO_UUID
 
 __all__ = ["CommitManager"]
 
-log = logging.getLogger("kadence.consumer")
+log = logger("kadence.consumer")
 
 _MOST_WAITING: Final = 1_000
 """Asynchronous commits that wait while no coordinator is known. Of more the oldest fail: later ones overtake them."""

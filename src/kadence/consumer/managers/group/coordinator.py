@@ -8,7 +8,6 @@ backoff apart even when each succeeds, so a coordinator that is named but cannot
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -20,12 +19,13 @@ from kadence.consumer.managers.base import NOTHING, Backoff, Outbox, Poll
 from kadence.consumer.managers.group.forms import FindCoordinatorRequest
 from kadence.consumer.managers.group.membership import GroupConfig
 from kadence.errors import AuthenticationError, KafkaError, UnsupportedVersionError
+from kadence.logs import logger
 from kadence.protocol import error_codes
 from kadence.types import Node
 
 __all__ = ["CoordinatorManager"]
 
-log = logging.getLogger("kadence.consumer")
+log = logger("kadence.consumer")
 
 _GROUP_KEY = 0
 _BATCHED_KEYS = 4

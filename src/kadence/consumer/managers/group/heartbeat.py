@@ -23,7 +23,6 @@ for two more over fresh connections before the session ends: request.timeout.ms 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 
 from kadence.clock import FOREVER, add_ms
@@ -34,10 +33,11 @@ from kadence.consumer.managers.base import NOTHING, Backoff, Outbox, Poll
 from kadence.consumer.managers.group.coordinator import CoordinatorManager
 from kadence.consumer.managers.group.membership import GroupConfig, Membership, Verdict
 from kadence.consumer.managers.group.standing_in import Substitute
+from kadence.logs import logger
 
 __all__ = ["HeartbeatManager"]
 
-log = logging.getLogger("kadence.consumer")
+log = logger("kadence.consumer")
 
 _EARLY = 10
 """The first heartbeat of a generation comes after this part of the interval. A cooperative rebalance is often

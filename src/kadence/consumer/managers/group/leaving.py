@@ -10,7 +10,6 @@ id in it leaves.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from kadence.consumer.managers.base import NOTHING, Backoff, Poll
 from kadence.consumer.managers.group.coordinator import CoordinatorManager
 from kadence.consumer.managers.group.forms import LeaveGroupRequest
 from kadence.consumer.managers.group.membership import GroupConfig
+from kadence.logs import logger
 from kadence.protocol import error_codes
 from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kadence.protocol.leave_group import MemberIdentity
@@ -27,7 +27,7 @@ from kadence.types import GroupMetadata
 
 __all__ = ["Departures", "HeartbeatDepartures"]
 
-log = logging.getLogger("kadence.consumer")
+log = logger("kadence.consumer")
 
 _REASON_MAX = 255
 _LEAVES: Final = -1

@@ -10,7 +10,6 @@ Calls of the application for offsets by time are in `calls`, the messages of bot
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
@@ -24,12 +23,13 @@ from kadence.consumer.managers.positions.asking import Asking, Unknown
 from kadence.consumer.managers.positions.calls import OffsetCalls
 from kadence.consumer.state.subscription import PartitionState, Status, Subscription
 from kadence.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError, for_code
+from kadence.logs import logger
 from kadence.protocol import error_codes as ec
 from kadence.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["Committed", "OffsetsManager"]
 
-log = logging.getLogger("kadence.consumer.offsets")
+log = logger("kadence.consumer.offsets")
 
 _EARLIEST: Final = -2
 _LATEST: Final = -1

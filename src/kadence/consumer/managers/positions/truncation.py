@@ -7,18 +7,17 @@ what only lies in the buffer are told apart: records that it never saw are not l
 
 from __future__ import annotations
 
-import logging
-
 from kadence.config import ConsumerConfig
 from kadence.consumer.border.messages import Failed
 from kadence.consumer.managers.base import Outbox
 from kadence.consumer.state.subscription import PartitionState, Status, Subscription
 from kadence.errors import LogTruncationError
+from kadence.logs import logger
 from kadence.records import first_epoch, leader_epochs
 
 __all__ = ["Truncation", "note_epochs"]
 
-log = logging.getLogger("kadence.consumer.offsets")
+log = logger("kadence.consumer.offsets")
 
 
 class Truncation:

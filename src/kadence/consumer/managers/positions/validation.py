@@ -11,7 +11,6 @@ A topic that was deleted and made again has another id: a position of the old on
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -25,6 +24,7 @@ from kadence.consumer.managers.cluster.metadata import MetadataManager
 from kadence.consumer.managers.positions.truncation import Truncation
 from kadence.consumer.state.subscription import PartitionState, Status, Subscription
 from kadence.errors import AuthenticationError, OffsetOutOfRangeError, UnsupportedVersionError, for_code
+from kadence.logs import logger
 from kadence.protocol import error_codes as ec
 from kadence.protocol.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -38,7 +38,7 @@ from kadence.wire import ZERO_UUID
 
 __all__ = ["ValidationManager"]
 
-log = logging.getLogger("kadence.consumer.offsets")
+log = logger("kadence.consumer.offsets")
 
 _FIRST_FOR_CONSUMERS: Final = 3
 """Before this version the API needed the rights of a broker."""

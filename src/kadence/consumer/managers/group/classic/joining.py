@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -29,13 +28,14 @@ from kadence.consumer.managers.group.membership import ClusterView, GroupConfig
 from kadence.consumer.managers.group.refusals import explain, explain_transport
 from kadence.consumer.state.subscription import Subscription
 from kadence.errors import KafkaError
+from kadence.logs import logger
 from kadence.protocol import error_codes
 from kadence.types import GroupMetadata, TopicPartition
 from kadence.wire import WireError
 
 __all__ = ["SECOND_ROUND", "Joining"]
 
-log = logging.getLogger("kadence.consumer")
+log = logger("kadence.consumer")
 
 SECOND_ROUND: Final = "partitions revoked, second round (KIP-429)"
 

@@ -8,7 +8,6 @@ leader asks for a new rebalance.
 from __future__ import annotations
 
 import copy
-import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from kadence.consumer.managers.base import Jobs
 from kadence.consumer.managers.group.classic.user_data import is_built_in
 from kadence.consumer.managers.group.membership import ClusterView
 from kadence.errors import AssignorError, KafkaError, MalformedMessageError
+from kadence.logs import logger
 from kadence.protocol import error_codes
 from kadence.protocol.join_group import JoinGroupResponseMember
 from kadence.types import TopicPartition
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Leader"]
 
-log = logging.getLogger("kadence.consumer")
+log = logger("kadence.consumer")
 
 _PASSING = error_codes.RETRIABLE - {error_codes.UNKNOWN_TOPIC_OR_PARTITION}
 
@@ -103,7 +103,7 @@ class Leader:
                 )
         except WireError as error:
             self.error = MalformedMessageError(
-                f"member {member.member_id} of the group sent a subscription that cannot be read: {error}"
+                f"member {member.member_id!r} of the group sent a subscription that cannot be read: {error}"
             )
             return
         self.changes = _changes(self._before, frozenset(self._members))

@@ -25,7 +25,6 @@ moves on, heartbeats compare the identity they carried.
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,13 +41,14 @@ from kadence.consumer.managers.group.leaving import Departures
 from kadence.consumer.managers.group.membership import ClusterView, GroupConfig, Verdict
 from kadence.consumer.state.subscription import PartitionState, Subscription
 from kadence.errors import FencedInstanceIdError, KafkaError
+from kadence.logs import logger
 from kadence.protocol import error_codes
 from kadence.protocol.join_group import JoinGroupRequest
 from kadence.types import GroupMetadata, TopicPartition
 
 __all__ = ["ClassicMembership"]
 
-log = logging.getLogger("kadence.consumer")
+log = logger("kadence.consumer")
 
 
 class ClassicMembership(Joining):

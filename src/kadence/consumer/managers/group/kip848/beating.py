@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -28,12 +27,13 @@ from kadence.consumer.managers.group.refusals import (
 )
 from kadence.consumer.state.subscription import Subscription
 from kadence.errors import KafkaError
+from kadence.logs import logger
 from kadence.protocol import error_codes
 from kadence.types import GroupMetadata, TopicPartition
 
 __all__ = ["SILENT_INTERVALS", "STUMBLES", "Beating"]
 
-log = logging.getLogger("kadence.consumer")
+log = logger("kadence.consumer")
 
 _REJOIN: Final = frozenset(
     {

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import logging
 import uuid
 from collections.abc import Callable
 
@@ -38,12 +37,13 @@ from kadence.consumer.managers.group.membership import ClusterView, GroupConfig
 from kadence.consumer.managers.group.refusals import explain_classic_members
 from kadence.consumer.state.subscription import PartitionState, Subscription
 from kadence.errors import FencedInstanceIdError, KafkaError
+from kadence.logs import logger
 from kadence.protocol import error_codes
 from kadence.types import GroupMetadata, TopicPartition
 
 __all__ = ["STUMBLES", "ConsumerMembership", "new_member_id"]
 
-log = logging.getLogger("kadence.consumer")
+log = logger("kadence.consumer")
 
 
 def new_member_id() -> str:

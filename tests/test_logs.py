@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import kadence
+from kadence.logs import Lines, logger
+
+LOG = logger("kadence.consumer")
+
+
+@pytest.fixture(autouse=True)
+def _everything(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="kadence")
+
+
+def test_the_client_id_of_another_member_begins_no_line(caplog: pytest.LogCaptureFixture) -> None:
+    LOG.info(
+        "group %s: member %s rebalances: %s", "g", "me-1", "joined: x\nWARNING kadence.net forged\x9b2J-2"
+    )
+    assert caplog.messages == [
+        r"group g: member me-1 rebalances: joined: x\x0aWARNING kadence.net forged\x9b2J-2"
+    ]
+
+
+def test_an_error_that_quotes_somebody(caplog: pytest.LogCaptureFixture) -> None:
+    LOG.warning("%s", ValueError("said\x1b[2J"))
+    assert caplog.messages == [r"said\x1b[2J"]
+
+
+def test_handlers_get_the_arguments_that_were_given(caplog: pytest.LogCaptureFixture) -> None:
+    error = ValueError("plain")
+    LOG.info("%s after %d s and %.1f", error, 3, 0.5)
+    assert caplog.records[0].args == (error, 3, 0.5)
+    LOG.info("no arguments")
+    assert caplog.messages == ["plain after 3 s and 0.5", "no arguments"]
+
+
+def test_a_stack_keeps_its_lines(caplog: pytest.LogCaptureFixture) -> None:
+    LOG.info("%s works here: %s", "thread\n1", Lines("line 1\nline 2"))
+    assert caplog.messages == ["thread\\x0a1 works here: line 1\nline 2"]
+
+
+def test_all_loggers_are_made_so() -> None:
+    """But those whose handlers or level the command line sets."""
+    source = Path(kadence.__file__).parent
+    found = {
+        path.relative_to(source).as_posix()
+        for path in source.rglob("*.py")
+        if re.search(r"= logging\.getLogger\(.kadence", path.read_text())
+    }
+    assert found == {"cli/main.py", "cli/reach.py"}
