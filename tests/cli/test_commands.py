@@ -218,6 +218,7 @@ def test_json_documents_with_a_key(kadence: Run) -> None:
     [
         (b"{}\n", (), 'line 1: a record is an object with "value"'),
         (b'{"value":1}\nnot json\n', (), "line 2: this is not JSON (Expecting value at column 1)"),
+        (b"[" * 200_000, (), "line 1: this JSON is nested too deeply"),
         (b'{"value":1,"vlaue":2}\n', (), "unknown field 'vlaue'"),
         (b'{"value":1,"partition":"x"}\n', (), "partition must be a whole number"),
         (b'{"value":{"base64":"!"}}\n', (), "not base64"),
@@ -239,6 +240,21 @@ def test_records_that_are_not_delivered_are_counted(kadence: Run, broker: Broker
     assert ran.status == 1
     assert "not delivered: a record for small-0" in ran.err
     assert "1 record delivered to small, 1 not" in ran.err
+
+
+@pytest.mark.parametrize(
+    "value",
+    ['"\\ud800"', '{"a": NaN}', "-Infinity", "1e999", "[" * 200_000, '{"a":' * 100_000 + "1" + "}" * 100_000],
+    ids=["half of a pair", "NaN", "infinity", "too large", "brackets", "nested"],
+)
+def test_values_that_cannot_be_written_as_json_again(kadence: Run, broker: Broker, value: str) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send("t", value.encode(), partition=0)
+        producer.send("t", b'{"a": [1]}', partition=0)
+    ran = kadence("consume", "t", "-e", "--format", "json")
+    assert ran.status == 0
+    first, second = (json.loads(line, parse_constant=pytest.fail) for line in ran.out.splitlines())
+    assert (first["value"], second["value"]) == (value, {"a": [1]})
 
 
 def test_keys_beside_values_in_lines(kadence: Run) -> None:

@@ -153,6 +153,8 @@ def _json(line: bytes) -> Any:
         return json.loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(f"this is not JSON ({error.msg} at column {error.colno})") from None
+    except RecursionError:
+        raise ValueError("this JSON is nested too deeply") from None
 
 
 def _separated(number: int, line: bytes, separator: str) -> _Line:

@@ -6,11 +6,12 @@ import pytest
 from tests.spark.decode.registry_server import RegistryServer, running
 
 from kadence.spark.decode import formats
+from kadence.spark.decode.registry import Schemas
 
 
 @pytest.fixture
-def registry() -> Iterator[RegistryServer]:
-    formats.registered.cache_clear()
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryServer]:
+    monkeypatch.setattr(formats, "_SCHEMAS", Schemas())
     formats.decoder_of.cache_clear()
     with running() as server:
         yield server

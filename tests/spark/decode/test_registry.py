@@ -6,9 +6,10 @@ import pytest
 from tests.spark.decode.registry_server import RegistryServer
 
 from kadence.errors import ConfigError, TransportError
+from kadence.spark.decode import registry as module
 from kadence.spark.decode.isolation import BadRecordError
 from kadence.spark.decode.options import RegistryOptions
-from kadence.spark.decode.registry import ATTEMPTS, Registered, Registry
+from kadence.spark.decode.registry import ATTEMPTS, REFUSED_MS, Registered, Registry, Schemas
 
 LONG = {"schema": '"long"'}
 
@@ -88,3 +89,34 @@ def test_files_of_tls_that_are_not_there() -> None:
     ours, _ = client("https://127.0.0.1:9", ca="nowhere.pem")
     with pytest.raises(ConfigError, match=r"schema\.registry\.ssl"):
         ours.by_id(7, kind="AVRO")
+
+
+def test_an_id_without_a_schema_is_asked_for_once_a_minute(registry: RegistryServer) -> None:
+    schemas, options = Schemas(), RegistryOptions((registry.url,))
+    registry.schemas[2] = {"schema": "", "schemaType": "PROTOBUF"}
+    for now in (0, 1, REFUSED_MS - 1):
+        with pytest.raises(BadRecordError, match="schema id 1 is not in the registry"):
+            schemas.get(now, options, 1, "AVRO")
+        with pytest.raises(BadRecordError, match="schema id 2 is of type PROTOBUF, not AVRO"):
+            schemas.get(now, options, 2, "AVRO")
+    assert len(registry.requests) == 2
+    registry.schemas[1] = LONG
+    for now in (REFUSED_MS, REFUSED_MS + 1, 10 * REFUSED_MS):
+        assert schemas.get(now, options, 1, "AVRO").text == LONG["schema"]
+    assert len(registry.requests) == 3
+
+
+def test_ids_without_a_schema_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_REFUSED", 2)
+    asked: list[int] = []
+
+    def ask(options: RegistryOptions, schema_id: int, kind: str) -> Registered:
+        asked.append(schema_id)
+        raise BadRecordError(f"no {schema_id}")
+
+    schemas, options = Schemas(ask), RegistryOptions(("http://127.0.0.1:9",))
+    for schema_id in (1, 2, 3, 3, 2, 1):
+        with pytest.raises(BadRecordError, match=f"no {schema_id}"):
+            schemas.get(0, options, schema_id, "AVRO")
+    assert asked == [1, 2, 3, 1]
+    assert len(schemas._refused) == 2

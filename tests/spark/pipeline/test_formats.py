@@ -18,6 +18,7 @@ from tests.spark.decode.registry_server import RegistryServer, running
 
 from kadence import Consumer, Producer, Record, TopicPartition
 from kadence.spark.decode import formats
+from kadence.spark.decode.registry import Schemas
 from kadence.spark.pipeline.checks import check, checked
 from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.model import Pipeline
@@ -68,8 +69,8 @@ path = "{directory}/letters"
 
 
 @pytest.fixture
-def registry() -> Iterator[RegistryServer]:
-    formats.registered.cache_clear()
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryServer]:
+    monkeypatch.setattr(formats, "_SCHEMAS", Schemas())
     formats.decoder_of.cache_clear()
     with running() as server:
         yield server

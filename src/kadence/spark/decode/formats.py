@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from kadence.clock import SystemClock
 from kadence.errors import ConfigError
 from kadence.spark.decode.isolation import BadRecordError, Decoded
 from kadence.spark.decode.options import Format, RegistryOptions, SideOptions
-from kadence.spark.decode.registry import Registered, Registry
+from kadence.spark.decode.registry import Registered, Registry, Schemas
 from kadence.spark.decode.wire import Frame, FramedFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["SideDecoder", "arrow_of_side", "decoder_of", "registered"]
+
+
+_CLOCK: Final = SystemClock()
+_SCHEMAS: Final = Schemas()
+"""What this worker knows of registries."""
 
 
 class SideDecoder(Protocol):
@@ -54,12 +60,13 @@ def _avro(side: SideOptions, target: pa.DataType) -> SideDecoder:
     reader = None
     if side.schema is not None:
         reader = avro.parsed(avro.read_schema(f"{side.name}.schema", side.schema))
-    if side.registry is None or not side.framed:
+    registry = side.registry
+    if registry is None or not side.framed:
         made = avro.AvroFormat(reader, None, target)
         return FramedFormat(target, lambda frame: made) if side.framed else made
 
     def decoder_for(frame: Frame) -> SideDecoder:
-        writer = avro.parsed_registered(registered(side.registry, frame.schema_id, "AVRO"))
+        writer = avro.parsed_registered(registered(registry, frame.schema_id, "AVRO"))
         return _or_bad(lambda: avro.AvroFormat(writer, reader, target))
 
     return FramedFormat(target, decoder_for)
@@ -74,8 +81,10 @@ def _protobuf(side: SideOptions, target: pa.DataType) -> SideDecoder:
         )
         return FramedFormat(target, lambda frame: made, with_path=True) if side.framed else made
 
+    registry = _registry(side)
+
     def decoder_for(frame: Frame) -> SideDecoder:
-        messages = Messages.of_registered(registered(side.registry, frame.schema_id, "PROTOBUF"))
+        messages = Messages.of_registered(registered(registry, frame.schema_id, "PROTOBUF"))
         return _or_bad(lambda: ProtobufFormat(messages.at(frame.path), target))
 
     return FramedFormat(target, decoder_for, with_path=True)
@@ -89,10 +98,9 @@ def _or_bad(make: Callable[[], SideDecoder]) -> SideDecoder:
         raise BadRecordError(str(problem)) from None
 
 
-@lru_cache(maxsize=1024)
 def registered(options: RegistryOptions, schema_id: int, kind: str) -> Registered:
-    """A schema by its id, asked for once in a worker's life."""
-    return Registry(options).by_id(schema_id, kind=kind)
+    """A schema by its id."""
+    return _SCHEMAS.get(_CLOCK.now_ms(), options, schema_id, kind)
 
 
 def arrow_of_side(side: SideOptions, subject: str) -> pa.DataType:
@@ -118,5 +126,9 @@ def arrow_of_side(side: SideOptions, subject: str) -> pa.DataType:
 
 
 def _newest(side: SideOptions, subject: str, kind: str) -> Registered:
+    return Registry(_registry(side)).newest(subject, kind=kind)
+
+
+def _registry(side: SideOptions) -> RegistryOptions:
     assert side.registry is not None, "options.py asks for one where there is no schema"
-    return Registry(side.registry).newest(subject, kind=kind)
+    return side.registry

@@ -1,7 +1,9 @@
 """A client of a schema registry: schemas by id and by subject, over HTTP.
 
-What an id stands for never changes, so a worker asks once for each. Python's own urllib does: a task makes a handful of
-requests in its life, and confluent-kafka's client would bring librdkafka and a second HTTP client along.
+What an id stands for never changes, so a worker asks once for each. Whoever may write to a topic can put ids into
+records that the registry does not know, so a worker asks for such an id once a minute. Python's own urllib does: a task
+makes a handful of requests in its life, and confluent-kafka's client would bring librdkafka and a second HTTP client
+along.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -22,7 +25,7 @@ from kadence.logs import logger
 from kadence.spark.decode.isolation import BadRecordError
 from kadence.spark.decode.options import RegistryOptions
 
-__all__ = ["Registered", "Registry"]
+__all__ = ["Registered", "Registry", "Schemas"]
 
 _log = logger("kadence.spark")
 
@@ -30,6 +33,12 @@ ATTEMPTS: Final = 4
 """Of each look-up, spread over the addresses, with a wait of 0.25 s, 0.5 s and 1 s between them."""
 
 TIMEOUT_S: Final = 10.0
+
+REFUSED_MS: Final = 60_000
+"""So long an id without a schema is not asked for again: the schema may be registered meanwhile."""
+
+MOST_REFUSED: Final = 10_000
+"""So many ids without a schema are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,3 +160,39 @@ class Registry:
         except (OSError, ValueError) as problem:
             raise ConfigError(f"the files of schema.registry.ssl.* cannot be used: {problem}") from None
         return context
+
+
+class Schemas:
+    """Schemas by id, each asked for once; ids without a usable schema once a minute. Used by one thread at a time.
+
+    Args:
+        ask: for a schema, by options, id and kind; raises `BadRecordError` where there is none.
+    """
+
+    def __init__(self, ask: Callable[[RegistryOptions, int, str], Registered] | None = None) -> None:
+        self._ask = lru_cache(maxsize=1024)(ask or _by_id)
+        self._refused: dict[tuple[RegistryOptions, int, str], tuple[int, str]] = {}
+
+    def get(self, now: int, options: RegistryOptions, schema_id: int, kind: str) -> Registered:
+        """The schema of this id.
+
+        Raises:
+            BadRecordError: there is none, or it is of another kind. Others as of `Registry`.
+        """
+        key = options, schema_id, kind
+        until, reason = self._refused.get(key, (now, ""))
+        if now < until:
+            raise BadRecordError(reason)
+        try:
+            return self._ask(*key)
+        except BadRecordError as problem:
+            self._refused.pop(key, None)
+            while len(self._refused) >= MOST_REFUSED:
+                # The oldest stands first.
+                self._refused.pop(next(iter(self._refused)), None)
+            self._refused[key] = now + REFUSED_MS, str(problem)
+            raise
+
+
+def _by_id(options: RegistryOptions, schema_id: int, kind: str) -> Registered:
+    return Registry(options).by_id(schema_id, kind=kind)
