@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
 import pytest
 
-from kadence.config import ConsumerConfig, ProducerConfig, Secret, keys
+import kadence
+from kadence.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig, Secret, keys
 from kadence.consumer.assignors import RangeAssignor
 from kadence.errors import ConfigError
 
@@ -237,3 +245,29 @@ def test_faults_of_a_value_are_told_beside_those_of_types_and_names() -> None:
         "auto.offset.reset",
         "session.timeout.ms",
     }
+
+
+ROOMS = {ConsumerConfig: "consumer", ProducerConfig: "producer", AdminConfig: "admin"}
+SHARED = ("connection", "net", "security")
+
+
+def names_read(room: str) -> Iterator[str]:
+    """What the modules of a room read of other objects; ``prefix_*`` where the rest of a name is computed."""
+    for file in sorted((Path(kadence.__file__).parent / room).rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute):
+                yield node.attr
+            elif isinstance(node, ast.JoinedStr) and isinstance(node.values[0], ast.Constant):
+                yield f"{node.values[0].value!s}*"
+
+
+@pytest.mark.parametrize("config", ROOMS)
+def test_every_key_that_a_client_takes_is_read_by_it(config: type[ClientConfig]) -> None:
+    """Whoever sets a key that nothing reads believes that it acts."""
+    read = {name for room in (ROOMS[config], *SHARED) for name in names_read(room)}
+    for name, member in vars(config).items():
+        if isinstance(member, property) and member.fget is not None and name in read:
+            read |= set(member.fget.__code__.co_names)
+    patterns = [each for each in read if re.fullmatch(r"[a-z_]+_\*", each)]
+    unread = {each.name for each in dataclasses.fields(config)} - read
+    assert sorted(name for name in unread if not any(fnmatch(name, each) for each in patterns)) == []

@@ -153,6 +153,8 @@ def test_every_key_of_a_producer_of_theirs_is_known_or_refused_with_advice(tmp_p
         ("compression.zstd.level", "here it is 'compression.level'"),
         ("metric.reporters", "the producer has no metrics"),
         ("group.id", "is a key of the consumer, not of the producer"),
+        ("default.api.timeout.ms", "calls that wait take max.block.ms at most"),
+        ("bootstrap_timeout_ms", "calls that wait take max.block.ms at most"),
     ],
 )
 def test_a_producers_refusal_says_what_to_do(name: str, message: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 from tests.patience import PATIENCE, once_inside, overdue, until
 
 from kadence.admin import Acl, AclFilter, Admin, ConfigChange, ConfigEntry, ConfigResource, NewTopic
+from kadence.admin.calls import Leaders
 from kadence.broker import Broker
 from kadence.errors import (
     BrokerError,
@@ -327,6 +328,42 @@ def test_the_deadline_names_the_last_error(flaky: tuple[Broker, Admin]) -> None:
             KafkaTimeoutError,
             match="Metadata was not answered in time",
         )
+
+
+def test_kip1102_the_bootstrap_addresses_are_asked_again_when_no_broker_answers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings = {"request_timeout_ms": 50, "metadata_recovery_rebootstrap_trigger_ms": 10}
+    with Broker() as broker, Admin({"bootstrap.servers": broker.bootstrap_servers, **settings}) as admin:
+        assert admin.describe_cluster().nodes
+        with broker.faults.drop(MetadataRequest, times=1):
+            assert admin.list_topics() == {}
+        assert "asking bootstrap.servers for the brokers again" in caplog.text
+        caplog.clear()
+        with broker.faults.error(MetadataRequest, ec.REBOOTSTRAP_REQUIRED, times=1):
+            assert admin.list_topics() == {}
+        assert "a broker said so: asking bootstrap.servers" in caplog.text
+
+
+def test_kip899_strategy_none_never_does() -> None:
+    with (
+        Broker() as broker,
+        Admin(bootstrap_servers=broker.bootstrap_servers, metadata_recovery_strategy="none") as admin,
+        broker.faults.error(MetadataRequest, ec.REBOOTSTRAP_REQUIRED, times=1),
+        pytest.raises(BrokerError, match="REBOOTSTRAP_REQUIRED"),
+    ):
+        admin.list_topics()
+
+
+def test_leaders_are_remembered_for_metadata_max_age() -> None:
+    leaders = Leaders(1_000)
+    leaders.at(50).coordinators["g"] = 1
+    assert leaders.at(1_049).coordinators == {"g": 1}
+    assert leaders.at(1_050).coordinators == {}
+    leaders.at(1_100).coordinators["g"] = 2
+    kept = leaders.at(1_200).coordinators
+    leaders.forget()
+    assert (kept, leaders.at(1_200).coordinators) == ({"g": 2}, {}), "who reads it keeps it"
 
 
 def test_nobody_there() -> None:

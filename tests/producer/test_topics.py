@@ -46,6 +46,46 @@ def test_asked_once_and_again_when_old() -> None:
     assert ask(world) is not None
 
 
+def test_kip1102_when_nobody_answers_for_long_the_bootstrap_addresses_are_asked_again() -> None:
+    world = World(metadata_recovery_rebootstrap_trigger_ms=10_000, request_timeout_ms=4_000)
+    begun: list[int] = []
+    world.topics.on_rebootstrap = lambda: begun.append(world.now)
+    world.topics.want("t", world.now)
+    request = ask(world)
+    assert request is not None
+    world.answer(request, world.metadata())
+    world.topics.refresh()
+    start = world.now
+    while world.now < start + 10_000:
+        request, wake_at = world.topics.poll(world.now)
+        if request is not None:
+            world.advance(1_000)
+            world.fail(request, DisconnectedError("gone"))
+        else:
+            assert wake_at <= start + 10_000
+            world.advance(wake_at - world.now)
+    world.topics.poll(world.now)
+    assert [at // 1_000 for at in begun] == [(start + 10_000) // 1_000], "as soon as it is due"
+    assert world.topics.cluster.leader(TP) is None
+    assert world.topics.cluster.partition(TP) is not None, "the topic is not taken for deleted"
+
+
+@pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
+def test_kip1102_a_broker_that_says_so_is_believed_at_once(strategy: str) -> None:
+    world = World(metadata_recovery_strategy=strategy)
+    begun: list[int] = []
+    world.topics.on_rebootstrap = lambda: begun.append(world.now)
+    world.topics.want("t", world.now)
+    request = ask(world)
+    assert request is not None
+    world.answer(request, MetadataResponse(error_code=ec.REBOOTSTRAP_REQUIRED))
+    assert ask(world) is None, "not in a loop, whoever answers so"
+    assert len(begun) == (strategy == "rebootstrap")
+    assert (world.topics.failure is None) == (strategy == "rebootstrap")
+    world.advance(150)
+    assert ask(world) is not None
+
+
 def test_failures_are_repeated_after_a_backoff() -> None:
     world = World()
     world.topics.want("t", world.now)

@@ -23,6 +23,7 @@ from kadence.connection.request import ANY_NODE, Request
 from kadence.errors import (
     BrokerError,
     ConnectError,
+    DisconnectedError,
     KafkaError,
     KafkaTimeoutError,
     MalformedMessageError,
@@ -246,6 +247,10 @@ class Calls:
             allow_auto_topic_creation=False,
         )
         response: MetadataResponse = self.ask(Ask(message, min_version=4), deadline)
+        if response.error_code == ec.REBOOTSTRAP_REQUIRED and self._exchange.begin_again():
+            raise DisconnectedError("a broker said that bootstrap.servers are to be asked again")
+        if response.error_code:
+            raise refusal(response.error_code, "the cluster")
         self._exchange.set_nodes(
             Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
         )

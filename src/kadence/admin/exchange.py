@@ -13,12 +13,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kadence.clock import Clock
 from kadence.config import AdminConfig
+from kadence.connection.recovery import Recovery
 from kadence.connection.request import Completed, Request
 from kadence.errors import ClosedError, ConcurrentAccessError, ForkedError
+from kadence.logs import logger
 from kadence.net import ConnectionConfig, NetworkClient
+from kadence.protocol.metadata import MetadataRequest
 from kadence.types import Node
 
 __all__ = ["Exchange"]
+
+_log = logger("kadence.admin")
 
 
 class Exchange:
@@ -31,11 +36,13 @@ class Exchange:
     def __init__(self, config: AdminConfig, clock: Clock) -> None:
         self._clock = clock
         self._client = NetworkClient(ConnectionConfig.of(config), clock)
+        self._recovery = Recovery(config)
         self._pid = os.getpid()
         # Guards everything below. The network client is the driver's alone, between two drivers the lock's holder's.
         self._changed = threading.Condition()
         self._driver: int | None = None
         self._nodes: tuple[Node, ...] | None = None
+        self._must_begin_again = False
         self._unsent: list[Request] = []
         self._awaited: set[Request] = set()
         self._ended: dict[Request, Completed] = {}
@@ -79,6 +86,12 @@ class Exchange:
         with self._changed:
             self._nodes = tuple(nodes)
 
+    def begin_again(self) -> bool:
+        """A broker says that the bootstrap addresses are to be asked again; whether they will be."""
+        with self._changed:
+            self._must_begin_again = self._recovery.is_on
+            return self._must_begin_again
+
     def wakeup(self) -> None:
         """Let every call look whether it was given up."""
         self._client.wakeup()
@@ -107,18 +120,15 @@ class Exchange:
             self._changed.notify_all()
 
     def _drive(self, wait_ms: int) -> None:
-        """Send what all calls have to send, and do all I/O once. The lock is held, but not while it waits."""
+        """Do all I/O once, for all calls. The lock is held, but not meanwhile."""
         self._driver = threading.get_ident()
         try:
-            if self._nodes is not None:
-                self._client.set_nodes(self._nodes)
-                self._nodes = None
+            nodes, self._nodes = self._nodes, None
             unsent, self._unsent = self._unsent, []
-            for request in unsent:
-                self._client.send(request)
+            must_begin_again, self._must_begin_again = self._must_begin_again, False
             self._changed.release()
             try:
-                ended = self._client.poll(wait_ms)
+                ended = self._turn(nodes, unsent, wait_ms, must_begin_again=must_begin_again)
             finally:
                 self._changed.acquire()
             for completed in ended:
@@ -128,11 +138,34 @@ class Exchange:
                     self._ended[completed.request] = completed
             if ended:
                 self._changed.notify_all()
-            self.trouble, self.is_cut_off = self._client.trouble(), self._client.is_cut_off()
         finally:
             self._driver = None
             if self._is_ending:
                 self._shut()
+
+    def _turn(
+        self, nodes: tuple[Node, ...] | None, unsent: list[Request], wait_ms: int, *, must_begin_again: bool
+    ) -> list[Completed]:
+        """What the driver does without the lock, since it may log."""
+        client, recovery, now = self._client, self._recovery, self._clock.now_ms()
+        if nodes is not None:
+            client.set_nodes(nodes)
+        if must_begin_again or recovery.due <= now:
+            why = "a broker said so" if must_begin_again else recovery.why(now)
+            _log.warning("%s: asking bootstrap.servers for the brokers again", why)
+            recovery.succeeded()
+            client.rebootstrap()
+        for request in unsent:
+            client.send(request)
+        ended = client.poll(min(wait_ms, recovery.due - now))
+        for completed in ended:
+            if isinstance(completed.request.message, MetadataRequest):
+                if completed.response is None:
+                    recovery.failed(completed.request.queued_at)
+                else:
+                    recovery.succeeded()
+        self.trouble, self.is_cut_off = client.trouble(), client.is_cut_off()
+        return ended
 
     # ------------------------------------------------------------ the end
 

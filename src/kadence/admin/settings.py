@@ -10,3 +10,6 @@ __all__ = ["AdminSettings"]
 
 class AdminSettings(ClientSettings, total=False):
     """The settings of an admin client as its keywords: ``Admin(**settings)``."""
+
+    default_api_timeout_ms: int | str
+    """How long a blocking call without timeout= may take. Default: 60000."""

@@ -15,9 +15,21 @@ from kadence.security.secret import Secret
 if TYPE_CHECKING:
     from kadence.security.credentials import Token
 
-__all__ = ["AdminConfig", "ClientConfig", "generated_client_id"]
+__all__ = ["AdminConfig", "ClientConfig", "api_timeout", "generated_client_id"]
 
 _client_ids = itertools.count(1)
+
+
+def api_timeout() -> Any:
+    """The row of ``default.api.timeout.ms``, for the clients that have it: a producer has max.block.ms."""
+    return key(
+        "int",
+        60_000,
+        "How long a blocking call without timeout= may take.",
+        low=0,
+        high=INT32_MAX,
+        since="KIP-266",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +54,6 @@ class ClientConfig:
         "How long the client waits for the answer to one request.",
         low=1,
         high=INT32_MAX,
-    )
-    default_api_timeout_ms: int = key(
-        "int",
-        60_000,
-        "How long a blocking call without timeout= may take.",
-        low=0,
-        high=INT32_MAX,
-        since="KIP-266",
     )
     retry_backoff_ms: int = key(
         "int", 100, "How long the client waits before it first repeats a failed request.", low=0
@@ -87,7 +91,7 @@ class ClientConfig:
     metadata_max_age_ms: int = key(
         "int",
         300_000,
-        "Refresh the cluster's metadata after this long, even if nothing seems to have changed.",
+        "The client asks for the cluster's metadata again after this long, even if nothing seems to have changed.",
         low=0,
     )
     metadata_recovery_strategy: str = key(
@@ -290,7 +294,9 @@ class ClientConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConfig(ClientConfig):
-    """The admin client's keys: those of every client."""
+    """The admin client's keys."""
+
+    default_api_timeout_ms: int = api_timeout()
 
 
 def _refuse(cls: type, mistakes: list[str]) -> None:

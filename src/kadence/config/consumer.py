@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from kadence.config import foreign
-from kadence.config.client import ClientConfig
+from kadence.config.client import ClientConfig, api_timeout
 from kadence.config.durations import duration_ms
 from kadence.config.table import AUTO, INT32_MAX, key
 
@@ -23,6 +23,7 @@ class ConsumerConfig(ClientConfig):
 
     _BESIDES: ClassVar[str] = "; topics are given to subscribe()"
 
+    default_api_timeout_ms: int = api_timeout()
     group_id: str | None = key(
         "string",
         None,

@@ -367,6 +367,14 @@ _OF_PRODUCERS: Final[Mapping[str, str]] = {
 }
 """What to do instead in a producer; in other clients nothing of it makes sense."""
 
+_MAX_BLOCK: Final = "calls that wait take max.block.ms at most; flush() and close() take timeout="
+
+_NOT_OF_PRODUCERS: Final[Mapping[str, str]] = {
+    "bootstrap.timeout.ms": _MAX_BLOCK,
+    "default.api.timeout.ms": _MAX_BLOCK,
+}
+"""What to do instead in a producer; other clients here have such a key."""
+
 _RESETS: Final[Mapping[str, str]] = {
     "smallest": "earliest",
     "beginning": "earliest",
@@ -387,6 +395,8 @@ def advice(name: str, client: str) -> tuple[str | None, str | None]:
     Args:
         client: of which kind ours is: consumer, producer or admin.
     """
+    if client == "producer" and name in _NOT_OF_PRODUCERS:
+        return None, _NOT_OF_PRODUCERS[name]
     if name in _CALLED:
         return _CALLED[name], None
     if client == "producer" and name in _OF_PRODUCERS:

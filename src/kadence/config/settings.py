@@ -22,8 +22,6 @@ class ClientSettings(TypedDict, total=False):
     """The client's name in the brokers' logs and quotas; generated when empty."""
     request_timeout_ms: int | str
     """How long the client waits for the answer to one request. Default: 30000."""
-    default_api_timeout_ms: int | str
-    """How long a blocking call without timeout= may take. Default: 60000."""
     retry_backoff_ms: int | str
     """How long the client waits before it first repeats a failed request. Default: 100."""
     retry_backoff_max_ms: int | str
@@ -41,7 +39,8 @@ class ClientSettings(TypedDict, total=False):
     connections_max_idle_ms: int | str
     """Close a connection that was not used for this long; -1: never. Default: 540000."""
     metadata_max_age_ms: int | str
-    """Refresh the cluster's metadata after this long, even if nothing seems to have changed. Default: 300000.
+    """The client asks for the cluster's metadata again after this long, even if nothing seems to have
+    changed. Default: 300000.
     """
     metadata_recovery_strategy: Literal["rebootstrap", "none"] | str
     """What the client does when it reaches no known broker. rebootstrap: it looks up the names in

@@ -18,6 +18,8 @@ __all__ = ["ConsumerSettings", "SettingsWithoutDeserializers"]
 class SettingsWithoutDeserializers(ClientSettings, total=False):
     """`ConsumerSettings` without the deserialisers, which the signature of `Consumer` names itself."""
 
+    default_api_timeout_ms: int | str
+    """How long a blocking call without timeout= may take. Default: 60000."""
     group_id: str | None
     """Name of the consumer group. subscribe() and commits need it."""
     group_instance_id: str | None

@@ -45,6 +45,7 @@ class Turn:
         self._accumulator = accumulator
         self._topics = topics
         self._client = client
+        topics.on_rebootstrap = client.rebootstrap
         self._transactions = transactions
         self._sender = Sender(config, accumulator, topics, client.can_send, transactions)
         self._delivery_timeout_ms = config.delivery_timeout_ms

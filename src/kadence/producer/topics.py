@@ -5,24 +5,28 @@ Application threads read `cluster` and name topics under the producer's lock; th
 Brokers may create a topic that is asked for. So only a topic that a record or a call waits for is asked for in a way
 that lets them. A refresh of what is known never does, or it would bring back topics that somebody deleted. A topic
 that nobody used for ``metadata.max.idle.ms`` is forgotten.
+
+When no broker answers for long, the known brokers are forgotten and the bootstrap addresses are asked (`Recovery`).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
 from kadence.clock import FOREVER, add_ms
 from kadence.config import ProducerConfig
 from kadence.connection.backoff import Backoff
-from kadence.connection.cluster import Cluster, apply, follow
+from kadence.connection.cluster import Cluster, apply, follow, forget_brokers
+from kadence.connection.recovery import Recovery
 from kadence.connection.request import ANY_NODE, Completed, Request
-from kadence.errors import KafkaError, MalformedMessageError
+from kadence.errors import DisconnectedError, KafkaError, MalformedMessageError, for_code
 from kadence.logs import logger
 from kadence.producer.intake import Place
 from kadence.producer.partitioner import MOST_STICKY_BYTES, StickyPartitioner
+from kadence.protocol import error_codes as ec
 from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kadence.types import Node, TopicPartition
 
@@ -41,6 +45,7 @@ class Topics:
         cluster: what is known now. forgotten: topics; whoever keeps something of them drops it, and empties this.
         last_error: why the last request failed, if it did. failure: the same if it will not pass by itself.
         stickies: what chooses partitions for records without a key, by topic; under the lock.
+        on_rebootstrap: called on the network thread when all brokers are to be forgotten.
     """
 
     def __init__(
@@ -55,6 +60,8 @@ class Topics:
         self._wanted: set[str] = set()
         self._is_stale = False
         self._refresh_at = FOREVER
+        self._recovery = Recovery(config)
+        self.on_rebootstrap: Callable[[], None] = lambda: None
         self.cluster = Cluster()
         self.stickies: dict[str, StickyPartitioner] = {}
         self.forgotten: set[str] = set()
@@ -101,12 +108,16 @@ class Topics:
 
     def poll(self, now: int) -> tuple[Request | None, int]:
         """The request to send now, if any, and when to ask again."""
+        recover_at = self._recovery.due
+        if recover_at <= now:
+            self._rebootstrap(self._recovery.why(now))
+            recover_at = FOREVER
         if self._asked is not None or not self._used_at:
-            return None, FOREVER
+            return None, recover_at
         is_due = self._wanted or self._is_stale
         due = self._backoff.until if is_due else max(self._refresh_at, self._backoff.until)
         if due > now:
-            return None, due
+            return None, min(due, recover_at)
         with self._gate:
             creates = bool(self._wanted)
             if not creates:
@@ -119,21 +130,30 @@ class Topics:
                 self._refresh_at = add_ms(now, pause)
             self._wanted.clear()
             if not names:
-                return None, FOREVER
+                return None, recover_at
             message = MetadataRequest(
                 topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=creates
             )
             self._asked = Request(
                 message, ANY_NODE, add_ms(now, self._config.request_timeout_ms), tag=frozenset(names)
             )
-        return self._asked, FOREVER
+        return self._asked, recover_at
+
+    def _rebootstrap(self, why: str) -> None:
+        _log.warning("%s: asking bootstrap.servers for the brokers again", why)
+        with self._gate:
+            self.cluster = forget_brokers(self.cluster)
+            self._places.clear()
+        self._recovery.succeeded()
+        self._is_stale = True
+        self.on_rebootstrap()
 
     def on_response(self, now: int, completed: Completed) -> None:
         names: frozenset[str] = completed.request.tag
         with self._gate:
             self._asked = None
             response = completed.response
-            error = completed.error if response is None else _fault(response)
+            error = completed.error if response is None else self._fault(response)
             if error is not None or response is None:
                 self._not_answered(now, completed.request, error)
             else:
@@ -143,10 +163,23 @@ class Topics:
                 # Even success waits a little before the next request: a topic that is being created or
                 # a leader that is being elected would else be asked for in a loop.
                 self._backoff.succeeded() if self._is_settled(names) else self._backoff.failed(now)
+                self._recovery.succeeded()
             self._gate.notify_all()
+        if response is not None and self._must_begin_again(response):
+            self._rebootstrap("a broker said so")
+
+    def _must_begin_again(self, response: MetadataResponse) -> bool:
+        return response.error_code == ec.REBOOTSTRAP_REQUIRED and self._recovery.is_on
+
+    def _fault(self, response: MetadataResponse) -> KafkaError | None:
+        """What is wrong with an answer."""
+        if self._must_begin_again(response):
+            return DisconnectedError("a broker said that bootstrap.servers are to be asked again")
+        return for_code(response.error_code) if response.error_code else _miscounted(response)
 
     def _not_answered(self, now: int, request: Request, error: KafkaError | None) -> None:
         self._backoff.failed(now)
+        self._recovery.failed(request.deadline - self._config.request_timeout_ms)
         self.last_error = error
         if error is not None and not error.retriable:
             # Those who wait are told, and ask again if they still want to know.
@@ -182,8 +215,8 @@ class Topics:
         return True
 
 
-def _fault(response: MetadataResponse) -> MalformedMessageError | None:
-    """What is wrong with an answer: partitions are counted from 0, which all places of a topic's records rely on."""
+def _miscounted(response: MetadataResponse) -> MalformedMessageError | None:
+    """What is wrong with the partitions: they count from 0, which all places of a topic's records rely on."""
     for topic in response.topics:
         numbers = sorted(each.partition_index for each in topic.partitions)
         if numbers != list(range(len(numbers))):

@@ -17,6 +17,7 @@ from typing import Final
 from kadence.clock import FOREVER, add_ms
 from kadence.config import ConsumerConfig
 from kadence.connection.cluster import Cluster, apply, follow, forget_brokers
+from kadence.connection.recovery import Recovery
 from kadence.connection.request import ANY_NODE, Completed, Request
 from kadence.consumer.border.messages import Answer, Failed, TopicMetadata
 from kadence.consumer.managers.base import NOTHING, Backoff, Outbox, Poll
@@ -73,7 +74,7 @@ class MetadataManager:
         self.on_change: Callable[[int], None] = lambda now: None
         self.on_moved: Callable[[Mapping[int, Node]], None] = lambda nodes: None
         self.on_rebootstrap: Callable[[int], None] = lambda now: None
-        self._failing_since: int | None = None
+        self._recovery = Recovery(config)
         self._setbacks = Setbacks()
 
     # ------------------------------------------------------------ what others ask
@@ -202,19 +203,17 @@ class MetadataManager:
 
     def _recover(self, now: int) -> int:
         """Begin again at the bootstrap addresses when nobody has answered for too long; when to look again."""
-        if self._failing_since is None or self._config.metadata_recovery_strategy != "rebootstrap":
-            return FOREVER
-        due = add_ms(self._failing_since, self._config.metadata_recovery_rebootstrap_trigger_ms)
+        due = self._recovery.due
         if due > now:
             return due
-        self._rebootstrap(now, f"no broker has answered for {now - self._failing_since} ms")
+        self._rebootstrap(now, self._recovery.why(now))
         return FOREVER
 
     def _rebootstrap(self, now: int, why: str) -> None:
         log.warning("%s: asking bootstrap.servers for the brokers again", why)
         self.cluster = forget_brokers(self.cluster)
         self.version += 1
-        self._failing_since = None
+        self._recovery.succeeded()
         self._needs_update = True
         self.on_rebootstrap(now)
 
@@ -258,15 +257,14 @@ class MetadataManager:
             return
         if response.error_code:
             self._failed(now, asks, completed.request, for_code(response.error_code))
-            recovers = self._config.metadata_recovery_strategy == "rebootstrap"
-            if response.error_code == ec.REBOOTSTRAP_REQUIRED and recovers:
+            if response.error_code == ec.REBOOTSTRAP_REQUIRED and self._recovery.is_on:
                 self._rebootstrap(now, "a broker said so")
             return
         if not response.brokers:
             # The broker was just started, and knows nothing of its cluster yet.
             self._failed(now, asks, completed.request, None)
             return
-        self._failing_since = None
+        self._recovery.succeeded()
         before = self.cluster
         self.cluster = apply(self._setbacks.consider(now, before, response), response, completed.request.tag)
         if self.cluster != before:
@@ -281,9 +279,7 @@ class MetadataManager:
     def _failed(
         self, now: int, asks: list[TopicMetadata] | None, request: Request, error: KafkaError | None
     ) -> None:
-        if self._failing_since is None:
-            # From when it was sent: a broker that swallows requests has been silent for all that time.
-            self._failing_since = request.deadline - self._config.request_timeout_ms
+        self._recovery.failed(request.deadline - self._config.request_timeout_ms)
         if asks is None:
             self._needs_update = True
             self._backoff.failed(now)
