@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -130,3 +131,26 @@ def test_a_forked_child_leaves_the_socket_alone() -> None:
             os._exit(0)
         os.waitpid(child, 0)
         assert publisher.path.exists()
+
+
+def test_what_other_programs_put_there_stays(directory: Path) -> None:
+    """A directory such as /run/myapp, with files and sockets of others; none of their processes has such a number."""
+    directory.mkdir(mode=0o700)
+    dead = 400_000_000
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    silent = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    ours = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with listening, silent, ours:
+        listening.bind(str(directory / f"{dead}-1a.sock"))
+        listening.listen()
+        silent.bind(str(directory / "gunicorn.sock"))
+        ours.bind(str(directory / f"{dead}-2b.sock"))
+        ours.close()
+        (directory / "notes.sock").write_text("mine")
+        (directory / f"{dead}-3c.sock").write_text("mine")
+        (directory / f"{dead}-4d.sock").symlink_to(directory / f"{dead}-1a.sock")
+        (directory / f"{dead}-5e.sock.bak").write_text("mine")
+        (directory / f"{dead * 10**12}-6f.sock").write_text("mine")
+        before = {path.name for path in directory.iterdir()}
+        publish_state().close()
+        assert before - {path.name for path in directory.iterdir()} == {f"{dead}-2b.sock"}

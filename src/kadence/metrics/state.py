@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import stat
 import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
@@ -27,10 +28,14 @@ from kadence.errors import KafkaError, MissingDependencyError
 from kadence.metrics.name import MetricName
 from kadence.types import GroupMetadata, TopicPartition
 
-__all__ = ["StatePublisher", "publish_state", "state_directory"]
+__all__ = ["StatePublisher", "publish_state", "published", "state_directory"]
 
 _LATEST: Final = 20
 """How many of the latest stalls and rebalances of each consumer are published."""
+
+
+_NAME: Final = re.compile(r"([0-9]{1,9})-[0-9a-f]+\.sock")
+"""Of a socket: the process, and which publisher in it."""
 
 
 class _Told(Protocol):
@@ -53,6 +58,26 @@ def state_directory() -> Path:
         return Path(named)
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     return Path(runtime) / "kadence" if runtime else Path(tempfile.gettempdir()) / f"kadence-{os.getuid()}"
+
+
+def published(directory: Path) -> Iterator[tuple[Path, int]]:
+    """The sockets of `publish_state` in a directory, each with the number of its process.
+
+    The directory may have files of other programs, too: they are not ours to open or to remove.
+    """
+    for path in sorted(directory.iterdir()) if directory.is_dir() else ():
+        named = _NAME.fullmatch(path.name)
+        if named is not None and _is_own_socket(path):
+            yield path, int(named[1])
+
+
+def _is_own_socket(path: Path) -> bool:
+    try:
+        about = path.lstat()
+    except FileNotFoundError:
+        # Its process ends just now.
+        return False
+    return stat.S_ISSOCK(about.st_mode) and about.st_uid == os.getuid()
 
 
 def publish_state(*consumers: _Told) -> StatePublisher:
@@ -164,16 +189,34 @@ def _own(directory: Path) -> Path:
 
 
 def _clear(directory: Path) -> None:
-    """Remove what processes left that ended without close()."""
-    for path in directory.glob("*.sock"):
-        pid = path.name.partition("-")[0]
-        try:
-            os.kill(int(pid), 0)
-        except (ProcessLookupError, ValueError):
+    """Remove the sockets that processes left which ended without close()."""
+    for path, pid in published(directory):
+        if not _runs(pid) and not _is_listened_to(path):
             path.unlink(missing_ok=True)
-        except PermissionError:
-            # It runs, and belongs to somebody else.
-            continue
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        # It belongs to somebody else.
+        return True
+    return True
+
+
+def _is_listened_to(path: Path) -> bool:
+    """Whether any process has the socket; only its refusal says that none has."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        asking.setblocking(False)
+        try:
+            asking.connect(str(path))
+        except ConnectionRefusedError:
+            return False
+        except OSError:
+            return True
+    return True
 
 
 def _state_of(consumer: _Told) -> dict[str, Any]:

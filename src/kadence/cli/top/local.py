@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kadence.metrics.state import state_directory
+from kadence.metrics.state import published, state_directory
 
 __all__ = ["Process", "by_member", "processes"]
 
@@ -39,8 +39,8 @@ def processes(directory: Path | None = None) -> tuple[Process, ...]:
     if not hasattr(socket, "AF_UNIX"):
         return ()
     found: list[Process] = []
-    for path in sorted(where.glob("*.sock")) if where.is_dir() else ():
-        found += _read(path)
+    for path, pid in published(where):
+        found += _read(path, pid)
     return tuple(found)
 
 
@@ -49,9 +49,7 @@ def by_member(found: Iterable[Process]) -> dict[str, Process]:
     return {each.state["member_id"]: each for each in found if each.state.get("member_id")}
 
 
-def _read(path: Path) -> Iterator[Process]:
-    name = path.name.partition("-")[0]
-    pid = int(name) if name.isdigit() else 0
+def _read(path: Path, pid: int) -> Iterator[Process]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(_PATIENCE_S)
         try:
