@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kadence.producer.accumulator import Accumulator, Batch, Header, estimated_size
+from kadence.producer.gate import Gate
 from kadence.records import encode_batch
 from kadence.types import TopicPartition
 
@@ -16,7 +15,7 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 def make(**settings: int) -> Accumulator:
     base = {"batch_size": 1000, "linger_ms": 5, "buffer_memory": 10_000, "delivery_timeout_ms": 1000}
-    return Accumulator(**(base | settings), gate=threading.Condition())
+    return Accumulator(**(base | settings), gate=Gate())
 
 
 def put(accumulator: Accumulator, tp: TopicPartition, size: int, now: int = 100) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import random
-import threading
 from types import ModuleType
 from typing import Any
 
@@ -21,6 +20,7 @@ from kadence.producer.accumulator import Accumulator
 from kadence.producer.calls import Calls
 from kadence.producer.columns import Rows, Strings
 from kadence.producer.entrance import Entrance
+from kadence.producer.gate import Gate
 from kadence.producer.intake import COMPILED, Place
 from kadence.producer.partitioner import StickyPartitioner, murmur2
 from kadence.producer.shell import Shell
@@ -47,7 +47,7 @@ def make(**settings: int) -> Producer:
     """A producer that knows its topics, and whose batches stay where they are."""
     config = ProducerConfig.parse(None, bootstrap_servers="b:1", linger_ms=60_000, **settings)
     producer = object.__new__(Producer)
-    gate = threading.Condition(threading.Lock())
+    gate = Gate()
     accumulator = Accumulator(
         batch_size=config.batch_size,
         linger_ms=config.linger_ms,

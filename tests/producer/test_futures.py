@@ -12,12 +12,13 @@ from tests.patience import PATIENCE
 
 from kadence.errors import InvalidTopicError, KafkaError, KafkaTimeoutError, RecordTooLargeError
 from kadence.producer.futures import Delivery, RecordFuture, RecordMetadata
+from kadence.producer.gate import Gate
 from kadence.producer.slices import AT_ONCE
 
 
 @pytest.fixture
 def delivery() -> Delivery:
-    return Delivery("t", 3, threading.Condition())
+    return Delivery("t", 3, Gate())
 
 
 def test_offsets_count_from_the_batch(delivery: Delivery) -> None:

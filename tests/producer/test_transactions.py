@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 import pytest
@@ -21,6 +20,7 @@ from kadence.errors import (
     UnsupportedVersionError,
 )
 from kadence.producer import Producer
+from kadence.producer.gate import Gate
 from kadence.producer.transaction_states import TRANSITIONS, State
 from kadence.producer.transactions import Transactions
 from kadence.protocol import error_codes as ec
@@ -95,7 +95,7 @@ def test_v2_leaders_add_partitions_and_each_end_raises_the_epoch() -> None:
 class GateAfter:
     """The lock, with what another thread does just before it is taken, once."""
 
-    def __init__(self, gate: threading.Condition, before: Callable[[], None]) -> None:
+    def __init__(self, gate: Gate, before: Callable[[], None]) -> None:
         self._gate = gate
         self._before: list[Callable[[], None]] = [before]
 
@@ -106,6 +106,13 @@ class GateAfter:
 
     def __exit__(self, *error: object) -> None:
         self._gate.release()
+
+    @property
+    def is_mine(self) -> bool:
+        return self._gate.is_mine
+
+    def check_entry(self) -> None:
+        self._gate.check_entry()
 
     def notify_all(self) -> None:
         self._gate.notify_all()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import random
 import re
-import threading
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +29,7 @@ from kadence.errors import (
     UnknownTopicOrPartitionError,
 )
 from kadence.producer.accumulator import Accumulator
+from kadence.producer.gate import Gate
 from kadence.producer.thread import NetworkThread
 from kadence.producer.topics import Topics
 from kadence.producer.transaction_states import State
@@ -386,7 +386,7 @@ def test_closing_does_not_wait_for_ever_for_an_abort_that_nobody_answers() -> No
     config = ProducerConfig.parse(
         None, bootstrap_servers="127.0.0.1:1", transactional_id="x", delivery_timeout_ms=200
     )
-    gate = threading.Condition(threading.Lock())
+    gate = Gate()
     accumulator = Accumulator(
         batch_size=1000, linger_ms=0, buffer_memory=1000, delivery_timeout_ms=200, gate=gate
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -13,6 +12,7 @@ from kadence.config import ProducerConfig
 from kadence.connection.request import Request
 from kadence.producer.accumulator import Accumulator, estimated_size
 from kadence.producer.futures import RecordFuture
+from kadence.producer.gate import Gate
 from kadence.producer.sender import Sender
 from kadence.producer.topics import Topics
 from kadence.producer.transactions import Transactions
@@ -46,7 +46,7 @@ class World(Hand):
     def __init__(self, **settings: Any) -> None:
         settings = {"bootstrap_servers": "b:1", "linger_ms": 0, "retry_backoff_ms": 100, **settings}
         self.config = ProducerConfig.parse(None, **settings)
-        self.gate = threading.Condition(threading.Lock())
+        self.gate = Gate()
         self.accumulator = Accumulator(
             batch_size=self.config.batch_size,
             linger_ms=self.config.linger_ms,

@@ -49,6 +49,8 @@ cdef class Shelf:
     cdef public bint is_usable
     cdef object acquire
     cdef object release
+    cdef object check_entry
+    cdef object is_mine
     cdef readonly object receipt
     cdef object add(
         self, Place place, long long number, long long when, object timestamp, unsigned char* key, Py_ssize_t key_size,

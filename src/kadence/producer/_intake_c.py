@@ -82,6 +82,8 @@ class Shelf:
         self.gate = gate
         self.acquire = gate.acquire
         self.release = gate.release
+        self.check_entry = gate.check_entry
+        self.is_mine = gate._is_owned
         self.receipt = receipt
         self.places = {}
         self.batch_size = batch_size
@@ -130,6 +132,8 @@ class Shelf:
         elif type(timestamp) is not int or not 0 <= timestamp <= 0x7FFFFFFFFFFFFFFF:
             return None
         when = timestamp
+        if self.is_mine():
+            self.check_entry()
         self.acquire()
         try:
             return self.add(place, number, when, timestamp, key_at, key_size, value_at, value_size, size)

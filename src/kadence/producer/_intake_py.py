@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from kadence.types import TopicPartition
 if TYPE_CHECKING:
     from kadence.connection.cluster import Cluster
     from kadence.producer.futures import Delivery
+    from kadence.producer.gate import Gate
 
 __all__ = ["Filling", "Place", "Receipt", "Shelf", "Sticky", "murmur2"]
 
@@ -130,7 +130,7 @@ class Shelf:
 
     def __init__(
         self,
-        gate: threading.Condition,
+        gate: Gate,
         receipt: type[Any],
         batch_size: int,
         buffer_memory: int,
@@ -171,6 +171,7 @@ class Shelf:
             timestamp = wall_ms()
         elif type(timestamp) is not int or not 0 <= timestamp < _INT64:
             return None
+        self.gate.check_entry()
         with self.gate:
             return self._add(place, partition, timestamp, key, value, size)
 

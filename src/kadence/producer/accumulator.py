@@ -6,13 +6,13 @@ takes a lock, blocks or reads a clock.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Sequence
 
 from kadence.clock import FOREVER, add_ms
 from kadence.errors import KafkaError
 from kadence.producer.futures import Delivery, RecordFuture
+from kadence.producer.gate import Gate
 from kadence.producer.intake import Filling, Shelf
 from kadence.records import BatchBuilder
 from kadence.types import TopicPartition
@@ -105,7 +105,7 @@ class Accumulator(Shelf):
         linger_ms: int,
         buffer_memory: int,
         delivery_timeout_ms: int,
-        gate: threading.Condition,
+        gate: Gate,
         largest: int = 2**31 - 1,
     ) -> None:
         super().__init__(gate, RecordFuture, batch_size, buffer_memory, min(largest, buffer_memory))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from kadence.clock import Seconds, to_ms
 from kadence.errors import KafkaError, KafkaTimeoutError, RowsNotWrittenError
 from kadence.producer.futures import Delivery, at_home, call, check_may_wait
+from kadence.producer.gate import Gate
 from kadence.types import TopicPartition
 
 __all__ = ["ArrowDelivery", "ArrowSummary", "Share", "WrittenRows"]
@@ -68,7 +69,7 @@ class ArrowDelivery:
 
     __slots__ = ("_gate", "_shares", "rows")
 
-    def __init__(self, rows: int, shares: Sequence[Share], gate: threading.Condition) -> None:
+    def __init__(self, rows: int, shares: Sequence[Share], gate: Gate) -> None:
         self.rows: int = rows
         """How many rows were handed over."""
         self._shares = shares
@@ -112,6 +113,7 @@ class ArrowDelivery:
             KafkaTimeoutError: not decided within ``timeout`` seconds.
         """
         if not self.done():
+            self._gate.check_entry()
             check_may_wait(self._gate)
             wait_ms = to_ms(timeout)
             seconds = None if wait_ms is None else min(wait_ms / 1000, threading.TIMEOUT_MAX)
@@ -157,6 +159,7 @@ class ArrowDelivery:
         `AsyncProducer` on the event loop. It must be quick, because the producer sends nothing meanwhile; its
         exceptions are logged.
         """
+        self._gate.check_entry()
         callback = at_home(self._gate, callback)
         deliveries = {id(share.delivery): share.delivery for share in self._shares}
         left = len(deliveries)

@@ -350,6 +350,9 @@ class AsyncProducer:
     async def close(self, timeout: Seconds | None = None) -> None:
         """Send what is left, abort an open transaction and stop. Further calls do nothing.
 
+        In a signal handler it may return before the producer has ended, which happens soon after: if the signal came in
+        the middle of another call, that call goes on first.
+
         Args:
             timeout: seconds. Records that are not acknowledged by then fail with `ClosedError`. None: each record
                 has its ``delivery.timeout.ms``. 0: drop all unsent records at once.
@@ -361,10 +364,11 @@ class AsyncProducer:
         wait_ms = to_ms(timeout)
         # FOREVER means "not closing" to the thread.
         deadline = min(self._entrance.deadline(wait_ms), FOREVER - 1)
-        self._entrance.shut()
+        can_wait = self._entrance.shut()
         self._finalizer.detach()
         self._thread.begin_close(deadline)
-        await self._shell.end(self._thread)
+        if can_wait:
+            await self._shell.end(self._thread)
 
     async def __aenter__(self) -> Self:
         return self

@@ -102,6 +102,7 @@ class Calls:
         if self._entrance.is_in_doubt:
             return None
         self._entrance.check()
+        self._gate.check_entry()
         topic, partition, timestamp, key, value, headers, size = record
         place = self._accumulator.places.get(topic)
         if place is None:

@@ -7,7 +7,6 @@ network thread notifies the producer's lock of each change.
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from collections.abc import Callable
 
@@ -23,6 +22,7 @@ from kadence.errors import (
     for_code,
 )
 from kadence.producer.accumulator import Accumulator
+from kadence.producer.gate import Gate
 from kadence.producer.intake import Place
 from kadence.producer.loop_gate import LoopGate
 from kadence.producer.thread import NetworkThread
@@ -79,7 +79,7 @@ class Entrance:
         self.transactions = transactions
         self._pid = os.getpid()
         self._line: dict[object, None] = {}
-        self.gate: threading.Condition = accumulator.gate
+        self.gate: Gate = accumulator.gate
         self.is_closed = False
         _accumulators.add(accumulator)
 
@@ -118,12 +118,22 @@ class Entrance:
         if self.is_closed or self._thread.fatal is not None or self.is_forked:
             raise self.unusable()
 
-    def shut(self) -> None:
-        """close() was called: nothing more comes in."""
+    def shut(self) -> bool:
+        """close() was called: nothing more comes in.
+
+        Returns:
+            Whether the end can be waited for. It cannot where a signal handler has interrupted a call of this producer:
+            that one must go on first, and holds the lock until then.
+        """
+        if self.gate.is_mine:
+            self.is_closed = True
+            self._accumulator.is_usable = False
+            return False
         with self.gate:
             self.is_closed = True
             self._accumulator.is_usable = False
             self.gate.notify_all()
+        return True
 
     # ------------------------------------------------------------ topics
 

@@ -18,9 +18,10 @@ from kadence.clock import Seconds, to_ms
 from kadence.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kadence.idioms import missing
 from kadence.logs import logger
+from kadence.producer.gate import Gate
 from kadence.producer.intake import Receipt
 from kadence.producer.loop_gate import LoopGate
-from kadence.producer.slices import slices_of
+from kadence.producer.slices import Slices, slices_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -41,12 +42,12 @@ _log = logger("kadence.producer")
 _here = threading.local()
 
 
-def decides(gate: threading.Condition) -> None:
+def decides(gate: Gate) -> None:
     """This thread decides the deliveries of the producer with this lock, and calls their callbacks."""
     _here.gate = gate
 
 
-def check_may_wait(gate: threading.Condition) -> None:
+def check_may_wait(gate: Gate) -> None:
     """Raise where nothing may wait for the producer with this lock: on its network thread, and on its event loop.
 
     Raises:
@@ -114,16 +115,16 @@ class Delivery:
 
     __slots__ = ("_callbacks", "_parts", "_waiters", "done", "gate", "outstanding", "partition", "topic")
 
-    def __init__(self, topic: str, partition: int, gate: threading.Condition) -> None:
+    def __init__(self, topic: str, partition: int, gate: Gate) -> None:
         self.topic: str = topic
         self.partition: int = partition
-        self.gate: threading.Condition = gate
+        self.gate: Gate = gate
         self.done: bool = False
         self.outstanding: int = 1
         """How many parts are undecided."""
         self._parts: list[_Part] = []
         self._callbacks: list[tuple[Callable[[Any], object], Any]] = []
-        self._waiters: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] | None = None
+        self._waiters: dict[Slices, list[asyncio.Future[None]]] | None = None
         """What tasks await, by their loops; each loop is woken once."""
 
     def complete(self, base_offset: int, log_append_time: int = -1, *, first: int = 0) -> None:
@@ -147,9 +148,9 @@ class Delivery:
             callbacks, self._callbacks = self._callbacks, []
             waiters, self._waiters = self._waiters, None
             self.gate.notify_all()
-        for loop, futures in (waiters or {}).items():
+        for slices, futures in (waiters or {}).items():
             try:
-                slices_of(loop).add(_wake, futures)
+                slices.add(_wake, futures)
             except RuntimeError:
                 _log.debug(
                     "the result of a record for %s-%d is dropped: its event loop is closed",
@@ -175,19 +176,20 @@ class Delivery:
         from asyncio import get_running_loop
 
         loop = get_running_loop()
-        waiter = loop.create_future()
+        waiter, slices = loop.create_future(), slices_of(loop)
         with self.gate:
             if self.done:
                 waiter.set_result(None)
             else:
                 if self._waiters is None:
                     self._waiters = {}
-                self._waiters.setdefault(loop, []).append(waiter)
+                self._waiters.setdefault(slices, []).append(waiter)
         return waiter
 
     def add_callback(self, callback: Callable[[Any], object], future: Any) -> None:
         """Call ``callback(future)`` once decided."""
         if not self.done:
+            self.gate.check_entry()
             with self.gate:
                 if not self.done:
                     self._callbacks.append((callback, future))
@@ -236,7 +238,7 @@ def call(callback: Callable[[Any], object], future: Any) -> None:
         _log.exception("a callback of a future raised; the delivery is not affected")
 
 
-def at_home(gate: threading.Condition, callback: Callable[[Any], object]) -> Callable[[Any], object]:
+def at_home(gate: Gate, callback: Callable[[Any], object]) -> Callable[[Any], object]:
     """The callback, or what makes the loop of an asyncio producer call it."""
     if isinstance(gate, LoopGate):
         return lambda future: gate.call_soon(partial(call, callback, future))
@@ -292,6 +294,7 @@ class RecordFuture(Receipt):
         """
         delivery = self.delivery
         if not delivery.done:
+            delivery.gate.check_entry()
             check_may_wait(delivery.gate)
             wait_ms = to_ms(timeout)
             seconds = None if wait_ms is None else min(wait_ms / 1000, threading.TIMEOUT_MAX)

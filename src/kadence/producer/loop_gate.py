@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from kadence.producer.gate import Gate
 from kadence.producer.slices import slices_of
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["LoopGate"]
 
 
-class LoopGate(threading.Condition):
+class LoopGate(Gate):  # type: ignore[misc]  # see Gate
     """A condition that tasks can wait for, beside threads.
 
     Args:
@@ -22,7 +22,7 @@ class LoopGate(threading.Condition):
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(threading.Lock())
+        super().__init__()
         self.loop = loop
         self._slices = slices_of(loop)
         self._waiting: dict[asyncio.Event, None] = {}

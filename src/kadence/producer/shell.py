@@ -12,6 +12,7 @@ from typing import TypeVar, cast
 
 from kadence.clock import Clock, wait_seconds
 from kadence.producer.futures import RecordFuture, RecordMetadata, check_may_wait
+from kadence.producer.gate import Gate
 from kadence.producer.thread import NetworkThread
 from kadence.producer.waits import BREATH, Waits
 
@@ -27,21 +28,23 @@ class Shell:
         gate: the producer's lock, made by `new_gate`.
     """
 
-    def __init__(self, gate: threading.Condition, clock: Clock) -> None:
+    def __init__(self, gate: Gate, clock: Clock) -> None:
         self._gate = gate
         self._clock = clock
 
     @staticmethod
-    def new_gate() -> threading.Condition:
+    def new_gate() -> Gate:
         """The lock of one producer."""
-        return threading.Condition(threading.Lock())
+        return Gate()
 
     def run(self, call: Waits[T]) -> T:
         """Carry a call on this thread until it returns.
 
         Raises:
-            IllegalStateError: it has to wait, and this is a callback on the network thread, which it would wait for.
+            IllegalStateError: it has to wait, and this is a callback on the network thread, which it would wait for. Or
+                this is a signal handler that interrupted another call.
         """
+        self._gate.check_entry()
         try:
             deadline = next(call)
             while True:

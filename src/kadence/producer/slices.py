@@ -28,7 +28,6 @@ class Slices:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         # Weakly, for the loop is the key under which this is found.
         self._loop = weakref.ref(loop)
-        self._lock = threading.Lock()
         self._queue: deque[tuple[Callable[[Any], object], Iterator[Any]]] = deque()
         self._is_due = False
 
@@ -38,12 +37,12 @@ class Slices:
         Raises:
             RuntimeError: the loop is closed.
         """
+        # No lock: a signal handler that interrupts `_run` may wait for the thread that calls this.
         loop = self._loop()
-        with self._lock:
-            self._queue.append((act, iter(things)))
-            if self._is_due or loop is None:
-                return
-            self._is_due = True
+        self._queue.append((act, iter(things)))
+        if self._is_due or loop is None:
+            return
+        self._is_due = True
         try:
             loop.call_soon_threadsafe(self._run)
         except RuntimeError:
@@ -61,11 +60,13 @@ class Slices:
                 if left:
                     self._queue.popleft()
         finally:
-            # Also when a callback ended the loop: it may be run again.
-            with self._lock:
-                self._is_due = bool(self._queue)
+            # Also when a callback ended the loop: it may be run again. In this order: whoever adds something from now
+            # on either finds that nothing is due, or adds before the queue is looked at here. Both may happen, which
+            # costs a turn for nothing.
+            self._is_due = False
             loop = self._loop()
-            if self._is_due and loop is not None:
+            if self._queue and loop is not None:
+                self._is_due = True
                 loop.call_soon(self._run)
 
 

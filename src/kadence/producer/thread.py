@@ -73,6 +73,8 @@ class Turn:
                 self._lingers = False
                 with self._accumulator.gate:
                     self._accumulator.flushing += 1
+                    # A close() in a signal handler could not.
+                    self._accumulator.gate.notify_all()
                     if self._transactions is not None:
                         # Records end by their delivery.timeout.ms; an abort that nobody answers must end, too.
                         self._close_at = min(self._close_at, add_ms(now, self._delivery_timeout_ms))
@@ -99,7 +101,9 @@ class Turn:
         if self._transactions is None:
             return False
         with self._accumulator.gate:
-            return self._transactions.end_for_close()
+            must_wait = self._transactions.end_for_close()
+        self._transactions.lines.write()
+        return must_wait
 
     @property
     def _coordinators(self) -> Mapping[int, Node]:

@@ -11,7 +11,6 @@ When no broker answers for long, the known brokers are forgotten and the bootstr
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -24,6 +23,7 @@ from kadence.connection.recovery import Recovery
 from kadence.connection.request import ANY_NODE, Completed, Request
 from kadence.errors import DisconnectedError, KafkaError, MalformedMessageError, for_code
 from kadence.logs import logger
+from kadence.producer.gate import Gate
 from kadence.producer.intake import Place
 from kadence.producer.partitioner import MOST_STICKY_BYTES, StickyPartitioner
 from kadence.protocol import error_codes as ec
@@ -48,9 +48,7 @@ class Topics:
         on_rebootstrap: called on the network thread when all brokers are to be forgotten.
     """
 
-    def __init__(
-        self, config: ProducerConfig, gate: threading.Condition, places: dict[str, Place] | None = None
-    ) -> None:
+    def __init__(self, config: ProducerConfig, gate: Gate, places: dict[str, Place] | None = None) -> None:
         self._places: dict[str, Place] = {} if places is None else places
         self._config = config
         self._gate = gate
@@ -165,6 +163,8 @@ class Topics:
                 self._backoff.succeeded() if self._is_settled(names) else self._backoff.failed(now)
                 self._recovery.succeeded()
             self._gate.notify_all()
+        if error is not None or response is None:
+            _log.info("metadata request failed, repeating: %s", error)
         if response is not None and self._must_begin_again(response):
             self._rebootstrap("a broker said so")
 
@@ -189,7 +189,6 @@ class Topics:
             self._wanted |= request.tag
         else:
             self._is_stale = True
-        _log.info("metadata request failed, repeating: %s", error)
 
     def _forget_idle(self, now: int) -> None:
         """Forget the topics that nobody used for a while."""

@@ -18,6 +18,7 @@ __all__ = ["begin", "can_abort", "not_aborted", "send_offsets", "settle"]
 def begin(entrance: Entrance) -> None:
     """See `Producer.begin_transaction`."""
     entrance.check_usable()  # before the lock, which a fork may have left shut
+    entrance.gate.check_entry()
     with entrance.gate:
         entrance.check_usable()  # another thread may have closed it meanwhile; records would wait for ever
         _transactions(entrance).begin()

@@ -6,16 +6,15 @@ What the coordinator is asked in them stands in `transactions`.
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final, NoReturn
 
 from kadence.errors import IllegalStateError, KafkaError
-from kadence.logs import logger
+from kadence.producer.held_lines import HeldLines
 
 __all__ = ["ENDING", "SENDING", "TRANSITIONS", "Done", "Lifecycle", "State"]
-
-_log = logger("kadence.producer")
 
 
 class State(Enum):
@@ -57,13 +56,14 @@ class Lifecycle:
         admit: told whether records may come in.
 
     Attributes:
-        state: see `State`. error: why it is ABORTABLE or FAILED.
+        state: see `State`. error: why it is ABORTABLE or FAILED. lines: what is to be logged after the lock.
     """
 
     def __init__(self, transactional_id: str, admit: Callable[[bool], None]) -> None:
         self.transactional_id: Final = transactional_id
         self.state = State.UNINITIALIZED
         self.error: KafkaError | None = None
+        self.lines = HeldLines()
         self._admit = admit
         self._is_closing = False
         self._left: State | None = None
@@ -153,7 +153,8 @@ class Lifecycle:
         """
         if self.state in (State.IN_TRANSACTION, State.ABORTABLE):
             if self._is_closing:
-                _log.warning(
+                self.lines.add(
+                    logging.WARNING,
                     "%s: close() cannot abort the transaction; the brokers will abort it: %s",
                     self.transactional_id,
                     self.error,

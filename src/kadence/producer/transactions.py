@@ -11,7 +11,7 @@ change; the network thread polls, and takes the lock to change it. One request t
 
 from __future__ import annotations
 
-import threading
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -27,16 +27,14 @@ from kadence.errors import (
     UnsupportedVersionError,
     for_code,
 )
-from kadence.logs import logger
 from kadence.producer import transaction_requests as requests
+from kadence.producer.gate import Gate
 from kadence.producer.transaction_requests import Outcome
 from kadence.producer.transaction_states import ENDING, SENDING, Done, Lifecycle, State
 from kadence.protocol import error_codes as ec
 from kadence.types import GroupMetadata, Node, OffsetAndMetadata, TopicPartition
 
 __all__ = ["Transactions"]
-
-_log = logger("kadence.producer")
 
 _ADD_AGAIN_MS: Final = 20
 """How soon partitions are added again that came before the end of the transaction before was written; as Java's."""
@@ -63,9 +61,7 @@ class Transactions(Lifecycle):
         coordinators: brokers that the client must know.
     """
 
-    def __init__(
-        self, config: ProducerConfig, gate: threading.Condition, admit: Callable[[bool], None]
-    ) -> None:
+    def __init__(self, config: ProducerConfig, gate: Gate, admit: Callable[[bool], None]) -> None:
         assert config.transactional_id is not None
         super().__init__(config.transactional_id, admit)
         self.coordinators: dict[int, Node] = {}
@@ -169,6 +165,7 @@ class Transactions(Lifecycle):
                 self._ask_for_more(now)
             elif (self.state in ENDING or self.is_in_doubt) and not wanted():
                 self._ask_for_end(now)
+        self.lines.write()
         return list(filter(None, [self._in_flight])), FOREVER
 
     def on_response(self, now: int, completed: Completed) -> KafkaError | None:
@@ -182,6 +179,7 @@ class Transactions(Lifecycle):
             else:
                 self._on_answer(now, completed.response)
             self._gate.notify_all()
+        self.lines.write()
         return self.error if self.state is State.FAILED else None
 
     # ------------------------------------------------------------ what is asked
@@ -237,7 +235,7 @@ class Transactions(Lifecycle):
     def _on_id(self, now: int, response: Any) -> None:
         if self._is_well(now, response.error_code):
             self._id = (response.producer_id, response.producer_epoch)
-            _log.info("%s: producer id %d epoch %d", self.transactional_id, *self._id)
+            self.lines.add(logging.INFO, "%s: producer id %d epoch %d", self.transactional_id, *self._id)
             self._begin_anew()
 
     def _ask_for_more(self, now: int) -> None:
@@ -324,7 +322,7 @@ class Transactions(Lifecycle):
             self._id = (-1, -1)
         elif is_abort and code == ec.INVALID_TXN_STATE and not self._is_started:
             # The request whose answer was lost did not reach it.
-            _log.info("%s: the coordinator has nothing to abort", self.transactional_id)
+            self.lines.add(logging.INFO, "%s: the coordinator has nothing to abort", self.transactional_id)
         elif code == ec.INVALID_TXN_STATE and not is_abort and self._is_v2:
             # It takes the abort for a repetition of its own, and answers with the epoch that goes on.
             self._move(State.ABORTABLE, self._aborted_by_brokers(code))
@@ -362,7 +360,9 @@ class Transactions(Lifecycle):
         if outcome is Outcome.WELL:
             self._backoff.succeeded()
             return True
-        _log.info("%s: %s in state %s", self.transactional_id, ec.name(code), self.state.name)
+        self.lines.add(
+            logging.INFO, "%s: %s in state %s", self.transactional_id, ec.name(code), self.state.name
+        )
         if outcome is Outcome.FENCED:
             self._fail(self._fenced())
         elif outcome is Outcome.ABORT and self.state in (*SENDING, State.ABORTING, State.ABORTABLE):
@@ -395,7 +395,7 @@ class Transactions(Lifecycle):
         if error.retriable:
             self._found.clear()
             self._backoff.failed(now)
-            _log.info("%s: no answer, asking again: %s", self.transactional_id, error)
+            self.lines.add(logging.INFO, "%s: no answer, asking again: %s", self.transactional_id, error)
         else:
             self._fail(error)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -15,6 +14,7 @@ from kadence.net import ConnectionConfig, NetworkClient
 from kadence.producer.accumulator import Accumulator, estimated_size
 from kadence.producer.arguments import checked_group, checked_offsets
 from kadence.producer.futures import RecordFuture
+from kadence.producer.gate import Gate
 from kadence.producer.partitioner import partition_for_key
 from kadence.producer.thread import Turn
 from kadence.producer.topics import Topics
@@ -58,7 +58,7 @@ class SimulatedProducer:
         self._history = history
         self._clock = process.scheduler
         self._max_block_ms = parsed.max_block_ms
-        gate = threading.Condition(threading.Lock())
+        gate = Gate()
         self._accumulator = Accumulator(
             batch_size=parsed.batch_size,
             linger_ms=parsed.linger_ms,

@@ -1,0 +1,62 @@
+"""The lock of one producer, under which its threads wait for changes.
+
+Nothing runs under it but the producer's own code: no log line, callback, partitioner or serialiser. So a thread that
+holds it comes again only by a signal handler, which Python runs between any two steps of the main thread. It cannot
+wait for the call that it interrupted, and what that was about to change is half changed. So its call is refused.
+"""
+
+from __future__ import annotations
+
+import threading
+from _thread import RLock
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kadence.errors import IllegalStateError
+
+__all__ = ["Gate"]
+
+
+class Gate(RLock):  # type: ignore[misc]  # typeshed calls it final, which it is in no Python
+    """A lock with a condition that knows which thread holds it.
+
+    ``with`` calls the lock itself, which is one step: an exception of a signal handler comes before it or after it, and
+    never leaves it locked. The condition of the standard library would be a step in Python before that.
+    """
+
+    if TYPE_CHECKING:
+
+        def _is_owned(self) -> bool: ...
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition(self)
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this very thread holds it."""
+        return self._is_owned()
+
+    def check_entry(self) -> None:
+        """Raise where a call of the producer interrupts another one. Before the lock is taken for a call.
+
+        Raises:
+            IllegalStateError: this thread holds the lock.
+        """
+        if self._is_owned():
+            raise IllegalStateError(
+                "a signal handler has interrupted a call of this producer and made another one, which is not possible. "
+                "Only close() is, there. Have the handler set a flag that your program looks at, or use "
+                "kadence.stop_on_signals"
+            )
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for a change, without the lock. False when the time is over."""
+        return self._changed.wait(timeout)
+
+    def wait_for(self, done: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Wait until something is so. False when the time is over before."""
+        return self._changed.wait_for(done, timeout)
+
+    def notify_all(self) -> None:
+        """Something has changed. Any thread that holds the lock."""
+        self._changed.notify_all()
