@@ -10,9 +10,11 @@ A sequence ends at its first difference. `ODDITIES` names those that are Kafka's
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
 import re
 import select
+import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +28,6 @@ from tests.interop.steps import MODES, Plan, Slot
 from kadence.broker import Broker
 from kadence.protocol import error_codes as codes
 from kadence.protocol.create_topics import CreatableTopic, CreateTopicsRequest
-from kadence.protocol.delete_topics import DeleteTopicsRequest
 from kadence.protocol.describe_groups import DescribeGroupsRequest
 from kadence.protocol.describe_transactions import DescribeTransactionsRequest
 from kadence.protocol.find_coordinator import FindCoordinatorRequest
@@ -54,6 +55,7 @@ _STEPS: Final = 32
 _PATIENCE: Final = 4.0
 """Seconds after which a request that only one side has answered is a difference."""
 _GROUP: Final = 32
+_CANDIDATES: Final = 8
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UNTOLD: Final = {"unknown_tags", "throttle_time_ms", "error_message", "authorized_operations"}
 _TIMES: Final = {"transaction_start_time_ms", "log_append_time_ms"}
@@ -82,6 +84,7 @@ class Side:
 
     address: str
     topics: list[str]
+    """Theirs may have other names than ours, of the same length."""
     topic_ids: list[bytes]
     group: str
     control: Wire
@@ -146,8 +149,14 @@ class Side:
             return sorted((self.plain(each, name) for each in value), key=repr)
         if isinstance(value, bytes | bytearray | memoryview):
             told = bytes(value)
-            return f"topic {self.topic_ids.index(told)}" if told in self.topic_ids else told
+            if told in self.topic_ids:
+                return f"topic {self.topic_ids.index(told)}"
+            for number, topic in enumerate(self.topics):
+                told = told.replace(topic.encode(), b"TOPIC %d" % number)
+            return told
         if isinstance(value, str):
+            if value in self.topics:
+                return f"TOPIC {self.topics.index(value)}"
             return self.names.get(value) or _UUID.sub("<id>", value.replace(self.group, "GROUP"))
         if name.endswith("error_code"):
             return codes.name(value)
@@ -166,19 +175,18 @@ class Pair:
     def __init__(self, ours: Broker, kafka: str, groups: int) -> None:
         self._addresses = (ours.bootstrap_servers, kafka)
         prefix = f"seq-{uuid4().hex[:8]}"
-        self._topics = [f"{prefix}-a", f"{prefix}-b"]
+        self._prefix = prefix
         self._groups = [f"{prefix}-{number}" for number in range(groups)]
         self._controls = [Wire(address) for address in self._addresses]
         self._idle: list[list[Wire]] = [[], []]
-        self._ids = [self._prepare(control) for control in self._controls]
+        self._topics = [self._prepare(control) for control in self._controls]
 
     def close(self) -> None:
         for wire in [*self._controls, *self._idle[0], *self._idle[1]]:
             wire.sock.close()
 
-    def _prepare(self, control: Wire) -> list[bytes]:
-        made = [CreatableTopic(name, 3 - number, 1) for number, name in enumerate(self._topics)]
-        self._create(control, made)
+    def _prepare(self, control: Wire) -> list[tuple[str, bytes]]:
+        topics = self._create(control)
         edit = AlterableConfig("consumer.assignment.interval.ms", 0, "0")
         control.call(
             IncrementalAlterConfigsRequest(
@@ -188,33 +196,36 @@ class Pair:
         control.call(FindCoordinatorRequest(coordinator_keys=[self._groups[0]]))
         control.call(FindCoordinatorRequest(key_type=1, coordinator_keys=[self._groups[0]]))
         deadline = time.monotonic() + 30
-        while not self._is_ready(control):
+        while not self._is_ready(control, {name for name, _ in topics}):
             assert time.monotonic() < deadline, "the broker does not get ready"
             time.sleep(0.05)
-        ids = {each.name: bytes(each.topic_id) for each in control.call(MetadataRequest(topics=None)).topics}
-        return [ids[name] for name in self._topics]
+        return topics
 
-    @staticmethod
-    def _create(control: Wire, made: list[CreatableTopic]) -> None:
-        """Ties between topics go by their ids, which are random: the first has the smaller one."""
-        deadline = time.monotonic() + 30
-        while True:
-            ids = [each.topic_id for each in control.call(CreateTopicsRequest(made, 5_000)).topics]
-            if ids == sorted(ids) and all(each[0] < 128 for each in ids):
-                return
-            control.call(DeleteTopicsRequest(topic_names=[each.name for each in made], timeout_ms=5_000), 5)
-            while any(
-                each.name in {one.name for one in made}
-                for each in control.call(MetadataRequest(topics=None)).topics
-            ):
-                assert time.monotonic() < deadline, "the topics do not go"
+    def _create(self, control: Wire) -> list[tuple[str, bytes]]:
+        """A topic of three partitions and one of two.
 
-    def _is_ready(self, control: Wire) -> bool:
+        Ties between topics go by their ids, which are random: of many topics a pair is taken whose first comes first,
+        however one looks at it.
+        """
+        for attempt in range(10, 100):
+            names = [
+                f"{self._prefix}-{kind}{attempt}{number}" for kind in "ab" for number in range(_CANDIDATES)
+            ]
+            made = [CreatableTopic(name, 3 if name[len(self._prefix) + 1] == "a" else 2, 1) for name in names]
+            answered = control.call(CreateTopicsRequest(made, 30_000)).topics
+            topics = [(each.name, bytes(each.topic_id)) for each in answered]
+            threes, twos = topics[:_CANDIDATES], topics[_CANDIDATES:]
+            for three, two in itertools.product(threes, twos):
+                if _comes_first(three[1], two[1]):
+                    return [three, two]
+        raise AssertionError("no two topics with ids in order")
+
+    def _is_ready(self, control: Wire, wanted: set[str]) -> bool:
         topics = {each.name for each in control.call(MetadataRequest(topics=None)).topics}
         (group,) = control.call(DescribeGroupsRequest(groups=[self._groups[0]]), 5).groups
         probe = InitProducerIdRequest(f"{self._groups[0]}-probe", 60_000)
         return (
-            topics >= set(self._topics)
+            topics >= wanted
             and group.error_code == codes.NONE
             and control.call(probe).error_code == codes.NONE
         )
@@ -224,9 +235,9 @@ class Pair:
         rng = random.Random(f"{mode} {seed}")
         group = self._groups.pop()
         sides = [
-            Side(address, self._topics, ids, group, control, idle)
-            for address, ids, control, idle in zip(
-                self._addresses, self._ids, self._controls, self._idle, strict=True
+            Side(address, [name for name, _ in topics], [each for _, each in topics], group, control, idle)
+            for address, topics, control, idle in zip(
+                self._addresses, self._topics, self._controls, self._idle, strict=True
             )
         ]
         lines: list[str] = []
@@ -272,6 +283,22 @@ class Pair:
         for side in sides:
             for _, _, wire in side.waiting:
                 wire.sock.close()
+
+
+def _comes_first(one: bytes, other: bytes) -> bool:
+    """Whether an id is before another by its bytes, as Java's signed number, and in Java's hash tables of any size."""
+    if not one < other or (one[0] < 128) != (other[0] < 128):
+        return False
+    hashes = [_java_hash(each) for each in (one, other)]
+    return all(hashes[0] % size < hashes[1] % size for size in (2, 4, 8, 16))
+
+
+def _java_hash(topic_id: bytes) -> int:
+    """`Uuid.hashCode()`, as a HashMap spreads it."""
+    high, low = struct.unpack(">QQ", topic_id)
+    both = high ^ low
+    code = (both >> 32) ^ (both & 0xFFFFFFFF)
+    return int(code ^ (code >> 16))
 
 
 def _unlike(ours: Any, kafkas: Any, path: str) -> Iterator[str]:

@@ -528,6 +528,7 @@ def test_an_epoch_behind_commits_what_the_member_had_then(world: ConsumerWorld) 
     assert commit(world, "b", 2, 2) == [stale], "since epoch 3"
     assert commit(world, "a", 4, 0) == [stale]
     assert commit(world, "x", 3, 0) == [codes.UNKNOWN_MEMBER_ID]
+    assert commit(world, "a", 3, 0, version=8) == [codes.UNSUPPORTED_VERSION]
 
 
 def test_a_member_commits_with_its_epoch(world: ConsumerWorld) -> None:
@@ -538,15 +539,28 @@ def test_a_member_commits_with_its_epoch(world: ConsumerWorld) -> None:
     assert commit_in_transaction(world, "", -1, 0) == [codes.NONE], "one that is in no group names nothing"
 
 
-def test_of_assignors_with_as_many_votes_uniform_decides(world: ConsumerWorld) -> None:
-    world = ConsumerWorld({"t": 3, "u": 3})
-    members = [
-        world.member("a", ["t", "u"], server_assignor="range"),
-        world.member("b", ["t", "u"], server_assignor="uniform"),
-    ]
-    world.settle(*members)
-    assert [sum(map(len, each.owned.values())) for each in members] == [3, 3], "by range 4 and 2"
-    assert commit(world, "a", 3, 0, version=8) == [codes.UNSUPPORTED_VERSION]
+@pytest.mark.parametrize(
+    ("named", "decides"),
+    [
+        (["range", "uniform"], "uniform"),
+        (["uniform", "range"], "range"),
+        (["uniform", "range", None], "uniform"),
+        (["range", "uniform", None], "uniform"),
+        (["uniform", "uniform", "range", "range"], "uniform"),
+        (["range", "range", "uniform", "uniform"], "uniform"),
+    ],
+)
+def test_of_assignors_with_as_many_votes_one_decides_as_in_kafka(
+    named: list[str | None], decides: str
+) -> None:
+    """Of one vote each that of the member whose heartbeat brings the new target, else `uniform`."""
+    world = ConsumerWorld({"t": 5, "u": 5}, consumer_assignment_interval_ms=0)
+    for name, assignor in zip("abcd", named, strict=False):
+        world.member(name, ["t", "u"], server_assignor=assignor).beat()
+    shares = sorted(sum(map(len, each.values())) for each in world.consumer_group.target.values())
+    uniform = {2: [5, 5], 3: [3, 3, 4], 4: [2, 2, 3, 3]}
+    ranges = {2: [4, 6], 3: [2, 4, 4], 4: [2, 2, 2, 4]}
+    assert shares == (uniform if decides == "uniform" else ranges)[len(named)]
 
 
 def test_a_transaction_of_an_epoch_behind_commits_what_the_member_had_then(world: ConsumerWorld) -> None:

@@ -105,7 +105,7 @@ def _join(shard: Shard, now: int, caller: Caller, group: ConsumerGroup, request:
         replaces_modern and shard.config.consumer_downgrades and group.classic_members == len(group.members)
     )
     if not turns_classic:
-        make_target_if_due(shard, now, group)
+        make_target_if_due(shard, now, group, member)
     after = reconcile(
         member, target_of(shard, group, member), owned_partitions(said, shard.topics), group.is_taken
     )

@@ -38,18 +38,22 @@ def _bump(shard: Shard, group: ConsumerGroup, now_hash: int) -> None:
     group.topics_version = shard.topics.version
 
 
-def make_target_if_due(shard: Shard, now: int, group: ConsumerGroup) -> None:
-    """Assign anew if the group has changed since the last target and the interval is over."""
+def make_target_if_due(shard: Shard, now: int, group: ConsumerGroup, present: Member) -> None:
+    """Assign anew if the group has changed since the last target and the interval is over.
+
+    Args:
+        present: the member that is served.
+    """
     if group.epoch <= group.target_epoch:
         return
     last, time_of_day = group.target_timestamp, shard.wall(now)
     # A clock that was set back is behind the last time: waiting for it could take days.
     if last and last <= time_of_day < last + assignment_interval(shard, group.group_id):
         return
-    _make_target(shard, time_of_day, group)
+    _make_target(shard, time_of_day, group, present)
 
 
-def _make_target(shard: Shard, time_of_day: int, group: ConsumerGroup) -> None:
+def _make_target(shard: Shard, time_of_day: int, group: ConsumerGroup, present: Member) -> None:
     ids: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
     counts: dict[bytes, int] = {}
     members: dict[str, MemberSpec] = {}
@@ -65,7 +69,7 @@ def _make_target(shard: Shard, time_of_day: int, group: ConsumerGroup) -> None:
         members[member_id] = MemberSpec(member.instance_id, ids[subscription], had)
     default = shard.config.consumer_assignors[0]
     # A stored member may name one that another broker had.
-    assign = ASSIGNORS.get(group.preferred_assignor(default), ASSIGNORS[default])
+    assign = ASSIGNORS.get(group.preferred_assignor(default, present.assignor), ASSIGNORS[default])
     for member_id, partitions in assign(GroupSpec(members, counts)).items():
         if partitions != group.target.get(member_id):
             writing.write_target(shard, group.group_id, member_id, partitions)

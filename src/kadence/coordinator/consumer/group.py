@@ -129,10 +129,16 @@ class ConsumerGroup:
         resolved = self.resolved.get(member.regex) if member.regex else None
         return member.topics if resolved is None else member.topics | resolved.topics
 
-    def preferred_assignor(self, default: str) -> str:
-        """The one that most members name. As Kafka's hash table has it, ``uniform`` comes before ``range``."""
+    def preferred_assignor(self, default: str, present: str | None = None) -> str:
+        """The one that most members name.
+
+        Of one vote each that of the member counts that is served at present; else ``uniform`` comes before ``range``.
+        That is the order of Kafka's hash tables.
+        """
         votes = self._census.assignors
-        return max(votes, key=lambda name: (votes[name], name), default=default)
+        return max(
+            votes, key=lambda name: (votes[name], votes[name] == 1 and name == present, name), default=default
+        )
 
     def supports_protocols(self, names: Iterable[str]) -> bool:
         """Whether all classic members know one of these protocols."""

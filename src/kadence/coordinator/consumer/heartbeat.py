@@ -73,7 +73,7 @@ def _live(
     member = _hear(shard, caller, group, before, request)
     group = consumer_group(shard, request.group_id)
     bump_if_topics_changed(shard, group)
-    make_target_if_due(shard, now, group)
+    make_target_if_due(shard, now, group, member)
     if request.member_epoch == 0 or member is not before or not member.is_reconciled_to(group.target_epoch):
         after = reconcile(member, target_of(shard, group, member), _owned(request), group.is_taken)
         if after != member:

@@ -117,6 +117,18 @@ def test_an_assignment_that_is_done_stays(spec: GroupSpec) -> None:
     assert uniform(again) == shares
 
 
+def test_uniform_gives_one_partition_more_to_who_has_it_or_to_the_last_as_kafka_does() -> None:
+    same = frozenset({A})
+    fresh = _spec({A: 4}, dict.fromkeys(["m1", "m2", "m3"], same))
+    assert sizes(uniform(fresh)) == {"m1": 1, "m2": 1, "m3": 2}
+    had = {"m1": {A: frozenset({0, 1})}, "m2": {A: frozenset({2})}}
+    assert uniform(_spec({A: 4}, dict.fromkeys(["m1", "m2", "m3"], same), had)) == {
+        "m1": {A: frozenset({0, 1})},
+        "m2": {A: frozenset({2})},
+        "m3": {A: frozenset({3})},
+    }
+
+
 def test_uniform_where_subscriptions_overlap() -> None:
     """Each topic's readers differ by one at most; Kafka's own stops there too."""
     had: Shares = {"a": {A: frozenset(range(9))}, "b": {B: frozenset(range(9))}}

@@ -22,21 +22,24 @@ def _assign_same_topics(spec: GroupSpec) -> Shares:
     topics = next((member.topics for member in spec.members.values()), frozenset[bytes]())
     if not topics:
         return {member_id: {} for member_id in spec.members}
-    free = {(topic, partition) for topic in topics for partition in range(spec.counts[topic])}
-    least, more = divmod(len(free), len(spec.members))
+    all_of_them = [(topic, partition) for topic in sorted(topics) for partition in range(spec.counts[topic])]
+    least, more = divmod(len(all_of_them), len(spec.members))
     mine: dict[str, list[tuple[bytes, int]]] = {}
+    wanted = set(all_of_them)
     for member_id, member in spec.members.items():
         had = [(topic, partition) for topic, partitions in member.had.items() for partition in partitions]
-        mine[member_id] = sorted(each for each in had if each in free)
-        free.difference_update(mine[member_id])
-    # Whoever holds most keeps the partition that cannot be shared: so nothing moves needlessly.
+        mine[member_id] = sorted(each for each in had if each in wanted)
+        wanted.difference_update(mine[member_id])
+    free = [each for each in all_of_them if each in wanted]
     quotas: dict[str, int] = {}
-    for member_id in sorted(mine, key=lambda member_id: -len(mine[member_id])):
-        quota = quotas[member_id] = least + (more > 0)
-        more -= 1
-        free.update(mine[member_id][quota:])
-        del mine[member_id][quota:]
-    rest = iter(sorted(free))
+    for index, (member_id, held) in enumerate(mine.items()):
+        # One partition more is for those that have it already, so nothing moves needlessly; else for the last members.
+        gets_more = more > 0 and (len(held) > least or len(mine) - index <= more)
+        more -= gets_more
+        quotas[member_id] = least + gets_more
+        free.extend(held[quotas[member_id] :])
+        del held[quotas[member_id] :]
+    rest = iter(free)
     for member_id, held in mine.items():
         held.extend(each for _, each in zip(range(quotas[member_id] - len(held)), rest, strict=False))
     return {member_id: by_topic(held) for member_id, held in mine.items()}
