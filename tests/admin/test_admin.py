@@ -30,7 +30,9 @@ from kadence.errors import (
 )
 from kadence.producer import Producer
 from kadence.protocol import error_codes as ec
+from kadence.protocol.create_partitions import CreatePartitionsRequest
 from kadence.protocol.create_topics import CreateTopicsRequest
+from kadence.protocol.delete_topics import DeleteTopicsRequest
 from kadence.protocol.find_coordinator import FindCoordinatorRequest
 from kadence.protocol.list_groups import ListGroupsRequest
 from kadence.protocol.metadata import MetadataRequest
@@ -290,6 +292,84 @@ def test_a_controller_that_moved(flaky: tuple[Broker, Admin]) -> None:
     with broker.faults.error(CreateTopicsRequest, ec.NOT_CONTROLLER, times=3) as fault:
         admin.create_topics({"t": 1})
     assert fault.hits == 3
+
+
+CREATED = NewTopic("t", 2, 1, {"retention.ms": 60_000, "unclean.leader.election.enable": True})
+
+
+@pytest.mark.parametrize("lost", ["once", "twice"])
+def test_changes_whose_answers_are_lost_are_done(flaky: tuple[Broker, Admin], lost: str) -> None:
+    broker, admin = flaky
+    times = 1 if lost == "once" else 2
+    with broker.faults.disconnect(CreateTopicsRequest, served=True, times=times) as fault:
+        made = admin.create_topics([CREATED, NewTopic("u", 1)])
+        assert list(made) == ["t", "u"]
+        assert (made["t"].partitions, made["t"].replication_factor) == (2, 1)
+        assert fault.hits == times
+    with broker.faults.disconnect(CreatePartitionsRequest, served=True, times=times):
+        assert admin.create_partitions({"t": 3}) == {"t": 3}
+    with broker.faults.disconnect(DeleteTopicsRequest, served=True, times=times):
+        assert list(admin.delete_topics(["u", "t"])) == ["u", "t"]
+    assert admin.list_topics() == {}
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "but"),
+    [
+        (NewTopic("t", 1), NewTopic("t", 3), "but it has 1 partitions and not 3"),
+        (CREATED, NewTopic("t", configs={"retention.ms": 1}), "but its retention.ms is 60000 and not 1"),
+    ],
+)
+def test_a_topic_that_is_not_as_asked_for_is_no_success_of_a_call_whose_answer_was_lost(
+    flaky: tuple[Broker, Admin], there: NewTopic, wanted: NewTopic, but: str
+) -> None:
+    broker, admin = flaky
+    admin.create_topics(there)
+    with (
+        broker.faults.disconnect(CreateTopicsRequest, times=1),
+        pytest.raises(TopicAlreadyExistsError) as raised,
+    ):
+        admin.create_topics(wanted)
+    [note] = raised.value.__notes__
+    assert "an earlier request of this call was not answered" in note
+    assert but in note
+
+
+def test_a_topic_that_somebody_grew_further_is_no_success_either(flaky: tuple[Broker, Admin]) -> None:
+    broker, admin = flaky
+    admin.create_topics({"t": 5})
+    with (
+        broker.faults.disconnect(CreatePartitionsRequest, times=1),
+        pytest.raises(BrokerError, match="INVALID_PARTITIONS") as raised,
+    ):
+        admin.create_partitions({"t": 3})
+    assert "but it has 5 partitions and not 3" in raised.value.__notes__[0]
+
+
+def test_a_controller_that_has_begun_may_have_ended(flaky: tuple[Broker, Admin]) -> None:
+    broker, admin = flaky
+    admin.create_topics({"t": 1})
+    with broker.faults.error(CreateTopicsRequest, ec.REQUEST_TIMED_OUT, times=1):
+        assert list(admin.create_topics({"t": 1})) == ["t"]
+
+
+def test_a_change_that_was_refused_before_has_not_been_made_by_it(flaky: tuple[Broker, Admin]) -> None:
+    broker, admin = flaky
+    admin.create_topics({"t": 1})
+    with (
+        broker.faults.error(CreateTopicsRequest, ec.NOT_CONTROLLER, times=1),
+        pytest.raises(TopicAlreadyExistsError) as raised,
+    ):
+        admin.create_topics({"t": 1})
+    assert not hasattr(raised.value, "__notes__")
+
+
+def test_settings_of_a_new_topic_may_be_numbers(admin: Admin, name: str) -> None:
+    settings = {"retention.ms": 1234567, "unclean.leader.election.enable": True}
+    admin.create_topics(NewTopic(name, 1, configs=settings))
+    topic = ConfigResource("topic", name)
+    found = admin.describe_configs(topic)[topic]
+    assert [found[each].value for each in settings] == ["1234567", "true"]
 
 
 @pytest.mark.parametrize(
@@ -590,9 +670,9 @@ REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
         lambda a: a.create_topics(NewTopic("t", 1, "1")),  # type: ignore[arg-type]
         "topic 't': numbers of partitions and replicas are whole numbers, not '1'",
     ),
-    "a setting that is no text": (
-        lambda a: a.create_topics(NewTopic("t", configs={"retention.ms": 1})),  # type: ignore[dict-item]
-        "topic 't': the value of 'retention.ms' is text, such as '1', not 1",
+    "a setting that is nothing": (
+        lambda a: a.create_topics(NewTopic("t", configs={"retention.ms": None})),  # type: ignore[dict-item]
+        "topic 't': the value of 'retention.ms' is text or a number; leave the setting out for its default, not None",
     ),
     "names that are none": (
         lambda a: a.delete_topics([3]),

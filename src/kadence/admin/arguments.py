@@ -48,7 +48,8 @@ def as_topics(topics: Mapping[str, int] | str | NewTopic | Iterable[NewTopic | s
         for number in (topic.partitions, topic.replication_factor):
             _check(number, int, f"topic {topic.name!r}: numbers of partitions and replicas are whole numbers")
         for name, value in topic.configs.items():
-            _check(value, str, f"topic {topic.name!r}: the value of {name!r} is text, such as {str(value)!r}")
+            wanted = "is text or a number; leave the setting out for its default"
+            _check(value, (str, int, float), f"topic {topic.name!r}: the value of {name!r} {wanted}")
     return found
 
 

@@ -113,6 +113,9 @@ class AsyncAdmin:
     ) -> Outcomes[str, NewTopic]:
         """Create topics, given as ``{name: partitions}``, or as one or several names or `NewTopic` values.
 
+        If an answer is lost and the topic exists with the partitions, replicas and settings asked for, it counts as
+        created.
+
         Returns:
             The created topics, with the numbers of partitions and replicas that the broker chose, if it tells them.
         """
@@ -124,7 +127,10 @@ class AsyncAdmin:
     async def delete_topics(
         self, names: str | Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
     ) -> Outcomes[str, None]:
-        """Delete topics and all their records."""
+        """Delete topics and all their records.
+
+        If an answer is lost and the topic is not there, it counts as deleted.
+        """
         return checked(await self._shell.run(timeout, _topics.delete_topics, as_names(names)), raise_errors)
 
     async def list_topics(
@@ -144,7 +150,8 @@ class AsyncAdmin:
     ) -> Outcomes[str, int]:
         """Add partitions to topics until they have these total numbers.
 
-        A key's new records may then go to another partition than its old ones.
+        A key's new records may then go to another partition than its old ones. If an answer is lost and the topic has
+        the number asked for, it counts as grown.
         """
         return checked(
             await self._shell.run(timeout, _topics.create_partitions, as_totals(totals)), raise_errors

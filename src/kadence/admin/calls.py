@@ -54,9 +54,13 @@ _PRESENCE: Final = frozenset({ec.UNKNOWN_TOPIC_OR_PARTITION, ec.UNKNOWN_TOPIC_ID
 
 
 class Ask:
-    """One request of a call: what, to whom, and in which versions."""
+    """One request of a call: what, to whom, and in which versions.
 
-    __slots__ = ("max_version", "message", "min_version", "node_id")
+    Attributes:
+        is_unanswered: it was sent and no answer came, so the broker may have carried it out.
+    """
+
+    __slots__ = ("is_unanswered", "max_version", "message", "min_version", "node_id")
 
     def __init__(
         self,
@@ -70,6 +74,7 @@ class Ask:
         self.node_id = node_id
         self.min_version = min_version
         self.max_version = max_version
+        self.is_unanswered = False
 
 
 class Leaders:
@@ -150,11 +155,13 @@ class Calls:
         ]
         ended = self._exchange.ask(requests, deadline, self._given_up)
         answers: list[Any | KafkaError] = []
-        for request in requests:
+        for ask, request in zip(asks, requests, strict=True):
             completed = ended.get(request)
             if completed is None:
                 answers.append(self._too_late(request))
             else:
+                # Without a version it was never sent.
+                ask.is_unanswered = completed.error is not None and completed.version >= 0
                 answers.append(completed.response if completed.error is None else completed.error)
         return answers
 

@@ -19,7 +19,7 @@ from kadence.protocol.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 
-__all__ = ["ConfigValue", "alter_configs", "describe_configs"]
+__all__ = ["ConfigValue", "alter_configs", "describe_configs", "text_of"]
 
 ConfigValue = ConfigChange | str | int | float | bool | None
 """What a setting becomes: a value, None for its default, or a `ConfigChange`."""
@@ -125,13 +125,14 @@ def _by_node(
 
 def _alterable(name: str, value: ConfigValue) -> AlterableConfig:
     if not isinstance(value, ConfigChange):
-        value = ConfigChange("delete") if value is None else ConfigChange("set", _text(value))
+        value = ConfigChange("delete") if value is None else ConfigChange("set", text_of(value))
     if value.operation not in _OPERATIONS:
         raise ValueError(f"{name}: the operation is one of {', '.join(_OPERATIONS)}, not {value.operation!r}")
     return AlterableConfig(name, _OPERATIONS[value.operation], value.value)
 
 
-def _text(value: str | float | bool) -> str:
+def text_of(value: str | float | bool) -> str:
+    """A value as brokers take it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

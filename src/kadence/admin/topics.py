@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
-from kadence.admin.calls import Ask, Calls, refusal
+from kadence.admin.calls import Calls, refusal
+from kadence.admin.configs import text_of
+from kadence.admin.lost_answers import Change, faults_of, partitions_of
 from kadence.admin.values import (
     ClusterDescription,
     NewTopic,
@@ -12,6 +15,7 @@ from kadence.admin.values import (
     TopicDescription,
 )
 from kadence.errors import KafkaError
+from kadence.protocol import error_codes as ec
 from kadence.protocol.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kadence.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kadence.protocol.delete_topics import DeleteTopicsRequest
@@ -33,6 +37,7 @@ def create_topics(
 ) -> Outcomes[str, NewTopic]:
     """Create topics through the controller."""
     by_name = {topic.name: topic for topic in topics}
+    change = Change(calls, ec.TOPIC_ALREADY_EXISTS)
 
     def attempt(names: Collection[str], deadline: int) -> dict[str, NewTopic | KafkaError]:
         message = CreateTopicsRequest(
@@ -42,7 +47,8 @@ def create_topics(
                     num_partitions=by_name[name].partitions,
                     replication_factor=by_name[name].replication_factor,
                     configs=[
-                        CreatableTopicConfig(key, value) for key, value in by_name[name].configs.items()
+                        CreatableTopicConfig(key, text_of(value))
+                        for key, value in by_name[name].configs.items()
                     ],
                 )
                 for name in names
@@ -50,14 +56,13 @@ def create_topics(
             timeout_ms=30_000,
             validate_only=validate_only,
         )
-        response = calls.ask(Ask(message, calls.controller(deadline)), deadline)
+        response = change.ask(message, names, deadline)
         result: dict[str, NewTopic | KafkaError] = {}
         for answer in response.topics:
             given = by_name[answer.name]
+            change.refused(answer.name, answer.error_code)
             if answer.error_code:
-                result[answer.name] = refusal(
-                    answer.error_code, f"topic {answer.name!r}", answer.error_message
-                )
+                result[answer.name] = _refusal(answer)
             else:
                 partitions = answer.num_partitions if answer.num_partitions > 0 else given.partitions
                 replicas = (
@@ -66,44 +71,59 @@ def create_topics(
                 result[answer.name] = NewTopic(answer.name, partitions, replicas, given.configs)
         return result
 
-    return calls.settle(by_name, attempt, deadline)
+    def look(names: list[str]) -> dict[str, tuple[NewTopic, str] | KafkaError]:
+        found = describe_topics(calls, deadline, names)
+        return {**found.errors, **faults_of(calls, deadline, by_name, found)}
+
+    outcomes = calls.settle(by_name, attempt, deadline)
+    return outcomes if validate_only else change.settled(outcomes, by_name, look)
 
 
 def delete_topics(calls: Calls, deadline: int, names: Iterable[str]) -> Outcomes[str, None]:
     """Delete topics through the controller."""
+    order = list(dict.fromkeys(names))
+    change = Change(calls, ec.UNKNOWN_TOPIC_OR_PARTITION)
 
     def attempt(names: Collection[str], deadline: int) -> dict[str, None | KafkaError]:
         message = DeleteTopicsRequest(topic_names=list(names), timeout_ms=30_000)
         # Version 6 names topics by id as well; by name alone is what every broker understands.
-        response = calls.ask(Ask(message, calls.controller(deadline), max_version=5), deadline)
-        return {
-            answer.name: refusal(answer.error_code, f"topic {answer.name!r}", answer.error_message)
-            if answer.error_code
-            else None
-            for answer in response.responses
-        }
+        response = change.ask(message, names, deadline, max_version=5)
+        result: dict[str, None | KafkaError] = {}
+        for answer in response.responses:
+            change.refused(answer.name, answer.error_code)
+            result[answer.name] = _refusal(answer) if answer.error_code else None
+        return result
 
     # The controller knows its topics: what it does not know does not exist.
-    return calls.settle(names, attempt, deadline, patience_ms=0)
+    outcomes = calls.settle(order, attempt, deadline, patience_ms=0)
+    return change.settled(outcomes, order, lambda names: dict.fromkeys(names, (None, "")))
 
 
 def create_partitions(calls: Calls, deadline: int, totals: Mapping[str, int]) -> Outcomes[str, int]:
     """Grow topics to ``totals`` partitions."""
+    change = Change(calls, ec.INVALID_PARTITIONS)
 
     def attempt(names: Collection[str], deadline: int) -> dict[str, int | KafkaError]:
         message = CreatePartitionsRequest(
             topics=[CreatePartitionsTopic(name=name, count=totals[name], assignments=None) for name in names],
             timeout_ms=30_000,
         )
-        response = calls.ask(Ask(message, calls.controller(deadline)), deadline)
-        return {
-            answer.name: refusal(answer.error_code, f"topic {answer.name!r}", answer.error_message)
-            if answer.error_code
-            else totals[answer.name]
-            for answer in response.results
-        }
+        response = change.ask(message, names, deadline)
+        result: dict[str, int | KafkaError] = {}
+        for answer in response.results:
+            change.refused(answer.name, answer.error_code)
+            result[answer.name] = _refusal(answer) if answer.error_code else totals[answer.name]
+        return result
 
-    return calls.settle(totals, attempt, deadline)
+    def look(names: list[str]) -> dict[str, tuple[int, str] | KafkaError]:
+        found = describe_topics(calls, deadline, names)
+        return {**found.errors, **{name: partitions_of(totals[name], found[name]) for name in found}}
+
+    return change.settled(calls.settle(totals, attempt, deadline), totals, look)
+
+
+def _refusal(answer: Any) -> KafkaError:
+    return refusal(answer.error_code, f"topic {answer.name!r}", answer.error_message)
 
 
 def list_topics(calls: Calls, deadline: int, *, internal: bool) -> dict[str, TopicDescription]:
