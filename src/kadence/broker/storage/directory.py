@@ -272,10 +272,16 @@ class DataDirectory:
         flusher.first = self._journal
 
     def open(self, partition: Partition, now: int) -> PartitionFolder:
-        """Load a partition, or make its folder. Raises `OSError`."""
+        """Load a partition, or make its folder.
+
+        Raises:
+            OSError: the disk does not give or take what is needed. ConfigError: its files are damaged.
+        """
         assert self._flusher is not None
         path = self.path / f"{partition.topic.name}-{partition.index}"
-        folder = PartitionFolder(path, partition, self._flusher, now, flushes=self.fsync == "flush")
+        folder = PartitionFolder(
+            path, partition, self._flusher, now, flushes=self.fsync == "flush", was_clean=self.was_clean
+        )
         self._folders[partition] = folder
         return folder
 
@@ -296,12 +302,18 @@ class DataDirectory:
             for folder in self._folders.values():
                 folder.close()
             self._flusher.close()
-            with contextlib.suppress(OSError):
-                write_durably(self.path / _CLEAN, b'{"version":0}\n')
+            if self._is_clean():
+                with contextlib.suppress(OSError):
+                    write_durably(self.path / _CLEAN, b'{"version":0}\n')
             for folder in self._folders.values():
                 folder.release()
         self._journal.close()
         self._lock.close()
+
+    def _is_clean(self) -> bool:
+        """Whether every partition is left in order, also those that were not loaded: another one may be refused."""
+        are_loaded = len(self._folders) == sum(len(each.leaders) for each in self.topics.values())
+        return (self.was_clean or are_loaded) and all(each.is_safe for each in self._folders.values())
 
 
 def _check_topic(topic: StoredTopic) -> None:

@@ -4,6 +4,7 @@ Batches are written to the end of the newest file, and kept in memory too until 
 from then on readers get views of the mapped file. Nothing is written through the mapping, so a full disk is an error of
 a write and not a signal. A segment is *sealed* when the next one begins: its file is made durable first, and its index
 is written after that, so a segment with an index is known to be whole.
+A later broker that appends to it removes the index first.
 """
 
 from __future__ import annotations
@@ -53,9 +54,10 @@ class FileSegment(Segment):
 
     Attributes:
         descriptor: of the file while batches may be appended, else -1.
+        may_reopen: whether it is opened once a batch comes (the newest one of an earlier broker).
     """
 
-    __slots__ = ("_bytes", "_in_background", "_tail_capacity", "descriptor", "path")
+    __slots__ = ("_bytes", "_in_background", "_tail_capacity", "descriptor", "may_reopen", "path")
 
     def __init__(
         self,
@@ -70,6 +72,7 @@ class FileSegment(Segment):
         self._bytes = most_bytes
         self._in_background = in_background
         self.descriptor = -1
+        self.may_reopen = False
         self._tail_capacity = _FIRST_TAIL // 2
 
     @property
@@ -78,7 +81,9 @@ class FileSegment(Segment):
         return self.descriptor >= 0
 
     def open_for_append(self) -> None:
-        """Take further batches. Raises `OSError`."""
+        """Take further batches, of which its indexes know nothing. Raises `OSError`."""
+        for suffix in (".index", ".timeindex"):
+            self.path.with_suffix(suffix).unlink(missing_ok=True)
         self.descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
     def map(self) -> None:
@@ -116,9 +121,11 @@ class FileSegment(Segment):
 
     def has_room(self, size: int, last_offset: int) -> bool:
         fits = self.size + size <= self._bytes and last_offset - self.base_offset <= _LARGEST_DELTA
-        return self.is_open and (fits or not self.size)
+        return (self.is_open or self.may_reopen) and (fits or not self.size)
 
     def _room(self, size: int) -> memoryview:
+        if not self.is_open:
+            self.open_for_append()
         if self._starts and not self._views[-1].readonly:
             used = self.size - self._starts[-1]
             tail = self._views[-1]
@@ -244,7 +251,7 @@ def write_durably(path: Path, data: bytes) -> None:
 
 
 def fsync_path(path: Path) -> None:
-    """Make a folder's entries durable.
+    """Make a file, or a folder's entries, durable.
 
     Raises:
         NotTriedError: it could not be opened. OSError: they may be lost.

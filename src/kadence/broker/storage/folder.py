@@ -42,10 +42,18 @@ class PartitionFolder:
     """
 
     def __init__(
-        self, path: Path, partition: Partition, flusher: Flusher, now: int, *, flushes: bool
+        self,
+        path: Path,
+        partition: Partition,
+        flusher: Flusher,
+        now: int,
+        *,
+        flushes: bool,
+        was_clean: bool,
     ) -> None:
         self.path = path
         self.flushes = flushes
+        self._has_failed = False
         self._flusher = flusher
         self._partition = partition
         self._flushing_upto = 0
@@ -59,7 +67,7 @@ class PartitionFolder:
             topic_id = base64.urlsafe_b64encode(partition.topic.topic_id).decode().rstrip("=")
             metadata.write_text(f"version: 0\ntopic_id: {topic_id}\n")
         self._store = FileStore(path, lambda: partition.config, flusher.run, self._rolled)
-        log, producers, self.cut_bytes = recover(path, self._store, now)
+        log, producers, self.cut_bytes = recover(path, self._store, now, was_clean=was_clean)
         partition.load(log, producers)
 
     # What the partition tells
@@ -132,6 +140,7 @@ class PartitionFolder:
         if error is None:
             self._durable_files = self._flushing_files
         else:
+            self._has_failed = True
             _log.error("%s could not be made durable, and takes no more records: %s", self.path, error)
         self._partition.durable(self._flushing_upto, error)
 
@@ -170,10 +179,15 @@ class PartitionFolder:
 
     def close(self) -> None:
         """Leave everything such that nothing needs to be read again; the flusher still runs."""
-        segments = self._partition.log.segments
-        self._rolled(self._partition.end_offset)
-        if segments:
-            self._store.seal(segments[-1])
+        newest = self._partition.log.segments[-1] if self._partition.log.segments else None
+        if isinstance(newest, FileSegment) and newest.is_open:  # else nothing came since it was sealed
+            self._rolled(self._partition.end_offset)
+            self._store.seal(newest)
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether all is durable that was to be, as far as the disk has told."""
+        return not self._has_failed and self._store.error is None
 
     def release(self) -> None:
         """Free what was open for readers; nobody is left."""

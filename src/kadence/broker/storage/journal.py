@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from kadence.broker.storage.files import write_durably
+from kadence.broker.storage.files import fsync_path, write_durably
 from kadence.errors import ConfigError
 
 __all__ = ["Journal"]
@@ -55,6 +55,7 @@ class Journal:
         """Let the file hold just these, durably."""
         data = b"".join(_line(each) for each in entries)
         write_durably(self._path, data)
+        fsync_path(self._path.parent)
         self.close()
         self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
         self._size = self._durable = self._flushing = len(data)

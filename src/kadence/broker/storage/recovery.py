@@ -2,9 +2,14 @@
 
 A segment with an index was durable when the index was written, so of what lies before the last entry only the headers
 are looked at: they must lead from batch to batch. Checksums are verified of what lies behind it; without an index, or
-with one that lies, of the whole segment. At the first batch that is not whole and true the log is cut: nothing behind
-it was ever acknowledged as durable. Producers, epochs and aborted transactions come from the newest snapshot, and from
-the batches behind it.
+with one that lies, of the whole segment.
+
+After a crash the end of the log may be torn: segments that were never made durable, mostly the newest alone. It is cut
+at the first batch that is not whole and true; nothing behind it was ever acknowledged as durable. Whatever was durable
+once (after a clean end, everything) is never cut: it can only be damaged. A damaged batch that leads to the next one is
+kept, and its readers find the damage; where no next one can be found, the log is refused.
+
+Producers, epochs and aborted transactions come from the newest snapshot, and from the batches behind it.
 """
 
 from __future__ import annotations
@@ -18,10 +23,18 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kadence.broker.storage.epochs import LeaderEpochs
-from kadence.broker.storage.files import DELETED, FileSegment, FileStore, named_files
+from kadence.broker.storage.files import (
+    DELETED,
+    FileSegment,
+    FileStore,
+    fsync_path,
+    named_files,
+    write_durably,
+)
 from kadence.broker.storage.indexes import decode_aborted, decode_epochs, decode_producers, load_indexes
 from kadence.broker.storage.log import Log
 from kadence.broker.storage.producers import Producers
+from kadence.errors import ConfigError
 from kadence.logs import logger
 from kadence.records import BatchHeader, crc32c, scan
 from kadence.records.batch import CRC_FROM, HEADER_SIZE, LOG_OVERHEAD, MAGIC, frame_fault
@@ -42,26 +55,35 @@ _log = logger("kadence.broker")
 
 
 class Recovered(NamedTuple):
-    """What a folder holds. ``cut_bytes`` lay behind the last whole batch, and are gone."""
+    """What a folder holds. ``cut_bytes`` lay behind the last whole batch, and are no part of the log."""
 
     log: Log
     producers: Producers
     cut_bytes: int
 
 
-def recover(folder: Path, store: FileStore, now: int) -> Recovered:
+class _Batch(NamedTuple):
+    """One that is damaged."""
+
+    position: int
+    offset: int
+
+
+def recover(folder: Path, store: FileStore, now: int, *, was_clean: bool) -> Recovered:
     """Read a partition's folder; an empty one is an empty log.
 
     Args:
         now: milliseconds since 1970.
+        was_clean: whether everything was made durable at the last end.
 
     Raises:
         OSError: the disk does not give or take what is needed.
+        ConfigError: batches cannot be found that were durable once. Nothing has been changed.
     """
     for path in folder.iterdir():
         if path.name.endswith(_LEFTOVERS) and path.is_file():
             path.unlink()
-    segments, cut_bytes = _segments(folder, store)
+    segments, cut_bytes = _segments(folder, store, was_clean=was_clean)
     start = _start_offset(folder)
     if segments and segments[-1].next_offset < start:
         # Records up to the start were deleted, and then the end of the log was lost: no offset is given out again.
@@ -72,56 +94,130 @@ def recover(folder: Path, store: FileStore, now: int) -> Recovered:
     log = Log(store, segments, start_offset=start)
     if not segments:
         log.end_offset = log.start_offset = start
-    producers = _state(folder, log, now)
-    if segments:
-        segments[-1].open_for_append()
-        for suffix in (".index", ".timeindex"):
-            segments[-1].path.with_suffix(suffix).unlink(missing_ok=True)
-    return Recovered(log, producers, cut_bytes)
+    return Recovered(log, _state(folder, log, now), cut_bytes)
 
 
-def _segments(folder: Path, store: FileStore) -> tuple[list[FileSegment], int]:
-    segments: list[FileSegment] = []
-    position = cut_bytes = 0
+def _segments(folder: Path, store: FileStore, *, was_clean: bool) -> tuple[list[FileSegment], int]:
     paths = named_files(folder, ".log")
+    durable = len(paths) if was_clean else _known_durable(paths)
+    segments: list[FileSegment] = []
+    overlapping: list[Path] = []
+    position = 0
     for number, path in enumerate(paths):
         if segments and int(path.stem) < segments[-1].next_offset:
-            _put_aside(path)
+            overlapping.append(path)
             continue
         size = path.stat().st_size
         segment = store.segment(path, int(path.stem), position)
-        _read(segment, size)
+        damaged = _read(segment, size, was_durable=number < durable)
+        if number < durable:
+            _accept(segment, size, damaged, paths[number + 1 :])
+            # What is appended to a damaged one would be taken for a torn end after a crash.
+            segment.may_reopen = number == len(paths) - 1 and not damaged
+        segments.append(segment)
+        position += segment.size
         if segment.size < size:
-            cut_bytes += size - segment.size
-            _log.warning("%s: cut %d bytes behind the last whole batch", path, size - segment.size)
-            os.truncate(path, segment.size)
+            break
+    # Until here nothing was changed, so that a log that is refused is left as it is.
+    for path in overlapping:
+        _put_aside(path)
+    cut_bytes = _cut(segments[-1], paths) if segments else 0
+    for segment in segments:
         segment.map()
         first = next(segment.batches(0), None)
         segment.began_at = first.max_timestamp if first is not None else 0
-        segment.touched_at = int(path.stat().st_mtime * 1000)
-        segments.append(segment)
-        position += segment.size
-        if segment.size < size and number + 1 < len(paths):
-            for later in paths[number + 1 :]:
-                cut_bytes += later.stat().st_size
-                _log.warning("%s: dropped, for the segment before it was cut", later)
-                for each in folder.glob(f"{later.stem}.*"):
-                    each.unlink()
-            break
+        segment.touched_at = int(segment.path.stat().st_mtime * 1000)
+    if segments and durable < len(paths):
+        _secure(folder, segments, paths[durable:])
     return segments, cut_bytes
+
+
+def _known_durable(paths: list[Path]) -> int:
+    """How many segments were durable before a crash: all up to the last one with an index, but not the newest.
+
+    The newest may have an index that was valid before something was appended to it.
+    """
+    return next(
+        (
+            number
+            for number in range(len(paths) - 1, 0, -1)
+            if paths[number - 1].with_suffix(".index").exists()
+        ),
+        0,
+    )
+
+
+def _accept(segment: FileSegment, size: int, damaged: list[_Batch], later: list[Path]) -> None:
+    """Take a segment that was durable once, if all of its batches can be found.
+
+    Raises:
+        ConfigError: they cannot be; who runs the broker must decide what becomes of them.
+    """
+    overlaps = damaged and later and int(later[0].stem) < segment.next_offset
+    if segment.size == size and not overlaps:
+        for each in damaged:
+            _log.error(
+                "%s: the batch at offset %d (byte %d) is damaged; its readers get a checksum error",
+                segment.path,
+                each.offset,
+                each.position,
+            )
+        return
+    at = damaged[0] if damaged else _Batch(segment.size, segment.next_offset)
+    leave = f"cut it to {at.position} bytes"
+    if later:
+        leave += f" and move {later[0].name} and the later .log files of its folder away"
+    raise ConfigError(
+        f"{segment.path} is damaged at byte {at.position}, offset {at.offset}; it was whole when it was stored, and "
+        f"nothing has been changed. Restore the file; or, to give up all records from offset {at.offset} on, {leave}"
+    )
+
+
+def _cut(last: FileSegment, paths: list[Path]) -> int:
+    """Cut the torn end of a log, whose last segment this is: how many bytes that are no part of it."""
+    size = last.path.stat().st_size
+    if last.size == size:
+        return 0
+    cut_bytes = size - last.size
+    _log.warning("%s: cut %d bytes behind the last whole batch", last.path, cut_bytes)
+    later = [path for path in paths if int(path.stem) > last.base_offset and path.exists()]
+    if not later:
+        os.truncate(last.path, last.size)
+        return cut_bytes
+    # More than the end of the log cannot be read: all of it is kept for whoever wants to know.
+    kept = last.path.read_bytes()[: last.size]
+    _put_aside(last.path)
+    write_durably(last.path, kept)
+    for path in later:
+        cut_bytes += path.stat().st_size
+        _put_aside(path)
+    return cut_bytes
+
+
+def _secure(folder: Path, segments: list[FileSegment], unsure: list[Path]) -> None:
+    """Make durable what may not have been: a producer that tries again hears that it is there already."""
+    for segment in segments:
+        if segment.path in unsure:
+            fsync_path(segment.path)
+    fsync_path(folder)
+    fsync_path(folder.parent)
+    # It was not sealed; the end of this broker makes up for that.
+    segments[-1].open_for_append()
 
 
 def _put_aside(path: Path) -> None:
     """Keep a segment's file, which is no part of the log, for whoever wants to know."""
     aside = path.with_name(path.name + _STRAY)
+    while aside.exists():
+        aside = aside.with_name(aside.name + _STRAY)
     _log.warning("%s is no part of the log, and is put aside as %s", path, aside.name)
     path.rename(aside)
     for suffix in (".index", ".timeindex", ".txnindex"):
         path.with_suffix(suffix).unlink(missing_ok=True)
 
 
-def _read(segment: FileSegment, size: int) -> None:
-    """Fill indexes, size and offsets from the file, up to its last whole batch."""
+def _read(segment: FileSegment, size: int, *, was_durable: bool) -> list[_Batch]:
+    """Fill indexes, size and offsets from the file, up to its last batch; damaged batches of what was durable."""
     last_offset = -1
     offsets, times = (_bytes(segment.path.with_suffix(suffix)) for suffix in (".index", ".timeindex"))
     if offsets is not None and times is not None and load_indexes(segment, offsets, times, size):
@@ -132,18 +228,19 @@ def _read(segment: FileSegment, size: int) -> None:
     else:
         segment.forget()
     if not size:
-        return
+        return []
     with segment.path.open("rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as mapped:
         view = memoryview(mapped)
         try:
-            _scan(segment, view, last_offset)
+            damaged = _scan(segment, view, last_offset, was_durable=was_durable)
             has_indexes = offsets is not None or times is not None
             if has_indexes and (segment.size < size or not _leads_through(segment, view)):
                 # The indexes are of another file, or know of more than is there: nothing they say holds.
                 segment.forget()
-                _scan(segment, view, -1)
+                damaged = _scan(segment, view, -1, was_durable=was_durable)
         finally:
             view.release()
+    return damaged
 
 
 def _leads_through(segment: FileSegment, view: memoryview) -> bool:
@@ -156,24 +253,32 @@ def _leads_through(segment: FileSegment, view: memoryview) -> bool:
         return scan(whole, segment.base_offset)[0] == segment.next_offset
 
 
-def _scan(segment: FileSegment, view: memoryview, last_offset: int) -> None:
-    """Note whole, true batches that follow each other; the first is the segment's, or ends at ``last_offset``."""
+def _scan(segment: FileSegment, view: memoryview, last_offset: int, *, was_durable: bool) -> list[_Batch]:
+    """Note whole batches that follow each other; the first is the segment's, or ends at ``last_offset``.
+
+    The first one with a wrong checksum is the end, unless they all were durable once; then it is returned.
+    """
+    damaged: list[_Batch] = []
     at, size = segment.size, len(view)
     expected = segment.base_offset
     while size - at >= HEADER_SIZE:
         header = BatchHeader.parse(view, at)
         end = at + header.batch_length + LOG_OVERHEAD
         if header.magic != MAGIC or end > size or _fault(header):
-            return
+            break
         if last_offset >= 0 and header.last_offset == last_offset:
             expected, last_offset = header.base_offset, -1
         if header.base_offset != expected:
-            return
+            break
         with view[at + CRC_FROM : end] as covered:
-            if crc32c(covered) != header.crc:
-                return
+            is_true = crc32c(covered) == header.crc
+        if not is_true:
+            if not was_durable:
+                break
+            damaged.append(_Batch(at, header.base_offset))
         segment.note(end - at, header.last_offset, header.max_timestamp)
         at, expected = end, header.next_offset
+    return damaged
 
 
 def _fault(header: BatchHeader) -> str | None:
