@@ -43,12 +43,13 @@ def main() -> None:
             records = consumer.poll(1)
             for order in records:
                 work(order)
-            if records:
-                try:
-                    consumer.commit(records)
-                except CommitFailedError as error:
-                    # Another member has these partitions now, and does these records again.
-                    log.warning("not committed: %s", error)
+            try:
+                # Also without records: a poll may have passed over bad, aborted or control records. With nothing to
+                # commit it sends no request.
+                consumer.commit(records)
+            except CommitFailedError as error:
+                # Another member has these partitions now, and does these records again.
+                log.warning("not committed: %s", error)
     log.info("ended by %s", stop.received.name if stop.received else "itself")
 
 

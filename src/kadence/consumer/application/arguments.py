@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, SupportsIndex, cast
 
 from kadence.config.table import is_coroutine_function
 from kadence.consumer.application.callbacks import AsyncRebalanceListener
+from kadence.consumer.application.records import Records
 from kadence.errors import InvalidTopicError
 from kadence.records import ALL_COLUMNS, OWN_COLUMNS, Record
 from kadence.types import OffsetAndMetadata, TopicPartition
@@ -279,11 +280,13 @@ def timestamps_of(timestamps: Timestamps) -> dict[TopicPartition, int]:
 
 
 def to_offsets(offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata] | None:
-    """Offsets to commit; of records the one after the last of each partition."""
+    """Offsets to commit; of records the one after the last of each partition, of `Records` their next offsets."""
     if offsets is None:
         return None
     if isinstance(offsets, Mapping):
         return {partition_of(partition): _offset(at) for partition, at in offsets.items()}
+    if isinstance(offsets, Records):
+        return offsets.next_offsets()
     whatever: object = offsets
     if isinstance(whatever, str) or not isinstance(whatever, Iterable | Record):
         raise TypeError(f"a mapping of offsets, or records, can be committed, not {whatever!r}")

@@ -201,19 +201,18 @@ class Calls:
             self._border.progress.polled(self._clock.now_ms())
             return Records.of(kept)
         chunks = self._core.poll_buffered(limit)
-        if chunks is None:
-            return None
-        if chunks and self._interceptors is not None:
-            return self._interceptors.on_consume(Records(chunks))
-        return Records(chunks)
+        return None if chunks is None else self._records(chunks)
 
     def poll(self, timeout: Seconds, max_records: int | None) -> Waits[Records[Any, Any]]:
         limit = self._cap(max_records, self._config.max_poll_records)
         self._look_at_unit(timeout)
-        chunks = yield from self._core.poll(self._until(timeout), limit)
-        if chunks and self._interceptors is not None:
-            return self._interceptors.on_consume(Records(chunks))
-        return Records(chunks)
+        return self._records((yield from self._core.poll(self._until(timeout), limit)))
+
+    def _records(self, chunks: list[tuple[TopicPartition, list[Record]]]) -> Records[Any, Any]:
+        records: Records[Any, Any] = Records(chunks, self._core.moved())
+        return (
+            self._interceptors.on_consume(records) if chunks and self._interceptors is not None else records
+        )
 
     def first(self, records: Records[Any, Any]) -> Record[Any, Any] | None:
         """The first of what a poll of one returned; what interceptors added to it comes with the next polls."""

@@ -307,6 +307,10 @@ class Core:
         """How many polls have begun; see `put_back`."""
         return self._collector.steps.calls
 
+    def moved(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Where partitions stand whose positions moved over what this poll does not return."""
+        return self._collector.moved()
+
     def put_back(self, proofs: int | None) -> None:
         """The poll that began after ``proofs`` was read did not return: what it took comes with the next one (C7).
 

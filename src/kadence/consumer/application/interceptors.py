@@ -120,7 +120,8 @@ class Interceptors:
         self._chain = tuple(chain)
         self.surplus = Surplus()
 
-    def on_consume(self, records: Records[Any, Any]) -> Records[Any, Any]:
+    def on_consume(self, consumed: Records[Any, Any]) -> Records[Any, Any]:
+        records = consumed
         for each in self._chain:
             result = self._call(each, "on_consume", records)
             if isinstance(result, Records):
@@ -131,7 +132,10 @@ class Interceptors:
                     type(each).__name__,
                     type(result).__name__,
                 )
-        return records
+        if records is consumed:
+            return records
+        # What they left out is consumed, too: committing what is returned commits it.
+        return Records(tuple(records.by_partition().items()), consumed.next_offsets())
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], error: Exception | None) -> None:
         if error is None:

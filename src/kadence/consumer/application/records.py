@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar
 
 from kadence.idioms import missing
 from kadence.records import Record
@@ -16,6 +17,8 @@ __all__ = ["Records"]
 K = TypeVar("K")
 V = TypeVar("V")
 
+_NOWHERE: Final[Mapping[TopicPartition, OffsetAndMetadata]] = MappingProxyType({})
+
 
 class Records(Generic[K_co, V_co]):
     """Records of one poll, grouped by partition, in offset order within each.
@@ -24,15 +27,21 @@ class Records(Generic[K_co, V_co]):
     no records, and immutable.
     """
 
-    __slots__ = ("_chunks",)
+    __slots__ = ("_chunks", "_moved")
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
             raise missing(self, name)
 
-    def __init__(self, chunks: Sequence[tuple[TopicPartition, list[Record[K_co, V_co]]]] = ()) -> None:
+    def __init__(
+        self,
+        chunks: Sequence[tuple[TopicPartition, list[Record[K_co, V_co]]]] = (),
+        moved: Mapping[TopicPartition, OffsetAndMetadata] = _NOWHERE,
+    ) -> None:
         self._chunks = chunks
+        # Where partitions stand of which the poll passed over something behind the records, or instead of any.
+        self._moved = moved
 
     @classmethod
     def of(cls, records: Iterable[Record[K, V]]) -> Records[K, V]:
@@ -66,11 +75,17 @@ class Records(Generic[K_co, V_co]):
         return frozenset(partition for partition, _ in self._chunks)
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The offset after the last record of each partition: what to commit when all are processed (KIP-1094)."""
-        return {
+        """What to commit when all records are processed: for each partition the next offset to read (KIP-1094).
+
+        A partition of which the poll passed over bad, aborted or control records is named, too, though no record of it
+        was returned. So the result may hold offsets where there are no records.
+        """
+        found = {
             partition: OffsetAndMetadata(records[-1].offset + 1, records[-1].leader_epoch)
             for partition, records in self._chunks
         }
+        found.update(self._moved)
+        return found
 
     def __repr__(self) -> str:
         parts = ", ".join(

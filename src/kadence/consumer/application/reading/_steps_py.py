@@ -236,6 +236,9 @@ class Iteration:
         try:
             record = steps.step()
             return self._slowly() if record is None else record
+        except StopIteration:
+            # The end: what the last poll passed over without a record stays passed over.
+            raise
         except BaseException:
             # Ctrl-C: the compiled half cannot be interrupted here.
             if steps.calls != calls:

@@ -22,7 +22,7 @@ from kadence.consumer.border.cells import Cell
 from kadence.consumer.border.messages import Seek
 from kadence.errors import KafkaError
 from kadence.records import Columns, FetchedRecords, Record, release_idle
-from kadence.types import TopicPartition
+from kadence.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["Collector"]
 
@@ -105,6 +105,10 @@ class Collector:
         )
         self.advanced = False
         self.returned = 0
+        self._passed: dict[Cell, int] = {}
+        """The leases of those that moved over what is not returned, in this poll, or in others that raised."""
+        self._has_told = False
+        """What was passed is told, once the poll under way returns."""
         self._taken_in = 0
         """The number of the poll (`Steps.calls`) that ``returned`` is about."""
 
@@ -112,6 +116,9 @@ class Collector:
 
     def prove(self) -> None:
         """The application polls again, so what it was given is processed: at least once (D1)."""
+        if self._has_told:
+            self._has_told = False
+            self._passed.clear()
         self.steps.prove()
 
     def take_records(self, limit: int) -> list[tuple[TopicPartition, list[Record]]]:
@@ -215,6 +222,20 @@ class Collector:
 
     # ------------------------------------------------------------ what was returned
 
+    def moved(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Where partitions stand that moved over what is not returned: bad, aborted or control records."""
+        if not self._passed:
+            return {}
+        self._has_told = True
+        assignment = self.border.assignment
+        return {
+            cell.partition: OffsetAndMetadata(at.offset, at.leader_epoch)
+            for cell, lease in self._passed.items()
+            if cell.lease == lease
+            and assignment.get(cell.partition) is cell
+            and (at := cell.current()) is not None
+        }
+
     def given(self) -> int:
         """How many records the last poll returned, be it a step or not. Any thread."""
         steps = self.steps
@@ -241,6 +262,7 @@ class Collector:
         A poll begins by proving all that was returned before, so the proved positions are where it began, even where a
         truncation has begun another lease since. All of it may be done again, should it be interrupted, too.
         """
+        self._has_told = False
         steps = self.steps
         for place in steps.put_back():
             # Given as columns or let go, or the lease is another one.
@@ -297,6 +319,10 @@ class Collector:
         release_idle(everything=True)
 
     # ------------------------------------------------------------ what the readers share
+
+    def passed(self, cell: Cell) -> None:
+        """Its position moved, or is about to, over what is not returned: `moved` tells of it."""
+        self._passed[cell] = cell.lease
 
     def ahead(self, limit: int) -> tuple[int, int]:
         """How many records to decode for a poll of ``limit``, and how many bytes they may take if that is more.

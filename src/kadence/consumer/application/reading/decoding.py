@@ -83,10 +83,13 @@ class Decoding:
             good, bad = self._decode(raw)
             if bad and not self._pass_over(reader, bad):
                 break
+            if bad:
+                self._collector.passed(reader.cell)
             if not reader.give(self._collector.steps.touched, len(good) + len(bad)):
                 break
             if good:
                 return good
+            self._collector.advanced = True
         return []
 
     def _letters_of(self, reader: Reader) -> _Letters | None:

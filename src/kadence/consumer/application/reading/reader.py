@@ -58,6 +58,10 @@ class Shelf(Protocol):
         """Fetch again from the position."""
         ...
 
+    def passed(self, cell: Cell) -> None:
+        """The position moves over what is not returned."""
+        ...
+
 
 class Reader(Place):
     """Reads the fetched records of one partition in order.
@@ -149,6 +153,8 @@ class Reader(Place):
         self.count()
         self._drained(count)
         if not hand.left:
+            if hand.end != hand.records[-1].offset + 1:
+                self._shelf.passed(self.cell)
             self._end_fetch()
         return True
 
@@ -235,6 +241,7 @@ class Reader(Place):
                 self.cell.hand = self._filled(reader, items, before)
                 self._hold(size)
             elif reader.next_offset != before:
+                self._shelf.passed(self.cell)
                 self.cell.hand = self._behind(reader, began=1)
                 self._shelf.advanced = True
             self._is_sound(reader)
