@@ -11,6 +11,7 @@ from tests.consumer.support import Cluster, Shell
 from tests.patience import PATIENCE
 
 from kadence import AsyncConsumer, Broker, Consumer, Producer, TopicPartition
+from kadence.admin import Admin
 from kadence.errors import OffsetOutOfRangeError
 
 COUNT, SIZE = 20_000, 100
@@ -105,6 +106,20 @@ def test_c11_a_range_without_an_end_is_read_on(filled: Broker) -> None:
 def test_c11_a_range_that_ends_before_it_begins_is_refused(filled: Broker) -> None:
     with reader(filled) as consumer, pytest.raises(ValueError, match="must not end before it begins"):
         consumer.assign({PARTS[0]: (5, 4)})
+
+
+def test_c11_a_range_outrun_by_retention_gives_the_records_that_are_left(broker: Broker) -> None:
+    """With ``latest``, the default: the end of the log is no place to go on where a range is to be read."""
+    cluster = Cluster("embedded", broker.bootstrap_servers, broker=broker)
+    topic = cluster.topic(1)
+    partition = TopicPartition(topic, 0)
+    cluster.produce(topic, 30, partitions=1)
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_records({partition: 20})
+    with Consumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
+        consumer.assign({partition: (10, 25)})
+        assert [record.offset for record in consumer] == [20, 21, 22, 23, 24]
+        assert consumer.finished() == {partition}
 
 
 @pytest.mark.needs("reading")

@@ -131,7 +131,8 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
                 ``(start, end)`` of offsets, without the end. Records outside a range are not returned, and few of
                 them are fetched; `finished` names the partitions whose range is done. A range that begins where the
                 partition's last range ended uses the records that are already buffered. If the log ends before a
-                range begins, polls raise OffsetOutOfRangeError, whatever auto.offset.reset is.
+                range begins, polls raise OffsetOutOfRangeError, whatever auto.offset.reset is. If retention has
+                deleted the beginning of a range, reading goes on where the log begins now, unless that is "none".
 
         Raises:
             IllegalStateError: topics were given by `subscribe` before; unsubscribe first. ValueError: a negative

@@ -57,6 +57,7 @@ class PartitionState:
     __slots__ = (
         "_status",
         "_subscription",
+        "beyond",
         "cell",
         "checked",
         "doubted",
@@ -105,6 +106,8 @@ class PartitionState:
         """Ids that the topic of this name had before: a broker that still tells one of them is behind."""
         self.reset_timestamp: int | None = None
         """What AWAIT_RESET asks for: −2 earliest, −1 latest, else ms since 1970; None: the policy, or a seek."""
+        self.beyond: int | None = None
+        """What it asks for next if the log has lost its end, and not its beginning; see `Subscription.await_reset`."""
         self.lost: KafkaError | None = None
         """Why the position is of no use any more, until ``auto.offset.reset`` has been applied."""
         self.retry_at = 0
@@ -316,9 +319,15 @@ class Subscription:
             state.mark()
         self.has_ranges = self.has_ranges or end is not None
 
-    def await_reset(self, partition: TopicPartition, timestamp: int) -> None:
-        """The position is to be looked up (−2 earliest, −1 latest); until then there is none."""
+    def await_reset(self, partition: TopicPartition, timestamp: int, *, beyond: int | None = None) -> None:
+        """The position is to be looked up (−2 earliest, −1 latest); until then there is none.
+
+        Args:
+            beyond: look this up instead if the offset found is not behind the lost position, which then lay beyond the
+                end of the log.
+        """
         state = self.partitions[partition]
+        state.beyond = beyond
         state.cell.lease = self.next_lease()
         state.cell.origin = None
         state.status, state.reset_timestamp, state.retry_at, state.lost = (

@@ -169,14 +169,14 @@ def listed(world: World, offset: int, timestamp: int = -2) -> None:
     world.listed(request, offset)
 
 
-@pytest.mark.parametrize(("policy", "timestamp"), [("earliest", -2), ("latest", -1)])
-def test_c11_no_reset_goes_below_the_range_that_is_read(policy: str, timestamp: int) -> None:
+@pytest.mark.parametrize("policy", ["earliest", "latest", "by_duration:PT1H"])
+def test_c11_no_reset_goes_below_the_range_that_is_read(policy: str) -> None:
     """Records before its start must never come: what does not reach it is raised, whatever the policy says."""
     world = reading(auto_offset_reset=policy)
     world.subscription.position(P0, 100, None)
     world.subscription.limit(P0, 100, 200)
     world.fetched(world.ask("Fetch"), code=ec.OFFSET_OUT_OF_RANGE)
-    listed(world, 30, timestamp)
+    listed(world, 30)
     for _ in range(20):
         assert not {"ListOffsets", "Fetch"} & set(world.names(100))
     (error,) = world.errors()
@@ -197,11 +197,26 @@ def test_c11_a_log_that_lost_what_was_read_of_a_range_is_read_from_where_the_ran
     assert world.errors() == []
 
 
+@pytest.mark.parametrize(("policy", "timestamp"), [("latest", -1), ("by_duration:PT1H", NOON - HOUR_MS)])
+def test_c11_a_range_of_a_log_that_was_truncated_goes_on_where_the_policy_says(
+    policy: str, timestamp: int
+) -> None:
+    world = reading(auto_offset_reset=policy)
+    world.subscription.position(P0, 150, None)
+    world.subscription.limit(P0, 100, 200)
+    world.fetched(world.ask("Fetch"), code=ec.OFFSET_OUT_OF_RANGE)
+    listed(world, 0)
+    listed(world, 120, timestamp)
+    assert (world.status(), world.state().offset) == (Status.FETCHING, 120)
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest", "by_duration:PT1H"])
 @pytest.mark.parametrize(("first", "is_finished"), [(150, False), (200, True), (300, True)])
 def test_c11_a_range_whose_beginning_was_deleted_goes_on_with_the_rest_of_it(
-    first: int, is_finished: bool
+    policy: str, first: int, is_finished: bool
 ) -> None:
-    world = reading(auto_offset_reset="earliest")
+    """Also by ``latest``: who reads a range wants the records of it that there are."""
+    world = reading(auto_offset_reset=policy)
     world.subscription.position(P0, 100, None)
     world.subscription.limit(P0, 100, 200)
     world.fetched(world.ask("Fetch"), code=ec.OFFSET_OUT_OF_RANGE)

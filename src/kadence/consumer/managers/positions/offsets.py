@@ -183,7 +183,12 @@ class OffsetsManager:
             timestamp = max(self._wall() - duration_ms, 0)
         else:
             timestamp = _EARLIEST if self._policy == "earliest" else _LATEST
-        self._subscription.await_reset(state.partition, timestamp)
+        if state.cell.end is not None and type(error) is OffsetOutOfRangeError and timestamp != _EARLIEST:
+            # Retention may have taken the offset. Who reads a range then wants the records of it that are left: the
+            # policy would pass over them.
+            self._subscription.await_reset(state.partition, _EARLIEST, beyond=timestamp)
+        else:
+            self._subscription.await_reset(state.partition, timestamp)
 
     # ------------------------------------------------------------ resets
 
@@ -290,6 +295,10 @@ class OffsetsManager:
             if state is None or state.cell.lease != lease or state.status is not Status.AWAIT_RESET:
                 continue
             at = found.get(partition)
+            if at is not None and state.beyond is not None and state.floor < state.offset >= at.offset:
+                # Not retention: the log ends before the position.
+                state.reset_timestamp, state.beyond = state.beyond, None
+                continue
             if at is not None and at.offset < state.floor:
                 self._below_range(state)
                 continue
