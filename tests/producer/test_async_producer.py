@@ -416,6 +416,20 @@ def test_flush_waits_for_what_was_sent(broker: Broker) -> None:
     run(work())
 
 
+def test_flush_waits_for_the_callbacks(broker: Broker) -> None:
+    async def work() -> None:
+        async with AsyncProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            told: list[int] = []
+            for _ in range(10 * AT_ONCE):
+                future = await producer.send("t", b"x")
+                future.add_done_callback(lambda future: told.append(future.result().offset))
+            await producer.flush(PATIENCE)
+            assert told == list(range(10 * AT_ONCE))
+            assert not producer._accumulator.untold
+
+    run(work())
+
+
 def test_a_loop_that_is_closed_early_ends_no_producer(broker: Broker) -> None:
     made: list[AsyncProducer] = []
     futures: list[RecordFuture] = []

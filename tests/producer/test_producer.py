@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.patience import PATIENCE, overdue, until
+from tests.patience import PATIENCE, once_inside, overdue, until
 from tests.producer.reading import read_all
 
 from kadence.admin import Admin
@@ -191,6 +191,64 @@ def test_flush_in_vain(broker: Broker) -> None:
         producer.close(0)
     with pytest.raises(ClosedError, match="before this record was acknowledged"):
         future.result(0)
+
+
+def test_flush_waits_for_the_callbacks(broker: Broker) -> None:
+    """A usual program gathers errors in callbacks, and looks at them after flush()."""
+    go_on, told = threading.Event(), []
+
+    def delivered(future: RecordFuture) -> None:
+        assert go_on.wait(PATIENCE)
+        told.append(future.result().offset)
+
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for _ in range(3):
+            producer.send("t", b"x").add_done_callback(delivered)
+        overdue(producer.flush, KafkaTimeoutError, match="all is acknowledged, but callbacks of futures")
+        assert not told
+        other = once_inside(go_on.set)
+        producer.flush(PATIENCE)
+        assert told == [0, 1, 2]
+        other.join(PATIENCE)
+
+
+def test_flush_in_a_callback_hangs_nobody(broker: Broker) -> None:
+    """It does not wait for the callbacks that run now, of which it is one; nor can it wait for anything else."""
+    seen: list[str] = []
+
+    def alone(future: RecordFuture) -> None:
+        producer.flush(PATIENCE)
+        seen.append("nothing to wait for")
+
+    def before_another(future: RecordFuture) -> None:
+        producer.send("t", b"x")
+        try:
+            producer.flush(PATIENCE)
+        except IllegalStateError as error:
+            seen.append(str(error))
+
+    with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000) as producer:
+        for callback in (alone, before_another):
+            producer.send("t", b"x").add_done_callback(callback)
+            producer.flush(PATIENCE)
+    assert seen[0] == "nothing to wait for"
+    assert "network thread" in seen[1]
+
+
+def test_flush_waits_for_the_callbacks_of_a_batch_that_is_split(broker: Broker) -> None:
+    from kadence.admin import NewTopic
+
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic("small", 1, configs={"max.message.bytes": "1000"})])
+    told: list[KafkaError | None] = []
+    with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000) as producer:
+        for _ in range(10):
+            producer.send("small", os.urandom(400)).add_done_callback(
+                lambda future: told.append(future.exception())
+            )
+        producer.flush(PATIENCE)
+        assert told == [None] * 10
+        assert not producer._accumulator.untold
 
 
 def test_buffer_memory_blocks_and_then_raises() -> None:

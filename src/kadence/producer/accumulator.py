@@ -115,6 +115,8 @@ class Accumulator(Shelf):
         """Batches that were never sent, by partition, oldest first. A partition without any is not here."""
         self.incomplete: set[Batch] = set()
         """Every batch whose delivery is undecided, sent or not."""
+        self.untold: set[Delivery] = set()
+        """Of batches that are decided, those whose futures may not know yet, or whose callbacks have not all run."""
         self._busy: set[TopicPartition] = set()
         """Partitions whose last batch was sent nearly full: the memory of the next need not grow."""
         self.blocked = 0
@@ -155,7 +157,7 @@ class Accumulator(Shelf):
         if last is None or is_new:
             if last is not None:
                 last.is_open = False
-            delivery = Delivery(tp.topic, tp.partition, self.gate)
+            delivery = Delivery(tp.topic, tp.partition, self.gate, self.untold)
             builder = BatchBuilder()
             if tp in self._busy:
                 builder.reserve(self.batch_size)
@@ -250,6 +252,7 @@ class Accumulator(Shelf):
         """A batch's delivery is decided: its memory is free."""
         if batch in self.incomplete:
             self.incomplete.discard(batch)
+            self.untold.add(batch.delivery)
             self.used_bytes -= batch.size
             self.gate.notify_all()
 
@@ -258,6 +261,7 @@ class Accumulator(Shelf):
         dropped = sorted(self.incomplete, key=lambda batch: batch.created)
         for batch in dropped:
             batch.is_open = False
+        self.untold.update(batch.delivery for batch in dropped)
         self.incomplete.clear()
         self.waiting.clear()
         self.used_bytes = 0

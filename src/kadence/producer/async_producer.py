@@ -234,9 +234,12 @@ class AsyncProducer:
     async def flush(self, timeout: Seconds | None = None) -> None:
         """Send everything now and wait until each record sent before this call is acknowledged or has failed.
 
+        The callbacks of their futures have run by then, too.
+
         Raises:
-            KafkaTimeoutError: some records were neither acknowledged nor failed within ``timeout`` seconds. None:
-                no limit, but each record fails after ``delivery.timeout.ms``.
+            KafkaTimeoutError: some records were neither acknowledged nor failed within ``timeout`` seconds, or
+                callbacks still ran. None: no limit, but each record fails after ``delivery.timeout.ms``.
+            IllegalStateError: a callback of the producer's own futures called this, and the call would have to wait.
         """
         await self._shell.run(self._calls.flush(timeout))
 

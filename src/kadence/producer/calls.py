@@ -24,7 +24,7 @@ from kadence.producer.arguments import (
 from kadence.producer.arrow_delivery import ArrowDelivery
 from kadence.producer.arrow_sending import ArrowSending
 from kadence.producer.entrance import Entrance
-from kadence.producer.futures import RecordFuture
+from kadence.producer.futures import RecordFuture, runs_callbacks
 from kadence.producer.intake import Place
 from kadence.producer.partitioner import partition_for_key
 from kadence.producer.partitioning import chooser
@@ -209,13 +209,20 @@ class Calls:
         entrance.check_usable()
         deadline = entrance.deadline(to_ms(timeout))
         with self._gate:
-            pending = set(accumulator.incomplete)
+            pending = {batch.delivery for batch in accumulator.incomplete}
+            if not runs_callbacks(self._gate):
+                # A callback cannot wait for itself and those after it.
+                pending |= accumulator.untold
             accumulator.flushing += 1
             self._wakeup()
             try:
-                while pending := {batch for batch in pending if not batch.delivery.done}:
+                while pending := {each for each in pending if not each.done or each in accumulator.untold}:
+                    count = sum(not each.done for each in pending)
                     yield from entrance.wait(
-                        deadline, f"flush({timeout}): {len(pending)} batches are not acknowledged yet"
+                        deadline,
+                        f"flush({timeout}): {count} batches are not acknowledged yet"
+                        if count
+                        else f"flush({timeout}): all is acknowledged, but callbacks of futures still run",
                     )
             finally:
                 accumulator.flushing -= 1

@@ -35,6 +35,7 @@ __all__ = [
     "call",
     "check_may_wait",
     "decides",
+    "runs_callbacks",
 ]
 
 _log = logger("kadence.producer")
@@ -47,6 +48,11 @@ def decides(gate: Gate) -> None:
     _here.gate = gate
 
 
+def runs_callbacks(gate: Gate) -> bool:
+    """Whether this thread does so, and a callback calls."""
+    return getattr(_here, "gate", None) is gate
+
+
 def check_may_wait(gate: Gate) -> None:
     """Raise where nothing may wait for the producer with this lock: on its network thread, and on its event loop.
 
@@ -55,7 +61,7 @@ def check_may_wait(gate: Gate) -> None:
     """
     if isinstance(gate, LoopGate) and gate.runs_here():
         raise IllegalStateError("this would block the event loop: await the future")
-    if getattr(_here, "gate", None) is gate:
+    if runs_callbacks(gate):
         raise IllegalStateError(
             "a callback of a future runs on the producer's network thread, which this call would wait for; make the "
             "call from another thread. send() may be called in a callback when its topic is known (partitions_for() "
@@ -111,14 +117,26 @@ class Delivery:
     Args:
         gate: notified on completion; shared by all deliveries of a producer, so that waiting costs nothing
             until somebody waits.
+        untold: where it stands from the end of a batch until its callbacks have run (`Accumulator.untold`).
     """
 
-    __slots__ = ("_callbacks", "_parts", "_waiters", "done", "gate", "outstanding", "partition", "topic")
+    __slots__ = (
+        "_callbacks",
+        "_parts",
+        "_untold",
+        "_waiters",
+        "done",
+        "gate",
+        "outstanding",
+        "partition",
+        "topic",
+    )
 
-    def __init__(self, topic: str, partition: int, gate: Gate) -> None:
+    def __init__(self, topic: str, partition: int, gate: Gate, untold: set[Delivery] | None = None) -> None:
         self.topic: str = topic
         self.partition: int = partition
         self.gate: Gate = gate
+        self._untold: set[Delivery] = set() if untold is None else untold
         self.done: bool = False
         self.outstanding: int = 1
         """How many parts are undecided."""
@@ -147,6 +165,8 @@ class Delivery:
             self.done = True
             callbacks, self._callbacks = self._callbacks, []
             waiters, self._waiters = self._waiters, None
+            if not callbacks:
+                self._untold.discard(self)
             self.gate.notify_all()
         for slices, futures in (waiters or {}).items():
             try:
@@ -163,6 +183,14 @@ class Delivery:
                 call(callback, future)
             except BaseException:  # noqa: BLE001 - sys.exit() must not end the network thread, which others wait for
                 _log.exception("a callback of a future raised; the delivery is not affected")
+        if callbacks:
+            # On a loop, the callbacks stand in line there.
+            at_home(self.gate, Delivery._all_told)(self)
+
+    def _all_told(self) -> None:
+        with self.gate:
+            self._untold.discard(self)
+            self.gate.notify_all()
 
     def forsake(self, error: KafkaError) -> None:
         """Nobody in this process will ever decide it. In a forked child, where the lock may be held for ever."""
