@@ -25,7 +25,7 @@ from kadence.producer.intake import COMPILED, Place
 from kadence.producer.partitioner import StickyPartitioner, murmur2
 from kadence.producer.shell import Shell
 from kadence.producer.topics import Topics
-from kadence.records import FetchedRecords
+from kadence.records import MOST_HEADERS, FetchedRecords
 from kadence.testing.clock import FakeClock
 from kadence.types import TopicPartition
 
@@ -328,6 +328,27 @@ def test_columns_that_somebody_changes_while_they_are_sent(
     (batch,) = batches_of(producer)[TopicPartition("u", 0)]
     found = FetchedRecords(batch, "u", 0, 0).take(10)
     assert [(each.value, each.headers) for each in found] == [(b"x", (("a", b"a"),))]
+
+
+@pytest.mark.parametrize(
+    "rows_class", [pytest.param(_rows_py.Rows, id="plain"), pytest.param(Rows, id="ours")]
+)
+def test_more_headers_than_readers_take(rows_class: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow, "Rows", rows_class)
+    producer = make(batch_size=1_000_000)
+    most = [("h", b"")] * MOST_HEADERS
+    kinds = {"value": pa.binary(), "headers": pa.list_(PAIR)}
+    producer.send_arrow(pa.table({"value": [b"x"], "headers": [most]}, schema=pa.schema(kinds)), "u")
+    producer.send("u", b"x", headers=most)
+    more = [*most, ("h", b"")]
+    with pytest.raises(SerializationError, match="row 1 has more than 5,000 headers"):
+        producer.send_arrow(
+            pa.table({"value": [b"x"] * 2, "headers": [[], more]}, schema=pa.schema(kinds)), "u"
+        )
+    with pytest.raises(SerializationError, match="with 5,001 headers: consumers refuse more than 5,000"):
+        producer.send("u", b"x", headers=more)
+    (batch,) = batches_of(producer)[TopicPartition("u", 0)]
+    assert [len(each.headers) for each in FetchedRecords(batch, "u", 0, 0).take(10)] == [MOST_HEADERS] * 2
 
 
 class _Astray(StickyPartitioner):

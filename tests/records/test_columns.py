@@ -163,6 +163,17 @@ def test_max_bytes_stops_after_the_row_that_reaches_it() -> None:
     assert len(only) == 1
 
 
+def test_max_bytes_bounds_headers_too() -> None:
+    """Empty ones count as the two bytes that they have in a batch."""
+    rows = [Row(i, key=None, value=b"", headers=((b"", b""),) * 10) for i in range(100)]
+    for columns, lengths in ((ALL_COLUMNS, [5] * 20), (("key", "value"), [100])):
+        one = reader(from_rows(rows))
+        sizes = []
+        while parts := one.take_columns(columns=columns, max_bytes=100):
+            sizes += [len(part) for part in parts]
+        assert sizes == lengths
+
+
 def test_a_column_that_cannot_address_its_bytes_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetched, "DATA_LIMIT", 100)
     parts = reader(from_rows([Row(i, key=None, value=bytes(40)) for i in range(10)])).take_columns(9)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import sys
+import tracemalloc
 import weakref
+from collections.abc import Collection
 
 import pytest
-from tests.records.batches import Row, batch, from_rows, marker, record
+from tests.records.batches import Row, batch, from_rows, marker, record, varint
 from tests.records.conftest import COMPILED, Half
 
 from kadence.errors import (
@@ -17,7 +19,8 @@ from kadence.errors import (
     RecordTooLargeError,
     UnsupportedRecordFormatError,
 )
-from kadence.records import FetchedRecords, encode_batch
+from kadence.records import ALL_COLUMNS, MOST_HEADERS, OWN_COLUMNS, FetchedRecords, encode_batch
+from kadence.records.codecs import compress
 
 pytestmark = pytest.mark.usefixtures("half")
 
@@ -298,6 +301,31 @@ def test_a_damaged_record_comes_after_the_good_ones(bad: bytes) -> None:
     with pytest.raises(CorruptRecordError, match=r"at offset 1: .* seek to 2"):
         reader.take()
     assert not reader.exhausted
+
+
+def empty_headers(offset_delta: int, count: int) -> bytes:
+    body = b"\0\0" + varint(offset_delta) + b"\1\1" + varint(count) + b"\0\0" * count
+    return varint(len(body)) + body
+
+
+@pytest.mark.parametrize("columns", [None, OWN_COLUMNS, ALL_COLUMNS])
+def test_more_headers_than_a_record_may_have(columns: Collection[str] | None) -> None:
+    """Each empty one costs two bytes on the wire, next to none where it is compressed, and some 80 as an object."""
+    count = 1_000_000
+    body = empty_headers(0, MOST_HEADERS) + empty_headers(1, count)
+    reader = fetched(batch(compress(4, body), 2, attributes=4))
+
+    def read() -> int:
+        return len(reader.take()) if columns is None else sum(map(len, reader.take_columns(columns=columns)))
+
+    tracemalloc.start()
+    assert read() == 1
+    with pytest.raises(
+        CorruptRecordError, match=r"at offset 1: a record has more than 5,000 headers\. .* seek to 2"
+    ):
+        read()
+    assert tracemalloc.get_traced_memory()[1] < 10 * count
+    tracemalloc.stop()
 
 
 def test_bytes_after_the_last_record() -> None:

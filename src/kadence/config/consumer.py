@@ -103,9 +103,9 @@ class ConsumerConfig(ClientConfig):
     max_poll_arrow_bytes: int = key(
         "int",
         2_097_152,
-        "The most bytes of keys and values that one poll_arrow() returns, not counting its last record. The default "
-        "is twice max.partition.fetch.bytes. If max.poll.records is set to another value than its default, it limits "
-        "the rows, too.",
+        "The most bytes of keys and values that one poll_arrow() returns, not counting its last record; headers may "
+        "take as much again in each partition. The default is twice max.partition.fetch.bytes. If max.poll.records is "
+        "set to another value than its default, it limits the rows, too.",
         low=1,
         high=INT32_MAX,
     )

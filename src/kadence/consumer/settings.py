@@ -60,9 +60,9 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     allows. Default: 500.
     """
     max_poll_arrow_bytes: int | str
-    """The most bytes of keys and values that one poll_arrow() returns, not counting its last record. The
-    default is twice max.partition.fetch.bytes. If max.poll.records is set to another value than its
-    default, it limits the rows, too. Default: 2097152.
+    """The most bytes of keys and values that one poll_arrow() returns, not counting its last record; headers
+    may take as much again in each partition. The default is twice max.partition.fetch.bytes. If
+    max.poll.records is set to another value than its default, it limits the rows, too. Default: 2097152.
     """
     max_poll_records_share: float | str
     """With max.poll.records=auto: the part of max.poll.interval.ms that processing the records of one poll

@@ -108,7 +108,10 @@ class DeadLetterError(LocalError):
 
 
 class CorruptRecordError(LocalError):
-    """Fetched bytes do not follow the record format: a wrong checksum, a truncated batch, wrong lengths."""
+    """Fetched bytes do not follow the record format: a wrong checksum, a truncated batch, wrong lengths.
+
+    A record with more than 5,000 headers counts as such.
+    """
 
 
 class UnsupportedRecordFormatError(CorruptRecordError):

@@ -6,6 +6,7 @@ from libc.stdint cimport int32_t, int64_t
 from kadence.records._builder_c cimport kd_frame
 
 cdef extern from "rows.h" nogil:
+    int KD_CROWDED
     int KD_DAMAGED
     int KD_NAMELESS
     ctypedef struct kd_strings:
@@ -20,6 +21,7 @@ cdef extern from "rows.h" nogil:
         const void* data
         int64_t start
     ctypedef struct kd_rows:
+        int64_t most_headers
         kd_strings value
         kd_strings key
         kd_numbers lists

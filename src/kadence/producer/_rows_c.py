@@ -8,6 +8,7 @@ import cython
 from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.cimports.kadence.producer._intake_c import Filling, Place, Shelf, Sticky, kd_murmur2
 from cython.cimports.kadence.producer._rows_c import (
+    KD_CROWDED,
     KD_DAMAGED,
     KD_NAMELESS,
     Lane,
@@ -21,6 +22,8 @@ from cython.cimports.kadence.producer._rows_c import (
 )
 from cython.cimports.libc.stdint import int32_t, int64_t
 from cython.cimports.libc.stdlib import calloc, free
+
+from kadence.records import MOST_HEADERS
 
 if not cython.compiled:
     raise ImportError("kadence.producer._rows_c is not compiled")
@@ -56,6 +59,14 @@ def _end(start: int64_t, count: int64_t) -> int64_t:
     return start + count
 
 
+@cython.cfunc
+def _fault(size: int64_t) -> str:
+    """What an estimate below zero means."""
+    if size == KD_NAMELESS:
+        return "header"
+    return "headers" if size == KD_CROWDED else "damage"
+
+
 @cython.final
 @cython.cclass
 class Rows:
@@ -73,6 +84,7 @@ class Rows:
     ):
         self.count = count
         self.held = []
+        self.rows.most_headers = MOST_HEADERS
         self.strings(cython.address(self.rows.value), value)
         if key is not None:
             self.strings(cython.address(self.rows.key), key)
@@ -190,7 +202,7 @@ class Rows:
                     raise IndexError("a topic without partitions")
             size = kd_estimate(rows, row)
             if size < 0:
-                return row, "header" if size == KD_NAMELESS else "damage"
+                return row, _fault(size)
             if size > largest:
                 return row, "size"
             at = rows.partitions.start + row

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kadence.producer._intake_py import murmur2
+from kadence.records import MOST_HEADERS
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -16,6 +17,9 @@ __all__ = ["Rows"]
 
 _DAMAGED = -2
 _NAMELESS = -3
+_CROWDED = -4
+
+_FAULTS = {_DAMAGED: "damage", _NAMELESS: "header", _CROWDED: "headers"}
 
 
 class _Column:
@@ -145,6 +149,8 @@ class Rows:
             headers = self._headers(row)
         except IndexError:
             return _DAMAGED
+        if len(headers) > MOST_HEADERS:
+            return _CROWDED
         size = 21 + len(key or b"") + len(value or b"")
         for name, content in headers:
             if name is None:
@@ -172,7 +178,8 @@ class Rows:
 
         Returns:
             The first row that cannot be a record, with its fault: "topic" (it has none), "partition" (there is no
-            such), "size", "header" (one without a name), "damage" (numbers of the columns that lead outside them).
+            such), "size", "header" (one without a name), "headers" (too many), "damage" (numbers of the
+            columns that lead outside them).
         """
         for row in range(self.count):
             topic = self.topic(row)
@@ -183,7 +190,7 @@ class Rows:
             place = places[topic]
             size = self.estimate(row)
             if size < 0:
-                return row, "header" if size == _NAMELESS else "damage"
+                return row, _FAULTS[size]
             if size > largest:
                 return row, "size"
             number = self.partition(row)

@@ -8,6 +8,7 @@ from typing import Any
 
 from kadence.errors import SerializationError
 from kadence.producer.accumulator import Header
+from kadence.records import MOST_HEADERS
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 __all__ = [
@@ -137,4 +138,8 @@ def checked_headers(headers: Headers) -> Sequence[Header]:
                 f"the name of a header must be Unicode text, not {name!r}: a lone surrogate"
             )
         checked.append((name, None if data is None else checked_bytes(f"header {name!r}", data)))
+    if len(checked) > MOST_HEADERS:
+        raise SerializationError(
+            f"a record with {len(checked):,} headers: consumers refuse more than {MOST_HEADERS:,}"
+        )
     return checked

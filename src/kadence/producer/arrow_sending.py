@@ -19,6 +19,7 @@ from kadence.producer.arrow_delivery import ArrowDelivery, Share
 from kadence.producer.entrance import Entrance
 from kadence.producer.intake import COMPILED, Filling, Place
 from kadence.producer.waits import BREATH, Waits
+from kadence.records import MOST_HEADERS
 from kadence.types import TopicPartition
 
 __all__ = ["ArrowSending"]
@@ -109,6 +110,10 @@ class ArrowSending:
             raise SerializationError(f"row {number} has no topic: give send_arrow() one, or each row its own")
         if fault == "header":
             raise SerializationError(f"row {number} has a header without a name")
+        if fault == "headers":
+            raise SerializationError(
+                f"row {number} has more than {MOST_HEADERS:,} headers, and consumers refuse such records"
+            )
         if fault == "damage":
             raise SerializationError(
                 f"row {number}: the columns are damaged, a number in them leads outside; "

@@ -9,6 +9,7 @@
 
 #define KD_DAMAGED (-2)
 #define KD_NAMELESS (-3)
+#define KD_CROWDED (-4)
 
 /* A column of large_binary: `count` strings from `start` on, over `bytes` bytes of data. */
 typedef struct {
@@ -27,7 +28,9 @@ typedef struct {
     int64_t start;
 } kd_numbers;
 
+/* most_headers: of one row. */
 typedef struct {
+    int64_t most_headers;
     kd_strings value;
     kd_strings key;
     kd_numbers lists;
@@ -61,10 +64,11 @@ static inline int kd_headers(const kd_rows *rows, int64_t row, int64_t *begin, i
     const int64_t *ends = (const int64_t *)rows->lists.data;
     *begin = ends[at];
     *end = ends[at + 1];
-    return *begin >= 0 && *end >= *begin && *end <= rows->names.count && *end - *begin <= KD_FRAME_LIMIT;
+    return *begin >= 0 && *end >= *begin && *end <= rows->names.count;
 }
 
-/* Most bytes that a row takes in a batch, as send() estimates it; KD_DAMAGED, or KD_NAMELESS for a header's name. */
+/* Most bytes that a row takes in a batch, as send() estimates it; KD_DAMAGED, KD_NAMELESS for a header's name, or
+ * KD_CROWDED for too many headers. */
 static inline int64_t kd_estimate(const kd_rows *rows, int64_t row) {
     const unsigned char *data;
     int64_t begin, end, size, total = 21;
@@ -75,6 +79,7 @@ static inline int64_t kd_estimate(const kd_rows *rows, int64_t row) {
         total += size > 0 ? size : 0;
     }
     if (!kd_headers(rows, row, &begin, &end)) return KD_DAMAGED;
+    if (end - begin > rows->most_headers) return KD_CROWDED;
     for (int64_t i = begin; i < end; i++) {
         size = kd_string(&rows->names, i, &data);
         if (size < 0) return size == -1 ? KD_NAMELESS : KD_DAMAGED;
@@ -116,7 +121,9 @@ static inline int kd_add_row(kd_frame *frame, const kd_rows *rows, int64_t row, 
     int done;
     if (rows->timestamps.data != NULL && !kd_is_null(rows->timestamps.valid, rows->timestamps.start + row))
         timestamp = ((const int64_t *)rows->timestamps.data)[rows->timestamps.start + row];
-    if (key_size == KD_DAMAGED || value_size == KD_DAMAGED || !kd_headers(rows, row, &begin, &end)) return KD_DAMAGED;
+    if (key_size == KD_DAMAGED || value_size == KD_DAMAGED || !kd_headers(rows, row, &begin, &end) ||
+        end - begin > rows->most_headers)
+        return KD_DAMAGED;
     tail = kd_width(end - begin);
     for (int64_t i = begin; i < end; i++) {
         size = kd_string(&rows->names, i, &data);

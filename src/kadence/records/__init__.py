@@ -6,6 +6,7 @@ application. ``IMPLEMENTATION`` says which decoder is loaded.
 """
 
 from kadence.records._implementation import IMPLEMENTATION, Cursor, Record, release_idle, spare_memory
+from kadence.records._shared import MOST_HEADERS
 from kadence.records.batch import BatchHeader, assign_offsets, iter_batches, scan, validate
 from kadence.records.builder import BatchBuilder, encode_batch, largest_record_size
 from kadence.records.columns import ALL_COLUMNS, OWN_COLUMNS, BinaryColumn, Columns, HeaderColumn
@@ -18,6 +19,7 @@ __all__ = [
     "IMPLEMENTATION",
     "KERNEL",
     "MAX_BATCH_BYTES",
+    "MOST_HEADERS",
     "OWN_COLUMNS",
     "BatchBuilder",
     "BatchHeader",

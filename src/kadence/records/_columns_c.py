@@ -90,7 +90,9 @@ class ColumnsBuilder:
         free_strings(cython.address(self.header_value))
 
     def gather(self, cursor: Cursor, limit: cython.Py_ssize_t, byte_limit: cython.Py_ssize_t) -> bool:
-        """Append up to ``limit`` records of a cursor; stop early when keys and values reach ``byte_limit`` bytes.
+        """Append up to ``limit`` records of a cursor; stop early when ``byte_limit`` bytes are reached.
+
+        That is by keys and values together, or by the column of headers.
 
         Returns whether the columns are full.
 
@@ -201,7 +203,7 @@ class ColumnsBuilder:
                     break
                 if not self.prepare(cursor, limit, byte_limit):
                     return OUT_OF_MEMORY
-            if self.payload >= byte_limit and self.rows:
+            if self.rows and (self.payload >= byte_limit or self.header_bytes() >= byte_limit):
                 return FULL
             reason = cursor.step(cython.address(row))
             if reason < 0:
@@ -254,6 +256,14 @@ class ColumnsBuilder:
             cursor.previous = row.offset
             cursor.next_offset = row.offset + 1
         return 0
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def header_bytes(self) -> cython.Py_ssize_t:
+        """Bytes of headers, with the least that their lengths take in a batch: an empty one is not for nothing."""
+        return self.header_key.data.size + self.header_value.data.size + 2 * self.header_count
 
     @cython.cfunc
     @cython.nogil

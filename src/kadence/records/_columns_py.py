@@ -71,7 +71,7 @@ class ColumnsBuilder:
         payload: bytes of their keys and values, whether there are columns of them or not.
     """
 
-    __slots__ = ("_columns", "_parts", "_sizes", "_types", "payload", "rows", "with_headers")
+    __slots__ = ("_columns", "_header_count", "_parts", "_sizes", "_types", "payload", "rows", "with_headers")
 
     def __init__(self, columns: Collection[str] = OWN_COLUMNS) -> None:
         self._columns = columns
@@ -82,6 +82,7 @@ class ColumnsBuilder:
         self.rows = 0
         self.payload = 0
         self._sizes = [0, 0, 0, 0]
+        self._header_count = 0
         self._parts = Rows()
         self._types = array("i")
 
@@ -96,14 +97,19 @@ class ColumnsBuilder:
         ]
 
     def gather(self, cursor: Cursor, limit: int, byte_limit: int) -> bool:
-        """Append up to ``limit`` records of a cursor; stop early when keys and values reach ``byte_limit`` bytes.
+        """Append up to ``limit`` records of a cursor; stop early when ``byte_limit`` bytes are reached.
+
+        That is by keys and values together, or by the column of headers.
 
         Returns whether the columns are full.
 
         Raises:
             RecordFormatError: the next record cannot be read; those before it are in the columns.
         """
-        if self.payload + cursor.left < min(byte_limit, DATA_LIMIT):
+        bound = min(byte_limit, DATA_LIMIT)
+        # A header's name may become three times as long, where each of its bytes is no UTF-8.
+        headers_to_come = 3 * cursor.left if self.with_headers else 0
+        if self.payload + cursor.left < bound and self._header_bytes() + headers_to_come < bound:
             rows = Rows()
             try:
                 cursor.read(rows, limit, self.with_headers)
@@ -112,7 +118,7 @@ class ColumnsBuilder:
             return False
         # A bound may lie in this batch: go record by record, and put back the one that does not fit.
         while limit > 0 and cursor.remaining > 0:
-            if self.payload >= byte_limit and self.rows:
+            if self.rows and (self.payload >= byte_limit or self._header_bytes() >= byte_limit):
                 return True
             place = cursor.place
             rows = Rows()
@@ -128,6 +134,10 @@ class ColumnsBuilder:
             limit -= len(rows.offsets)
         return False
 
+    def _header_bytes(self) -> int:
+        """Bytes of headers, with the least that their lengths take in a batch: an empty one is not for nothing."""
+        return self._sizes[2] + self._sizes[3] + 2 * self._header_count
+
     def fits(self, rows: Rows) -> bool:
         """Whether every column can still address its bytes with these rows added; an empty builder takes any."""
         wanted = ("key" in self._columns, "value" in self._columns, self.with_headers, self.with_headers)
@@ -142,6 +152,7 @@ class ColumnsBuilder:
         count = len(rows.offsets)
         sizes = self._measure(rows)
         self._sizes = [have + more for have, more in zip(self._sizes, sizes, strict=True)]
+        self._header_count += sum(map(len, rows.headers))
         self.payload += sizes[0] + sizes[1]
         self.rows += count
         self._types.extend(repeat(timestamp_type, count))

@@ -19,7 +19,7 @@ from cython.cimports.kadence.records._records_c import PY_SSIZE_T_MAX
 from cython.cimports.libc.stdint import INT64_MAX, INT64_MIN, uint32_t, uint64_t
 
 from kadence.errors import ConcurrentAccessError
-from kadence.records._shared import RecordFormatError, describe, rebuild_record, replace
+from kadence.records._shared import MOST_HEADERS, RecordFormatError, describe, rebuild_record, replace
 
 if not cython.compiled:
     raise ImportError("kadence.records._records_c is not compiled")
@@ -28,6 +28,8 @@ kd_crc32c_init()
 
 UNLOCKED_FROM = cython.declare(cython.Py_ssize_t, 32768)
 """Work on this many bytes and more gives up the interpreter's lock: some 2 µs of work against 0.1 µs to come back."""
+
+HEADERS = cython.declare(cython.int, MOST_HEADERS)
 
 
 # --- the checksum ---------------------------------------------------------------------------------------------
@@ -443,6 +445,8 @@ class Cursor:
             return 1
         if row.header_count < 0 or row.header_count > (end - at) // 2:
             return 4
+        if row.header_count > HEADERS:
+            return 10
         if row.header_count == 0 and at != end:
             return 5
         row.headers = at

@@ -12,6 +12,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn
 
 from kadence.records._shared import (
+    MOST_HEADERS,
     SMALLEST_RECORD,
     RecordFormatError,
     describe,
@@ -494,6 +495,8 @@ class Cursor:
                     count, pos = _int(data, pos, stop)
                     if count < 0 or count > (stop - pos) // 2:
                         raise RecordFormatError(4)
+                    if count > MOST_HEADERS:
+                        raise RecordFormatError(10)
                     if count == 0 and pos != stop:
                         raise RecordFormatError(5)
                     headers = _headers(data, pos, stop, count) if with_headers else ()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DATA_LIMIT",
     "FIELDS",
+    "MOST_HEADERS",
     "REASONS",
     "SMALLEST_RECORD",
     "RecordFormatError",
@@ -37,6 +38,10 @@ FIELDS: Final = (
 SMALLEST_RECORD: Final = 7
 """Bytes of the smallest record there can be (every field one byte); bounds what a batch may claim to hold."""
 
+MOST_HEADERS: Final = 5_000
+"""A record with more headers is refused. As an object a header takes 80 bytes and more; compressed, millions of empty
+ones take a few kB."""
+
 DATA_LIMIT: Final = 2**31 - 1
 """Arrow's 32-bit offsets address this many bytes of one column."""
 
@@ -51,6 +56,7 @@ REASONS: Final = (
     "a record's timestamp does not fit 64 bits",
     "bytes are left over after the last record of the batch",
     "the batch claims more records than its bytes can hold",
+    f"a record has more than {MOST_HEADERS:,} headers",
 )
 """Why a record cannot be read. The halves share the numbers, so that the parity tests can compare them."""
 

@@ -203,7 +203,8 @@ class FetchedRecords:
         Args:
             max_records: bound on the rows in all; all that are left when negative.
             columns: names of the columns to make, of `ALL_COLUMNS`.
-            max_bytes: stop after the row with which keys and values reach this size, wanted or not.
+            max_bytes: stop after the row with which keys and values reach this size, wanted or not, or headers do that
+                are wanted.
 
         Raises:
             as `take`.

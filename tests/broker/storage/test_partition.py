@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kadence.broker.cluster import Topic
 from kadence.broker.storage import BatchError, Isolation, LogConfig, Origin, Partition
 from kadence.protocol import error_codes as codes
-from kadence.records import BatchHeader, FetchedRecords, Record, crc32c, encode_batch
+from kadence.records import MOST_HEADERS, BatchHeader, FetchedRecords, Record, crc32c, encode_batch
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
@@ -85,6 +85,19 @@ REFUSED: dict[str, tuple[bytes | memoryview, int]] = {
     "too large": (batch(1, key=bytes(1_100_000)), codes.MESSAGE_TOO_LARGE),
     "from the future": (batch(timestamp=NOW + HOUR + 1), codes.INVALID_TIMESTAMP),
 }
+
+
+def test_a_record_that_no_consumer_reads_is_refused() -> None:
+    """Kafka appends it; here whoever wrote it is told, and not whoever reads it."""
+    log = partition()
+    for count in (MOST_HEADERS, MOST_HEADERS + 1):
+        data = memoryview(encode_batch([(NOW, None, b"v", (("h", None),) * count)]))
+        if count == MOST_HEADERS:
+            log.append(NOW, data)
+        else:
+            with pytest.raises(BatchError, match="more than 5,000 headers") as caught:
+                log.append(NOW, data)
+            assert codes.name(caught.value.code) == "INVALID_RECORD"
 
 
 @pytest.mark.parametrize("name", REFUSED)

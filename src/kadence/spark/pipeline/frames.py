@@ -319,8 +319,10 @@ def letters(parts: Split, pipeline: Pipeline, run_id: str) -> DataFrame:
 
 
 def _context(pipeline: Pipeline, run_id: str) -> Column:
-    """The headers of a dead letter in a topic: those of the record, then what is known of it."""
+    """The headers of a dead letter in a topic: those of the record, while there is room, then what is known of it."""
     from pyspark.sql import functions as f
+
+    from kadence.records import MOST_HEADERS
 
     texts: dict[str, Any] = {name: f.col(f"{RECORD}.{name}").cast("string") for name in _RECORD_FIELDS[:4]}
     texts |= {"reason": f.col("reason"), "pipeline": f.lit(pipeline.name), "run_id": f.lit(run_id)}
@@ -329,4 +331,5 @@ def _context(pipeline: Pipeline, run_id: str) -> Column:
         for name, text in texts.items()
     ]
     own = f.col(f"{RECORD}.headers").cast(_HEADERS)
-    return f.concat(f.coalesce(own, f.array().cast(_HEADERS)), f.array(*ours)).alias("headers")
+    kept = f.slice(f.coalesce(own, f.array().cast(_HEADERS)), 1, MOST_HEADERS - len(ours))
+    return f.concat(kept, f.array(*ours)).alias("headers")

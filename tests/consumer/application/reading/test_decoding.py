@@ -16,6 +16,7 @@ from kadence import AsyncConsumer, Broker, Consumer, Producer, Record, TopicPart
 from kadence.errors import DeadLetterError, RecordDeserializationError
 from kadence.protocol.error_codes import TOPIC_AUTHORIZATION_FAILED
 from kadence.protocol.produce import ProduceRequest
+from kadence.records import MOST_HEADERS
 
 PARTITION = TopicPartition("t", 0)
 
@@ -209,6 +210,21 @@ def test_dead_letters_carry_the_record_and_where_it_comes_from(cluster: Cluster)
         "kadence.error.class": b"ValueError",
         "kadence.error.message": b"invalid literal for int() with base 10: b'secret'",
     }
+
+
+def test_a_dead_letter_has_no_more_headers_than_can_be_read(served: Broker) -> None:
+    """A record with as many as there may be would have its dead letter refused, and hold up its partition for ever."""
+    served.create_topic("full", 1)
+    headers = [("h", b"%d" % n) for n in range(MOST_HEADERS)]
+    fill(served.bootstrap_servers, "full", [b"secret", b"1"], headers=headers)
+    with consumer(served, deserialization_errors="dead-letter", dead_letter_topic="bad") as subject:
+        subject.assign([TopicPartition("full", 0)])
+        assert values(read(subject, 1)) == [1]
+    with Consumer(bootstrap_servers=served.bootstrap_servers) as letters:
+        letters.assign({TopicPartition("bad", 0): 0})
+        [letter] = read(letters, 1)
+    assert letter.headers[:-6] == tuple(headers[: MOST_HEADERS - 6])
+    assert letter.headers[-6][0] == "kadence.error.topic"
 
 
 def test_an_offset_is_processed_once_its_dead_letter_is_acknowledged_and_not_before(served: Broker) -> None:

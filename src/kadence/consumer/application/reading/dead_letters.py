@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from kadence.config import ConsumerConfig
 from kadence.logs import logger
-from kadence.records import Record
+from kadence.records import MOST_HEADERS, Record
 
 __all__ = ["BadRecord", "DeadLetters", "Delivery", "LetterProducer", "LetterProducers"]
 
@@ -135,7 +135,7 @@ class DeadLetters:
             record.value,
             record.key,
             timestamp=record.timestamp if record.timestamp >= 0 else None,
-            headers=(*record.headers, *origin),
+            headers=(*record.headers[: MOST_HEADERS - len(origin)], *origin),
         )
 
     def _end(self, closing: Delivery, producer: LetterProducer, seconds: float) -> None:
