@@ -13,6 +13,7 @@ from tests.cli.conftest import Run
 from kadence import Admin, Consumer, Producer, TopicPartition, records
 from kadence.broker import Broker
 from kadence.cli.main import main
+from kadence.testing.pytest_plugin import Brokers
 
 
 def fill(broker: Broker, topic: str, count: int, **settings: object) -> None:
@@ -111,6 +112,38 @@ def test_without_a_broker_it_ends_soon_with_one_sentence(
     assert line.startswith(f"kadence {command[0]}: cannot connect to ")
     assert address in line
     assert line.endswith("; name a broker with -b HOST:PORT, or start one: kadence broker")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("topics", "list"),
+        ("topics", "describe", "t"),
+        ("groups", "list"),
+        ("groups", "lag", "g"),
+        ("consume", "t"),
+        ("consume", "t", "-g", "g"),
+        ("produce", "t"),
+        ("cluster",),
+    ],
+    ids=" ".join,
+)
+def test_a_broker_that_wants_a_login(
+    kadence: Run,
+    kadence_new_broker: Brokers,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+) -> None:
+    """It hangs up on whoever does not log in."""
+    monkeypatch.setattr("kadence.cli.reach.REACHED_S", 0.3)
+    locked = kadence_new_broker(users={"alice": "hidden"})
+    ran = kadence(*command, "-b", locked.bootstrap_servers)
+    assert (ran.status, ran.out) == (1, "")
+    (line,) = (line for line in ran.err.splitlines() if line.startswith(f"kadence {command[0]}: "))
+    assert line.endswith(
+        f"{locked.bootstrap_servers} closed the connection before it answered any request "
+        "(does this listener want a login by security.protocol=SASL_…?)"
+    )
 
 
 def test_settings_are_read_before_a_broker_is_looked_for(kadence: Run) -> None:

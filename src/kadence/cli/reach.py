@@ -33,11 +33,11 @@ def reached(config: Mapping[str, Any]) -> Iterator[Admin]:
     A broker that is merely slow, or does not describe its cluster, is no error here.
 
     Raises:
-        CommandError: no address could be connected to.
+        CommandError: no address could be connected to, or each hung up: a listener that wants a login does so.
         AuthenticationError: a broker refuses the credentials.
     """
     from kadence import Admin
-    from kadence.errors import BrokerError, ConnectError, KafkaTimeoutError
+    from kadence.errors import BrokerError, ConnectError, DisconnectedError, KafkaTimeoutError
 
     patience = config.get("default.api.timeout.ms", "")
     seconds = min(REACHED_S, int(patience) / 1000) if str(patience).isdecimal() else REACHED_S
@@ -51,6 +51,9 @@ def reached(config: Mapping[str, Any]) -> Iterator[Admin]:
                 raise CommandError(
                     f"{cause}; name a broker with -b HOST:PORT, or start one: kadence broker"
                 ) from None
+            if isinstance(cause, DisconnectedError):
+                # What it says itself, without what it was asked.
+                raise CommandError(str(cause.__cause__ or cause)) from None
         except BrokerError:
             pass
         yield admin

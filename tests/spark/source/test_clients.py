@@ -18,6 +18,7 @@ from kadence.protocol.metadata import MetadataRequest
 from kadence.spark.source.clients import AdminOffsets, driver_client, executor_client
 from kadence.spark.source.options import SourceOptions
 from kadence.spark.source.start import Partitions, Pattern, Subscription
+from kadence.testing.pytest_plugin import Brokers
 
 
 def options_for(cluster: Cluster, **more: str) -> SourceOptions:
@@ -194,6 +195,16 @@ def test_only_brokers_that_cannot_be_connected_to_are_out_of_reach(
             away.check_reachable(1.0)
     finally:
         away.close()
+
+
+def test_a_broker_that_wants_a_login_is_out_of_reach(kadence_new_broker: Brokers, cluster: Cluster) -> None:
+    locked = kadence_new_broker(users={"alice": "hidden"})
+    client = driver_client(options_for(cluster, kafka_bootstrap_servers=locked.bootstrap_servers))
+    try:
+        with pytest.raises(KafkaTimeoutError, match="does this listener want a login"):
+            client.check_reachable(0.3)
+    finally:
+        client.close()
 
 
 def test_how_long_an_answer_is_waited_for_once_brokers_have_answered(

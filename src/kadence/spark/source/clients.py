@@ -19,6 +19,7 @@ from kadence.config import AdminConfig, keys
 from kadence.errors import (
     BrokerError,
     ConnectError,
+    DisconnectedError,
     KafkaError,
     KafkaTimeoutError,
     OffsetOutOfRangeError,
@@ -154,12 +155,12 @@ class AdminOffsets:
         """Look for a broker for so long. One that is merely slow is no error: whoever asks it next may be patient.
 
         Raises:
-            KafkaTimeoutError: no address could be connected to.
+            KafkaTimeoutError: no address could be connected to, or each hung up.
         """
         try:
             self._admin.describe_cluster(timeout=seconds)
         except KafkaTimeoutError as problem:
-            if isinstance(problem.__cause__, ConnectError):
+            if isinstance(problem.__cause__, ConnectError | DisconnectedError):
                 raise
         except BrokerError as problem:
             _log.debug("the cluster is not described: %s", problem)
