@@ -7,13 +7,14 @@ import gc
 import os
 import re
 import socket
+from pathlib import Path
 
 import pytest
 from tests.broker.wire import Wire
 
 from kadence.broker import Broker
 from kadence.broker.settings import Settings
-from kadence.errors import ClosedError, ConfigError, ConnectError
+from kadence.errors import ClosedError, ConfigError, ConnectError, ForkedError
 from kadence.protocol import error_codes as codes
 from kadence.protocol.describe_cluster import DescribeClusterRequest
 from kadence.protocol.heartbeat import HeartbeatRequest
@@ -36,6 +37,40 @@ def test_it_listens_on_loopback_and_closes() -> None:
         broker.create_topic("t")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((host, int(port)), timeout=5)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_leaves_its_parents_broker_alone(tmp_path: Path) -> None:
+    with Broker(topics={"t": 1}, data_dir=tmp_path) as broker, Wire(broker) as wire:
+        wire.produce("t", [b"first"])
+        files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        if (child := os.fork()) == 0:
+            _in_child(broker)
+        assert os.waitpid(child, 0)[1] == 0
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
+        # The old connection and new ones are served on.
+        assert wire.produce("t", [b"second"]).base_offset == 1
+        with Wire(broker) as other:
+            assert other.produce("t", [b"third"]).base_offset == 2
+
+
+def _in_child(broker: Broker) -> None:
+    """Unwind a ``with`` of the broker, and try what must be refused; never return."""
+    status = 1
+    try:
+        with broker, broker.faults.scope():
+            for call in (
+                lambda: broker.create_topic("u"),
+                lambda: broker.offsets("t"),
+                lambda: broker.faults.delay(None, 1),
+                broker.faults.freeze,
+            ):
+                with pytest.raises(ForkedError, match=f"in process {os.getppid()}"):
+                    call()
+        assert repr(broker).split(", ")[2] == f"serving in process {os.getppid()}"
+        status = 0
+    finally:
+        os._exit(status)
 
 
 def test_an_unclosed_broker_is_collected_without_a_warning_of_ours() -> None:

@@ -7,6 +7,9 @@ It keeps records in memory, or in a data directory.
 
 One thread serves everything; several logical nodes are several listeners of one cluster. It is no production
 broker: it has no replication and no access rules (ACLs). Let it listen on loopback.
+
+A process that is forked from its own shares its sockets and files, and has no thread that serves them. There `close`
+does nothing, so that a child that unwinds a ``with`` leaves the parent's broker alone.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from kadence.broker.server.security import Security, TlsFiles
 from kadence.broker.settings import Settings
 from kadence.broker.storage import FSYNC, DataDirectory, FsyncPolicy
 from kadence.clock import Clock
-from kadence.errors import ClosedError, ConfigError, LocalError
+from kadence.errors import ClosedError, ConfigError, ForkedError, LocalError
 from kadence.logs import logger
 
 __all__ = ["Broker"]
@@ -90,6 +93,7 @@ class Broker:
         cluster_id = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
         self._disk = None if data_dir is None else DataDirectory(data_dir, cluster_id, fsync)
         self._is_closed = False
+        self._pid = os.getpid()
         try:
             sockets = listen_all(host, port, nodes)
         except BaseException:
@@ -115,6 +119,8 @@ class Broker:
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "serving"
+        if self._is_forked:
+            state += f" in process {self._pid}"
         if self._disk is not None:
             state += f", data in {self._disk.path}"
         if (trouble := self._core.cluster.trouble) is not None:
@@ -145,9 +151,9 @@ class Broker:
     def close(self) -> None:
         """Stop serving and close every connection.
 
-        Without a data directory all records are lost. A second call does nothing.
+        Without a data directory all records are lost. A second call does nothing, nor does one in a forked child.
         """
-        if self._is_closed:
+        if self._is_closed or self._is_forked:
             return
         self._is_closed = True
         self._core.loop.stop()
@@ -259,7 +265,13 @@ class Broker:
         """Close every connection, as a restart would. The broker keeps listening."""
         self._on_loop(self._core.server.disconnect)
 
+    @property
+    def _is_forked(self) -> bool:
+        return os.getpid() != self._pid
+
     def _freeze(self, node_ids: tuple[int, ...], frozen: bool) -> None:
+        if self._is_forked and not frozen:  # A child unwinds a ``with``.
+            return
         for node_id in node_ids:
             self._known_node(node_id)
         self._on_loop(lambda: self._core.server.freeze(node_ids or self.node_ids, frozen=frozen))
@@ -275,6 +287,11 @@ class Broker:
             self._known_node(node_id)
 
     def _on_loop(self, action: Callable[[], T]) -> T:
+        if self._is_forked:
+            raise ForkedError(
+                f"this broker runs in process {self._pid}, of which this one is a fork; clients here reach it as "
+                f"{self.bootstrap_servers}"
+            )
         if self._is_closed:
             raise ClosedError("the broker is closed")
         try:

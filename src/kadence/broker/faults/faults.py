@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -13,7 +14,7 @@ from kadence.broker.faults.text import put_in_force
 from kadence.broker.server.loop import Loop
 from kadence.broker.service import Call
 from kadence.clock import Seconds, add_ms, to_ms
-from kadence.errors import ClosedError
+from kadence.errors import ClosedError, ForkedError
 from kadence.protocol import error_codes
 
 __all__ = ["Faults", "Frozen"]
@@ -42,6 +43,7 @@ class Faults:
     """The faults of one broker. Any thread may add and remove them."""
 
     def __init__(self) -> None:
+        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._injected: tuple[Injected, ...] = ()
         self._freeze: Callable[[tuple[int, ...], bool], None] = lambda _node_ids, _frozen: None
@@ -202,6 +204,10 @@ class Faults:
         return True
 
     def _add(self, injected: Injected) -> Injected:
+        if os.getpid() != self._pid:
+            raise ForkedError(
+                f"these faults are of a broker in process {self._pid}, of which this one is a fork"
+            )
         with self._lock:
             self._injected = (*self._injected, injected)
         return injected
