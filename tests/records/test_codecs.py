@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import random
 import struct
 import subprocess
 import sys
 import zlib
+from typing import Any
 
 import cramjam
 import pytest
@@ -126,6 +128,44 @@ def test_gzip_of_several_members() -> None:
     assert undo(1, gzip.compress(b"one") + gzip.compress(b"two")) == b"onetwo"
     with pytest.raises(CodecError, match="gzip"):
         undo(1, gzip.compress(b"one") + b"junk")
+
+
+@pytest.mark.parametrize(
+    "sizes", [[0] * 2_000, [1, 100_000, 0, 3_000] * 5, [0, 1_000_000, 5]], ids=["empty", "mixed", "large"]
+)
+def test_the_work_for_gzip_members_grows_with_their_bytes(
+    sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """zlib copies what it was given beyond the end of a member: the whole rest for each is quadratic work."""
+    dice = random.Random(1)
+    parts = [dice.randbytes(size) for size in sizes]
+    data = b"".join(gzip.compress(part) for part in parts)
+    given = 0
+    usual = zlib.decompressobj
+
+    class Counting:
+        def __init__(self, bits: int) -> None:
+            self.of = usual(bits)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.of, name)
+
+        def decompress(self, data: memoryview, limit: int) -> bytes:
+            nonlocal given
+            given += len(data)
+            return self.of.decompress(data, limit)
+
+    monkeypatch.setattr(zlib, "decompressobj", Counting)
+    assert bytes(undo(1, data)) == b"".join(parts)
+    assert given < 10 * len(data)
+
+
+@pytest.mark.parametrize(
+    "tail", [b"\x1f", gzip.compress(b"two")[:-1], gzip.compress(b"two" * 1_000)[:-4]], ids=len
+)
+def test_a_gzip_member_that_is_cut_off_after_a_whole_one(tail: bytes) -> None:
+    with pytest.raises(CodecError, match="gzip: the stream is cut off"):
+        undo(1, gzip.compress(b"one") + tail)
 
 
 def test_gzip_takes_zlib_streams_for_damage() -> None:

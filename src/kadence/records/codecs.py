@@ -31,6 +31,8 @@ _XERIAL_BLOCK: Final = 32 * 1024
 _INT: Final = struct.Struct(">i")
 
 _SMALLEST_GUESS: Final = 16 * 1024
+_MEMBER: Final = 128
+"""Bytes that a gzip member gets first; then twice as many each time."""
 _LEVELS: Final = {"gzip": 6, "lz4": 1, "zstd": 3}
 """Kafka's defaults, except lz4: its level 9 takes many times as long here for a few per cent."""
 
@@ -115,24 +117,35 @@ def _too_large(codec: str, limit: int, size: int | None = None) -> RecordTooLarg
 
 
 def _gunzip(data: memoryview, limit: int) -> bytes:
+    """All members of the stream, one after the other; mostly there is one.
+
+    zlib copies what it is given beyond the end of a member, so those after the first get their bytes by and by:
+    otherwise a stream of empty members, 20 bytes each, is copied once for each of them.
+    """
     parts: list[bytes] = []
-    size = 0
-    rest: Buffer = data
+    size = at = 0
+    chunk = len(data)
     while True:
         stream = zlib.decompressobj(31)
-        try:
-            part = stream.decompress(rest, limit - size + 1)
-        except zlib.error as error:
-            raise CodecError(f"gzip: {error}") from error
-        size += len(part)
-        if size > limit:
-            raise _too_large("gzip", limit)
-        if not stream.eof:
-            raise CodecError("gzip: the stream is cut off")
-        parts.append(part)
-        rest = stream.unused_data
-        if not rest:
-            return part if len(parts) == 1 else b"".join(parts)
+        while not stream.eof:
+            given = data[at : at + chunk]
+            if not given:
+                raise CodecError("gzip: the stream is cut off")
+            try:
+                part = stream.decompress(given, limit - size + 1)
+            except zlib.error as error:
+                raise CodecError(f"gzip: {error}") from error
+            at += len(given)
+            size += len(part)
+            if size > limit:
+                raise _too_large("gzip", limit)
+            if part:
+                parts.append(part)
+            chunk *= 2
+        at -= len(stream.unused_data)
+        if at == len(data):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+        chunk = _MEMBER
 
 
 def _snappy_size(block: memoryview) -> int:
