@@ -12,6 +12,7 @@ from tests.patience import PATIENCE
 
 from kadence import Admin, Broker, Consumer, KafkaTimeoutError, NotFetchedReason, Producer, TopicPartition
 from kadence.errors import IllegalStateError, InvalidTopicError
+from kadence.protocol.list_offsets import ListOffsetsRequest
 
 
 @pytest.fixture
@@ -33,6 +34,21 @@ def test_the_assignment_is_there_when_the_call_returns(cluster: Cluster, shell: 
     while len(found) < 6:
         found += shell.do(lambda: subject.poll(PATIENCE))
     assert sorted(numbers(found)) == list(range(6))
+    shell.do(subject.close)
+
+
+def test_a_record_written_after_the_call_is_behind_latest(cluster: Cluster, shell: Shell) -> None:
+    assert cluster.broker is not None
+    cluster.produce("u", 3, partitions=1)
+    subject = shell.make(bootstrap_servers=cluster.bootstrap_servers)
+    with cluster.broker.faults.delay(ListOffsetsRequest, seconds=0.2):
+        shell.do(lambda: subject.assign_topics("u", start="latest"))
+        cluster.produce("u", 1, partitions=1, start=3)
+        assert numbers(shell.do(lambda: subject.poll(PATIENCE))) == [3]
+    with cluster.broker.faults.delay(ListOffsetsRequest, seconds=0.3):
+        with pytest.raises(KafkaTimeoutError, match="no position for u-0 yet"):
+            shell.do(lambda: subject.assign_topics("u", start="latest", timeout=0.05))
+        assert subject.assignment() == {TopicPartition("u", 0)}
     shell.do(subject.close)
 
 

@@ -150,10 +150,11 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
     ) -> None:
         """Read all partitions of these topics without a group, including partitions that are added later.
 
-        Waits until a broker has named the partitions, so that `assignment` contains them afterwards. The consumer
-        finds new partitions when it refreshes its metadata (metadata.max.age.ms, 5 minutes by default) and reads
-        them from their beginning, so that it misses no record. It waits in the background for a topic that does not
-        exist yet; `not_fetched` names the topic meanwhile. To stop reading, call `unsubscribe`.
+        Waits until a broker has named the partitions, so that `assignment` contains them afterwards. With
+        ``start="latest"`` it also waits until the end of each is known: a record written afterwards is read. The
+        consumer finds new partitions when it refreshes its metadata (metadata.max.age.ms, 5 minutes by default) and
+        reads them from their beginning, so that it misses no record. It waits in the background for a topic that does
+        not exist yet; `not_fetched` names the topic meanwhile. To stop reading, call `unsubscribe`.
 
         Args:
             topics: one name, or several; an empty list is refused.
@@ -166,7 +167,8 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
             IllegalStateError: topics were given by `subscribe` before; unsubscribe first. InvalidTopicError: a name
                 that Kafka does not allow. TopicAuthorizationError: this client may not read one of the topics.
                 ValueError: no topic, any other ``start``, or a datetime without a timezone.
-            KafkaTimeoutError: no broker answered within ``timeout`` (default.api.timeout.ms).
+            KafkaTimeoutError: no broker answered within ``timeout`` (default.api.timeout.ms). If `assignment` contains
+                the partitions already, the consumer goes on looking up their ends.
         """
         await self._run(self._calls.assign_topics(topics, start, timeout))
 

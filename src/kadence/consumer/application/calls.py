@@ -42,6 +42,7 @@ from kadence.consumer.application.records import Records
 from kadence.consumer.application.stall import Stall
 from kadence.consumer.border import messages as m
 from kadence.consumer.border.buffer import Border
+from kadence.consumer.border.cells import Origin
 from kadence.consumer.border.lateness import NetworkLateness
 from kadence.consumer.border.reasons import NotFetched, NotFetchedReason
 from kadence.errors import ConfigError, IllegalStateError, KafkaTimeoutError
@@ -154,6 +155,10 @@ class Calls:
         # So that the assignment is there when the call returns, and not with some later poll.
         yield from core.call(m.TopicMetadata, deadline, topics=tuple(sorted(names)))
         yield from core.assign_topics(names, timestamp, deadline)
+        if timestamp == LATEST:
+            # Where the end is must be known before the caller writes anything.
+            for partition in tuple(self._border.assignment):
+                yield from self._placed(partition, deadline)
 
     def incremental_assign(self, partitions: Assignable, timeout: Seconds | None) -> Waits[None]:
         core = self._core
@@ -267,8 +272,11 @@ class Calls:
         )
 
     def position(self, partition: Partition, timeout: Seconds | None) -> Waits[int]:
-        core, partition = self._core, partition_of(partition)
-        deadline = self._deadline(timeout)
+        return (yield from self._placed(partition_of(partition), self._deadline(timeout))).offset
+
+    def _placed(self, partition: TopicPartition, deadline: int) -> Waits[Origin]:
+        """The position, as soon as it is known."""
+        core = self._core
         while (at := core.cell(partition).current()) is None:
             core.check()
             if self._clock.now_ms() >= deadline:
@@ -276,7 +284,7 @@ class Calls:
                     f"no position for {partition} yet: {core.cell(partition).why_unplaced()}"
                 )
             yield deadline
-        return at.offset
+        return at
 
     def pause(self, partitions: Partitions) -> None:
         now = self._clock.now_ms()
