@@ -455,6 +455,38 @@ def test_a_later_close_does_not_wait_longer() -> None:
     assert isinstance(future.exception(0), ClosedError)
 
 
+def test_a_close_that_drops_records_says_how_many(caplog: pytest.LogCaptureFixture) -> None:
+    producer = Producer(bootstrap_servers="127.0.0.1:1")
+    with producer._gate:
+        for partition in (0, 1, 1):
+            tp = TopicPartition("t", partition)
+            producer._accumulator.append(tp, 0, None, b"x", (), 22, producer._clock.now_ms())
+    producer.close(0)
+    (line,) = [record for record in caplog.records if "records lost" in record.message]
+    assert line.levelname == "WARNING"
+    assert line.message.startswith("records lost: 3 in 2 batches: the producer was closed")
+
+
+def test_close_does_not_wait_for_a_callback_longer_than_it_may(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    inside, go_on = threading.Event(), threading.Event()
+
+    def slow(future: RecordFuture) -> None:
+        inside.set()
+        assert go_on.wait(PATIENCE)
+
+    producer = Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=0)
+    producer.send("t", b"x").add_done_callback(slow)
+    assert inside.wait(PATIENCE)
+    late = producer.send("t", b"y")
+    producer.close(0)
+    assert "1 records are neither acknowledged nor failed yet" in caplog.text
+    assert not late.done()
+    go_on.set()
+    assert isinstance(late.exception(PATIENCE), ClosedError)
+
+
 def test_metadata_and_memory_share_the_time_of_one_call(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -534,11 +566,16 @@ def test_whoever_collects_a_producer_waits_for_nothing() -> None:
     asked: list[int] = []
 
     class Thread:
+        is_closing = False
+
         def begin_close(self, deadline: int) -> None:
             asked.append(deadline)
 
         def join(self, timeout: float | None = None) -> None:
             raise AssertionError("this thread has other things to do")
+
+        def left_behind(self) -> None:
+            raise AssertionError("nobody waited")
 
         def is_alive(self) -> bool:
             return True
@@ -570,6 +607,52 @@ def test_the_interpreter_ends_without_close_and_what_was_sent_is_delivered(
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], timeout=PATIENCE, check=True)
     (message,) = read_all(broker.bootstrap_servers, "t", 1, 1)
     assert message.value() == b"x"
+
+
+def test_a_child_of_multiprocessing_ends_without_close_and_what_was_sent_is_delivered(broker: Broker) -> None:
+    """Such a process ends without what `atexit` has."""
+    program = f"""
+        import multiprocessing
+        from kadence import Producer
+        def work():
+            global p
+            p = Producer(bootstrap_servers={broker.bootstrap_servers!r}, linger_ms=60_000)
+            p.send("t", b"x")
+        if __name__ == "__main__":
+            process = multiprocessing.get_context("fork").Process(target=work)
+            process.start()
+            process.join()
+            print(process.exitcode)
+    """
+    ended = _run(program)
+    assert ended.stdout == "0\n", ended.stderr
+    (message,) = read_all(broker.bootstrap_servers, "t", 1, 1)
+    assert message.value() == b"x"
+
+
+def test_the_end_of_the_process_says_how_many_records_it_lost() -> None:
+    program = """
+        from kadence import Producer, TopicPartition
+        from kadence.producer import farewell
+        farewell._FAREWELL_MS = 1
+        p = Producer(bootstrap_servers="127.0.0.1:1")
+        with p._gate:
+            for partition in (0, 1, 1):
+                tp = TopicPartition("t", partition)
+                p._accumulator.append(tp, 0, None, b"x", (), 22, p._clock.now_ms())
+    """
+    ended = _run(program)
+    assert "records lost: 3 in 2 batches: the producer was closed, or the process ended" in ended.stderr
+
+
+def _run(program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        timeout=PATIENCE,
+        check=True,
+        text=True,
+        capture_output=True,
+    )
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

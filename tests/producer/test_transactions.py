@@ -570,6 +570,15 @@ def test_closing_waits_for_an_abort_until_it_is_done_or_refused(code: int) -> No
     assert world.asked_for() == ["EndTxn"]
 
 
+def test_closing_says_that_it_aborts_an_open_transaction(caplog: pytest.LogCaptureFixture) -> None:
+    world = TransactionWorld()
+    world.begin()
+    with world.gate:
+        assert world.now_in.end_for_close()
+    world.now_in.lines.write()
+    assert "close() aborts the transaction, which is open" in caplog.text
+
+
 def test_closing_aborts_what_a_commit_could_not_commit() -> None:
     world = TransactionWorld()
     world.begin()

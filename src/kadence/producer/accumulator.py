@@ -248,6 +248,11 @@ class Accumulator(Shelf):
         """Whether the fate of a batch is known to those who wait for it."""
         return batch not in self.incomplete
 
+    @property
+    def undecided(self) -> int:
+        """How many records are not decided."""
+        return sum(batch.count for batch in self.incomplete)
+
     def release(self, batch: Batch) -> None:
         """A batch's delivery is decided: its memory is free."""
         if batch in self.incomplete:

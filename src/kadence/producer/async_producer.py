@@ -357,8 +357,8 @@ class AsyncProducer:
         the middle of another call, that call goes on first.
 
         Args:
-            timeout: seconds. Records that are not acknowledged by then fail with `ClosedError`. None: each record
-                has its ``delivery.timeout.ms``. 0: drop all unsent records at once.
+            timeout: seconds. Records that are not acknowledged by then fail with `ClosedError`, and a warning says how
+                many they are. None: each record has its ``delivery.timeout.ms``. 0: drop all unsent records at once.
         """
         if self._entrance.is_forked:
             # The parent's thread and sockets; nothing here is ours to end.
@@ -371,7 +371,7 @@ class AsyncProducer:
         self._finalizer.detach()
         self._thread.begin_close(deadline)
         if can_wait:
-            await self._shell.end(self._thread)
+            await self._shell.end(self._thread, deadline)
 
     async def __aenter__(self) -> Self:
         return self

@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar, cast
 
-from kadence.clock import FOREVER, Clock, wait_seconds
+from kadence.clock import Clock, add_ms, wait_seconds
 from kadence.errors import ConcurrentAccessError
 from kadence.idioms import running_loop
 from kadence.producer.futures import RecordFuture, RecordMetadata
 from kadence.producer.loop_gate import LoopGate
-from kadence.producer.thread import NetworkThread
+from kadence.producer.thread import END_MS, NetworkThread
 from kadence.producer.waits import BREATH, Waits
 
 __all__ = ["AsyncShell"]
@@ -105,15 +105,18 @@ class AsyncShell:
         """Wait until a record is acknowledged."""
         return await future
 
-    async def end(self, thread: NetworkThread) -> None:
+    async def end(self, thread: NetworkThread, deadline: int) -> None:
         """Wait until the network thread, which was told to end, has ended."""
+        until = add_ms(deadline, END_MS)
         if self._gate.runs_here():
-            await self.run(self._ended(thread))
+            await self.run(self._ended(thread, until))
         else:
             # The loop that the producer belongs to may be closed, so nothing wakes a task.
-            await asyncio.to_thread(thread.join)
+            await asyncio.to_thread(thread.join, wait_seconds(until, self._clock.now_ms()))
+        if not thread.has_ended:
+            thread.left_behind()
 
-    def _ended(self, thread: NetworkThread) -> Waits[None]:
+    def _ended(self, thread: NetworkThread, until: int) -> Waits[None]:
         with self._gate:
-            while not thread.has_ended:
-                yield FOREVER
+            while not thread.has_ended and self._clock.now_ms() < until:
+                yield until

@@ -1,7 +1,7 @@
 """Lets producers that nobody closed still deliver their records.
 
 Any thread may be the one that collects a producer, an event loop's or a network thread: it only asks the producer's own
-thread to deliver and to end, and waits for nothing. Only the end of the interpreter waits, for all of them together: it
+thread to deliver and to end, and waits for nothing. Only the end of the process waits, for all of them together: it
 would cut them off.
 """
 
@@ -15,6 +15,7 @@ import weakref
 from typing import Any, Final, Protocol
 
 from kadence.clock import SystemClock, add_ms
+from kadence.producer.thread import END_MS
 
 __all__ = ["abandoned", "deliver_if_abandoned"]
 
@@ -25,19 +26,27 @@ _FAREWELL_MS: Final = 5_000
 class _Ending(Protocol):
     """The network thread of a producer, as far as it is needed here."""
 
+    @property
+    def is_closing(self) -> bool: ...
+
     def begin_close(self, deadline: int) -> None: ...
 
     def join(self, timeout: float | None = None) -> None: ...
 
     def is_alive(self) -> bool: ...
 
+    def left_behind(self) -> None: ...
 
-_running: weakref.WeakSet[_Ending] = weakref.WeakSet()
-"""Every thread that may have to be asked at the end of the interpreter. One that runs keeps its entry."""
+
+_running: weakref.WeakKeyDictionary[_Ending, str] = weakref.WeakKeyDictionary()
+"""Every thread that may have to be asked at the end of the process, and its producer's class. One that runs stays."""
+
+_children: Final[set[int]] = set()
+"""This process, if it is one of multiprocessing, and calls us at its end."""
 
 
 def deliver_if_abandoned(producer: object, kind: str, thread: _Ending) -> weakref.finalize[..., Any]:
-    """See to it that what was sent is delivered when ``producer`` is collected, or the interpreter ends, unclosed.
+    """See to it that what was sent is delivered when ``producer`` is collected, or the process ends, unclosed.
 
     Args:
         kind: name of its class, for the warning.
@@ -45,7 +54,8 @@ def deliver_if_abandoned(producer: object, kind: str, thread: _Ending) -> weakre
     Returns:
         What close() has to detach.
     """
-    _running.add(thread)
+    _running[thread] = kind
+    _be_called_by_multiprocessing()
     finalizer = weakref.finalize(producer, abandoned, kind, thread, os.getpid())
     finalizer.atexit = False
     return finalizer
@@ -57,20 +67,39 @@ def abandoned(kind: str, thread: _Ending, pid: int) -> None:
         return
     thread.begin_close(add_ms(SystemClock().now_ms(), _FAREWELL_MS))
     if not sys.is_finalizing():
-        word = "async with" if kind.startswith("Async") else "with"
-        warnings.warn(
-            f"{kind} was not closed; use `{word} {kind}(...)` or close()", ResourceWarning, stacklevel=2
-        )
+        _warn(kind)
 
 
+def _warn(kind: str) -> None:
+    word = "async with" if kind.startswith("Async") else "with"
+    warnings.warn(
+        f"{kind} was not closed; use `{word} {kind}(...)` or close()", ResourceWarning, stacklevel=3
+    )
+
+
+def _be_called_by_multiprocessing() -> None:
+    """Its processes end without what `atexit` has, and call finalizers of their own instead."""
+    process = sys.modules.get("multiprocessing.process")
+    if process is None or process.parent_process() is None or os.getpid() in _children:
+        return
+    from multiprocessing.util import Finalize
+
+    Finalize(None, _deliver_at_exit, exitpriority=0)
+    _children.add(os.getpid())
+
+
+# That of logging, which was imported before, comes after ours: what is lost can be logged.
 @atexit.register
 def _deliver_at_exit() -> None:
     clock = SystemClock()
     deadline = add_ms(clock.now_ms(), _FAREWELL_MS)
     # In a forked child the threads of the parent are not alive.
-    running = [thread for thread in _running if thread.is_alive()]
-    for thread in running:
+    running = [(thread, kind) for thread, kind in _running.items() if thread.is_alive()]
+    for thread, kind in running:
+        if not thread.is_closing:
+            _warn(kind)
         thread.begin_close(deadline)
-    for thread in running:
-        # Half a second more than the delivery may take: the thread still closes its sockets.
-        thread.join(max(deadline + 500 - clock.now_ms(), 0) / 1000)
+    for thread, _ in running:
+        thread.join(max(deadline + END_MS - clock.now_ms(), 0) / 1000)
+        if thread.is_alive():
+            thread.left_behind()

@@ -353,8 +353,8 @@ class Producer:
         the middle of another call, that call goes on first.
 
         Args:
-            timeout: seconds. Records that are not acknowledged by then fail with `ClosedError`. None: each record
-                has its ``delivery.timeout.ms``. 0: drop all unsent records at once.
+            timeout: seconds. Records that are not acknowledged by then fail with `ClosedError`, and a warning says how
+                many they are. None: each record has its ``delivery.timeout.ms``. 0: drop all unsent records at once.
         """
         if self._entrance.is_forked:
             # The parent's thread and sockets; nothing here is ours to end.
@@ -367,7 +367,7 @@ class Producer:
         self._finalizer.detach()
         self._thread.begin_close(deadline)
         if can_wait:
-            self._shell.end(self._thread)
+            self._shell.end(self._thread, deadline)
 
     def __enter__(self) -> Self:
         return self

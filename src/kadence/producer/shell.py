@@ -10,10 +10,10 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar, cast
 
-from kadence.clock import Clock, wait_seconds
+from kadence.clock import Clock, add_ms, wait_seconds
 from kadence.producer.futures import RecordFuture, RecordMetadata, check_may_wait
 from kadence.producer.gate import Gate
-from kadence.producer.thread import NetworkThread
+from kadence.producer.thread import END_MS, NetworkThread
 from kadence.producer.waits import BREATH, Waits
 
 __all__ = ["Shell"]
@@ -69,7 +69,9 @@ class Shell:
         """Wait until a record is acknowledged."""
         return future.result()
 
-    def end(self, thread: NetworkThread) -> None:
+    def end(self, thread: NetworkThread, deadline: int) -> None:
         """Wait until the network thread, which was told to end, has ended; in a callback on it, do not."""
         if threading.current_thread() is not thread:
-            thread.join()
+            thread.join(wait_seconds(add_ms(deadline, END_MS), self._clock.now_ms()))
+            if thread.is_alive():
+                thread.left_behind()

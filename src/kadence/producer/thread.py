@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from typing import Final
 
 from kadence.clock import FOREVER, Clock, add_ms
 from kadence.config import ProducerConfig
@@ -20,9 +21,12 @@ from kadence.producer.topics import Topics
 from kadence.producer.transactions import Transactions
 from kadence.types import Node
 
-__all__ = ["NetworkThread", "Turn"]
+__all__ = ["END_MS", "NetworkThread", "Turn"]
 
 _log = logger("kadence.producer")
+
+END_MS: Final = 500
+"""What the thread needs at the end of its time to fail what is left, and to close its sockets."""
 
 
 class Turn:
@@ -61,6 +65,11 @@ class Turn:
         self._close_at = min(self._close_at, deadline)
         self._client.wakeup()
 
+    @property
+    def is_closing(self) -> bool:
+        """Whether `begin_close` was called."""
+        return self._close_at != FOREVER
+
     def fail_all(self, error: KafkaError) -> None:
         """End every record that is not decided."""
         self._sender.fail_all(error)
@@ -68,7 +77,7 @@ class Turn:
     def run_once(self) -> bool:
         """One round. False when the producer is closed and nothing is left to do."""
         now = self._clock.now_ms()
-        if self._close_at != FOREVER:
+        if self.is_closing:
             if self._lingers:
                 self._lingers = False
                 with self._accumulator.gate:
@@ -82,7 +91,10 @@ class Turn:
                 return False
             if now >= self._close_at:
                 self._sender.fail_all(
-                    ClosedError("the producer was closed before this record was acknowledged; close() later")
+                    ClosedError(
+                        "the producer was closed, or the process ended, before this record was acknowledged; close() "
+                        "later, or with more time"
+                    )
                 )
                 return False
         step = self._sender.poll(now)
@@ -151,6 +163,22 @@ class NetworkThread(threading.Thread):
         Of several calls the earliest deadline holds.
         """
         self._turn.begin_close(deadline)
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether it was told to end."""
+        return self._turn.is_closing
+
+    def left_behind(self) -> None:
+        """Whoever waited for the end waits no longer. Any thread."""
+        with self._accumulator.gate:
+            count = self._accumulator.undecided
+        _log.warning(
+            "%s: close() does not wait any longer for the network thread, which is busy, as with a callback of a "
+            "future that takes long; %d records are neither acknowledged nor failed yet",
+            self.name,
+            count,
+        )
 
     def run(self) -> None:
         decides(self._accumulator.gate)

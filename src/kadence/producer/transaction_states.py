@@ -160,6 +160,12 @@ class Lifecycle:
                     self.error,
                 )
                 return False
+            if self.state is State.IN_TRANSACTION:
+                self.lines.add(
+                    logging.WARNING,
+                    "%s: close() aborts the transaction, which is open",
+                    self.transactional_id,
+                )
             self._is_closing = True
             self._move(State.ABORTING)
         return self.state in ENDING
