@@ -150,6 +150,16 @@ def test_whoever_waits_for_the_old_rebalance_hears_of_another(world: ConsumerWor
     assert parked.code == codes.REBALANCE_IN_PROGRESS
 
 
+def test_a_static_member_that_comes_back_as_a_modern_one_with_the_same_topics_keeps_the_epoch(
+    world: ConsumerWorld,
+) -> None:
+    classic = Classic(world, "", instance="i")
+    assert classic.join() == 0
+    generation = classic.joined.generation_id
+    modern = world.member("new", instance_id="i")
+    assert (modern.said.member_epoch, world.consumer_group.epoch) == (generation, generation)
+
+
 def test_an_empty_classic_group_just_changes_and_keeps_its_offsets(world: ConsumerWorld) -> None:
     first, second = classic_pair(world)
     world.leave(first.member_id, second.member_id)
@@ -214,6 +224,20 @@ def test_a_classic_member_joins_a_modern_group(world: ConsumerWorld) -> None:
     assert classic.held.keys() == {"t"}
     assert classic.held["t"] | modern.owned["t"] == frozenset(range(4))
     assert world.consumer_group.state_name == "Stable"
+
+
+def test_a_classic_member_hears_of_a_rebalance_when_there_is_a_new_target(world: ConsumerWorld) -> None:
+    """Not before: it would join again and get nothing new."""
+    staying, leaving, classic = world.member("a"), world.member("b"), Classic(world, "c")
+    classic.join()
+    world.advance(1_000)
+    staying.beat()
+    classic.join()
+    leaving.beat(member_epoch=-1)
+    assert classic.beat() == codes.NONE
+    world.advance(1_000)
+    staying.beat()
+    assert classic.beat() == codes.REBALANCE_IN_PROGRESS
 
 
 def test_a_classic_member_must_answer_to_its_generation_and_protocol(world: ConsumerWorld) -> None:
@@ -309,6 +333,32 @@ def test_a_static_member_that_comes_back_as_a_classic_one_makes_the_group_classi
     assert (world.group.kind, world.group.state_name) == ("classic", "Stable")
     classic.sync()
     assert classic.held == had
+
+
+def test_a_static_member_may_come_back_as_a_classic_one_under_its_own_id(world: ConsumerWorld) -> None:
+    world.member("new", instance_id="i")
+    assert Classic(world, "new", instance="i").join() == 0
+    assert (world.group.kind, world.group.state_name) == ("classic", "Stable")
+
+
+def test_one_that_brings_another_subscription_gets_no_epoch_before_the_classic_group_shares_anew(
+    world: ConsumerWorld,
+) -> None:
+    world.member("new", instance_id="i")
+    epoch = world.consumer_group.epoch
+    sent = world.join("", protocols={"cooperative-sticky": subscription(topics=("t", "u"))}, instance="i")
+    assert (sent.code, sent.response.generation_id) == (0, 0)
+    assert (world.group.state_name, world.group.generation_id) == ("PreparingRebalance", epoch)
+
+
+def test_a_group_whose_members_have_all_become_classic_is_classic_when_one_leaves(
+    world: ConsumerWorld,
+) -> None:
+    world.settle(world.member("a"), world.member("b"))
+    assert [Classic(world, each).join() for each in "ab"] == [0, 0]
+    assert world.consumer_group.classic_members == 2
+    world.leave("a")
+    assert world.group.kind == "classic"
 
 
 def test_forbidden_downgrades_keep_the_group() -> None:

@@ -80,7 +80,9 @@ def _join(shard: Shard, now: int, caller: Caller, group: ConsumerGroup, request:
     if not request.member_id and request.group_instance_id is None and caller.version >= 4:
         refuse_join(shard, caller, codes.MEMBER_ID_REQUIRED, member_id)
         return
-    before, replaces_modern = _who(shard, group, member_id, request)
+    turns_classic = migration.can_downgrade_by_join(shard, group, request.group_instance_id)
+    known_epoch = group.epoch
+    before = _who(shard, group, member_id, request)
     timeout = request.rebalance_timeout_ms
     member = before.evolved(
         instance_id=request.group_instance_id or before.instance_id,
@@ -101,17 +103,16 @@ def _join(shard: Shard, now: int, caller: Caller, group: ConsumerGroup, request:
     if changed:
         bump(shard, group)
     bump_if_topics_changed(shard, group)
-    turns_classic = (
-        replaces_modern and shard.config.consumer_downgrades and group.classic_members == len(group.members)
-    )
     if not turns_classic:
         make_target_if_due(shard, now, group, member)
-    after = reconcile(
-        member, target_of(shard, group, member), owned_partitions(said, shard.topics), group.is_taken
-    )
-    if after != member:
-        write_progress(shard, now, group, after)
-        member = after
+    is_behind = turns_classic and group.target_epoch < group.epoch
+    if not is_behind:  # else the classic group shares anew at once
+        after = reconcile(
+            member, target_of(shard, group, member), owned_partitions(said, shard.topics), group.is_taken
+        )
+        if after != member:
+            write_progress(shard, now, group, after)
+            member = after
     shard.timers.cancel(TimerKey(TimerKind.JOIN, group.group_id, member_id))
     shard.answer(
         caller,
@@ -123,27 +124,25 @@ def _join(shard: Shard, now: int, caller: Caller, group: ConsumerGroup, request:
         ),
     )
     if turns_classic:
-        classic = migration.downgrade(shard, now, group)
-        if changed:
+        classic = migration.downgrade(shard, now, group, known_epoch)
+        if is_behind:
             prepare(shard, now, classic)
         return
     arm_session(shard, now, group, member)
     arm(shard, now, group, member_id, TimerKind.SYNC, member.rebalance_timeout_ms)
 
 
-def _who(
-    shard: Shard, group: ConsumerGroup, member_id: str, request: JoinGroupRequest
-) -> tuple[Member, bool]:
-    """The member that joins, as it was; and whether a static member of KIP-848's protocol made room for it."""
+def _who(shard: Shard, group: ConsumerGroup, member_id: str, request: JoinGroupRequest) -> Member:
+    """The member that joins, as it was."""
     if request.group_instance_id is None:
         # One of KIP-848's that comes by JoinGroup changes its protocol; an unknown id is let in.
-        return group.members.get(member_id) or Member(member_id), False
+        return group.members.get(member_id) or Member(member_id)
     before = group.static_member(request.group_instance_id)
     if request.member_id:
-        return find(group, member_id, request.group_instance_id), False
+        return find(group, member_id, request.group_instance_id)
     if before is None:
-        return Member(member_id), False
-    return put_in_place_of(shard, group, before, member_id), before.classic is None
+        return Member(member_id)
+    return put_in_place_of(shard, group, before, member_id)
 
 
 def sync(shard: Shard, now: int, caller: Caller, request: SyncGroupRequest) -> None:
@@ -191,7 +190,7 @@ def heartbeat(shard: Shard, now: int, caller: Caller, request: HeartbeatRequest)
     arm_session(shard, now, group, member)
     waits_no_more = member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member)
     code = codes.NONE
-    if member.epoch < group.epoch or member.state is MemberState.UNREVOKED_PARTITIONS or waits_no_more:
+    if member.epoch < group.target_epoch or member.state is MemberState.UNREVOKED_PARTITIONS or waits_no_more:
         code = codes.REBALANCE_IN_PROGRESS
         _wait_for_join(shard, now, group, member)
     shard.answer(caller, HeartbeatResponse(error_code=code))

@@ -24,13 +24,14 @@ from kadence.coordinator.consumer.group import ConsumerGroup
 from kadence.coordinator.consumer.lookup import consumer_group, find_group
 from kadence.coordinator.consumer.member import ClassicMetadata, Member
 from kadence.coordinator.consumer.membership import arm_session, cancel, refuse_if_full, remove, take_out
+from kadence.coordinator.consumer.metadata_hash import metadata_hash
 from kadence.coordinator.consumer.partitions import Partitions
 from kadence.coordinator.consumer.refusal import RefusedError
 from kadence.coordinator.shard import Shard
 from kadence.protocol import error_codes as codes
 from kadence.protocol.group_metadata_record import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 
-__all__ = ["can_downgrade", "downgrade", "fence", "upgraded"]
+__all__ = ["can_downgrade_by_join", "downgrade", "fence", "upgraded"]
 
 
 def upgraded(shard: Shard, now: int, group_id: str, limit: int) -> ConsumerGroup:
@@ -99,7 +100,8 @@ def _turn_over(shard: Shard, now: int, classic: ClassicGroup, members: list[Memb
     group_id, epoch = classic.group_id, classic.generation_id
     for member in members:
         writing.write_member(shard, group_id, member)
-    writing.write_epoch(shard, group_id, epoch, 0)
+    topics = {name for member in members for name in member.topics}
+    writing.write_epoch(shard, group_id, epoch, metadata_hash(topics, shard.topics))
     for member in members:
         target = {topic: frozenset(epochs) for topic, epochs in member.assigned.items()}
         writing.write_target(shard, group_id, member.member_id, target)
@@ -119,26 +121,32 @@ def fence(shard: Shard, now: int, group: ConsumerGroup, member_ids: Collection[s
     if can_downgrade(shard, group, member_ids):
         # Its generation is the epoch that the members know: they hear of a rebalance, not that they are of the past.
         remove(shard, group, member_ids)
-        prepare(shard, now, downgrade(shard, now, group))
+        prepare(shard, now, downgrade(shard, now, group, group.epoch))
     else:
         take_out(shard, group, member_ids)
 
 
 def can_downgrade(shard: Shard, group: ConsumerGroup, without: Collection[str]) -> bool:
-    """Whether all members but those speak the classic protocol, and one of those does not."""
+    """Whether all members but those speak the classic protocol."""
     left = len(group.members) - len(without)
-    goes_modern = any(group.members[each].classic is None for each in without)
     left_classic = group.classic_members - sum(group.members[each].classic is not None for each in without)
+    return shard.config.consumer_downgrades and 0 < left == left_classic and left <= shard.config.max_size
+
+
+def can_downgrade_by_join(shard: Shard, group: ConsumerGroup, instance_id: str | None) -> bool:
+    """Whether the static member of that instance id is the only one that does not speak the classic protocol."""
+    member = group.static_member(instance_id)
     return (
         shard.config.consumer_downgrades
-        and goes_modern
-        and 0 < left == left_classic
-        and left <= shard.config.max_size
+        and member is not None
+        and member.classic is None
+        and group.classic_members == len(group.members) - 1
+        and len(group.members) <= shard.config.max_size
     )
 
 
-def downgrade(shard: Shard, now: int, group: ConsumerGroup) -> ClassicGroup:
-    """The classic group of the members, Stable at the group's epoch with what their target was."""
+def downgrade(shard: Shard, now: int, group: ConsumerGroup, generation: int) -> ClassicGroup:
+    """The classic group of the members, Stable at that generation with what their target was."""
     members = list(group.members.values())
     targets = {member.member_id: group.target.get(member.member_id, {}) for member in members}
     for member in members:
@@ -147,7 +155,7 @@ def downgrade(shard: Shard, now: int, group: ConsumerGroup) -> ClassicGroup:
     protocol = _common_protocol(members)
     value = GroupMetadataValue(
         protocol_type=CONSUMER_PROTOCOL_TYPE,
-        generation=group.epoch,
+        generation=generation,
         protocol=protocol,
         leader=members[0].member_id,
         current_state_timestamp=shard.wall(now),
