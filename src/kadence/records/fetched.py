@@ -70,7 +70,7 @@ class FetchedRecords:
             follow it are stepped over.
         leader_epoch: epoch of the leader that wrote the last batch below `next_offset`, as far as it was opened or
             stepped over; None before the first, or unknown.
-        largest_batch: the most bytes that a batch decompressed to so far.
+        unpackings: how many batches were decompressed since `tally`.
         taken_bytes: what the records of the last `take` occupied in their batches.
     """
 
@@ -85,15 +85,17 @@ class FetchedRecords:
         "_error",
         "_fields",
         "_is_closed",
+        "_largest",
         "_max_batch_bytes",
         "_retained",
         "_size",
-        "largest_batch",
+        "_unpacked",
         "leader_epoch",
         "next_offset",
         "partition",
         "taken_bytes",
         "topic",
+        "unpackings",
     )
 
     def __init__(
@@ -116,7 +118,9 @@ class FetchedRecords:
         self.partition = partition
         self.next_offset = fetch_offset
         self.leader_epoch: int | None = None
-        self.largest_batch = 0
+        self.unpackings = 0
+        self._unpacked = 0
+        self._largest = 0
         self.taken_bytes = 0
         self._check_crcs = check_crcs
         self._max_batch_bytes = max_batch_bytes
@@ -145,6 +149,12 @@ class FetchedRecords:
         )
 
     @property
+    def is_packed(self) -> bool:
+        """Whether the next record lies in a batch that is still to be decompressed."""
+        fields = self._fields
+        return fields is not None and not self._cursor.remaining and bool(fields[5] & COMPRESSION)
+
+    @property
     def complete_bytes(self) -> int:
         """Bytes of complete batches walked over so far; 0 at the end means only the beginning of a batch came."""
         return self._complete
@@ -153,6 +163,12 @@ class FetchedRecords:
     def retained_bytes(self) -> int:
         """Decompressed bytes held at this moment."""
         return self._retained
+
+    def tally(self) -> tuple[int, int, int]:
+        """Of what was decompressed since this was called last: how many batches, their bytes, those of the largest."""
+        told = self.unpackings, self._unpacked, self._largest
+        self.unpackings = self._unpacked = self._largest = 0
+        return told
 
     def close(self) -> None:
         """Let go of all bytes. Calls after it raise `ClosedError`."""
@@ -167,11 +183,14 @@ class FetchedRecords:
 
     # --- handing out
 
-    def take(self, max_records: int = -1, *, max_bytes: int = sys.maxsize) -> list[Record]:
+    def take(
+        self, max_records: int = -1, *, max_bytes: int = sys.maxsize, unpacks: bool = True
+    ) -> list[Record]:
         """Up to ``max_records`` records (all that are left when negative); empty when there are none.
 
         Args:
             max_bytes: stop after the record with which they take so many bytes of their batches.
+            unpacks: False: stop before a batch that is to be decompressed.
 
         Raises:
             CorruptRecordError: the bytes at `next_offset` are damaged. UnsupportedRecordFormatError: an old format.
@@ -182,7 +201,7 @@ class FetchedRecords:
         limit = max_records if max_records >= 0 else sys.maxsize
         cursor = self._cursor
         self.taken_bytes = 0
-        while limit > len(out) and self.taken_bytes < max_bytes and self._open(bool(out)):
+        while limit > len(out) and self.taken_bytes < max_bytes and self._open(bool(out), unpacks):
             try:
                 self.taken_bytes += cursor.take(out, limit - len(out), max_bytes - self.taken_bytes)
             except RecordFormatError as error:
@@ -197,6 +216,7 @@ class FetchedRecords:
         *,
         columns: Collection[str] = OWN_COLUMNS,
         max_bytes: int | None = None,
+        unpacks: bool = True,
     ) -> list[Columns]:
         """Up to ``max_records`` records as columns: one `Columns`, unless 2 GiB of one column need more.
 
@@ -205,6 +225,7 @@ class FetchedRecords:
             columns: names of the columns to make, of `ALL_COLUMNS`.
             max_bytes: stop after the row with which keys and values reach this size, wanted or not, or headers do that
                 are wanted.
+            unpacks: as of `take`.
 
         Raises:
             as `take`.
@@ -215,7 +236,7 @@ class FetchedRecords:
         room = DATA_LIMIT if max_bytes is None else max_bytes
         cursor = self._cursor
         is_full = False
-        while limit > builder.rows and self._open(builder.rows > 0 or bool(done)):
+        while limit > builder.rows and self._open(builder.rows > 0 or bool(done), unpacks):
             rows = builder.rows
             try:
                 is_full = builder.gather(cursor, limit - rows, room)
@@ -342,8 +363,8 @@ class FetchedRecords:
             raise self._corrupt("the batch's checksum does not match its bytes", self._batch_next)
         return covered
 
-    def _open(self, has_given: bool) -> bool:
-        """Make sure that the cursor has a batch to read; False when there is none, or an error to be raised later."""
+    def _open(self, has_given: bool, unpacks: bool) -> bool:
+        """Make sure that the cursor has a batch to read; False when it may have none, or an error comes later."""
         if self._cursor.remaining:
             return True
         if self._error is not None:
@@ -352,7 +373,7 @@ class FetchedRecords:
             raise self._error
         if self._is_closed:
             raise ClosedError(f"the fetched records of {self.topic}-{self.partition} are closed")
-        if self._fields is None:
+        if self._fields is None or (self._fields[5] & COMPRESSION and not unpacks):
             return False
         try:
             self._open_batch(self._fields)
@@ -373,7 +394,9 @@ class FetchedRecords:
                 records = decompress(codec, covered[HEADER_SIZE - CRC_FROM :], self._max_batch_bytes)
                 start, end = 0, memoryview(records).nbytes
                 self._retained = end
-                self.largest_batch = max(self.largest_batch, end)
+                self.unpackings += 1
+                self._unpacked += end
+                self._largest = max(self._largest, end)
             else:
                 assert self._data is not None
                 records, start, end = self._data, self._at + HEADER_SIZE, self._complete

@@ -44,6 +44,7 @@ class Intake:
         ends_at: when the present samples are complete.
         commit_sync_ms, committed_ms: time spent waiting in those calls.
         assigned, revoked, lost: ms that each callback of the listener took.
+        unpackings: how many batches were decompressed. unpacked_bytes: what they became.
     """
 
     def __init__(self) -> None:
@@ -57,6 +58,7 @@ class Intake:
         self.assigned = Meter()
         self.revoked = Meter()
         self.lost = Meter()
+        self.unpackings = self.unpacked_bytes = 0
 
     @property
     def last_at(self) -> int:
@@ -87,6 +89,11 @@ class Intake:
         inside = now - self.polls.last
         if inside:
             self.idle.total += inside / (inside + self.gap)
+
+    def unpacked(self, count: int, size: int) -> None:
+        """So many batches were decompressed, to so many bytes in all."""
+        self.unpackings += count
+        self.unpacked_bytes += size
 
     def called(self, step: CallbackNeeded, now: int, took_ms: int) -> None:
         """A callback of the rebalance listener returned."""

@@ -36,12 +36,22 @@ class World:
     """
 
     def __init__(
-        self, fetches: list[list[list[tuple[int, str, int]]]], *, size: int = 1, hand_bytes: int = 1 << 20
+        self,
+        fetches: list[list[list[tuple[int, str, int]]]],
+        *,
+        size: int = 1,
+        hand_bytes: int = 1 << 20,
+        unpack_bytes: int = 1 << 20,
     ) -> None:
         self.border = border()
         self.clock = FakeClock()
         self.collector = Collector(
-            self.border, check_crcs=True, max_batch_bytes=1 << 20, hand_bytes=hand_bytes, clock=self.clock
+            self.border,
+            check_crcs=True,
+            max_batch_bytes=1 << 20,
+            unpack_bytes=unpack_bytes,
+            hand_bytes=hand_bytes,
+            clock=self.clock,
         )
         self.cells = [cell(number) for number in range(len(fetches))]
         self.expected: list[list[int]] = []
@@ -118,7 +128,9 @@ partitions = st.lists(
 )
 scripts = st.lists(
     st.tuples(
-        st.sampled_from(["next", "next", "next", "several", "poll", "put back", "attention", "columns"]),
+        st.sampled_from(
+            ["next", "next", "next", "several", "poll", "put back", "attention", "columns", "pause"]
+        ),
         st.integers(1, 90),
     ),
     max_size=25,
@@ -127,12 +139,20 @@ scripts = st.lists(
 
 @examples(120)
 @given(
-    fetches=partitions, script=scripts, size=st.sampled_from([1, 40]), hand=st.sampled_from([1 << 20, 900])
+    fetches=partitions,
+    script=scripts,
+    size=st.sampled_from([1, 40]),
+    hand=st.sampled_from([1 << 20, 900]),
+    unpack=st.sampled_from([1 << 20, 900]),
 )
 def test_c9_each_record_comes_once_and_positions_never_lie(
-    fetches: list[list[list[tuple[int, str, int]]]], script: list[tuple[str, int]], size: int, hand: int
+    fetches: list[list[list[tuple[int, str, int]]]],
+    script: list[tuple[str, int]],
+    size: int,
+    hand: int,
+    unpack: int,
 ) -> None:
-    world = World(fetches, size=size, hand_bytes=hand)
+    world = World(fetches, size=size, hand_bytes=hand, unpack_bytes=unpack)
     for what, count in script:
         if what == "next":
             for _ in range(count):
@@ -146,6 +166,9 @@ def test_c9_each_record_comes_once_and_positions_never_lie(
                 assert record.offset == world.expected[record.partition][world.given[record.partition]]
             world.collector.put_back()
             world.take([])
+        elif what == "pause":
+            paused = world.cells[count % len(world.cells)]
+            paused.paused = not paused.paused
         elif what == "attention":
             world.border.attention.up = True
         else:
@@ -153,6 +176,8 @@ def test_c9_each_record_comes_once_and_positions_never_lie(
             world.collector.prove()
             for partition, parts in world.collector.take_columns(count, columns=OWN_COLUMNS):
                 world.given[partition.partition] += sum(len(part) for part in parts)
+    for each in world.cells:
+        each.paused = False
     world.finish()
 
 

@@ -35,6 +35,11 @@ def own(border: Border, buffer_memory: int, skipped: Read, dead_lettered: Read) 
         lambda now: measures.books.oversized,
     )
     yield Row("buffer-memory-bytes", "buffer.memory, the cap", lambda now: buffer_memory)
+    intake = measures.intake
+    yield Row("batches-decompressed-total", "Batches that were decompressed", lambda now: intake.unpackings)
+    yield Row(
+        "decompressed-bytes-total", "What batches were decompressed to", lambda now: intake.unpacked_bytes
+    )
     yield Row(
         "network-thread-lateness",
         "How late the network thread's latest turn was (interpreter held, machine paused), in ms",

@@ -4,6 +4,10 @@ Each partition with data has a reader, and the readers stand in a ring. A poll t
 head until the cap is reached; whoever was served last goes to the end. So a partition with a mountain of data is
 followed by all others before it is served again, and one pass over the ring is enough (KIP-41).
 
+Only so many batches are decompressed at a time as there is memory for (A6). A reader that has one stays in the ring
+until it is used up; one that needs one waits in a line beside the ring meanwhile. So a batch is decompressed once, and
+turns go by whole batches where memory is short.
+
 Nothing is trusted to have been cancelled: data of an old lease is dropped here, data of a paused or revoking
 partition stays where it is. Positions follow what is returned, never what was fetched.
 """
@@ -11,7 +15,8 @@ partition stays where it is. Positions follow what is returned, never what was f
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from itertools import chain
 from typing import Final, TypeVar
 
 from kadence.clock import Clock, SystemClock
@@ -93,6 +98,10 @@ class Collector:
         self._hand_bytes = hand_bytes
         self._counts = counts
         self._ring: OrderedDict[TopicPartition, Reader] = OrderedDict()
+        self._line: OrderedDict[TopicPartition, Reader] = OrderedDict()
+        """Readers that wait for memory to decompress their next batch, and not in the ring; the first gets it first."""
+        self._is_short = False
+        """Whoever needs memory lines up behind the others."""
         self._void: dict[Cell, int] = {}
         """Leases of which no more is handed out, though the network thread has not ended them yet."""
         self._clock = clock = clock or SystemClock()
@@ -165,17 +174,16 @@ class Collector:
         self.returned = 0
         self._taken_in = self.steps.calls
         taken: list[tuple[TopicPartition, list[T]]] = []
-        for partition in list(ring):
-            reader = ring[partition]
-            cell = reader.cell
+        for reader in self._turns():
+            partition, cell = reader.partition, reader.cell
             if cell.paused or cell.revoking or cell.held:
-                self._drop_stale(reader)
+                self._pass_over(reader)
                 continue
             try:
                 items = give(reader, limit)
             except KafkaError:
                 # To the end of the ring: one bad partition must not starve the others of their turn.
-                ring.move_to_end(partition)
+                self._to_end(reader)
                 if taken:
                     break
                 raise
@@ -184,27 +192,67 @@ class Collector:
                 count = size(items)
                 limit -= count
                 self.returned += count
-            if reader.is_empty:
-                ring.pop(partition, None)
-            elif items:
-                ring.move_to_end(partition)
+            self._end_turn(reader, has_given=bool(items))
             if limit <= 0:
                 break
-        if border.pressing and not taken and any(_has_ended(each) for each in ring.values()):
+        self._is_short = bool(self._line)
+        if border.pressing and not taken and any(map(_has_ended, self._readers())):
             # Whoever polls waits for a fetch, and that for their memory: nobody tells when a range is read to its end.
             self._relieve()
         return taken
+
+    def _turns(self) -> Iterator[Reader]:
+        """Readers in the order of their turns."""
+        self._is_short = False
+        if self._line:
+            yield from self._next_in_line()
+        yield from list(self._ring.values())
+        if self._line:
+            # Others may have used up what they had decompressed.
+            yield from self._next_in_line()
+
+    def _next_in_line(self) -> Iterator[Reader]:
+        """Readers that waited for memory, as far as there is some now."""
+        self._is_short = False
+        for reader in list(self._line.values()):
+            if not (self._fits() or self.make_room()):
+                break
+            yield reader
+        self._is_short = bool(self._line)
+
+    def _end_turn(self, reader: Reader, *, has_given: bool) -> None:
+        if reader.is_empty:
+            self._remove(reader)
+        elif reader.waits:
+            self._line_up(reader)
+        elif reader.partition in self._line:
+            self._to_end(reader)
+        elif has_given:
+            self._ring.move_to_end(reader.partition)
+
+    def _line_up(self, reader: Reader) -> None:
+        """It waits for memory, behind those that wait already."""
+        self._ring.pop(reader.partition, None)
+        self._line[reader.partition] = reader
+
+    def _to_end(self, reader: Reader) -> None:
+        """All others have their turn before it has another one."""
+        self._line.pop(reader.partition, None)
+        self._ring[reader.partition] = reader
+        self._ring.move_to_end(reader.partition)
 
     def arm(self, now: int, limit: int) -> None:
         """The poll of ``limit`` that began at ``now`` had nothing to do but to take records: the next may be steps.
 
         Partitions take turns, so their hands run empty together: after a small poll all are filled at once.
         """
-        order = list(self._ring.values())
+        ring = self._ring
         if limit <= _SMALL:
-            for reader in order[:_FILLED]:
+            for reader in list(ring.values())[:_FILLED]:
                 reader.fill(limit)
-        self.steps.arm(now, order)
+                if reader.waits:
+                    self._line_up(reader)
+        self.steps.arm(now, list(ring.values()))
 
     def _give(self, reader: Reader, limit: int) -> list[Record]:
         items = reader.look(limit)
@@ -275,6 +323,7 @@ class Collector:
         for place in steps.touched:
             hand = place.cell.hand
             if isinstance(place, Reader) and hand is not None and hand.left and place.partition not in ring:
+                self._line.pop(place.partition, None)
                 ring[place.partition] = place
                 ring.move_to_end(place.partition, last=False)
         steps.touched.clear()
@@ -290,20 +339,18 @@ class Collector:
         if proved is not None:
             cell.proved = proved
         cell.position = at
-        reader = self._ring.get(cell.partition)
+        reader = self._reader(cell.partition)
         if reader is not None and reader.cell is cell:
-            while reader.fetches:
-                reader.finish()
-            del self._ring[cell.partition]
+            self._remove(reader)
         self.border.send(Seek(0, 0, cell.partition, at.offset, at.leader_epoch))
 
     def buffered(self) -> bool:
         """Whether anything lies here or in the border, handed out or not."""
-        return bool(self._ring) or bool(self.border.fetched)
+        return bool(self._ring or self._line or self.border.fetched)
 
     def holds(self, partition: TopicPartition, lease: int) -> bool:
         """Whether anything fetched of a partition under a lease is still to be returned."""
-        reader = self._ring.get(partition)
+        reader = self._reader(partition)
         if reader is not None and reader.cell.lease == lease and not reader.is_empty:
             return True
         return any(item.lease == lease and item.cell.partition == partition for item in self.border.fetched)
@@ -312,10 +359,8 @@ class Collector:
         """The consumer is closing: give everything back."""
         self.steps.disarm()
         self._admit()
-        for reader in self._ring.values():
-            while reader.fetches:
-                reader.finish()
-        self._ring.clear()
+        for reader in self._readers():
+            self._remove(reader)
         release_idle(everything=True)
 
     # ------------------------------------------------------------ what the readers share
@@ -334,19 +379,39 @@ class Collector:
         room = min(self._hand_bytes // max(len(self._ring), 1), self._hand_bytes - self.border.hand_bytes)
         return (_AHEAD, room) if room > 0 else (limit, 0)
 
-    def make_room(self, reader: Reader) -> None:
-        """Make room for decompressing: partitions that were left in the middle of a batch give up what it became.
+    def has_room(self) -> bool:
+        """Whether one more batch may be decompressed, and nobody waits for that."""
+        if self._is_short:
+            return False
+        return not self.border.decompressed_bytes or self._fits()
 
-        Their turn may be many polls away, and a batch of each could be more than buffer.memory. It is decompressed
-        again then, which costs time only where this many partitions share so little memory.
+    def make_room(self) -> bool:
+        """Whether a reader that needs memory may have it although there is none.
+
+        It waits as long as others have something left to read: a batch that they gave up would be decompressed again.
+        After that, what paused partitions were left in the middle of is given up, as much as it takes.
+        """
+        if self._is_short:
+            return False
+        idle: list[Reader] = []
+        for reader in self._ring.values():
+            if reader.retained:
+                if not _gives_nothing(reader.cell):
+                    self._is_short = True
+                    return False
+                idle.append(reader)
+        while idle and not self._fits():
+            idle.pop().fold()
+        return True
+
+    def _fits(self) -> bool:
+        """Whether there is memory for one more decompressed batch: for one there always is.
+
+        A reader's last batch counts beside its next one: by the books it is let go of when the next one is there.
         """
         border = self.border
-        next_one = border.largest_batch + (border.largest_batch >> 3)
-        # The reader's own last batch counts, too: it is let go of when the next one is there, not before.
-        if border.decompressed_bytes + next_one > self._unpack_bytes:
-            for other in self._ring.values():
-                if other is not reader and other.retained:
-                    other.fold()
+        held = border.decompressed_bytes
+        return not held or held + border.largest_batch + (border.largest_batch >> 3) <= self._unpack_bytes
 
     def drained(self, cell: Cell, count: int) -> None:
         """So many records less are buffered: tell the network thread when that is few enough (KIP-41)."""
@@ -369,7 +434,8 @@ class Collector:
         """
         border = self.border
         border.pressed = False
-        idle = [r for r in self._ring.values() if _gives_nothing(r.cell)]
+        readers = self._readers()
+        idle = [r for r in readers if _gives_nothing(r.cell)]
         places: dict[int, list[Fetched]] = {}
         freed = False
         for reader in idle:
@@ -386,7 +452,7 @@ class Collector:
                     item.arena = _Copy(border, len(item.data))
                     arena.release()
                 freed = True
-        if not freed and len(idle) == len(self._ring):
+        if not freed and len(idle) == len(readers):
             paused = [
                 r for r in idle if r.cell.is_finished or (r.cell.paused and r.cell.current() is not None)
             ]
@@ -396,11 +462,25 @@ class Collector:
         if freed:
             border.wake()
 
-    def _drop_stale(self, reader: Reader) -> None:
+    def _reader(self, partition: TopicPartition) -> Reader | None:
+        return self._ring.get(partition) or self._line.get(partition)
+
+    def _readers(self) -> list[Reader]:
+        return list(chain(self._ring.values(), self._line.values()))
+
+    def _remove(self, reader: Reader) -> None:
+        """Give back all that was fetched of it."""
+        while reader.fetches:
+            reader.finish()
+        self._ring.pop(reader.partition, None)
+        self._line.pop(reader.partition, None)
+
+    def _pass_over(self, reader: Reader) -> None:
+        """It gives nothing now. What is of an old lease is dropped, and its place in the line is for others."""
         while reader.fetches and reader.fetches[0].lease != reader.cell.lease:
             reader.finish()
-        if reader.is_empty:
-            del self._ring[reader.partition]
+        reader.waits = False
+        self._end_turn(reader, has_given=False)
 
     def _admit(self) -> None:
         fetched = self.border.fetched
@@ -415,13 +495,11 @@ class Collector:
                 item.arena.release()
                 self.border.made_room(item.cell)
                 continue
-            reader = ring.get(partition)
+            reader = self._reader(partition)
             if reader is not None and reader.cell is not item.cell:
                 # Lost and assigned again: the old cell's data can never be handed out.
-                while reader.fetches:
-                    reader.finish()
+                self._remove(reader)
                 reader = None
-                del ring[partition]
             if reader is None:
                 intake = self.border.measures.intake.topic(partition.topic)
                 reader = ring[partition] = Reader(item.cell, intake, self)
@@ -466,8 +544,8 @@ class _Columns:
             self._room -= sum(part.payload for part in columns)
         return columns
 
-    def _take(self, fetched: FetchedRecords, limit: int) -> list[Columns]:
-        return fetched.take_columns(limit, columns=self._wanted, max_bytes=self._room)
+    def _take(self, fetched: FetchedRecords, limit: int, unpacks: bool) -> list[Columns]:
+        return fetched.take_columns(limit, columns=self._wanted, max_bytes=self._room, unpacks=unpacks)
 
 
 def _rows(columns: list[Columns]) -> int:

@@ -46,8 +46,12 @@ class Shelf(Protocol):
         """How many records to decode for a poll of ``limit``, and how many bytes they may take if that is more."""
         ...
 
-    def make_room(self, reader: Reader) -> None:
-        """The reader may be about to decompress a batch."""
+    def has_room(self) -> bool:
+        """Whether there is memory for another decompressed batch, and nobody waits for it."""
+        ...
+
+    def make_room(self) -> bool:
+        """A reader can go on only by decompressing a batch: whether it may. If not, it waits for the others."""
         ...
 
     def drained(self, cell: Cell, count: int) -> None:
@@ -69,16 +73,18 @@ class Reader(Place):
     Attributes:
         cell: the partition's. fetches: what was fetched of it, the one that is being read first.
         retained: bytes that the batch being read was decompressed to.
+        waits: there is no memory to decompress its next batch, and its hand is empty.
         relieved_at: the end of its range when its memory was looked at last, if the range was read to it by then.
     """
 
-    __slots__ = ("_given", "_open", "_shelf", "fetches", "intake", "relieved_at", "retained")
+    __slots__ = ("_given", "_open", "_shelf", "fetches", "intake", "relieved_at", "retained", "waits")
 
     def __init__(self, cell: Cell, intake: TopicIntake, shelf: Shelf) -> None:
         super().__init__(cell, cell.partition, intake.records)
         self.intake = intake
         self.fetches: deque[Fetched] = deque()
         self.retained = 0
+        self.waits = False
         self.relieved_at: int | None = None
         self._shelf = shelf
         self._open: FetchedRecords | None = None
@@ -159,7 +165,7 @@ class Reader(Place):
         return True
 
     def give_columns(
-        self, touched: list[Place], limit: int, take: Callable[[FetchedRecords, int], list[Columns]]
+        self, touched: list[Place], limit: int, take: Callable[[FetchedRecords, int, bool], list[Columns]]
     ) -> list[Columns]:
         """At most ``limit`` records as columns; they are given out.
 
@@ -168,8 +174,13 @@ class Reader(Place):
         """
         if not self._lay_down():
             return []
+        shelf = self._shelf
         while (fetched := self._next_fetch()) is not None:
             reader = self._reader(fetched)
+            unpacks = shelf.has_room() or (reader.is_packed and shelf.make_room())
+            self.waits = not unpacks and reader.is_packed
+            if self.waits:
+                return []
             before = self._resume_at(fetched)
             touched.append(self)
             self.is_torn = True
@@ -177,7 +188,7 @@ class Reader(Place):
             error: KafkaError | None = None
             try:
                 items = ranges.columns(
-                    take(reader, ranges.limit(limit, before, self.cell.end)), self.cell.end
+                    take(reader, ranges.limit(limit, before, self.cell.end), unpacks), self.cell.end
                 )
             except KafkaError as raised:
                 error = raised
@@ -187,7 +198,7 @@ class Reader(Place):
                 self.cell.hand = self._behind(reader, began=0)
             elif reader.next_offset != before:
                 self.cell.hand = self._behind(reader, began=1)
-                self._shelf.advanced = True
+                shelf.advanced = True
             self._is_sound(reader)
             if error is not None and not self._is_beyond_end(reader):
                 raise error
@@ -214,12 +225,18 @@ class Reader(Place):
         The rest of a poll's cap goes to the next fetch of the same partition only when this one gave nothing (stale, or
         nothing but control records): two small lists cost more than one poll of a few less.
         """
+        shelf = self._shelf
         while (fetched := self._next_fetch()) is not None:
             reader = self._reader(fetched)
             hand = self.hand
             left = 0 if hand is None else hand.left
             if left and reader.exhausted:
                 return
+            unpacks = shelf.has_room() or (reader.is_packed and shelf.make_room())
+            if not unpacks and reader.is_packed:
+                self.waits = not left
+                return
+            self.waits = False
             if hand is not None and hand.count and hand.began == hand.count:
                 # Its records are the application's alone now: their memory is used for the next ones.
                 self.cell.hand = hand = self._emptied(hand)
@@ -229,7 +246,7 @@ class Reader(Place):
             size = 0
             error: KafkaError | None = None
             try:
-                items, size = self._read(reader, ranges.limit(limit - left, before, self.cell.end))
+                items, size = self._read(reader, ranges.limit(limit - left, before, self.cell.end), unpacks)
             except KafkaError as raised:
                 error = raised
             finally:
@@ -243,7 +260,7 @@ class Reader(Place):
             elif reader.next_offset != before:
                 self._shelf.passed(self.cell)
                 self.cell.hand = self._behind(reader, began=1)
-                self._shelf.advanced = True
+                shelf.advanced = True
             self._is_sound(reader)
             if items or left:
                 return
@@ -264,23 +281,23 @@ class Reader(Place):
         """The position behind what was read."""
         return ranges.position(reader.next_offset, self.cell.end)
 
-    def _read(self, reader: FetchedRecords, limit: int) -> tuple[list[Record], int]:
+    def _read(self, reader: FetchedRecords, limit: int, unpacks: bool) -> tuple[list[Record], int]:
         """The next records, and how many bytes they take if there are more than ``limit``."""
         count, room = self._shelf.ahead(limit)
         count = ranges.limit(count, reader.next_offset, self.cell.end)
         if count <= limit:
-            return ranges.records(reader.take(limit), self.cell.end), 0
-        items = ranges.records(reader.take(count, max_bytes=room), self.cell.end)
+            return ranges.records(reader.take(limit, unpacks=unpacks), self.cell.end), 0
+        items = ranges.records(reader.take(count, max_bytes=room, unpacks=unpacks), self.cell.end)
         if len(items) >= limit:
             return items, reader.taken_bytes
         # They are large, or the last ones. What was asked for is given whatever its size.
         if not reader.exhausted and not self._is_beyond_end(reader):
-            items += self._rest(reader, limit - len(items))
+            items += self._rest(reader, limit - len(items), unpacks)
         return items, 0
 
-    def _rest(self, reader: FetchedRecords, limit: int) -> list[Record]:
+    def _rest(self, reader: FetchedRecords, limit: int, unpacks: bool) -> list[Record]:
         try:
-            return ranges.records(reader.take(limit), self.cell.end)
+            return ranges.records(reader.take(limit, unpacks=unpacks), self.cell.end)
         except KafkaError:
             # It is raised again by the poll that finds nothing before it.
             return []
@@ -383,16 +400,13 @@ class Reader(Place):
 
     def _reader(self, fetched: Fetched) -> FetchedRecords:
         """The open cursor of a fetch, which stands behind the hand."""
-        shelf = self._shelf
-        if shelf.border.decompressed_bytes > self.retained:
-            shelf.make_room(self)
         if self.is_torn:
             self.fold()
         reader = self._open
         if reader is not None:
             reader.catch_up()
         else:
-            cell = self.cell
+            cell, shelf = self.cell, self._shelf
             reader = self._open = FetchedRecords(
                 fetched.data,
                 cell.partition.topic,
@@ -429,8 +443,6 @@ class Reader(Place):
         fetched = self.fetches[0]
         if self._open is not None:
             self.fold()
-            # It fades, so that one large batch does not cost memory for good.
-            border.largest_batch -= border.largest_batch >> 6
         hand = self.hand
         if hand is None or not hand.left:
             self._hold(0)
@@ -446,12 +458,15 @@ class Reader(Place):
 
     def _keep_books(self, reader: FetchedRecords) -> None:
         border = self._shelf.border
-        retained = reader.retained_bytes
-        if retained != self.retained:
-            border.decompressed_bytes += retained - self.retained
+        before, retained = self.retained, reader.retained_bytes
+        if reader.unpackings:
+            count, size, largest = reader.tally()
+            # It fades, so that one large batch does not cost memory for good.
+            border.largest_batch = max(border.largest_batch - (border.largest_batch >> 6), largest)
+            border.measures.intake.unpacked(count, size)
+        if retained != before:
+            border.decompressed_bytes += retained - before
             self.retained = retained
-        if reader.largest_batch:
-            border.largest_batch = max(border.largest_batch, reader.largest_batch)
 
     def _hold(self, size: int) -> None:
         if size != self.held:
