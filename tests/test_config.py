@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import json
+import logging
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatch
@@ -135,13 +137,29 @@ def test_a_key_given_twice_is_refused() -> None:
         ConsumerConfig.parse({**BOOTSTRAP, "group.id": "a"}, group_id="b")
 
 
+def logged(argument: object) -> str:
+    """An argument as a log line has it."""
+    return logging.makeLogRecord({"msg": "%s %r", "args": (argument, argument)}).getMessage()
+
+
 def test_secrets_show_in_no_repr_and_no_error() -> None:
     config = ConsumerConfig.parse(
         BOOTSTRAP, ssl_key_password="hunter2", ssl_key_location="k", ssl_certificate_location="c"
     )
     assert isinstance(config.ssl_key_password, Secret)
     assert "hunter2" not in repr(config)
-    assert "hunter2" not in f"{config.ssl_key_password}"
+    secret = config.ssl_key_password
+    assert secret.reveal() == "hunter2"
+    for shown in (str(secret), f"{secret}", f"{secret!s:>20}", repr([secret]), logged(secret)):
+        assert "hunter2" not in shown
+        assert "[hidden]" in shown
+    again = ConsumerConfig.parse(
+        BOOTSTRAP, ssl_key_password=secret, ssl_key_location="k", ssl_certificate_location="c"
+    )
+    assert again.ssl_key_password == secret
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        json.dumps(secret)
+    assert "hunter2" not in json.dumps(dataclasses.asdict(config), default=str)
     with pytest.raises(ConfigError) as error:
         ConsumerConfig.parse({**BOOTSTRAP, "ssl.key.password": 12345678})
     assert "12345678" not in str(error.value)

@@ -21,8 +21,9 @@ from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kadence.protocol.join_group import JoinGroupRequest, JoinGroupResponse
 from kadence.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kadence.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kadence.security.secret import Secret
 
-PLAIN = PasswordLogin("PLAIN", "alice", "geheim")
+PLAIN = PasswordLogin("PLAIN", "alice", Secret("geheim"))
 HOUR = 3_600_000
 
 
@@ -140,7 +141,7 @@ def test_a_refused_handshake(code: int, kind: type[Exception], told: str) -> Non
 
 
 def test_a_broker_that_cannot_prove_itself_is_given_up() -> None:
-    peer = Peer(PasswordLogin("SCRAM-SHA-256", "alice", "geheim"))
+    peer = Peer(PasswordLogin("SCRAM-SHA-256", "alice", Secret("geheim")))
     peer.read()
     peer.say(SaslHandshakeResponse())
     peer.read()

@@ -12,6 +12,7 @@ from kadence.connection.sasl.oauthbearer import OAuthBearer
 from kadence.connection.sasl.passwords import PasswordLogin
 from kadence.connection.sasl.plain import Plain
 from kadence.connection.sasl.scram import MAX_ITERATIONS, Scram
+from kadence.security.secret import Secret
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_FIRST = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -140,7 +141,9 @@ def test_extensions_cannot_either(pair: dict[str, str]) -> None:
 
 
 def test_a_login_begins_an_exchange_of_its_mechanism_and_hides_the_password() -> None:
-    plain, scrammed = PasswordLogin("PLAIN", "al", "geheim"), PasswordLogin("SCRAM-SHA-256", "al", "geheim")
+    plain, scrammed = (
+        PasswordLogin(mechanism, "al", Secret("geheim")) for mechanism in ("PLAIN", "SCRAM-SHA-256")
+    )
     assert isinstance(plain.begin(0), Plain)
     assert isinstance(scrammed.begin(0), Scram)
     assert repr(scrammed) == "<login by SCRAM-SHA-256 of user 'al'>"

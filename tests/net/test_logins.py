@@ -29,6 +29,7 @@ from kadence.testing.clock import FakeClock
 from kadence.types import Node
 
 PLAIN = Credentials("PLAIN", "alice", Secret("geheim"))
+OAUTH = Credentials("OAUTHBEARER", tokens=lambda: Token("geheim"))
 HEARTBEAT = HeartbeatRequest(group_id="g", member_id="m")
 NOW = 5_000
 
@@ -333,10 +334,12 @@ def test_a_request_that_waits_for_a_renewal_is_waited_for_and_not_spun_for(conne
         (PLAIN, "127.0.0.1", 0),
         (PLAIN, "::1", 0),
         (Credentials("SCRAM-SHA-256", "alice", Secret("geheim")), "203.0.113.9", 0),
+        (OAUTH, "203.0.113.9", 1),
+        (OAUTH, "127.0.0.1", 0),
         (None, "203.0.113.9", 0),
     ],
 )
-def test_a_password_in_the_open_is_warned_of_once(
+def test_a_password_or_token_in_the_open_is_warned_of_once(
     credentials: Credentials | None, host: str, expected: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     logins = Logins(ConnectionConfig(bootstrap=(), credentials=credentials), lambda: None)

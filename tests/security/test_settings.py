@@ -58,7 +58,7 @@ def read(settings: dict[str, Any]) -> Any:
 
 def test_user_and_password() -> None:
     found = read(PLAIN)
-    assert (found.mechanism, found.username, str(found.password)) == ("PLAIN", "alice", SECRET)
+    assert (found.mechanism, found.username, found.password.reveal()) == ("PLAIN", "alice", SECRET)
     assert read({"bootstrap.servers": "localhost:9092"}) is None
 
 
@@ -79,7 +79,7 @@ def test_user_and_password() -> None:
 )
 def test_jaas_says_the_same(mechanism: str, text: str) -> None:
     found = read(with_jaas(mechanism, text))
-    assert (found.mechanism, found.username, str(found.password)) == (mechanism, "alice", SECRET)
+    assert (found.mechanism, found.username, found.password.reveal()) == (mechanism, "alice", SECRET)
 
 
 def test_settings_of_sparks_own_connector_carry_over() -> None:
@@ -93,7 +93,7 @@ def test_settings_of_sparks_own_connector_carry_over() -> None:
     }
     parsed = options.parse(given, streaming=True)
     found = read(parsed.client)
-    assert (found.mechanism, found.username, str(found.password)) == ("SCRAM-SHA-512", "alice", SECRET)
+    assert (found.mechanism, found.username, found.password.reveal()) == ("SCRAM-SHA-512", "alice", SECRET)
     assert SECRET not in repr(parsed)
 
 

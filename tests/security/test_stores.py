@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import ssl
+import stat
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +55,35 @@ def test_pem_texts(certificates: Certificates) -> None:
     )
     assert len(make_context(config).get_ca_certs()) == 1
     assert key.splitlines()[2] not in repr(config)
+
+
+@pytest.mark.parametrize("where", ["memory", "a file"])
+def test_a_key_that_is_given_as_text_is_in_no_file_that_stays_or_that_others_read(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str
+) -> None:
+    if where == "memory":
+        if not hasattr(os, "memfd_create"):
+            pytest.skip("this system has no files in memory")
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    else:
+        monkeypatch.delattr(os, "memfd_create", raising=False)
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    modes: list[int] = []
+    load = ssl.SSLContext.load_cert_chain
+
+    def watched(context: ssl.SSLContext, path: str, *rest: Any, **more: Any) -> None:
+        if where == "a file":
+            modes.extend(stat.S_IMODE(each.stat().st_mode) for each in (Path(path).parent, Path(path)))
+        load(context, path, *rest, **more)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", watched)
+    key, chain = parts(certificates.client)
+    make_context(parse(ssl_keystore_key=key, ssl_keystore_certificate_chain=chain))
+    if where == "memory":
+        files = Path("/proc/self/fd")
+        assert not any("kadence-key" in str(each.readlink()) for each in files.iterdir() if each.is_symlink())
+    assert modes == ([0o700, 0o600] if where == "a file" else [])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_pem_that_is_none(certificates: Certificates) -> None:

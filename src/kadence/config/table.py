@@ -249,7 +249,7 @@ _READERS: dict[str, Callable[[Key, Any], Any]] = {
     "serializer": _read_serializer,
     "partitioner": _read_partitioner,
     "objects": _read_interceptors,
-    "password": lambda row, value: Secret(_read_string(row, value)),
+    "password": lambda row, value: value if isinstance(value, Secret) else Secret(_read_string(row, value)),
 }
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["Dial", "Step", "tell"]
 
 _REFUSALS: Final = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
+_OTHER_NAME: Final = (62, 64)
+"""OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
 _IN_PROGRESS: Final = (errno.EINPROGRESS, errno.EWOULDBLOCK)
 
 
@@ -117,8 +119,7 @@ class Dial:
             self.close()
             raise AuthenticationError(
                 f"{self._name}: the certificate shown at {self.address} was not accepted: "
-                f"{error.verify_message or error.reason}. ssl.ca.location names the authorities to trust; "
-                "ssl.endpoint.identification.algorithm= (empty) stops checking the host name"
+                f"{error.verify_message or error.reason}. {_advice(error)}"
             ) from error
         except OSError as error:
             self.check_refusal(error)
@@ -219,6 +220,16 @@ class Dial:
         self.close()
         tried = "; ".join(self._trail) or "no address could be tried in time"
         return ConnectError(f"cannot connect to {self._name}: {tried}")
+
+
+def _advice(error: ssl.SSLCertVerificationError) -> str:
+    """What to look at."""
+    if error.verify_code in _OTHER_NAME:
+        return (
+            "Reach the broker by a name in its certificate: bootstrap.servers has the first one, the brokers' "
+            "advertised.listeners have the others"
+        )
+    return "ssl.ca.location names the authorities to trust"
 
 
 def tell(error: Exception) -> str:

@@ -34,7 +34,7 @@ def fetch_token(source: ClientCredentials, context: ssl.SSLContext | None, timeo
     Raises:
         AuthenticationError: it refused, or answered with no token. ConnectError: it cannot be reached now.
     """
-    client_id, secret = source.client_id, str(source.secret)
+    client_id, secret = source.client_id, source.secret.reveal()
     if source.is_encoded:
         client_id, secret = quote_plus(client_id), quote_plus(secret)
     form = {"grant_type": "client_credentials"} | ({"scope": source.scope} if source.scope else {})

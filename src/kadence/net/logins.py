@@ -37,6 +37,16 @@ _LONGEST_LIFE_S: Final = 365 * 24 * 3600.0
 """A token that says it lives longer, or for ever, is requested anew after four fifths of a year."""
 
 
+_SENT_AS_IT_IS: Final = {
+    "PLAIN": (
+        "password",
+        "use security.protocol=SASL_SSL, or a SCRAM mechanism, which does not send it",
+    ),
+    "OAUTHBEARER": ("token", "use security.protocol=SASL_SSL"),
+}
+"""Mechanisms that send what they log in with: what that is, and what to do."""
+
+
 class Logins:
     """What a client's connections authenticate with; does nothing without SASL.
 
@@ -63,20 +73,14 @@ class Logins:
             self.login = self._fetched = TokenLogin(_source(credentials, config), _who(credentials), notify)
 
     def about_to_talk(self, host: str) -> None:
-        """Warn, once, when a password is about to cross a network for everybody to read."""
-        if (
-            self._is_open
-            and self.login is not None
-            and self.login.mechanism == "PLAIN"
-            and not is_loopback(host)
-        ):
+        """Warn, once, when a password or a token is about to cross a network for everybody to read."""
+        if not self._is_open or self.login is None or is_loopback(host):
+            return
+        told = _SENT_AS_IT_IS.get(self.login.mechanism)
+        if told is not None:
             self._is_open = False
-            _log.warning(
-                "the password of %s is sent to %s unencrypted: use security.protocol=SASL_SSL, or a SCRAM mechanism, "
-                "which does not send it",
-                self.login.who,
-                host,
-            )
+            what, instead = told
+            _log.warning("the %s of %s is sent to %s unencrypted: %s", what, self.login.who, host, instead)
 
     def deliver(self, now: int) -> bool:
         """Take what the helper thread has. True when connections should `resume`; `settle` comes after that."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 import tempfile
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
 
 from kadence.errors import ConfigError
 from kadence.logs import logger
@@ -17,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["make_context", "token_context"]
 
 _log = logger("kadence.net")
+
+_DESCRIPTORS: Final = "/proc/self/fd"
 
 
 def make_context(config: ClientConfig) -> ssl.SSLContext:
@@ -36,7 +42,7 @@ def make_context(config: ClientConfig) -> ssl.SSLContext:
     shown = identity(config)
     if shown is not None:
         # Without a password OpenSSL would ask for one on the terminal, on the network thread.
-        password = str(config.ssl_key_password) if config.ssl_key_password is not None else ""
+        password = config.ssl_key_password.reveal() if config.ssl_key_password is not None else ""
         try:
             _show(context, shown, password)
         except (OSError, ssl.SSLError) as error:
@@ -74,11 +80,41 @@ def _show(context: ssl.SSLContext, shown: Identity, password: str) -> None:
         assert shown.chain_file is not None
         context.load_cert_chain(shown.chain_file, shown.key_file, password=password)
         return
-    # OpenSSL is given files only; this one is ours alone, and gone at once.
-    with tempfile.NamedTemporaryFile("w", encoding="ascii", errors="replace", suffix=".pem") as file:
-        file.write(str(shown.text))
-        file.flush()
-        context.load_cert_chain(file.name, password=password)
+    with _file_of(shown.text.reveal().encode("ascii", "replace")) as path:
+        context.load_cert_chain(path, password=password)
+
+
+@contextmanager
+def _file_of(pem: bytes) -> Iterator[str]:
+    """The path of a file with this key, since Python's ssl takes files only.
+
+    On Linux it lies in memory, so that no disk ever has the key, and no writable directory is needed. Elsewhere it is
+    a temporary file in a directory that only this user can enter.
+    """
+    memory = _memory()
+    if memory is not None:
+        with memory:
+            memory.write(pem)
+            memory.flush()
+            yield f"{_DESCRIPTORS}/{memory.fileno()}"
+        return
+    with tempfile.TemporaryDirectory(prefix="kadence-") as directory:
+        path = str(Path(directory, "key.pem"))
+        with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            file.write(pem)
+        yield path
+
+
+def _memory() -> IO[bytes] | None:
+    """A file that is in memory only; None where the system has none, or no path to it."""
+    try:
+        memory = os.fdopen(os.memfd_create("kadence-key"), "wb")
+    except (AttributeError, OSError):
+        return None
+    if Path(f"{_DESCRIPTORS}/{memory.fileno()}").exists():
+        return memory
+    memory.close()
+    return None
 
 
 def _not_loaded(shown: Identity, error: Exception) -> str:

@@ -43,7 +43,7 @@ def credentials(config: Settings) -> Credentials | None:
         )
     options: Mapping[str, str] = {}
     if config.sasl_jaas_config is not None:
-        options = _options(mechanism, str(config.sasl_jaas_config))
+        options = _options(mechanism, config.sasl_jaas_config.reveal())
     if mechanism == "OAUTHBEARER":
         return oauth.credentials(config, options)
     if mechanism == "GSSAPI":
@@ -53,7 +53,8 @@ def credentials(config: Settings) -> Credentials | None:
             "sasl.jaas.config holds the user and password; leave out sasl.username and sasl.password"
         )
     username = options.get("username", config.sasl_username)
-    password = options.get("password", config.sasl_password)
+    configured = config.sasl_password
+    password = options.get("password", None if configured is None else configured.reveal())
     if not username or password is None:
         raise ConfigError(
             f"sasl.mechanism={mechanism} needs sasl.username and sasl.password, or sasl.jaas.config"

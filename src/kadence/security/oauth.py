@@ -44,9 +44,9 @@ def credentials(config: Settings, options: Mapping[str, str]) -> Credentials:
     client_id = _either(
         "client.credentials.client.id", config.sasl_oauthbearer_client_credentials_client_id, options
     )
-    secret = _either(
-        "client.credentials.client.secret", config.sasl_oauthbearer_client_credentials_client_secret, options
-    )
+    configured = config.sasl_oauthbearer_client_credentials_client_secret
+    revealed = None if configured is None else configured.reveal()
+    secret = _either("client.credentials.client.secret", revealed, options)
     scope = _either("scope", config.sasl_oauthbearer_scope, options)
     if provider is not None:
         if url or client_id or secret or scope:

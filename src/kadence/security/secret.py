@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 __all__ = ["Secret"]
 
+_HIDDEN: Final = "[hidden]"
 
-class Secret(str):
-    """A string that does not show itself in a repr or a log. ``str(secret)`` is the value."""
 
-    __slots__ = ()
+class Secret:
+    """A string that shows itself only to who calls `reveal`.
+
+    ``str()``, f-strings, ``%s``, repr and logs have ``[hidden]``, and json refuses it.
+    """
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str = "") -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        """The value."""
+        return self._value
 
     def __repr__(self) -> str:
-        return "'[hidden]'"
+        return f"'{_HIDDEN}'"
 
     def __str__(self) -> str:
-        return str.__str__(self)
+        return _HIDDEN
 
     def __format__(self, spec: str) -> str:
-        return "[hidden]"
+        return _HIDDEN
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __eq__(self, other: object) -> bool:
+        return self._value == other._value if isinstance(other, Secret) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._value)

@@ -78,9 +78,7 @@ def identity(config: Settings) -> Identity | None:
     if config.ssl_keystore_location is not None:
         given.append(Identity(config.ssl_keystore_location, key="ssl.keystore.location"))
     if chain is not None and key is not None:
-        given.append(
-            Identity(text=Secret("\n".join((str(key), chain))), key="ssl.keystore.certificate.chain")
-        )
+        given.append(Identity(text=Secret(f"{key.reveal()}\n{chain}"), key="ssl.keystore.certificate.chain"))
     if len(given) > 1:
         raise ConfigError(f"{given[0].key} and {given[1].key} both say which certificate to show; give one")
     return given[0] if given else None

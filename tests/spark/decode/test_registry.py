@@ -68,6 +68,35 @@ def test_it_tries_again_at_the_next_address_and_gives_up(registry: RegistryServe
 
 
 @pytest.mark.parametrize(
+    ("url", "given", "expected"),
+    [
+        ("http://registry.example:8081", {"user_info": "me:hidden"}, 1),
+        ("http://registry.example:8082", {"token": "hidden"}, 1),
+        ("http://registry.example:8083", {}, 0),
+        ("http://127.0.0.1:8081", {"token": "hidden"}, 0),
+        ("https://registry.example", {"token": "hidden"}, 0),
+    ],
+)
+def test_a_login_in_the_open_is_warned_of_once(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    url: str,
+    given: dict[str, str],
+    expected: int,
+) -> None:
+    def nowhere(*_: object) -> None:
+        raise OSError("no such host")
+
+    monkeypatch.setattr(Registry, "_open", nowhere)
+    for _ in range(2):
+        ours, _waits = client(url, **given)
+        with pytest.raises(TransportError):
+            ours.by_id(7, kind="AVRO")
+    assert caplog.text.count("the login of the schema registry is sent to") == expected
+    assert "hidden" not in caplog.text
+
+
+@pytest.mark.parametrize(
     ("given", "header"),
     [({"user_info": "me:hidden"}, "Basic bWU6aGlkZGVu"), ({"token": "hidden"}, "Bearer hidden")],
 )

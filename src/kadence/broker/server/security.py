@@ -135,7 +135,7 @@ class Security:
     def mechanism(self, name: str) -> Mechanism:
         """Begin one exchange."""
         if name == "PLAIN":
-            return PlainServer(self._users)
+            return PlainServer({user: password.reveal() for user, password in self._users.items()})
         if name == _BY_TOKEN:
             return OAuthBearerServer(self._validate)
         return ScramServer(name, lambda user: self._scram_user(name, user))
@@ -147,5 +147,5 @@ class Security:
             return None
         kept = self._scram.get((mechanism, user))
         if kept is None:
-            kept = self._scram[mechanism, user] = scram_user(mechanism, str(password))
+            kept = self._scram[mechanism, user] = scram_user(mechanism, password.reveal())
         return kept

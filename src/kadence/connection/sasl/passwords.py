@@ -5,6 +5,7 @@ from __future__ import annotations
 from kadence.connection.sasl.exchange import Exchange
 from kadence.connection.sasl.plain import Plain
 from kadence.connection.sasl.scram import Scram
+from kadence.security.secret import Secret
 
 __all__ = ["PasswordLogin"]
 
@@ -14,7 +15,7 @@ class PasswordLogin:
 
     __slots__ = ("_password", "_user", "mechanism")
 
-    def __init__(self, mechanism: str, user: str, password: str) -> None:
+    def __init__(self, mechanism: str, user: str, password: Secret) -> None:
         self.mechanism = mechanism
         self._user = user
         self._password = password
@@ -25,8 +26,8 @@ class PasswordLogin:
 
     def begin(self, now: int, host: str = "") -> Exchange:
         if self.mechanism == "PLAIN":
-            return Plain(self._user, self._password)
-        return Scram(self.mechanism, self._user, self._password)
+            return Plain(self._user, self._password.reveal())
+        return Scram(self.mechanism, self._user, self._password.reveal())
 
     def __repr__(self) -> str:
         return f"<login by {self.mechanism} of {self.who}>"

@@ -18,10 +18,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from kadence.errors import ConfigError, TransportError
 from kadence.logs import logger
+from kadence.security.oauth import is_loopback
 from kadence.spark.decode.isolation import BadRecordError
 from kadence.spark.decode.options import RegistryOptions
 
@@ -112,6 +113,9 @@ class Registry:
         query = "?format=serialized" if kind == "PROTOBUF" else ""
         problem = ""
         if self._opener is None:
+            if self.options.user_info is not None or self.options.token is not None:
+                for url in self.options.urls:
+                    _about_to_talk(url)
             self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=self._tls()))
         for attempt in range(ATTEMPTS):
             if attempt:
@@ -160,6 +164,14 @@ class Registry:
         except (OSError, ValueError) as problem:
             raise ConfigError(f"the files of schema.registry.ssl.* cannot be used: {problem}") from None
         return context
+
+
+@lru_cache
+def _about_to_talk(url: str) -> None:
+    """Warn, once, when a password or a token is about to cross a network for everybody to read."""
+    parts = urlsplit(url)
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        _log.warning("the login of the schema registry is sent to %s unencrypted: use https://", url)
 
 
 class Schemas:
