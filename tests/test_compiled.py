@@ -73,6 +73,29 @@ def test_one_that_this_system_cannot_load_is_replaced_by_python() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        "Interpreter change detected - this module can only be loaded into one interpreter per process.",
+        "module kadence.records._records_c does not support loading in subinterpreters",
+    ],
+    ids=["Cython", "CPython"],
+)
+@pytest.mark.parametrize("mode", ["auto", "require"])
+def test_a_second_interpreter_is_told_that_it_is_one(error: str, mode: str) -> None:
+    name = "kadence.records._records_c"
+    spec = find_spec(name)
+    if spec is None or not isinstance(spec.loader, ExtensionFileLoader):
+        pytest.skip("the extension is not built here")
+    code = PATCH.format(name=name, error=f"ImportError({error!r})")
+    told = run(code + "from kadence import Consumer", mode).splitlines()[-1]
+    assert told.startswith(
+        "ImportError: this is a sub-interpreter, and only one interpreter of a process can load kadence."
+    )
+    assert "WSGIApplicationGroup %{GLOBAL}. KADENCE_EXTENSION=off" in told
+    assert "build it again" not in told
+
+
 def test_a_module_that_cannot_be_loaded_tells_why() -> None:
     """`from kadence import ...` takes an AttributeError for a name that Kadence does not have."""
     code = "import sys; sys.modules['kadence.clock'] = object(); from kadence import Producer"

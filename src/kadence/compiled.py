@@ -16,14 +16,17 @@ __all__ = ["compiled"]
 
 _MODES: Final = ("auto", "require", "off")
 
+_OF_ANOTHER: Final = ("Interpreter change detected", "does not support loading in subinterpreters")
+"""What Cython and CPython say where another interpreter of the process has loaded a module, or may load it alone."""
+
 
 def compiled(name: str) -> ModuleType | None:
     """The compiled half of this full name; None where Python is to run.
 
     Raises:
         ImportError: KADENCE_EXTENSION is none of its words. It is ``require``, and the compiled half cannot be loaded.
-            Or there is one, and it does not fit the sources beside it: Python in its place would be many times slower
-            without a word.
+            Another interpreter of this process has loaded it. Or there is one, and it does not fit the sources beside
+            it: Python in its place would be many times slower without a word.
     """
     mode = os.environ.get("KADENCE_EXTENSION", "auto")
     if mode not in _MODES:
@@ -33,6 +36,13 @@ def compiled(name: str) -> ModuleType | None:
     try:
         return import_module(name)
     except Exception as error:
+        if any(words in str(error) for words in _OF_ANOTHER):
+            raise ImportError(
+                f"this is a sub-interpreter, and only one interpreter of a process can load {name}. Use Kadence in one "
+                "interpreter of each process; under mod_wsgi: WSGIApplicationGroup %{GLOBAL}. KADENCE_EXTENSION=off "
+                "does without compiled modules, but cramjam, which Kadence needs, has the same limit. Python says: "
+                f"{error}"
+            ) from error
         # One that the system cannot load, as of another C library, has a path. Most misfits are no ImportError at all.
         is_unloadable = isinstance(error, ImportError) and error.path is not None
         if not is_unloadable and _is_built(name):
