@@ -9,7 +9,7 @@ from tests.broker.wire import Wire
 
 from kadence.broker import Broker
 from kadence.broker.cluster import coordinator_partition, is_valid_topic_name
-from kadence.broker.handlers import HANDLERS
+from kadence.broker.handlers import HANDLERS, k03_metadata
 from kadence.protocol import error_codes as codes
 from kadence.protocol.create_partitions import (
     CreatePartitionsAssignment,
@@ -137,11 +137,10 @@ def test_what_a_new_topic_may_not_be(wire: Wire) -> None:
         wire,
         topic("t"), topic("a/b"), topic("zero", 0), topic("replicas", 1, 5), topic("fine", -1, -1),
         topic("twice"), topic("twice"), topic("config", max_message_byte="3"), topic("number", retention_ms="long"),
-        topic("vast", 2**31 - 1),
     )  # fmt: skip
     assert [codes.name(each.error_code) for each in answers] == [
         "TOPIC_ALREADY_EXISTS", "INVALID_TOPIC_EXCEPTION", "INVALID_PARTITIONS", "INVALID_REPLICATION_FACTOR", "NONE",
-        "INVALID_REQUEST", "INVALID_CONFIG", "INVALID_CONFIG", "POLICY_VIOLATION",
+        "INVALID_REQUEST", "INVALID_CONFIG", "INVALID_CONFIG",
     ]  # fmt: skip
     assert "Did you mean max.message.bytes?" in answers[6].error_message
 
@@ -205,6 +204,46 @@ def test_configuration_of_topics_and_brokers(wire: Wire, version: int) -> None:
     values = {each.name: each.value for each in results[0].configs}
     assert values["retention.ms"] == "5"
     assert [(each.name, each.value) for each in results[2].configs] == [("num.partitions", "1")]
+
+
+@pytest.mark.parametrize("validate_only", [True, False])
+def test_a_request_that_asks_for_too_many_partitions_in_all_makes_none(
+    broker: Broker, wire: Wire, validate_only: bool
+) -> None:
+    def codes_of(answers: Any) -> set[str]:
+        return {codes.name(each.error_code) for each in answers}
+
+    many = [topic(f"many-{number}", 1_000) for number in range(10)]
+    answers = create(wire, *many, topic("more", -1, -1), validate_only=validate_only)
+    assert codes_of(answers) == {"POLICY_VIOLATION"}
+    assert codes_of(create(wire, topic("vast", 2**31 - 1))) == {"POLICY_VIOLATION"}
+    create(wire, topic("a"), topic("b"))
+    grown = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name=name, count=5_002, assignments=None) for name in ("a", "b")],
+        timeout_ms=1_000,
+        validate_only=validate_only,
+    )
+    assert codes_of(wire.call(grown, 3).results) == {"POLICY_VIOLATION"}
+    assert {each.name: len(each.partitions) for each in wire.call(MetadataRequest(topics=None)).topics} == {
+        "t": 2,
+        "a": 1,
+        "b": 1,
+    }
+    assert codes_of(create(wire, *many, topic("zero", 0), validate_only=True)) == {
+        "NONE",
+        "INVALID_PARTITIONS",
+    }
+
+
+def test_metadata_makes_so_many_topics_at_a_time(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(k03_metadata, "_MOST_CREATED", 3)
+    asked = [MetadataRequestTopic(name=f"new-{number}") for number in range(5)]
+
+    def found() -> list[int]:
+        return [each.error_code for each in wire.call(MetadataRequest(topics=asked)).topics]
+
+    assert found() == [codes.NONE] * 3 + [codes.UNKNOWN_TOPIC_OR_PARTITION] * 2
+    assert found() == [codes.NONE] * 5
 
 
 def test_pages_of_topics(wire: Wire) -> None:

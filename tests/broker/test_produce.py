@@ -6,12 +6,17 @@ import struct
 from typing import Any
 
 import pytest
+from tests.broker.stage import Nobody, Stage
 from tests.broker.wire import Wire, at, fetch
 
 from kadence.broker import Broker
+from kadence.broker.handlers import k00_produce
 from kadence.protocol import error_codes as codes
 from kadence.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kadence.protocol.heartbeat import HeartbeatRequest
 from kadence.protocol.init_producer_id import InitProducerIdRequest
+from kadence.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kadence.protocol.registry import encode_request
 from kadence.records import FetchedRecords, encode_batch
 
 
@@ -186,3 +191,58 @@ def test_the_wrong_node_says_who_leads() -> None:
         assert old.error_code == codes.NOT_LEADER_OR_FOLLOWER
         with Wire(broker, 2) as second:
             assert second.produce("t", [b"a"], partition=1).error_code == codes.NONE
+
+
+def to_partitions(*batches: bytes) -> ProduceRequest:
+    """A Produce of one batch for each partition of "t" from 0 on."""
+    parts = [PartitionProduceData(index=index, records=each) for index, each in enumerate(batches)]
+    return ProduceRequest(
+        acks=-1, timeout_ms=1_000, topic_data=[TopicProduceData(name="t", partition_data=parts)]
+    )
+
+
+def test_others_are_served_between_the_partitions_of_a_large_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(k00_produce, "_BREAK_BYTES", 1)
+    stage, slow, other = Stage(0), Nobody(1), Nobody(1)
+    leader = Nobody(stage.cluster.topics["t"].partitions[0].leader_id)
+    slow.node_id = leader.node_id
+    batch = encode_batch([(1, None, b"v", ())])
+    request = to_partitions(batch, batch, batch)
+    stage.dispatcher.on_frame(slow, encode_request(request, 9, 1, "c"))  # type: ignore[arg-type]
+    heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+    stage.dispatcher.on_frame(other, encode_request(heartbeat, 4, 1, "c"))  # type: ignore[arg-type]
+    assert (len(slow.sent), len(other.sent)) == (0, 1)
+    for _ in range(2):
+        assert not slow.sent
+        stage.loop._serve(0)
+    assert len(slow.sent) == 1
+    assert stage.cluster.topics["t"].partitions[0].end_offset == 1
+    stage.loop.close()
+
+
+def test_a_bug_behind_a_break_ends_the_one_connection(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(k00_produce, "_BREAK_BYTES", 1)
+    stage = Stage(0)
+    connection = Nobody(1)
+    batch = encode_batch([(1, None, b"v", ())])
+    stage.dispatcher.on_frame(connection, encode_request(to_partitions(batch, batch), 9, 1, "c"))  # type: ignore[arg-type]
+    monkeypatch.setattr(k00_produce, "check_leader", None)
+    stage.loop._serve(0)
+    assert connection.is_closed
+    assert "a bug in serving" in caplog.text
+    stage.loop.close()
+
+
+def test_the_batches_of_a_request_unpack_to_a_bound_in_all(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(k00_produce, "_MOST_UNPACKED_BYTES", 150_000)
+    large = encode_batch([(1, None, bytes(100_000), ())], compression="gzip")
+    first, second = wire.call(to_partitions(large, large), 9).responses[0].partition_responses
+    assert (first.error_code, second.error_code) == (codes.NONE, codes.MESSAGE_TOO_LARGE)
+    assert "send smaller requests" in second.error_message
+    plain = encode_batch([(1, None, bytes(100_000), ())])
+    found = wire.call(to_partitions(plain, large), 9).responses[0].partition_responses
+    assert [each.error_code for each in found] == [codes.NONE] * 2

@@ -40,7 +40,7 @@ STATE_PARTITIONS: Final = 50
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 
 MOST_PARTITIONS: Final = 10_000
-"""That one request may make, as in Kafka; without a bound four bytes of a request could fill the memory."""
+"""That one request may make, in all its topics, as in Kafka: else a few bytes of it could fill the memory."""
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 

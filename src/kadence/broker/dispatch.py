@@ -12,7 +12,7 @@ from kadence.broker.faults import Faults
 from kadence.broker.handlers import HANDLERS, offer
 from kadence.broker.server.connection import Connection
 from kadence.broker.server.sasl import LoginError
-from kadence.broker.service import Call, Services
+from kadence.broker.service import Call, Services, guarded
 from kadence.logs import logger
 from kadence.protocol import error_codes as codes
 from kadence.protocol.api_versions import ApiVersionsRequest
@@ -85,7 +85,7 @@ class Dispatcher:
         connection.on_gone = call.abandon
         if self.watch is not None:
             self.watch(call)
-        self._guarded(call, self._intercept if self._faults.in_force else self._handle)
+        guarded(call, self._intercept if self._faults.in_force else self._handle)
 
     def _step_login(self, connection: Connection, token: Buffer) -> None:
         session = connection.session
@@ -101,9 +101,7 @@ class Dispatcher:
         connection.finish()
 
     def _intercept(self, call: Call) -> None:
-        if not self._faults.intercept(
-            self._services.loop, call, lambda later: self._guarded(later, self._handle)
-        ):
+        if not self._faults.intercept(self._services.loop, call, lambda later: guarded(later, self._handle)):
             self._handle(call)
 
     def _handle(self, call: Call) -> None:
@@ -112,13 +110,6 @@ class Dispatcher:
         response = call.handler.handle(self._services, call)
         if response is not None:
             call.reply(response)
-
-    def _guarded(self, call: Call, serve: Callable[[Call], None]) -> None:
-        try:
-            serve(call)
-        except Exception:  # noqa: BLE001 - a bug costs the one connection that met it
-            _log.exception("a bug in serving %r", call)
-            call.connection.close(f"a bug in serving {type(call.message).__name__}")
 
     def _unsupported(self, connection: Connection, error: UnsupportedRequestError) -> None:
         header = error.header

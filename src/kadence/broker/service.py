@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kadence.broker.storage import Partition
     from kadence.broker.transactions import Transactions
 
-__all__ = ["Call", "Handler", "Services"]
+__all__ = ["Call", "Handler", "Services", "guarded"]
 
 _log = logger("kadence.broker")
 
@@ -149,6 +149,15 @@ class Call:
                 self.on_abandoned()
 
 
+def guarded(call: Call, serve: Callable[[Call], None]) -> None:
+    """Do something for a call; a bug costs the one connection that met it."""
+    try:
+        serve(call)
+    except Exception:  # noqa: BLE001 - see above
+        _log.exception("a bug in serving %r", call)
+        call.connection.close(f"a bug in serving {type(call.message).__name__}")
+
+
 @dataclass(slots=True)
 class Services:
     """The state of one broker, shared by its nodes. Its thread owns it."""
@@ -173,6 +182,10 @@ class Services:
             call.reply(response if error is None else call.handler.refuse(call, codes.KAFKA_STORAGE_ERROR))
 
         self.cluster.on_durable(answer)
+
+    def soon(self, call: Call, serve: Callable[[Call], None]) -> None:
+        """Go on with a call after other connections had their turn."""
+        self.loop.soon(lambda: guarded(call, serve))
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970 by the loop's clock: what records are dated and kept by."""

@@ -7,12 +7,14 @@ v0-2 are offered and not served: librdkafka leaves compression off unless 0 is i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
+from typing import Final
 
 from kadence.broker.cluster import Topic
 from kadence.broker.fetching import check_leader
 from kadence.broker.service import Call, Handler, Services
-from kadence.broker.storage import BatchError, Partition
+from kadence.broker.storage import Allowance, BatchError
 from kadence.protocol import error_codes as codes
 from kadence.protocol.produce import (
     BatchIndexAndErrorMessage,
@@ -43,6 +45,10 @@ _WITHOUT_LOG_START = frozenset({codes.CORRUPT_MESSAGE, codes.MESSAGE_TOO_LARGE, 
 """Errors beside which Kafka does not say where the log begins."""
 _ADMIN_CLIENT = "__admin_client"
 """The one client id that Kafka lets write to internal topics."""
+_MOST_UNPACKED_BYTES: Final = 1024 * 1024 * 1024
+"""What the compressed batches of one request may unpack to; each of them has a bound of its own, too."""
+_BREAK_BYTES: Final = 1024 * 1024
+"""After so many bytes, unpacked, other connections are served before the next partition."""
 
 
 def handle(services: Services, call: Call) -> None:
@@ -50,9 +56,9 @@ def handle(services: Services, call: Call) -> None:
 
 
 class _Produce:
-    """One request: all its batches are appended, then it waits until they are stored for good."""
+    """One request: its batches are appended, with breaks; then it waits until they are stored for good."""
 
-    __slots__ = ("_call", "_leaders", "_pending", "_responses", "_services")
+    __slots__ = ("_allowance", "_call", "_leaders", "_pending", "_responses", "_rest", "_services")
 
     def __init__(self, services: Services, call: Call) -> None:
         self._services = services
@@ -60,21 +66,31 @@ class _Produce:
         self._responses: list[TopicProduceResponse] = []
         self._leaders: set[int] = set()
         self._pending = 1
+        self._allowance = Allowance(_MOST_UNPACKED_BYTES)
+        self._rest = self._append_all()
 
     def start(self) -> None:
-        appended: list[tuple[Partition, PartitionProduceResponse]] = []
+        for _ in self._rest:
+            self._services.soon(self._call, lambda _call: self.start())
+            return
+        self._done()
+
+    def _append_all(self) -> Iterator[None]:
+        """Append partition by partition; each step is as much as others may have to wait for."""
+        work = 0
         for data in self._call.message.topic_data:
-            topic, missing = self._topic(data)
-            results = [self._append(topic, missing, each, appended) for each in data.partition_data]
+            results: list[PartitionProduceResponse] = []
+            for each in data.partition_data:
+                if work >= _BREAK_BYTES:
+                    work = 0
+                    yield
+                before = self._allowance.left
+                results.append(self._append(*self._topic(data), each))
+                work += len(each.records or b"") + before - self._allowance.left
             if results:  # as Kafka: topics without partitions are not told
                 self._responses.append(
                     TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=results)
                 )
-        if self._call.message.acks != 0:
-            self._pending += len(appended)
-            for partition, result in appended:
-                partition.on_durable(partial(self._stored, result))
-        self._done()
 
     def _stored(self, result: PartitionProduceResponse, code: int) -> None:
         if code != codes.NONE:
@@ -110,7 +126,6 @@ class _Produce:
         topic: Topic | None,
         missing: int,
         data: PartitionProduceData,
-        appended: list[tuple[Partition, PartitionProduceResponse]],
     ) -> PartitionProduceResponse:
         call = self._call
         partition = None if topic is None else topic.partition(data.index)
@@ -139,6 +154,7 @@ class _Produce:
                 admit=partial(self._admit, TopicPartition(partition.topic.name, partition.index)),
                 # Who adds partitions by writing to them could lose its first batch unseen (KIP-890).
                 from_zero=call.version >= _FIRST_ADDING_VERSION,
+                allowance=self._allowance,
             )
         except BatchError as error:
             result.error_code, result.error_message = error.code, error.message
@@ -150,7 +166,9 @@ class _Produce:
             ]
             return result
         result.base_offset, result.log_append_time_ms, result.log_start_offset, _ = there
-        appended.append((partition, result))
+        if call.message.acks != 0:
+            self._pending += 1
+            partition.on_durable(partial(self._stored, result))
         return result
 
     def _admit(self, partition: TopicPartition, header: BatchHeader) -> None:

@@ -6,6 +6,8 @@ v5 offline replicas  v7 leader epochs  v9 flexible  v10 topic ids  v12 topics by
 
 from __future__ import annotations
 
+from typing import Final
+
 from kadence.broker.cluster import Topic, is_valid_topic_name
 from kadence.broker.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from kadence.broker.service import Call, Handler, Services
@@ -24,6 +26,8 @@ __all__ = ["HANDLER"]
 
 _FIRST_ID_VERSION = 12
 """Versions 10 and 11 have room for ids, and may only ask for names."""
+_MOST_CREATED: Final = 1_000
+"""Partitions that one request makes by asking for topics; clients ask for the others again."""
 
 
 def handle(services: Services, call: Call) -> MetadataResponse:
@@ -39,7 +43,8 @@ def handle(services: Services, call: Call) -> MetadataResponse:
         by_id = [each for each in asked if each.topic_id != ZERO_UUID]
         # Names beside ids are left out, and a name that comes twice is told once, as in Kafka.
         wanted = {(each.name, each.topic_id): each for each in by_id or asked}
-        topics = [_find(services, call, each) for each in wanted.values()]
+        most = len(cluster.topics) + max(_MOST_CREATED // services.settings.num_partitions, 1)
+        topics = [_find(services, call, each, most) for each in wanted.values()]
     if call.message.include_topic_authorized_operations:
         for topic in topics:
             if topic.error_code == codes.NONE:
@@ -58,7 +63,9 @@ def handle(services: Services, call: Call) -> MetadataResponse:
     return answer
 
 
-def _find(services: Services, call: Call, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+def _find(
+    services: Services, call: Call, asked: MetadataRequestTopic, most_topics: int
+) -> MetadataResponseTopic:
     cluster = services.cluster
     if asked.topic_id != ZERO_UUID:
         topic = cluster.topic_by_id(asked.topic_id)
@@ -72,7 +79,8 @@ def _find(services: Services, call: Call, asked: MetadataRequestTopic) -> Metada
     if not is_valid_topic_name(name):
         return MetadataResponseTopic(error_code=codes.INVALID_TOPIC_EXCEPTION, name=name)
     may_create = call.version < 4 or call.message.allow_auto_topic_creation
-    if services.settings.auto_create_topics and may_create and not cluster.collides(name):
+    may_create = may_create and services.settings.auto_create_topics and len(cluster.topics) < most_topics
+    if may_create and not cluster.collides(name):
         try:
             return _describe(cluster.create_topic(name, services.settings.num_partitions))
         except OSError:

@@ -23,9 +23,14 @@ _DEFAULT_SOURCE = 5
 _TOPIC_SOURCE = 1
 
 
-def handle(services: Services, call: Call) -> None:
+def handle(services: Services, call: Call) -> CreateTopicsResponse | None:
     request: CreateTopicsRequest = call.message
     counts = Counter(each.name for each in request.topics)
+    if _partitions(request, counts, services.settings.num_partitions) > MOST_PARTITIONS:
+        # As in Kafka, nothing of it is looked at.
+        message = f"One request makes {MOST_PARTITIONS} partitions at most."
+        topics = [_failed(each, codes.POLICY_VIOLATION, message) for each in request.topics]
+        return CreateTopicsResponse(topics=topics)
     results: list[CreatableTopicResult] = []
     for name, asked in {each.name: each for each in request.topics}.items():
         if counts[name] > 1:  # told once, as in Kafka
@@ -34,6 +39,16 @@ def handle(services: Services, call: Call) -> None:
             results.append(_create(services, asked, validate_only=request.validate_only))
     response = CreateTopicsResponse(topics=results)
     services.reply_durably(call, response)
+    return None
+
+
+def _partitions(request: CreateTopicsRequest, counts: Counter[str], default: int) -> int:
+    """How many partitions the request asks for in all."""
+    return sum(
+        len(each.assignments) or (default if each.num_partitions == -1 else max(each.num_partitions, 0))
+        for each in request.topics
+        if counts[each.name] == 1
+    )
 
 
 def _create(services: Services, asked: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
@@ -66,10 +81,6 @@ def _create(services: Services, asked: CreatableTopic, *, validate_only: bool) -
         return _failed(asked, *fault)
     if count < 1:
         return _failed(asked, codes.INVALID_PARTITIONS, "A topic needs at least one partition.")
-    if count > MOST_PARTITIONS:
-        return _failed(
-            asked, codes.POLICY_VIOLATION, f"One request makes {MOST_PARTITIONS} partitions at most."
-        )
     factor = asked.replication_factor
     if factor == 0 or factor < -1:
         return _failed(

@@ -17,9 +17,14 @@ from kadence.protocol.create_partitions import (
 __all__ = ["HANDLER"]
 
 
-def handle(services: Services, call: Call) -> None:
+def handle(services: Services, call: Call) -> CreatePartitionsResponse | None:
     request: CreatePartitionsRequest = call.message
     counts = Counter(each.name for each in request.topics)
+    if sum(_added(services, each) for each in request.topics if counts[each.name] == 1) > MOST_PARTITIONS:
+        message = f"One request makes {MOST_PARTITIONS} partitions at most."
+        return CreatePartitionsResponse(
+            results=[_result(each, codes.POLICY_VIOLATION, message) for each in request.topics]
+        )
     response = CreatePartitionsResponse(
         results=[
             _result(each, codes.INVALID_REQUEST, "Duplicate topic name.")
@@ -29,6 +34,13 @@ def handle(services: Services, call: Call) -> None:
         ]
     )
     services.reply_durably(call, response)
+    return None
+
+
+def _added(services: Services, asked: CreatePartitionsTopic) -> int:
+    """How many partitions a topic would get."""
+    topic = services.cluster.topics.get(asked.name)
+    return 0 if topic is None else max(asked.count - len(topic.partitions), 0)
 
 
 def _grow(
@@ -40,10 +52,6 @@ def _grow(
     have = len(topic.partitions)
     if asked.count <= have:
         return _result(asked, codes.INVALID_PARTITIONS, f"The topic has {have} partitions; ask for more.")
-    if asked.count - have > MOST_PARTITIONS:
-        return _result(
-            asked, codes.POLICY_VIOLATION, f"One request makes {MOST_PARTITIONS} partitions at most."
-        )
     if asked.assignments is not None and len(asked.assignments) != asked.count - have:
         return _result(
             asked,

@@ -7,6 +7,7 @@ sockets or the loop, and runs on the broker's thread.
 from __future__ import annotations
 
 from kadence.broker.storage.aborted import Aborted
+from kadence.broker.storage.batches import Allowance
 from kadence.broker.storage.config import LogConfig
 from kadence.broker.storage.directory import FSYNC, DataDirectory, FsyncPolicy
 from kadence.broker.storage.errors import BatchError
@@ -17,6 +18,7 @@ from kadence.broker.storage.partition import Appended, Isolation, Origin, Partit
 __all__ = [
     "FSYNC",
     "Aborted",
+    "Allowance",
     "Appended",
     "BatchError",
     "DataDirectory",

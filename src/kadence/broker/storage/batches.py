@@ -17,7 +17,7 @@ from kadence.protocol import error_codes as codes
 from kadence.records import MAX_BATCH_BYTES, BatchHeader, FetchedRecords, crc32c, encode_batch
 from kadence.records.batch import CRC_FROM, HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, TIMESTAMP_TYPE
 
-__all__ = ["CODECS", "check_client_batch", "frame", "prepare"]
+__all__ = ["CODECS", "Allowance", "check_client_batch", "frame", "prepare"]
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """By the number that stands in a batch's attributes."""
@@ -33,6 +33,15 @@ _NO_TIMESTAMP: Final = -1
 _TOLD_RECORDS: Final = 50
 _MICROS: Final = 1000
 """Columns have timestamps in microseconds."""
+
+
+class Allowance:
+    """What the compressed batches of one request may still unpack to, in bytes."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        self.left = left
 
 
 def frame(data: memoryview) -> tuple[memoryview, BatchHeader]:
@@ -112,17 +121,22 @@ def _check_size(batch: memoryview, config: LogConfig) -> None:
 
 
 def prepare(
-    batch: memoryview, header: BatchHeader, config: LogConfig, wall_now: int
+    batch: memoryview,
+    header: BatchHeader,
+    config: LogConfig,
+    wall_now: int,
+    allowance: Allowance | None = None,
 ) -> tuple[memoryview, BatchHeader]:
     """Read the records, and give the batch the form in which the topic keeps it.
 
     Args:
         wall_now: milliseconds since 1970.
+        allowance: what the batch unpacks to is taken from it; None: any batch may unpack to `MAX_BATCH_BYTES`.
 
     Raises:
         BatchError: records that cannot be read, that lack a key, or whose date is out of range.
     """
-    timestamps = _timestamps(batch, header)
+    timestamps = _timestamps(batch, header, allowance or Allowance(MAX_BATCH_BYTES))
     if config.is_compacted:
         _check_keys(batch)
     if config.append_time:
@@ -140,14 +154,22 @@ def prepare(
     return batch, header
 
 
-def _timestamps(batch: memoryview, header: BatchHeader) -> memoryview:
+def _timestamps(batch: memoryview, header: BatchHeader, allowance: Allowance) -> memoryview:
     """Each record's, in microseconds; so every record is read once, its headers too: no reader may stumble later."""
-    records = FetchedRecords(batch, "the batch", 0, 0, check_crcs=False)
+    most = min(MAX_BATCH_BYTES, allowance.left)
+    records = FetchedRecords(batch, "the batch", 0, 0, check_crcs=False, max_batch_bytes=most)
     try:
         found = records.take_columns(columns=("timestamp", "headers"))
         if not records.exhausted:
             records.take(1)
     except RecordTooLargeError as error:
+        allowance.left -= most
+        if most < MAX_BATCH_BYTES:
+            # A producer splits such a batch, and sends the parts in requests of their own.
+            raise BatchError(
+                codes.MESSAGE_TOO_LARGE,
+                "the batches of the request unpack to too many bytes; send smaller requests",
+            ) from error
         raise BatchError(
             codes.INVALID_RECORD, f"the batch unpacks to more than {MAX_BATCH_BYTES} bytes"
         ) from error
@@ -156,6 +178,7 @@ def _timestamps(batch: memoryview, header: BatchHeader) -> memoryview:
             codes.INVALID_RECORD, f"the batch's records cannot be read: {error.__cause__ or error}"
         ) from error
     finally:
+        allowance.left -= records.tally()[1]
         records.close()
     offsets = memoryview(found[0].offsets).cast("B").cast("q")
     if len(offsets) != header.record_count or offsets[-1] != header.record_count - 1:

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kadence.broker.storage.aborted import Aborted
-from kadence.broker.storage.batches import check_client_batch, frame, prepare
+from kadence.broker.storage.batches import Allowance, check_client_batch, frame, prepare
 from kadence.broker.storage.config import LogConfig
 from kadence.broker.storage.errors import BatchError
 from kadence.broker.storage.log import Log, MemoryStore
@@ -150,6 +150,7 @@ class Partition:
         transactional_id: str | None = None,
         admit: Callable[[BatchHeader], None] | None = None,
         from_zero: bool = False,
+        allowance: Allowance | None = None,
     ) -> Appended:
         """Append the one batch in ``batch``; it is copied.
 
@@ -159,6 +160,7 @@ class Partition:
             transactional_id: what the request says; transactional batches of clients need one.
             admit: asked before the first batch of a transaction here; it raises `BatchError` to refuse the batch.
             from_zero: a transactional producer that is not known here must begin with sequence 0.
+            allowance: what the batches of its request may still unpack to; None: there is no such bound.
 
         Raises:
             BatchError: it was not appended, with the code that the producer gets.
@@ -172,7 +174,7 @@ class Partition:
                     at_log=False,
                 )
             check_client_batch(batch, header, self.config)
-            batch, header = prepare(batch, header, self.config, now)
+            batch, header = prepare(batch, header, self.config, now, allowance)
             is_new = not self.producers.is_open(header.producer_id, header.producer_epoch)
             if admit is not None and header.is_transactional and is_new:
                 admit(header)
