@@ -38,7 +38,7 @@ from kadence.errors import (
     TransactionAbortedError,
     UnknownTopicOrPartitionError,
 )
-from kadence.producer import async_shell
+from kadence.producer import async_shell, transaction_calls
 from kadence.producer.async_shell import AsyncShell
 from kadence.producer.futures import Delivery
 from kadence.producer.loop_gate import LoopGate
@@ -592,6 +592,37 @@ def test_a_cancelled_commit_goes_on_and_can_be_waited_for_again(broker: Broker, 
                 await producer.commit_transaction()
             await producer.begin_transaction()
             await producer.abort_transaction()
+
+    broker.create_topic("t", 1)
+    run(work())
+
+
+def test_a_cancelled_with_block_does_not_wait_for_a_silent_broker(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction_calls, "_IN_A_HURRY", 0.05)
+
+    async def write(producer: AsyncProducer, inside: asyncio.Event) -> None:
+        async with producer, producer.transaction():
+            await (await producer.send("t", b"x"))
+            inside.set()
+            await asyncio.sleep(PATIENCE)
+
+    async def work() -> None:
+        producer = AsyncProducer(
+            bootstrap_servers=broker.bootstrap_servers,
+            transactional_id="a",
+            max_block_ms=600_000,
+            delivery_timeout_ms=600_000,
+        )
+        await producer.init_transactions()
+        inside = asyncio.Event()
+        task = asyncio.create_task(write(producer, inside))
+        await inside.wait()
+        with broker.faults.freeze():
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
 
     broker.create_topic("t", 1)
     run(work())

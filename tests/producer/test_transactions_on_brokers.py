@@ -28,6 +28,7 @@ from kadence.errors import (
     SerializationError,
     UnknownTopicOrPartitionError,
 )
+from kadence.producer import transaction_calls
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.gate import Gate
 from kadence.producer.thread import NetworkThread
@@ -249,6 +250,32 @@ def test_a_with_block_whose_commit_runs_out_of_time_lets_it_go_on() -> None:
         object.__setattr__(producer._config, "max_block_ms", 60_000)
         producer.commit_transaction()
         readers_see(broker.bootstrap_servers, "t", [b"kept"])
+
+
+def test_ctrl_c_in_a_with_block_does_not_wait_for_a_silent_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither for the abort nor for the close, which have ten minutes otherwise."""
+    monkeypatch.setattr(transaction_calls, "_IN_A_HURRY", 0.05)
+
+    def interrupted(broker: Broker) -> None:
+        with Producer(
+            bootstrap_servers=broker.bootstrap_servers,
+            transactional_id="x",
+            max_block_ms=600_000,
+            delivery_timeout_ms=600_000,
+        ) as producer:
+            producer.init_transactions()
+            with producer.transaction():
+                producer.send("t", b"x").result(PATIENCE)
+                silence.enter_context(broker.faults.freeze())
+                raise KeyboardInterrupt
+
+    with (
+        Broker(topics={"t": 2}) as broker,
+        contextlib.ExitStack() as silence,
+        pytest.raises(KeyboardInterrupt) as raised,
+    ):
+        interrupted(broker)
+    assert "abort_transaction() has not ended within 0.05 s" in raised.value.__notes__[0]
 
 
 def test_a_new_producer_of_the_same_name_fences_the_old_one(servers: str, topic: str) -> None:

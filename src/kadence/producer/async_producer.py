@@ -25,7 +25,15 @@ from kadence.producer.farewell import deliver_if_abandoned
 from kadence.producer.futures import RecordFuture, RecordMetadata
 from kadence.producer.thread import NetworkThread
 from kadence.producer.topics import Topics
-from kadence.producer.transaction_calls import begin, can_abort, not_aborted, send_offsets, settle
+from kadence.producer.transaction_calls import (
+    abort_after,
+    begin,
+    can_abort,
+    not_aborted,
+    send_offsets,
+    settle,
+    time_to_close,
+)
 from kadence.producer.transactions import Transactions
 from kadence.types import GroupMetadata, OffsetAndMetadata, PartitionInfo, TopicPartition
 
@@ -325,8 +333,9 @@ class AsyncProducer:
         """Begin a transaction for an ``async with`` block, and commit it at the block's end.
 
         If the block or the commit raises, the transaction is aborted and the exception is raised again. If the abort
-        fails, too, a note of the exception says why. A commit that runs out of time is not aborted: it continues in
-        the background, and `commit_transaction` waits for it.
+        fails, too, a note of the exception says why. After Ctrl-C, or when a task is cancelled, the block waits one
+        second for the abort, which goes on in the background if it has not ended by then. A commit that runs out of
+        time is not aborted: it continues in the background, and `commit_transaction` waits for it.
 
         Example:
             >>> async with producer.transaction():  # doctest: +SKIP
@@ -342,7 +351,7 @@ class AsyncProducer:
         except BaseException as error:
             if can_abort(self._entrance):
                 try:
-                    await self.abort_transaction()
+                    await self._shell.run(abort_after(self._entrance, error))
                 except KafkaError as failure:
                     not_aborted(error, failure)
             raise
@@ -380,7 +389,7 @@ class AsyncProducer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         explain(error)
-        await self.close()
+        await self.close(time_to_close(self._entrance, kind))
 
     def __repr__(self) -> str:
         state = (

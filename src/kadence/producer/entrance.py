@@ -226,9 +226,16 @@ class Entrance:
             raise KafkaTimeoutError(message)
         yield deadline
 
-    def wait_until(self, done: Callable[[], bool], call: str) -> Waits[None]:
-        """Wait for the end of a step of a transaction, ``max.block.ms`` at most. Nothing lingers meanwhile."""
-        deadline = self.block_until()
+    def wait_until(
+        self, done: Callable[[], bool], call: str, limit: tuple[str, int] | None = None
+    ) -> Waits[None]:
+        """Wait for the end of a step of a transaction. Nothing lingers meanwhile.
+
+        Args:
+            limit: how long, in words and in ms; ``max.block.ms`` otherwise.
+        """
+        words, limit_ms = limit or (f"max.block.ms={self._config.max_block_ms}", self._config.max_block_ms)
+        deadline = self.deadline(limit_ms)
         self._accumulator.flushing += 1
         self._thread.wakeup()
         try:
@@ -237,9 +244,7 @@ class Entrance:
                     self._thread.trouble
                     or "the coordinator has not answered, or records are not acknowledged yet"
                 )
-                yield from self.wait(
-                    deadline, f"{call} has not ended within max.block.ms={self._config.max_block_ms}: {why}"
-                )
+                yield from self.wait(deadline, f"{call} has not ended within {words}: {why}")
         finally:
             self._accumulator.flushing -= 1
 

@@ -26,7 +26,15 @@ from kadence.producer.futures import RecordFuture, RecordMetadata
 from kadence.producer.shell import Shell
 from kadence.producer.thread import NetworkThread
 from kadence.producer.topics import Topics
-from kadence.producer.transaction_calls import begin, can_abort, not_aborted, send_offsets, settle
+from kadence.producer.transaction_calls import (
+    abort_after,
+    begin,
+    can_abort,
+    not_aborted,
+    send_offsets,
+    settle,
+    time_to_close,
+)
 from kadence.producer.transactions import Transactions
 from kadence.types import GroupMetadata, OffsetAndMetadata, PartitionInfo, TopicPartition
 
@@ -321,8 +329,9 @@ class Producer:
         """Begin a transaction for a ``with`` block, and commit it at the block's end.
 
         If the block or the commit raises, the transaction is aborted and the exception is raised again. If the abort
-        fails, too, a note of the exception says why. A commit that runs out of time is not aborted: it continues in
-        the background, and `commit_transaction` waits for it.
+        fails, too, a note of the exception says why. After Ctrl-C, or when a task is cancelled, the block waits one
+        second for the abort, which goes on in the background if it has not ended by then. A commit that runs out of
+        time is not aborted: it continues in the background, and `commit_transaction` waits for it.
 
         Example:
             >>> with producer.transaction():  # doctest: +SKIP
@@ -338,7 +347,7 @@ class Producer:
         except BaseException as error:
             if can_abort(self._entrance):
                 try:
-                    self.abort_transaction()
+                    self._shell.run(abort_after(self._entrance, error))
                 except KafkaError as failure:
                     not_aborted(error, failure)
             raise
@@ -376,7 +385,7 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         explain(error)
-        self.close()
+        self.close(time_to_close(self._entrance, kind))
 
     def __repr__(self) -> str:
         state = (

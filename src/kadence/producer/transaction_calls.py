@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from kadence.clock import Seconds
 from kadence.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kadence.producer.arguments import checked_group, checked_offsets
 from kadence.producer.entrance import Entrance
@@ -12,7 +13,10 @@ from kadence.producer.transactions import Transactions
 from kadence.producer.waits import Waits
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
-__all__ = ["begin", "can_abort", "not_aborted", "send_offsets", "settle"]
+__all__ = ["abort_after", "begin", "can_abort", "not_aborted", "send_offsets", "settle", "time_to_close"]
+
+_IN_A_HURRY = 1.0
+"""Seconds that an abort may take when the program or the task is to end."""
 
 
 def begin(entrance: Entrance) -> None:
@@ -35,8 +39,31 @@ def not_aborted(error: BaseException, failure: KafkaError) -> None:
         error.add_note(note)
 
 
-def settle(entrance: Entrance, start: Callable[[Transactions], Done], call: str) -> Waits[None]:
-    """Start something and wait until it has ended, ``max.block.ms`` at most.
+def abort_after(entrance: Entrance, error: BaseException) -> Waits[None]:
+    """Abort for an exception. One that ends the program or the task does not wait for long."""
+    limit = None if isinstance(error, Exception) else (f"{_IN_A_HURRY:g} s", int(_IN_A_HURRY * 1000))
+    return settle(entrance, Transactions.begin_abort, "abort_transaction()", limit)
+
+
+def time_to_close(entrance: Entrance, kind: type[BaseException] | None) -> Seconds | None:
+    """How long the close at the end of a ``with`` may take: None is as long as records have.
+
+    Ctrl-C, or a task that is cancelled, leaves records of a transaction that cannot be committed any more. If nobody
+    answers the abort, the brokers abort by themselves.
+    """
+    transactions = entrance.transactions
+    is_in_a_hurry = kind is not None and not issubclass(kind, Exception)
+    is_undone = transactions is not None and (can_abort(entrance) or transactions.state is State.ABORTING)
+    return _IN_A_HURRY if is_in_a_hurry and is_undone else None
+
+
+def settle(
+    entrance: Entrance,
+    start: Callable[[Transactions], Done],
+    call: str,
+    limit: tuple[str, int] | None = None,
+) -> Waits[None]:
+    """Start something and wait until it has ended, ``max.block.ms`` at most, or for ``limit``.
 
     Raises:
         KafkaTimeoutError: it has not ended; it goes on all the same.
@@ -48,7 +75,7 @@ def settle(entrance: Entrance, start: Callable[[Transactions], Done], call: str)
         transactions = _transactions(entrance)
         done = start(transactions)
         try:
-            yield from entrance.wait_until(done, call)
+            yield from entrance.wait_until(done, call, limit)
         except (GeneratorExit, KafkaTimeoutError):
             transactions.left_waiting()
             raise
