@@ -19,6 +19,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.luck import examples
+from tests.records.batches import varint
 from tests.spark.decode.registry_server import RegistryServer
 
 from kadence.errors import ConfigError, MissingDependencyError
@@ -213,6 +214,86 @@ def test_a_record_inside_itself_is_no_column() -> None:
         arrow_of(parsed(tree))
     values = written(tree, {"next": {"next": None, "v": 2}, "v": 1})
     assert decode(tree, values, kind=pa.struct([("v", pa.int32())])) == ([{"v": 1}], {})
+
+
+EMPTY = {"type": "record", "name": "E", "fields": []}
+NOTHING: dict[str, Any] = {
+    "null": "null",
+    "record": EMPTY,
+    "record of such": {"type": "record", "name": "F", "fields": [{"name": "e", "type": EMPTY}]},
+    "fixed": {"type": "fixed", "name": "X", "size": 0},
+}
+"""Types whose values take no bytes."""
+
+
+@pytest.mark.parametrize("items", NOTHING.values(), ids=NOTHING)
+def test_an_array_has_no_more_elements_than_its_record_has_bytes(items: Any) -> None:
+    """Five bytes can claim billions of elements that take none; each becomes an object."""
+    schema = record(("s", "string"), ("a", ["null", {"type": "array", "items": items}]), ("n", "int"))
+    few, many = (b"\2x" + b"\2" + varint(count) + b"\0" + b"\x0e" for count in (3, 20_000_000))
+    target = pa.struct({"s": pa.string(), "n": pa.int32()})
+    documents, bad = decode(schema, [few, many, few], kind=target)
+    assert documents == [{"s": "x", "n": 7}, None, {"s": "x", "n": 7}]
+    assert bad == {1: "an array or map claims more elements than the record has bytes"}
+
+
+def test_records_in_records_without_an_end() -> None:
+    """fastavro's reader is in C, and leaves the process where there is no more stack."""
+    schema = record(("id", "int"), ("next", ["null", "R"]))
+    shallow, deep = (b"\2" * (2 * count) + b"\2\0" for count in (50, 1_000_000))
+    target = pa.struct({"id": pa.int32()})
+    documents, bad = decode(schema, [shallow, deep, shallow[:-1]], kind=target)
+    assert documents == [{"id": 1}, None, None]
+    assert bad == {1: "more than 100 records inside each other", 2: "not Avro of this schema (EOFError)"}
+    endless = record(("id", "int"), ("self", "R"))
+    assert decode(endless, [b"\2" * 1_000], kind=target)[1] == {0: "more than 100 records inside each other"}
+
+
+def test_all_types_are_passed_over_where_elements_are_counted() -> None:
+    """A schema that can claim much of little is read twice; nothing else is different."""
+    enum = {"type": "enum", "name": "C", "symbols": ["A", "B"]}
+    fixed = {"type": "fixed", "name": "G", "size": 3}
+    fields: list[tuple[str, Any]] = [
+        ("nulls", {"type": "array", "items": "null"}),
+        ("b", "boolean"),
+        ("i", "int"),
+        ("l", "long"),
+        ("f", "float"),
+        ("d", "double"),
+        ("s", "string"),
+        ("y", "bytes"),
+        ("e", enum),
+        ("g", fixed),
+        ("m", {"type": "map", "values": "long"}),
+        ("u", ["null", "string"]),
+        ("r", {"type": "record", "name": "I", "fields": [{"name": "c", "type": ["null", "C"]}]}),
+        ("z", {"type": "array", "items": "I"}),
+    ]
+    row = {
+        "nulls": [None],
+        "b": True,
+        "i": -(2**31),
+        "l": 2**63 - 1,
+        "f": 0.5,
+        "d": 0.25,
+        "s": "é" * 100,
+        "y": b"\0\xff",
+        "e": "B",
+        "g": b"abc",
+        "m": {"a": 1, "b": -1},
+        "u": "text",
+        "r": {"c": "A"},
+        "z": [{"c": None}, {"c": "B"}],
+    }
+    schema = record(*fields)
+    [value] = written(schema, row)
+    # A block of elements may say how many bytes it has: its count is below zero then.
+    blocks = value.replace(b"\4\2a\2\2b\1\0", b"\3\x0c\2a\2\2b\1\0")
+    assert blocks != value
+    documents, bad = decode(schema, [value, blocks, *(value[:size] for size in range(len(value)))])
+    expected = row | {"m": list(row["m"].items())}  # type: ignore[attr-defined]
+    assert documents == [expected, expected] + [None] * len(value)
+    assert sorted(bad) == list(range(2, len(value) + 2))
 
 
 def test_what_pyruhvro_takes_and_fastavro_does_not_is_refused_either_way() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.errors import ConfigError, MissingDependencyError
+from kadence.spark.decode.avro_claims import claims_of
 from kadence.spark.decode.avro_types import arrow_of, nullable, simplified
 from kadence.spark.decode.fitting import fit, fits
 from kadence.spark.decode.isolation import (
@@ -115,6 +116,9 @@ class AvroFormat:
         if problem is not None:
             raise ConfigError(f"the query's schema does not fit the Avro schema: {problem}")
         self._whole = _refuse
+        self._claims = claims_of(writer)
+        if self._claims is not None:
+            return
         if _is_simple(writer) and (reader is None or _by_name(writer, reader)):
             self._whole = _whole_decoder(writer, target)
 
@@ -127,6 +131,8 @@ class AvroFormat:
         for row, value in enumerate(values.to_pylist()):
             document = None
             try:
+                if self._claims is not None:
+                    self._claims.check(value)
                 document = self._one(value)
             except BadRecordError as problem:
                 bad[row] = str(problem)
