@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.consumer.support import Cluster, partitions, poll_until, read
+from tests.consumer.support import Cluster, Shell, partitions, poll_until, read
 from tests.patience import PATIENCE, once_inside
 
 from kadence import (
@@ -15,8 +15,11 @@ from kadence import (
     KafkaTimeoutError,
     NotFetched,
     NotFetchedReason,
+    Producer,
     TopicPartition,
 )
+from kadence.consumer.border import cells
+from kadence.errors import RecordDeserializationError
 
 pytestmark = pytest.mark.needs("reading")
 
@@ -143,3 +146,59 @@ def test_the_event_loop_s_consumer_answers_the_same(broker: Broker) -> None:
 
     broker.create_topic("t", 1)
     assert asyncio.run(asyncio.wait_for(work(), PATIENCE)) == {0: NotFetchedReason.PAUSED}
+
+
+def test_a_hung_transaction_is_named(broker: Broker, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its readers are up to date by Kafka's lag, which ends at the last stable offset."""
+    monkeypatch.setattr(cells, "_OPEN_MS", 0)
+    broker.create_topic("t", 1)
+    partition = TopicPartition("t", 0)
+    settings = {"bootstrap_servers": broker.bootstrap_servers, "auto_offset_reset": "earliest"}
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as plain:
+        with Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="hung") as producer:
+            plain.send("t", b"0").result(PATIENCE)
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send("t", b"1").result(PATIENCE)
+            plain.send("t", b"2").result(PATIENCE)
+            subject = shell.make(isolation_level="read_committed", **settings)
+            shell.do(lambda: subject.assign([partition]))
+            assert [record.value for record in shell.do(lambda: subject.poll(PATIENCE))] == [b"0"]
+            why = subject.not_fetched()[partition]
+            assert why.reason is NotFetchedReason.OPEN_TRANSACTION
+            assert why.detail == "last stable offset 1, high watermark 3"
+            assert subject.current_lag(partition) == 0
+            found = {(name.name, name.tags.get("reason")): value for name, value in subject.metrics().items()}
+            assert found["records-behind-open-transactions", None] == 2
+            assert found["partitions-not-fetched", "open_transaction"] == 1
+            producer.abort_transaction()
+        assert [record.value for record in shell.do(lambda: subject.poll(PATIENCE))] == [b"2"]
+        assert partition not in subject.not_fetched()
+        shell.do(subject.close)
+
+
+def test_a_record_that_raises_with_each_poll_is_named(broker: Broker, shell: Shell) -> None:
+    broker.create_topic("t", 1)
+    partition = TopicPartition("t", 0)
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for value in (b"0", b"bad", b"2"):
+            producer.send("t", value)
+    subject = shell.make(
+        bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest", value_deserializer=int
+    )
+    shell.do(lambda: subject.assign([partition]))
+    assert [record.value for record in shell.do(lambda: subject.poll(PATIENCE))] == [0]
+    assert subject.not_fetched().get(partition) is None
+    for times in (1, 2, 3):
+        with pytest.raises(RecordDeserializationError):
+            shell.do(lambda: subject.poll(PATIENCE))
+        found = {(name.name, name.tags.get("reason")): value for name, value in subject.metrics().items()}
+        assert found["polls-raised", None] == times
+        assert found["partitions-not-fetched", "poll_raises"] == 1
+    why = subject.not_fetched()[partition]
+    assert why.reason is NotFetchedReason.POLL_RAISES
+    assert why.detail == "offset 1: RecordDeserializationError, raised 3 times"
+    shell.do(lambda: subject.seek(partition, 2))
+    assert [record.value for record in shell.do(lambda: subject.poll(PATIENCE))] == [2]
+    assert partition not in subject.not_fetched()
+    shell.do(subject.close)

@@ -85,6 +85,8 @@ class World(Hand):
         codes: dict[TopicPartition, int] | None = None,
         preferred: dict[TopicPartition, int] | None = None,
         session: int = 7,
+        stable: int = 100,
+        end: int = 100,
     ) -> Arena:
         arena = Arena()
         told = {**dict.fromkeys([*(codes or {}), *(preferred or {})], b""), **(batches or {})}
@@ -93,8 +95,8 @@ class World(Hand):
                 partition_index=partition.partition,
                 error_code=(codes or {}).get(partition, 0),
                 preferred_read_replica=(preferred or {}).get(partition, -1),
-                high_watermark=100,
-                last_stable_offset=100,
+                high_watermark=end,
+                last_stable_offset=stable,
                 log_start_offset=0,
                 records=memoryview(raw),
             )

@@ -72,4 +72,7 @@ class Glance:
 
 def _briefly(why: NotFetched) -> str:
     words = why.reason.name.lower().replace("_", " ")
-    return words if why.reason.is_expected else f"no: {words}, for {why.since:.0f} s"
+    if why.reason.is_expected:
+        return words
+    detail = f" ({why.detail})" if why.detail else ""
+    return f"no: {words}{detail}, for {why.since:.0f} s"

@@ -317,10 +317,7 @@ class Calls:
             if topic in named
         }
         for partition, cell in self._border.assignment.items():
-            if cell.paused and not (cell.held or cell.revoking):
-                # The network side hears of a pause with its next turn only.
-                found[partition] = _not_fetched(now, NotFetchedReason.PAUSED, cell.paused_at, "")
-            elif (why := cell.unfetched) is not None and why.reason is not NotFetchedReason.PAUSED:
+            if (why := cell.why(now)) is not None:
                 found[partition] = _not_fetched(now, *why)
         return found
 

@@ -72,13 +72,17 @@ class ConsumerState:
         Any thread may call it.
 
         For every other assigned partition a fetch request is under way. The call sends no request. A topic of
-        `subscribe` or `assign_topics` that the cluster does not have is listed, too, with −1 as its partition.
+        `subscribe` or `assign_topics` that the cluster does not have is listed, too, with −1 as its partition. So is a
+        partition that is fetched but gives nothing: because polls raise for its next record, or because a transaction
+        has been open for 5 seconds where a read_committed reader stands.
         """
         return self._calls.not_fetched()
 
     def current_lag(self, partition: Partition) -> int | None:
         """How many offsets the position is behind the last known end of the log; None while unknown.
 
+        With isolation.level=read_committed that is the last stable offset, as in Kafka's own client: records behind an
+        open transaction are not counted. `not_fetched` names a transaction that holds the partition up.
         Sends no request.
         """
         return self._calls.current_lag(partition)

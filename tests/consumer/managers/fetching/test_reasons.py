@@ -11,7 +11,9 @@ from tests.worlds.hand import Facts
 
 from kadence.clock import FOREVER
 from kadence.connection.request import Lane
+from kadence.consumer.border.cells import Origin
 from kadence.consumer.border.reasons import NotFetchedReason as Reason
+from kadence.consumer.border.reasons import Unfetched
 from kadence.consumer.managers.cluster.metadata import MetadataManager
 from kadence.consumer.managers.fetching.reasons import TELL_AFTER_MS
 from kadence.consumer.state.subscription import Status
@@ -296,3 +298,59 @@ def test_a_thousand_partitions_of_a_broker_that_is_away_are_one_line(
     world.reply(request, 40_000)
     world.poll(40_000)
     assert caplog.messages[1:] == ["1000 partitions (t-0, t-1, t-2, …) are fetched again, after 39 s"]
+
+
+def test_a_transaction_that_stays_open_is_a_reason_and_told_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World(P0, isolation_level="read_committed")
+    cell = world.state(P0).cell
+    (request,) = world.poll(0)
+    world.reply(request, 100, {P0: batch(2)}, stable=2, end=5)
+    assert cell.why(10_000) is None, "the application has not come so far"
+    cell.position = Origin(cell.lease, 2, None)
+    assert cell.why(5_000) is None, "transactions come and go"
+    assert cell.why(5_100) == Unfetched(
+        Reason.OPEN_TRANSACTION, 100, "last stable offset 2, high watermark 5"
+    )
+    (request,) = world.poll(200)
+    world.reply(request, 700, {P0: b""}, stable=2, end=5_002)
+    assert cell.why(60_000) == Unfetched(
+        Reason.OPEN_TRANSACTION, 100, "last stable offset 2, high watermark 5002"
+    ), "it is as old as the last stable offset"
+    world.poll(60_099)
+    assert not caplog.messages
+    world.poll(60_100)
+    (line,) = caplog.messages
+    assert line == (
+        "t-0: a transaction has been open for 60 s; isolation.level=read_committed gives nothing from offset 2 on "
+        "before it ends (high watermark 5002). `kafka-transactions.sh find-hanging` names its producer"
+    )
+    world.pause(P0)
+    assert cell.why(60_100).reason is Reason.PAUSED
+
+
+def test_an_open_transaction_that_ends_or_gives_way_to_another_begins_anew(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World(P0, isolation_level="read_committed")
+    cell = world.state(P0).cell
+    now = 0
+    for stable in (0, 3, 6):
+        (request,) = world.poll(now)
+        world.reply(request, now + 100, {P0: b""}, stable=stable, end=stable + 3)
+        cell.position = Origin(cell.lease, stable, None)
+        assert cell.why(now + 5_000) is None
+        now += 40_000
+    (request,) = world.poll(now)
+    world.reply(request, now, {P0: b""}, stable=9, end=9)
+    assert cell.why(now + 100_000) is None
+    world.poll(now + 100_000)
+    assert not caplog.messages
+
+
+def test_who_reads_uncommitted_is_not_held_up() -> None:
+    world = World(P0)
+    (request,) = world.poll(0)
+    world.reply(request, 0, {P0: b""}, stable=0, end=5)
+    assert world.state(P0).cell.why(100_000) is None

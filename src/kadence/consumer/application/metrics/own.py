@@ -72,31 +72,42 @@ def stalls(stalls: Read) -> Rows:
 
 
 def unfetched(cell: Cell) -> Rows:
-    """Of an assigned partition: since when it has not been fetched."""
+    """Of an assigned partition: since when it has not been fetched, and what a transaction holds back."""
 
     def seconds(now: int) -> float:
-        if cell.paused:
-            return max(now - cell.paused_at, 0) / 1000
-        why = cell.unfetched
-        return 0 if why is None else max(now - why.since, 0) / 1000 if why.since >= 0 else 0
+        why = cell.why(now)
+        return 0 if why is None or why.since < 0 else max(now - why.since, 0) / 1000
+
+    def unstable(now: int) -> float:
+        end, stable = cell.high_watermark, cell.last_stable_offset
+        # A broker tells the last stable offset to read_committed only.
+        return 0 if end is None or stable is None or stable < 0 else max(end - stable, 0)
+
+    def raised(now: int) -> float:
+        polls = cell.raises()
+        return 0 if polls is None else polls.times
 
     yield Row("not-fetched-seconds", "For how long the partition has not been fetched; 0 when it is", seconds)
+    yield Row(
+        "records-behind-open-transactions",
+        "Offsets from the last stable offset to the end of the partition: read_committed does not return these yet",
+        unstable,
+    )
+    yield Row(
+        "polls-raised",
+        "How many polls in a row raised because of the partition's next record; 0 once the position has moved",
+        raised,
+    )
 
 
 def one_reason(border: Border, reason: NotFetchedReason) -> Rows:
     """Partitions with one reason not to be fetched."""
 
     def count(now: int) -> float:
-        return sum(_why(cell) is reason for cell in border.assignment.values())
+        found = (cell.why(now) for cell in border.assignment.values())
+        return sum(why is not None and why.reason is reason for why in found)
 
     yield Row("partitions-not-fetched", "Partitions that are not being fetched because of the reason", count)
-
-
-def _why(cell: Cell) -> NotFetchedReason | None:
-    if cell.paused and not (cell.held or cell.revoking):
-        return NotFetchedReason.PAUSED
-    why = cell.unfetched
-    return None if why is None else why.reason
 
 
 def one_cause(measures: Measures, cause: str) -> Rows:

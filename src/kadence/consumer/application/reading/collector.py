@@ -23,9 +23,9 @@ from kadence.clock import Clock, SystemClock
 from kadence.consumer.application.reading.reader import Reader
 from kadence.consumer.application.reading.steps import Place, Steps
 from kadence.consumer.border.buffer import Border, Fetched
-from kadence.consumer.border.cells import Cell
+from kadence.consumer.border.cells import Cell, Raised
 from kadence.consumer.border.messages import Seek
-from kadence.errors import KafkaError
+from kadence.errors import KafkaError, RecordDeserializationError
 from kadence.records import Columns, FetchedRecords, Record, release_idle
 from kadence.types import OffsetAndMetadata, TopicPartition
 
@@ -181,11 +181,12 @@ class Collector:
                 continue
             try:
                 items = give(reader, limit)
-            except KafkaError:
+            except KafkaError as error:
                 # To the end of the ring: one bad partition must not starve the others of their turn.
                 self._to_end(reader)
                 if taken:
                     break
+                self._raises(cell, error)
                 raise
             if items:
                 taken.append((partition, items))
@@ -253,6 +254,15 @@ class Collector:
                 if reader.waits:
                     self._line_up(reader)
         self.steps.arm(now, list(ring.values()))
+
+    def _raises(self, cell: Cell, error: KafkaError) -> None:
+        """Note that this poll raises for what comes next of a partition, and how often that was so in a row."""
+        at, before = cell.current(), cell.raises()
+        if at is None:
+            return
+        times, since = (1, self._clock.now_ms()) if before is None else (before.times + 1, before.since)
+        offset = error.offset if isinstance(error, RecordDeserializationError) else at.offset
+        cell.raised = Raised(at.lease, at.offset, offset, type(error).__name__, times, since)
 
     def _give(self, reader: Reader, limit: int) -> list[Record]:
         items = reader.look(limit)

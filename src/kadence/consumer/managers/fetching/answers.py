@@ -16,7 +16,7 @@ from kadence.consumer.managers.base import Outbox
 from kadence.consumer.managers.cluster.metadata import MetadataManager
 from kadence.consumer.managers.fetching.errors import FetchErrors
 from kadence.consumer.managers.fetching.memory import Memory
-from kadence.consumer.managers.fetching.reasons import trouble_of
+from kadence.consumer.managers.fetching.reasons import Reasons, trouble_of
 from kadence.consumer.managers.fetching.requests import Sent
 from kadence.consumer.managers.fetching.sizes import Sizes
 from kadence.consumer.managers.positions.truncation import note_epochs
@@ -70,6 +70,7 @@ class FetchAnswers:
         border: Border,
         memory: Memory,
         sizes: Sizes,
+        reasons: Reasons,
         outbox: Outbox,
     ) -> None:
         self._config = config
@@ -78,6 +79,7 @@ class FetchAnswers:
         self._border = border
         self._memory = memory
         self._sizes = sizes
+        self._reasons = reasons
         self._measures = border.measures.fetches
         self._outbox = outbox
         self._errors = FetchErrors(config, subscription, metadata, outbox)
@@ -187,6 +189,8 @@ class FetchAnswers:
         cell.log_start = data.log_start_offset
         end = data.last_stable_offset if self._isolation == READ_COMMITTED else data.high_watermark
         self._measures.heard(now, cell, end, data.log_start_offset)
+        if self._isolation == READ_COMMITTED:
+            self._reasons.stable(now, state, data.last_stable_offset, data.high_watermark)
         if data.preferred_read_replica >= 0:
             if state.preferred_replica != data.preferred_read_replica:
                 # Telling it again does not prolong it: the leader must be asked once in this time (KIP-392).

@@ -71,9 +71,11 @@ class FetchManager:
         self._border = border
         self.memory = Memory(config, arenas, border)
         self._sizes = Sizes()
-        self._answers = FetchAnswers(config, subscription, metadata, border, self.memory, self._sizes, outbox)
-        self._prefetch = prefetch(config, subscription, border)
         self._reasons = Reasons(config, metadata)
+        self._answers = FetchAnswers(
+            config, subscription, metadata, border, self.memory, self._sizes, self._reasons, outbox
+        )
+        self._prefetch = prefetch(config, subscription, border)
         self._places = Places(config, subscription, metadata, border, self._prefetch, self._reasons)
         self._outbox = outbox
         self._per_partition = config.max_partition_fetch_bytes

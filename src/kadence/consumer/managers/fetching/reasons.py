@@ -12,6 +12,7 @@ from typing import Final
 
 from kadence.clock import FOREVER
 from kadence.config import ConsumerConfig
+from kadence.consumer.border.cells import Unstable
 from kadence.consumer.border.reasons import NotFetchedReason, Unfetched
 from kadence.consumer.managers.cluster.metadata import MetadataManager
 from kadence.consumer.state.subscription import PartitionState, Status
@@ -25,6 +26,9 @@ log = logger("kadence.consumer.fetch")
 
 TELL_AFTER_MS: Final = 30_000
 """A partition that is not fetched for so long for a reason that is not expected gets a log line."""
+
+_OPEN_MS: Final = 60_000
+"""A transaction that is open for so long gets one, too: transaction.timeout.ms has ended it by then, by default."""
 
 _NAMED: Final = 3
 """Partitions that a line about many names."""
@@ -70,12 +74,16 @@ class Reasons:
         self._bad: dict[PartitionState, int] = {}
         """Partitions that are not fetched for a reason that is not expected, each with the time to say so."""
         self._back: list[tuple[int, TopicPartition]] = []
+        self._unstable: dict[PartitionState, int] = {}
+        """Partitions with an open transaction, each with the time to say so."""
         self.due = FOREVER
 
     def tell(self, now: int) -> None:
         """Log what is due: one line for all that are not fetched for the same reason, a broker that is away, say."""
         if self.due <= now:
             self._tell_lasting(now)
+            self._tell_unstable(now)
+            self.due = min((*self._bad.values(), *self._unstable.values()), default=FOREVER)
         if self._back:
             log.info(
                 "%s fetched again, after %d s", _named(self._back, "is", "are"), max(self._back)[0] // 1000
@@ -99,7 +107,32 @@ class Reasons:
                 reason.value,
                 f" ({detail})" if detail else "",
             )
-        self.due = min(self._bad.values(), default=FOREVER)
+
+    def _tell_unstable(self, now: int) -> None:
+        for state in [state for state, due in self._unstable.items() if due <= now]:
+            del self._unstable[state]
+            if (unstable := state.cell.unstable) is not None and state.offset >= unstable.offset:
+                log.warning(
+                    "%s: a transaction has been open for %d s; isolation.level=read_committed gives nothing from "
+                    "offset %d on before it ends (high watermark %s). "
+                    "`kafka-transactions.sh find-hanging` names its producer",
+                    state.partition,
+                    (now - unstable.since) // 1000,
+                    unstable.offset,
+                    state.cell.high_watermark,
+                )
+
+    def stable(self, now: int, state: PartitionState, offset: int, end: int) -> None:
+        """A broker told a partition's last stable offset, and its high watermark."""
+        cell = state.cell
+        if offset < 0 or offset >= end:
+            # Below 0 a broker does not tell it.
+            cell.unstable = None
+            self._unstable.pop(state, None)
+        elif cell.unstable is None or cell.unstable.offset != offset:
+            cell.unstable = Unstable(offset, now)
+            self._unstable[state] = now + _OPEN_MS
+            self.due = min(self.due, now + _OPEN_MS)
 
     def not_ready(self, now: int, state: PartitionState) -> None:
         """What keeps a partition from being fetched whatever its broker does."""
@@ -139,6 +172,7 @@ class Reasons:
     def forget(self, state: PartitionState) -> None:
         """It is no longer assigned."""
         self._bad.pop(state, None)
+        self._unstable.pop(state, None)
 
     def waits(self, now: int, state: PartitionState) -> None:
         """It is not asked for again before its backoff, or its broker's, is over."""
