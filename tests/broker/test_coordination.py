@@ -31,7 +31,7 @@ from kadence.broker.server.loop import Loop
 from kadence.broker.state_topic import StateTopic
 from kadence.broker.storage import BatchError, Partition
 from kadence.clock import FOREVER
-from kadence.coordinator import CoordinatorConfig, Record
+from kadence.coordinator import CoordinatorConfig, Record, coordinator
 from kadence.coordinator.records import decode
 from kadence.errors import ConfigError
 from kadence.protocol import error_codes as codes
@@ -270,6 +270,29 @@ def test_a_disk_that_does_not_take_the_topic_refuses_groups(
         assert stage.commit(5, "") == codes.NOT_COORDINATOR
     assert stage.snapshot() == []
     assert stage.commit(5, "") == codes.NONE
+
+
+def test_what_a_rule_had_begun_when_it_raised_did_not_happen(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its records would go into the log with the next caller's."""
+    member = stage.stable()
+    before = stage.snapshot()
+
+    def broken(shard: Any, _now: int, _caller: Any, _request: Any) -> None:
+        shard.write(OffsetCommitKey("g", "t", 0), OffsetCommitValue(offset=9, metadata=""))
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patched:
+        patched.setitem(coordinator._RULES, OffsetCommitRequest, broken)
+        with pytest.raises(ZeroDivisionError):
+            stage.commit(9)
+    assert stage.snapshot() == before
+    assert stage.commit(1, ELSEWHERE) == codes.NONE
+    assert stage.committed() == -1
+    assert stage.snapshot(stage.again()) == stage.snapshot()
+    beat = HeartbeatRequest(group_id="g", generation_id=1, member_id=member.member_id)
+    assert stage.call(beat, 3).response.error_code == codes.NONE
 
 
 def test_what_the_disk_refuses_later_did_not_happen_either(

@@ -120,6 +120,13 @@ def test_a_long_note_is_refused_for_its_partition() -> None:
     assert commit(world, metadata=None) == codes.NONE
 
 
+def test_a_commit_that_the_topic_does_not_take_changes_nothing() -> None:
+    world = World(max_batch_bytes=1_000)
+    assert commit(world, 5) == codes.NONE
+    assert commit(world, 6, metadata="x" * 1_000) == codes.UNKNOWN_SERVER_ERROR
+    assert committed(world) == 5
+
+
 def test_what_was_never_committed_is_minus_one_without_error() -> None:
     world = World()
     assert committed(world) == -1

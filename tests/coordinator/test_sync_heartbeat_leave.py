@@ -32,6 +32,22 @@ def test_a_sync_in_a_stable_group_returns_what_is_stored() -> None:
     assert world.sync(follower).response.assignment == follower.member_id.encode()
 
 
+def test_assignments_that_the_topic_does_not_take_begin_another_rebalance() -> None:
+    """As Kafka: all who wait hear of the error, and no generation is stored."""
+    world = World(max_batch_bytes=1_000)
+    ids = [world.new_id() for _ in range(2)]
+    joined = [each.response for each in [world.join(each) for each in ids]]
+    leader = next(each for each in joined if each.leader == each.member_id)
+    (follower,) = (each for each in joined if each is not leader)
+    parked = world.sync(follower)
+    before = len(world.log)
+    assert world.sync(leader, {follower.member_id: bytes(1_000)}).code == codes.UNKNOWN_SERVER_ERROR
+    assert parked.code == codes.UNKNOWN_SERVER_ERROR
+    assert (world.state, world.log[before:]) == ("PreparingRebalance", [])
+    world.settle([world.join(each) for each in ids])
+    assert world.state == "Stable"
+
+
 def test_sync_errors() -> None:
     world = World()
     (member,) = world.stable(1)

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kadence.broker.cluster import BrokerNode, coordinator_partition
-from kadence.broker.settling import Settling, deliver
+from kadence.broker.settling import Settling, deliver, refuse
 from kadence.broker.state_topic import Ended, StateTopic
 from kadence.broker.storage import BatchError, Partition
 from kadence.coordinator import Caller, Outcome, Record
@@ -45,6 +45,8 @@ class Coordinator(Protocol[_Step_co]):
     def handle(self, now: int, caller: Caller, request: Any) -> _Step_co: ...
 
     def poll(self, now: int) -> _Step_co: ...
+
+    def abandon(self) -> _Step_co: ...
 
     def next_deadline(self) -> int: ...
 
@@ -107,7 +109,11 @@ class Keeper(ABC, Generic[Step]):
         Args:
             amend: what the broker adds to this call's answer, if it is answered at once.
         """
-        step = self._coordinator.handle(call.now, call.caller(), call.message)
+        try:
+            step = self._coordinator.handle(call.now, call.caller(), call.message)
+        except Exception:
+            self._abandon(call)
+            raise
         if amend is not None:
             for answer in step.answers:
                 if answer.caller.ticket is call:
@@ -117,7 +123,26 @@ class Keeper(ABC, Generic[Step]):
     def poll(self, now: int) -> None:
         """Fire the coordinator's timers that are due."""
         if self.next_deadline() <= now:
-            self._settle(self._coordinator.poll(now))
+            try:
+                step = self._coordinator.poll(now)
+            except Exception:
+                self._abandon()
+                raise
+            self._settle(step)
+
+    def _abandon(self, failed: Call | None = None) -> None:
+        """A rule has raised in its middle. What it changed goes back to what is stored; nobody hears that it happened.
+
+        Args:
+            failed: the call that met it; whoever serves it ends its connection.
+        """
+        step = self._coordinator.abandon()
+        refuse(each for each in step.answers if each.caller.ticket is not failed)
+        changed = {self._key_of(record) for record in step.records}
+        if failed is not None and (key := self._asked_for(failed.message)):
+            changed.add(key)
+        for index in {coordinator_partition(key) for key in changed}:
+            self.reload(index)
 
     def next_deadline(self) -> int:
         return self._coordinator.next_deadline()

@@ -182,6 +182,7 @@ class Settings:
             max_session_timeout_ms=self.group_max_session_timeout_ms,
             initial_rebalance_delay_ms=self.group_initial_rebalance_delay_ms,
             max_size=self.group_max_size,
+            max_batch_bytes=self.message_max_bytes,
             offset_metadata_max_bytes=self.offset_metadata_max_bytes,
             offsets_retention_ms=self.offsets_retention_minutes * 60_000,
             offsets_retention_check_interval_ms=self.offsets_retention_check_interval_ms,

@@ -11,7 +11,7 @@ from kadence.protocol import error_codes as codes
 if TYPE_CHECKING:
     from kadence.broker.service import Call
 
-__all__ = ["Settling", "deliver"]
+__all__ = ["Settling", "deliver", "refuse"]
 
 
 class Settling:
@@ -51,15 +51,20 @@ class Settling:
         if self._pending:
             return
         if self._failed:
-            for answer in self._answers:
-                call: Call = answer.caller.ticket
-                call.reply(call.handler.refuse(call, codes.NOT_COORDINATOR))
+            refuse(self._answers)
             if self._otherwise is not None:
                 self._otherwise()
             return
         deliver(self._answers)
         if self._then is not None:
             self._then()
+
+
+def refuse(answers: Iterable[Answer]) -> None:
+    """Send their clients to look for the coordinator: what these answers tell has not happened."""
+    for answer in answers:
+        call: Call = answer.caller.ticket
+        call.reply(call.handler.refuse(call, codes.NOT_COORDINATOR))
 
 
 def deliver(answers: Iterable[Answer]) -> None:

@@ -17,6 +17,7 @@ class CoordinatorConfig:
             Kafka's broker defaults to 3 s; here 0, since an embedded broker is there to be quick.
         max_size: members a group may have.
         new_member_join_timeout_ms: how long a first JoinGroup may stay parked before its member is given up.
+        max_batch_bytes: what the records of one request may have together (``message.max.bytes``).
         offset_metadata_max_bytes: longest note beside a committed offset.
         offsets_retention_ms, offsets_retention_check_interval_ms: expiry of committed offsets.
         rebalance_protocols: without ``consumer`` KIP-848's heartbeats are refused
@@ -36,6 +37,7 @@ class CoordinatorConfig:
     initial_rebalance_delay_ms: int = 0
     max_size: int = 2**31 - 1
     new_member_join_timeout_ms: int = 300_000
+    max_batch_bytes: int = 1_048_588
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 10_080 * 60_000
     offsets_retention_check_interval_ms: int = 600_000

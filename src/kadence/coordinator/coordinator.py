@@ -160,6 +160,10 @@ class GroupCoordinator:
                 fire(shard, now, key)
         return shard.take()
 
+    def abandon(self) -> Outcome:
+        """What `handle` or `poll` had begun when it raised: it may not be stored, and its keys must be loaded again."""
+        return self._shard.take()
+
     def next_deadline(self) -> int:
         """When `poll` must be called next, at the latest; FOREVER if nothing is under way."""
         return self._shard.timers.next_deadline()

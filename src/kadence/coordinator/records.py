@@ -6,6 +6,7 @@ what the key names is gone. Kafka's tools read these bytes. Source: CoordinatorR
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final
@@ -48,6 +49,7 @@ __all__ = [
     "MEMBER_STATES",
     "TRANSACTION_STATES",
     "Record",
+    "batch_bytes",
     "decode",
     "decode_transaction",
     "encode",
@@ -57,6 +59,9 @@ __all__ = [
 _log = logger("kadence.coordinator")
 
 _INT16: Final = Struct(">h")
+_BATCH_OVERHEAD: Final = 61
+_RECORD_OVERHEAD: Final = 12
+"""Lengths, attributes and differences of time and offset, each in one to four bytes."""
 
 _Types = dict[int, tuple[Any, Any]]
 
@@ -104,6 +109,12 @@ def group_of(record: Record) -> str:
     """The group that the record is about; it decides which partition of `__consumer_offsets` keeps it."""
     key = record.key
     return str(key.group if isinstance(key, OffsetCommitKey | GroupMetadataKey) else key.group_id)
+
+
+def batch_bytes(records: Iterable[Record]) -> int:
+    """How long a batch of them is."""
+    each = (len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in map(encode, records))
+    return _BATCH_OVERHEAD + sum(each)
 
 
 def encode(record: Record) -> tuple[bytes, bytes | None]:

@@ -158,8 +158,9 @@ def _join_static(
     old_leader = group.leader_id
     group.replace_static(member, new_id)
     _update(group, member, caller, request)
-    if group.state is State.STABLE and group.select_protocol() == group.protocol_name:
-        store(shard, now, group, {each.member_id: each.assignment for each in group.members.values()})
+    is_unchanged = group.state is State.STABLE and group.select_protocol() == group.protocol_name
+    shares = {each.member_id: each.assignment for each in group.members.values()}
+    if is_unchanged and store(shard, now, group, shares):
         _answer_returned(shard, now, group, member, caller, old_leader or "")
         return
     park_join(shard, now, group, member, caller)

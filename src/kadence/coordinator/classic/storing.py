@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from kadence.coordinator.classic.group import ClassicGroup, Member, State
 from kadence.coordinator.classic.parking import end_parked, join_key, rearm_session, session_key, sync_key
-from kadence.coordinator.records import Record
+from kadence.coordinator.records import Record, batch_bytes
 from kadence.coordinator.shard import Shard
 from kadence.protocol import error_codes as codes
 from kadence.protocol.group_metadata_record import GroupMetadataKey, GroupMetadataValue, MemberMetadata
@@ -28,8 +28,12 @@ def create(shard: Shard, now: int, group_id: str) -> ClassicGroup:
     return group
 
 
-def store(shard: Shard, now: int, group: ClassicGroup, assignments: Mapping[str, bytes]) -> None:
-    """Keep the group's generation with ``assignments`` by member id; whoever is missing there gets nothing."""
+def store(shard: Shard, now: int, group: ClassicGroup, assignments: Mapping[str, bytes]) -> bool:
+    """Keep the group's generation with ``assignments`` by member id; whoever is missing there gets nothing.
+
+    Returns:
+        False, and nothing has happened, if the record were longer than the coordinator's topic takes.
+    """
     protocol = group.protocol_name or ""
     members = [
         MemberMetadata(
@@ -44,15 +48,23 @@ def store(shard: Shard, now: int, group: ClassicGroup, assignments: Mapping[str,
         )
         for each in group.members.values()
     ]
-    _write(shard, now, group, group.generation_id, group.protocol_name, group.leader_id, members)
+    value = _value(shard, now, group, group.generation_id, group.protocol_name, group.leader_id, members)
+    record = Record(GroupMetadataKey(group.group_id), value)
+    sent = sum(len(each.subscription) + len(each.assignment) for each in members)
+    # Most groups are far from it, and need not be encoded to know that.
+    if sent > shard.config.max_batch_bytes // 2 and batch_bytes([record]) > shard.config.max_batch_bytes:
+        return False
+    shard.write(record.key, record.value)
+    return True
 
 
 def store_empty(shard: Shard, now: int, group: ClassicGroup) -> None:
     """Begin a generation without members."""
-    _write(shard, now, group, group.generation_id + 1, None, None, [])
+    value = _value(shard, now, group, group.generation_id + 1, None, None, [])
+    shard.write(GroupMetadataKey(group.group_id), value)
 
 
-def _write(
+def _value(
     shard: Shard,
     now: int,
     group: ClassicGroup,
@@ -60,8 +72,8 @@ def _write(
     protocol: str | None,
     leader: str | None,
     members: list[MemberMetadata],
-) -> None:
-    value = GroupMetadataValue(
+) -> GroupMetadataValue:
+    return GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=generation,
         protocol=protocol,
@@ -69,7 +81,6 @@ def _write(
         current_state_timestamp=shard.wall(now),
         members=members,
     )
-    shard.write(GroupMetadataKey(group.group_id), value)
 
 
 def replay(shard: Shard, record: Record) -> None:

@@ -13,6 +13,7 @@ from kadence.coordinator.classic.parking import (
     refuse_sync,
     sync_key,
 )
+from kadence.coordinator.classic.rebalance import prepare
 from kadence.coordinator.classic.storing import store
 from kadence.coordinator.effects import Caller
 from kadence.coordinator.shard import Shard
@@ -53,9 +54,13 @@ def sync(shard: Shard, now: int, caller: Caller, request: SyncGroupRequest) -> N
         return
     park_sync(shard, group, member, caller)
     if group.leader_id == member.member_id:
-        store(shard, now, group, {each.member_id: bytes(each.assignment) for each in request.assignments})
+        given = {each.member_id: bytes(each.assignment) for each in request.assignments}
+        is_stored = store(shard, now, group, given)
         for each in list(group.parked_syncs()):
-            answer_sync(shard, now, group, each, _assignment(group, each))
+            too_large = SyncGroupResponse(error_code=codes.UNKNOWN_SERVER_ERROR)
+            answer_sync(shard, now, group, each, _assignment(group, each) if is_stored else too_large)
+        if not is_stored:
+            prepare(shard, now, group)
 
 
 def lacks_protocol(caller: Caller, request: SyncGroupRequest) -> bool:

@@ -24,10 +24,13 @@ from kadence.protocol.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from kadence.protocol.offset_commit_record import OffsetCommitKey, OffsetCommitValue
+from kadence.protocol.txn_offset_commit import TxnOffsetCommitRequestPartition
 
-__all__ = ["commit"]
+__all__ = ["commit", "size_code"]
 
 _FIRST_TOPIC_ID_VERSION = 10
+_SHORTEST_RECORD = 60
+"""Bytes of an offset without note, in a group and a topic with empty names."""
 
 
 def commit(shard: Shard, now: int, caller: Caller, request: OffsetCommitRequest) -> None:
@@ -44,6 +47,9 @@ def commit(shard: Shard, now: int, caller: Caller, request: OffsetCommitRequest)
     code = codes.NONE
     if any(_exists(image, each) for each, image in _partitions(request.topics, images)):
         code = _ask_group(shard, now, caller, request) or _ask_for_partitions(shard, request, images)
+    code = code or size_code(
+        shard, request.group_id, (each for each, _ in _partitions(request.topics, images))
+    )
     missing = codes.UNKNOWN_TOPIC_ID if by_id else codes.UNKNOWN_TOPIC_OR_PARTITION
     topics: list[OffsetCommitResponseTopic] = []
     for topic, image in zip(request.topics, images, strict=True):
@@ -109,6 +115,16 @@ def _ask_for_partitions(shard: Shard, request: OffsetCommitRequest, images: list
             if code != codes.NONE:
                 return code
     return codes.NONE
+
+
+def size_code(
+    shard: Shard,
+    group_id: str,
+    commits: Iterable[OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition],
+) -> int:
+    """Whether the coordinator's topic takes so much at once; about, for nobody commits just so much."""
+    size = sum(len(each.committed_metadata or "") + len(group_id) + _SHORTEST_RECORD for each in commits)
+    return codes.UNKNOWN_SERVER_ERROR if size > shard.config.max_batch_bytes else codes.NONE
 
 
 def _commit(

@@ -10,6 +10,7 @@ Kafka 4.3.1.
 from __future__ import annotations
 
 from kadence.coordinator.effects import Caller
+from kadence.coordinator.offsets.commit import size_code
 from kadence.coordinator.shard import Shard
 from kadence.protocol import error_codes as codes
 from kadence.protocol.offset_commit_record import OffsetCommitKey, OffsetCommitValue
@@ -26,7 +27,12 @@ __all__ = ["commit"]
 
 def commit(shard: Shard, now: int, caller: Caller, request: TxnOffsetCommitRequest) -> None:
     """Keep the offsets as pending ones of the producer. Each partition is judged alone, but not by the group."""
-    group_code = _ask_group(shard, caller, request) or _ask_for_partitions(shard, request)
+    commits = (each for topic in request.topics for each in topic.partitions)
+    group_code = (
+        _ask_group(shard, caller, request)
+        or _ask_for_partitions(shard, request)
+        or size_code(shard, request.group_id, commits)
+    )
     topics: list[TxnOffsetCommitResponseTopic] = []
     for topic in request.topics:
         image = shard.topics.by_name(topic.name)

@@ -146,6 +146,10 @@ class TransactionCoordinator:
                 ending.fence(ledger, now, transaction)
         return ledger.take()
 
+    def abandon(self) -> Step:
+        """What `handle` or `poll` had begun when it raised: it may not be stored, and its keys must be loaded again."""
+        return self._ledger.take()
+
     def next_deadline(self) -> int:
         """When `poll` must be called next, at the latest; FOREVER if nothing is under way."""
         return self._ledger.timers.next_deadline()
