@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import logging
 import threading
 from itertools import pairwise
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.patience import PATIENCE
 
+from kadence import Broker, Producer
 from kadence.errors import InvalidTopicError, KafkaError, KafkaTimeoutError, RecordTooLargeError
+from kadence.producer import like_futures
 from kadence.producer.futures import Delivery, RecordFuture, RecordMetadata
 from kadence.producer.gate import Gate
+from kadence.producer.loop_gate import LoopGate
 from kadence.producer.slices import AT_ONCE
 
 
@@ -136,3 +142,103 @@ def test_nothing_is_called_back(delivery: Delivery) -> None:
     future = RecordFuture(delivery, 0, 0)
     assert not future.cancel()
     assert not future.cancelled()
+
+
+# ---------------------------------------------------------------- with the tools of concurrent.futures
+
+
+def test_concurrent_futures_wait(delivery: Delivery) -> None:
+    failing = Delivery("t", 4, Gate())
+    fine, failed = RecordFuture(delivery, 0, 0), RecordFuture(failing, 0, 0)
+    both = [fine, failed]
+    assert concurrent.futures.wait(both, 0) == (set(), {fine, failed})
+    other = threading.Thread(target=delivery.complete, args=(5,))
+    other.start()
+    first = concurrent.futures.FIRST_COMPLETED
+    assert concurrent.futures.wait(both, PATIENCE, first) == ({fine}, {failed})
+    other.join()
+    other = threading.Thread(target=failing.fail, args=(KafkaError("no"),))
+    other.start()
+    assert concurrent.futures.wait(both, PATIENCE) == ({fine, failed}, set())
+    other.join()
+    error = concurrent.futures.FIRST_EXCEPTION
+    assert concurrent.futures.wait(both, PATIENCE, error) == ({fine, failed}, set())
+
+
+def test_a_wait_for_the_first_exception() -> None:
+    deliveries = [Delivery("t", partition, Gate()) for partition in (0, 1)]
+    futures = [RecordFuture(each, 0, 0) for each in deliveries]
+    other = threading.Thread(target=deliveries[1].fail, args=(KafkaError("no"),))
+    other.start()
+    done, waiting = concurrent.futures.wait(futures, PATIENCE, concurrent.futures.FIRST_EXCEPTION)
+    other.join()
+    assert (done, waiting) == ({futures[1]}, {futures[0]})
+
+
+def test_what_is_decided_while_somebody_begins_to_wait_is_not_missed(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    future = RecordFuture(delivery, 0, 0)
+    begin = like_futures._Condition.acquire
+
+    def acquire(condition: like_futures._Condition) -> None:
+        begin(condition)
+        monkeypatch.undo()
+        delivery.complete(7)
+
+    monkeypatch.setattr(like_futures._Condition, "acquire", acquire)
+    assert concurrent.futures.wait([future], PATIENCE) == ({future}, set())
+
+
+def test_as_completed(delivery: Delivery) -> None:
+    late = Delivery("t", 4, Gate())
+    first, second = RecordFuture(delivery, 0, 0), RecordFuture(late, 0, 0)
+    other = concurrent.futures.Future[None]()
+    delivery.complete(5)
+    all_three: list[concurrent.futures.Future[Any]] = [first, second, other]
+    found = concurrent.futures.as_completed(all_three, PATIENCE)
+    assert next(found) is first
+    late.complete(6)
+    assert next(found) is second
+    other.set_result(None)
+    assert list(found) == [other]
+
+
+@pytest.mark.parametrize("gate", ["threads", "loop"])
+def test_asyncio_wraps_it(gate: str) -> None:
+    async def work() -> None:
+        lock = Gate() if gate == "threads" else LoopGate(asyncio.get_running_loop())
+        fine, failing = (Delivery("t", partition, lock) for partition in (0, 1))
+        wrapped: list[asyncio.Future[RecordMetadata]] = [
+            asyncio.wrap_future(RecordFuture(each, 0, 0)) for each in (fine, failing)
+        ]
+        threads = [
+            threading.Thread(target=fine.complete, args=(5,)),
+            threading.Thread(target=failing.fail, args=(RecordTooLargeError("no"),)),
+        ]
+        for thread in threads:
+            thread.start()
+        assert (await wrapped[0]).offset == 5
+        with pytest.raises(RecordTooLargeError):
+            await wrapped[1]
+        for thread in threads:
+            thread.join()
+
+    asyncio.run(asyncio.wait_for(work(), PATIENCE))
+
+
+def test_a_table_is_waited_for_like_a_future(broker: Broker) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        rows, record = producer.send_arrow(pa.table({"value": ["x", "y"]}), "t"), producer.send("t", b"z")
+        both: list[concurrent.futures.Future[Any]] = [rows, record]
+        done, waiting = concurrent.futures.wait(both, PATIENCE)
+        assert done == {*both}
+        assert not waiting
+        assert asyncio.run(_of(rows)).rows == 2
+    # What Python 3.14 asks for.
+    snapshot: Any = record
+    assert snapshot._get_snapshot() == (True, False, record.result(), None)
+
+
+async def _of(rows: Any) -> Any:
+    return await asyncio.wrap_future(rows)

@@ -10,6 +10,7 @@ from kadence.clock import Seconds, to_ms
 from kadence.errors import KafkaError, KafkaTimeoutError, RowsNotWrittenError
 from kadence.producer.futures import Delivery, at_home, call, check_may_wait
 from kadence.producer.gate import Gate
+from kadence.producer.like_futures import LikeFuture
 from kadence.types import TopicPartition
 
 __all__ = ["ArrowDelivery", "ArrowSummary", "Share", "WrittenRows"]
@@ -61,9 +62,10 @@ _Failure = tuple[TopicPartition, list[int], KafkaError]
 """Rows of one partition that failed of one thing."""
 
 
-class ArrowDelivery:
+class ArrowDelivery(LikeFuture[ArrowSummary]):
     """The future of all rows of one `Producer.send_arrow`. It has the methods of `concurrent.futures.Future`.
 
+    `concurrent.futures.wait`, `concurrent.futures.as_completed` and `asyncio.wrap_future` take it, too.
     It can also be awaited, on any event loop: ``summary = await delivery``.
     """
 
@@ -160,7 +162,9 @@ class ArrowDelivery:
         exceptions are logged.
         """
         self._gate.check_entry()
-        callback = at_home(self._gate, callback)
+        self._when_done(at_home(self._gate, callback))
+
+    def _when_done(self, tell: Callable[[Any], object]) -> None:
         deliveries = {id(share.delivery): share.delivery for share in self._shares}
         left = len(deliveries)
 
@@ -170,12 +174,12 @@ class ArrowDelivery:
                 left -= 1
                 is_last = left == 0
             if is_last:
-                call(callback, self)
+                call(tell, self)
 
         for delivery in deliveries.values():
             delivery.add_callback(one_is_decided, self)
         if not deliveries:
-            call(callback, self)
+            call(tell, self)
 
     def cancel(self) -> bool:
         """Always False: rows that were handed over cannot be called back."""

@@ -20,6 +20,7 @@ from kadence.idioms import missing
 from kadence.logs import logger
 from kadence.producer.gate import Gate
 from kadence.producer.intake import Receipt
+from kadence.producer.like_futures import LikeFuture
 from kadence.producer.loop_gate import LoopGate
 from kadence.producer.slices import Slices, slices_of
 
@@ -273,9 +274,10 @@ def at_home(gate: Gate, callback: Callable[[Any], object]) -> Callable[[Any], ob
     return callback
 
 
-class RecordFuture(Receipt):
+class RecordFuture(Receipt, LikeFuture[RecordMetadata]):
     """The future of one record, as `Producer.send` returns it. It has the methods of `concurrent.futures.Future`.
 
+    `concurrent.futures.wait`, `concurrent.futures.as_completed` and `asyncio.wrap_future` take it, too.
     It can also be awaited, on any event loop: ``metadata = await future``. Cancelling the await does not cancel the
     sending.
     """
@@ -348,7 +350,10 @@ class RecordFuture(Receipt):
         exceptions are logged. It may call `Producer.send`, but a call that would wait for this producer raises
         `IllegalStateError`.
         """
-        self.delivery.add_callback(at_home(self.delivery.gate, callback), self)
+        self._when_done(at_home(self.delivery.gate, callback))
+
+    def _when_done(self, tell: Callable[[Any], object]) -> None:
+        self.delivery.add_callback(tell, self)
 
     def cancel(self) -> bool:
         """Always False: a record that was handed over cannot be called back."""

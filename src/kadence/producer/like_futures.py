@@ -1,0 +1,130 @@
+"""What `concurrent.futures.wait`, `as_completed` and `asyncio.wrap_future` want of a future beside its public methods.
+
+They reach into the one future that they know, whose lock lets them see one state of all futures while they begin to
+wait. Ours share a lock with the network thread, so there is none here: a thread remembers the state that it saw.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from kadence.errors import KafkaError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+__all__ = ["LikeFuture"]
+
+T = TypeVar("T")
+
+_PENDING: Final = "PENDING"
+_FINISHED: Final = "FINISHED"
+
+
+class _Seen(threading.local):
+    """The states that the thread goes by at present, by the ids of futures."""
+
+    def __init__(self) -> None:
+        self.states: dict[int, str] = {}
+
+
+_seen: Final = _Seen()
+
+
+class _Condition:
+    """While it is held, the thread sees the future as it was then."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self, future: LikeFuture[Any]) -> None:
+        self._future = future
+
+    def acquire(self) -> None:
+        _seen.states[id(self._future)] = _FINISHED if self._future.done() else _PENDING
+
+    def release(self) -> None:
+        _seen.states.pop(id(self._future), None)
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
+
+class _Waiters:
+    """Who waits for a future: `concurrent.futures` adds itself here."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self, future: LikeFuture[Any]) -> None:
+        self._future = future
+
+    def append(self, waiter: Any) -> None:
+        """Tell ``waiter`` when the future is done, unless it was so when this thread looked."""
+        if self._future._state == _FINISHED:
+            return
+
+        def tell(future: Any) -> None:
+            if future.exception() is None:
+                waiter.add_result(future)
+            else:
+                waiter.add_exception(future)
+
+        self._future._when_done(tell)
+
+    def remove(self, waiter: Any) -> None:
+        """It waits no longer. It is told all the same, which means nothing to it."""
+
+
+if TYPE_CHECKING:
+
+    class LikeFuture(Future[T]):
+        """Passes for that class."""
+
+        def _when_done(self, tell: Callable[[Any], object]) -> None: ...
+
+else:
+
+    class LikeFuture:
+        """Makes a class with the methods of `concurrent.futures.Future` pass for that class.
+
+        It does not inherit from it: each future of that class has a dictionary and a lock, and ours are many.
+        """
+
+        __slots__ = ()
+
+        def __class_getitem__(cls, result: Any) -> type[LikeFuture]:
+            return cls
+
+        @property
+        def __class__(self) -> type[Any]:
+            """What ``isinstance`` goes by."""
+            from concurrent.futures import Future
+
+            return Future
+
+        def _when_done(self, tell: Callable[[Any], object]) -> None:
+            """Call ``tell(self)`` when it is done, on any thread."""
+            raise NotImplementedError
+
+        @property
+        def _condition(self) -> _Condition:
+            return _Condition(self)
+
+        @property
+        def _state(self) -> str:
+            return _seen.states.get(id(self)) or (_FINISHED if self.done() else _PENDING)
+
+        @property
+        def _waiters(self) -> _Waiters:
+            return _Waiters(self)
+
+        def _get_snapshot(self) -> tuple[bool, bool, Any, KafkaError | None]:
+            """Whether it is done, whether cancelled, its result, its error (Python 3.14)."""
+            if not self.done():
+                return False, False, None, None
+            error = self.exception()
+            return True, False, None if error else self.result(), error
