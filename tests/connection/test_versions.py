@@ -8,8 +8,10 @@ from kadence.clock import FOREVER
 from kadence.connection.request import Request
 from kadence.connection.versions import choose, common, ranges_of
 from kadence.errors import UnsupportedVersionError
-from kadence.protocol.api_versions import ApiVersion
+from kadence.protocol.api_versions import ApiVersion, ApiVersionsRequest
+from kadence.protocol.describe_cluster import DescribeClusterRequest
 from kadence.protocol.fetch import FetchRequest
+from kadence.protocol.metadata import MetadataRequest
 
 FETCH = FetchRequest.API_KEY
 
@@ -48,3 +50,10 @@ def test_a_request_may_narrow_its_versions() -> None:
 def test_an_api_that_is_not_offered() -> None:
     with pytest.raises(UnsupportedVersionError, match=r"does not offer Fetch \(API key 1\)"):
         choose(Request(FetchRequest(), 1, FOREVER), {}, "kafka:9092")
+
+
+def test_a_controller_of_kraft_tells_no_metadata() -> None:
+    ranges = {FETCH: (4, 17), ApiVersionsRequest.API_KEY: (0, 4), DescribeClusterRequest.API_KEY: (0, 2)}
+    asked = r"does not offer Metadata \(API key 3\); is this a controller's port\? Clients need a broker's$"
+    with pytest.raises(UnsupportedVersionError, match=asked):
+        choose(Request(MetadataRequest(), 1, FOREVER), ranges, "kafka:9093")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from kadence.errors import UnsupportedVersionError
+from kadence.protocol.metadata import MetadataRequest
 
 if TYPE_CHECKING:
     from kadence.connection.request import Request
@@ -47,9 +48,14 @@ def choose(request: Request, ranges: Ranges, address: str) -> int:
     low, high = max(low, message.MIN_VERSION), min(high, message.MAX_VERSION)
     theirs = ranges.get(message.API_KEY)
     if theirs is None:
+        # Every broker answers Metadata; a controller of KRaft does not.
+        advice = (
+            "is this a controller's port? Clients need a broker's"
+            if message.API_KEY == MetadataRequest.API_KEY
+            else "a newer broker, or another setting of this client, is needed"
+        )
         raise UnsupportedVersionError(
-            f"broker {address} does not offer {request.name} (API key {message.API_KEY}); "
-            "a newer broker, or another setting of this client, is needed"
+            f"broker {address} does not offer {request.name} (API key {message.API_KEY}); {advice}"
         )
     version = common((low, high), theirs)
     if version is None:

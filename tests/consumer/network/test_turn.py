@@ -6,6 +6,7 @@ The network here is a clock that advances by as long as it was told to wait, or 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -158,6 +159,21 @@ def test_b9_a_turn_that_comes_late_is_seen_by_the_next(bench: Bench) -> None:
     bench.turn.run_once()
     assert bench.border.lateness.longest_ms == 2_000
     assert bench.border.lateness.seen(bench.clock.now_ms()).longest == 2.0
+
+
+@pytest.mark.parametrize(
+    ("session_ms", "told"), [(10_000, "10.0 s"), (None, "the broker's group.consumer.session.timeout.ms")]
+)
+def test_b9_a_late_turn_tells_how_long_a_membership_lasts_where_it_is_known(
+    bench: Bench, caplog: pytest.LogCaptureFixture, session_ms: int | None, told: str
+) -> None:
+    """KIP-848's session is the broker's, which tells it to nobody."""
+    member: Any = SimpleNamespace(active=True, heartbeat_interval_ms=1_000, known_session_ms=session_ms)
+    bench.turn._membership = member
+    bench.turn._tell_late(2_000)
+    (line,) = caplog.messages
+    assert "kept from running for 2.0 s" in line
+    assert f"The membership ends after {told} without heartbeats" in line
 
 
 def test_b7_a_close_without_time_tells_the_group_and_gets_one_round_of_the_network(bench: Bench) -> None:

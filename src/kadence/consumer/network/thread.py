@@ -215,12 +215,14 @@ class Turn:
         if member is None or not member.active or late_ms < member.heartbeat_interval_ms // 2:
             return
         if self._border.lateness.worth_telling(late_ms):
+            session_ms = member.known_session_ms
+            theirs = "the broker's group.consumer.session.timeout.ms"
             log.warning(
                 "the network thread was kept from running for %.1f s: something holds the interpreter (a C call that "
-                "does not let go of the GIL) or the machine was paused. The membership ends after %.1f s without "
+                "does not let go of the GIL) or the machine was paused. The membership ends after %s without "
                 "heartbeats; the pulse has sent %d so far because this thread could not",
                 late_ms / 1000,
-                member.session_timeout_ms / 1000,
+                theirs if session_ms is None else f"{session_ms / 1000:.1f} s",
                 self._border.lateness.stood_in,
             )
 

@@ -129,6 +129,10 @@ class AutoMembership:
         return self._member.session_timeout_ms
 
     @property
+    def known_session_ms(self) -> int | None:
+        return self._member.known_session_ms
+
+    @property
     def _outside(self) -> bool:
         return self._classic.state in states.OUT and self._consumer.state in kip848_states.OUT
 

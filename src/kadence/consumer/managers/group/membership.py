@@ -140,6 +140,11 @@ class Membership(Protocol):
         ...
 
     @property
+    def known_session_ms(self) -> int | None:
+        """After so long without a heartbeat the coordinator ends the membership; None: it tells nobody (KIP-848)."""
+        ...
+
+    @property
     def settled(self) -> bool:
         """Whether commits of the present identity can be accepted now."""
         ...

@@ -73,7 +73,7 @@ class ClassicMembership(Joining):
         self.needs_polled = False
         self.urgent = False
         self.heartbeat_interval_ms = config.heartbeat_interval_ms
-        self.session_timeout_ms = config.session_timeout_ms
+        self.session_timeout_ms = self.known_session_ms = config.session_timeout_ms
         self._departures = Departures(config, coordinator)
         self._leave_reason = ""
         coordinator.on_failed.append(self._coordinator_failed)

@@ -125,6 +125,10 @@ class ConsumerMembership(Beating):
         return max(self._config.session_timeout_ms, SILENT_INTERVALS * self.heartbeat_interval_ms)
 
     @property
+    def known_session_ms(self) -> None:
+        return None
+
+    @property
     def _may_join(self) -> bool:
         """Not before there is a topic to join with, nor in a spin after refusals.
 
