@@ -42,7 +42,7 @@ _DEFAULTS: Final = {
 """Defaults that are objects, in words."""
 
 _REMARKS: Final = {
-    "queued.max.messages.kbytes": " (bytes, and a hard cap on everything held)",
+    "queued.max.messages.kbytes": " (bytes of everything held; a single batch may exceed it)",
     "rebalance_timeout_ms": " (it bounds both)",
 }
 

@@ -195,3 +195,23 @@ def test_a3_partitions_paused_while_memory_is_full_starve_no_others(broker: Brok
             assert records, f"{12 - len(seen)} partitions gave nothing: {consumer.not_fetched()}"
             seen.update(record.partition for record in records)
             consumer.pause({TopicPartition(record.topic, record.partition) for record in records})
+
+
+@pytest.mark.parametrize("max_poll_records", [1, 500])
+def test_a3_the_metrics_tell_that_one_batch_decompressed_to_more_than_the_cap(
+    broker: Broker, max_poll_records: int
+) -> None:
+    """Left in the midst of it, and read whole by one poll: between two turns of the network thread."""
+    servers, size = broker.bootstrap_servers, 16 * MIB
+    with Producer(
+        bootstrap_servers=servers, linger_ms=60_000, compression_type="zstd", batch_size=size
+    ) as producer:
+        for _ in range(8):
+            producer.send("t", bytes(MIB - 200), partition=0)
+    with reader(broker, 2 * MIB, 1, max_poll_records=max_poll_records) as consumer:
+        assert len(read(consumer, 8)) == 8
+        own = {
+            name.name: value for name, value in consumer.metrics().items() if name.name.startswith("buffer")
+        }
+    assert own["buffer-exceeded-total"] == 1
+    assert 8 * MIB < own["buffer-held-bytes-max"] < 10 * MIB

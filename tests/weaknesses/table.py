@@ -108,7 +108,7 @@ WEAKNESSES: Final = (
     Weakness(
         "prefetching uses too much memory",
         "RDK #2516 #2853 #4137 #1775, CK #759, KP #1508 #2437, AIO #628",
-        "`buffer.memory` is a hard limit of all bytes held",
+        "`buffer.memory` limits all bytes held; a single batch may exceed it",
         (("tests/consumer/test_memory.py", "test_a3_a_gibibyte_goes_through_32_mebibytes"),),
     ),
     Weakness(

@@ -174,7 +174,8 @@ class ConsumerConfig(ClientConfig):
     buffer_memory: int = key(
         "int",
         134_217_728,
-        "The most memory for records that are fetched, decompressed or held for the application. It is a hard limit.",
+        "The most memory for records that are fetched, decompressed or held for the application. A single batch may "
+        "exceed it: one that is larger is fetched alone, and what it decompresses to is bounded by max.batch.bytes.",
         low=1_048_576,
         since="KIP-81",
     )

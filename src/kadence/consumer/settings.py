@@ -105,8 +105,9 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     number of requests. Default: 2097152.
     """
     buffer_memory: int | str
-    """The most memory for records that are fetched, decompressed or held for the application. It is a hard
-    limit. Default: 134217728.
+    """The most memory for records that are fetched, decompressed or held for the application. A single batch
+    may exceed it: one that is larger is fetched alone, and what it decompresses to is bounded by
+    max.batch.bytes. Default: 134217728.
     """
     prefetch_heuristic: Literal["bytes", "total", "share"] | str
     """When the consumer stops fetching ahead. bytes: a partition has more than max.partition.fetch.bytes

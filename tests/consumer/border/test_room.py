@@ -39,3 +39,10 @@ def test_c6_a_pause_wakes_only_while_a_fetch_waits_for_memory_and_a_resume_alway
     cell.paused = False
     border.look_at(cell)
     assert len(wakes) == 2
+
+
+def test_a3_all_that_buffer_memory_bounds_is_held() -> None:
+    border = Border(lambda: None)
+    border.measures.held_bytes = lambda: 1_000
+    border.decompressed_bytes, border.copied_bytes, border.hand_bytes = 200, 30, 4
+    assert (border.fetched_bytes(), border.held_bytes()) == (1_030, 1_234)

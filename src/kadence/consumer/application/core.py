@@ -90,6 +90,7 @@ class Core:
             border,
             check_crcs=config.check_crcs,
             max_batch_bytes=config.max_batch_bytes,
+            buffer_memory=config.buffer_memory,
             unpack_bytes=config.unpack_bytes,
             hand_bytes=config.hand_bytes,
             counts=config.prefetch_heuristic != "bytes",

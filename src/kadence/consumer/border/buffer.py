@@ -226,6 +226,10 @@ class Border:
         """What fetched bytes take of `buffer.memory`, wherever they lie. Any thread."""
         return self.measures.held_bytes() + self.copied_bytes
 
+    def held_bytes(self) -> int:
+        """What is held of `buffer.memory`. Any thread."""
+        return self.fetched_bytes() + self.decompressed_bytes + self.hand_bytes
+
     # -- network thread
 
     def tell(self, fact: Fact) -> None:

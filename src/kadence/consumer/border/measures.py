@@ -45,6 +45,7 @@ class Intake:
         commit_sync_ms, committed_ms: time spent waiting in those calls.
         assigned, revoked, lost: ms that each callback of the listener took.
         unpackings: how many batches were decompressed. unpacked_bytes: what they became.
+        most_held, exceeded: of buffer.memory, when a batch was decompressed; see `Books`.
     """
 
     def __init__(self) -> None:
@@ -59,6 +60,7 @@ class Intake:
         self.revoked = Meter()
         self.lost = Meter()
         self.unpackings = self.unpacked_bytes = 0
+        self.most_held = self.exceeded = 0
 
     @property
     def last_at(self) -> int:
@@ -234,10 +236,11 @@ class Queue:
 
 
 class Books(Protocol):
-    """Of buffer.memory. Network thread.
+    """Of buffer.memory, as far as the network thread looked at it. Network thread.
 
     Attributes:
-        most_held: the most bytes that were held at once. exceeded: how often more than the cap.
+        most_held: the most bytes that were held at once. exceeded: how often more than the cap, where `Intake` did not
+            count it.
         oversized: answers that brought more than was reserved for them.
     """
 

@@ -138,6 +138,21 @@ def test_more_than_the_cap_is_counted_once_for_each_time() -> None:
     assert (books.memory.exceeded, books.memory.most_held) == (2, 3 * MIB)
 
 
+def test_an_answer_that_exceeds_the_cap_is_counted_and_a_batch_that_was_decompressed_is_left_to_the_application() -> (
+    None
+):
+    books = Books(MIB)
+    books.memory.look()
+    books.border.decompressed_bytes = 2 * MIB
+    books.memory.look()
+    assert (books.memory.exceeded, books.memory.most_held) == (0, 2 * MIB)
+    books.border.decompressed_bytes = MIB
+    books.memory.look()
+    books.arenas.in_use = 1
+    books.memory.look()
+    assert books.memory.exceeded == 1
+
+
 def test_a_fetch_that_is_lost_gives_its_room_back() -> None:
     world = World(P0, P2, buffer_memory=1_500_000)
     (request,) = world.poll(0)

@@ -13,21 +13,21 @@ __all__ = ["one_cause", "one_reason", "own", "stalls", "unfetched"]
 
 def own(border: Border, buffer_memory: int, skipped: Read, dead_lettered: Read) -> Rows:
     """Of the whole client, what Kafka's own does not measure."""
-    measures, lateness = border.measures, border.lateness
+    measures, intake, lateness = border.measures, border.measures.intake, border.lateness
     yield Row(
         "buffer-held-bytes",
-        "Memory that fetched and decompressed records take, of what buffer.memory allows",
-        lambda now: measures.held_bytes() + border.decompressed_bytes + border.copied_bytes,
+        "Memory that records take, fetched, decompressed or decoded ahead, of what buffer.memory allows",
+        lambda now: border.held_bytes(),
     )
     yield Row(
         "buffer-held-bytes-max",
         "The most memory that was held at once, ever, in bytes",
-        lambda now: measures.books.most_held,
+        lambda now: max(measures.books.most_held, intake.most_held),
     )
     yield Row(
         "buffer-exceeded-total",
-        "How often buffer.memory was exceeded: by one batch that is larger than all of it",
-        lambda now: measures.books.exceeded,
+        "How often buffer.memory was exceeded: by one batch that is larger, or decompresses to more than was left",
+        lambda now: measures.books.exceeded + intake.exceeded,
     )
     yield Row(
         "buffer-oversized-total",
@@ -35,7 +35,6 @@ def own(border: Border, buffer_memory: int, skipped: Read, dead_lettered: Read) 
         lambda now: measures.books.oversized,
     )
     yield Row("buffer-memory-bytes", "buffer.memory, the cap", lambda now: buffer_memory)
-    intake = measures.intake
     yield Row("batches-decompressed-total", "Batches that were decompressed", lambda now: intake.unpackings)
     yield Row(
         "decompressed-bytes-total", "What batches were decompressed to", lambda now: intake.unpacked_bytes

@@ -71,8 +71,8 @@ class Collector:
     """Collects the records of one poll from the readers of all partitions.
 
     Args:
-        unpack_bytes: what batches may be decompressed to while they are read. hand_bytes: what records decoded ahead
-            may take. counts: whether `drained` is asked for (prefetch.heuristic).
+        buffer_memory: what may be held in all. unpack_bytes: what batches may be decompressed to while they are read.
+        hand_bytes: what records decoded ahead may take. counts: whether `drained` is asked for (prefetch.heuristic).
 
     Attributes:
         advanced: whether a position moved without a record (control, aborted, compacted) in the last take.
@@ -86,6 +86,7 @@ class Collector:
         *,
         check_crcs: bool,
         max_batch_bytes: int,
+        buffer_memory: int = 1 << 62,
         unpack_bytes: int = 1 << 62,
         hand_bytes: int = 1 << 20,
         counts: bool = False,
@@ -94,6 +95,7 @@ class Collector:
         self.border = border
         self.check_crcs = check_crcs
         self.max_batch_bytes = max_batch_bytes
+        self._buffer_memory = buffer_memory
         self._unpack_bytes = unpack_bytes
         self._hand_bytes = hand_bytes
         self._counts = counts
@@ -422,6 +424,13 @@ class Collector:
         border = self.border
         held = border.decompressed_bytes
         return not held or held + border.largest_batch + (border.largest_batch >> 3) <= self._unpack_bytes
+
+    def weighed(self, before: int, most: int) -> None:
+        """For the metrics. The network thread looks at what is held now and then, and a batch may be gone by then."""
+        held, cap = self.border.held_bytes(), self._buffer_memory
+        intake = self.border.measures.intake
+        intake.most_held = max(intake.most_held, held + most)
+        intake.exceeded += held + most > cap >= held + before
 
     def drained(self, cell: Cell, count: int) -> None:
         """So many records less are buffered: tell the network thread when that is few enough (KIP-41)."""

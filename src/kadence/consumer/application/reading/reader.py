@@ -54,6 +54,10 @@ class Shelf(Protocol):
         """A reader can go on only by decompressing a batch: whether it may. If not, it waits for the others."""
         ...
 
+    def weighed(self, before: int, most: int) -> None:
+        """A batch was decompressed: how much more was held before, and at most, than the border's books say now."""
+        ...
+
     def drained(self, cell: Cell, count: int) -> None:
         """So many records less are buffered."""
         ...
@@ -459,14 +463,15 @@ class Reader(Place):
     def _keep_books(self, reader: FetchedRecords) -> None:
         border = self._shelf.border
         before, retained = self.retained, reader.retained_bytes
+        if retained != before:
+            border.decompressed_bytes += retained - before
+            self.retained = retained
         if reader.unpackings:
             count, size, largest = reader.tally()
             # It fades, so that one large batch does not cost memory for good.
             border.largest_batch = max(border.largest_batch - (border.largest_batch >> 6), largest)
             border.measures.intake.unpacked(count, size)
-        if retained != before:
-            border.decompressed_bytes += retained - before
-            self.retained = retained
+            self._shelf.weighed(before - retained, largest - retained)
 
     def _hold(self, size: int) -> None:
         if size != self.held:

@@ -49,7 +49,7 @@ class Memory:
     """Counts the bytes that `buffer.memory` bounds: held, reserved for fetches in flight, and free.
 
     Attributes:
-        most_held: the most bytes that were held at once, as far as looked at. exceeded: how often more than the cap.
+        most_held, exceeded: see `Books`.
         oversized: answers that brought more than was reserved for them.
     """
 
@@ -66,6 +66,8 @@ class Memory:
         self._largest_answer = 0
         self._expects_compressed = _MEMORY_OF_CODECS
         self._is_over = False
+        # What was decompressed when no more than the cap was held.
+        self._unpacked = 0
         self.most_held = 0
         self.exceeded = 0
         self.oversized = 0
@@ -76,14 +78,20 @@ class Memory:
 
     def look(self) -> None:
         """Once a turn: keep the statistics, and tell the arenas what they may waste and keep."""
-        held = self.held()
+        border = self._border
+        # Read once, for the application may be decompressing.
+        unpacked = border.decompressed_bytes
+        held = self._arenas.in_use + unpacked + border.copied_bytes + border.hand_bytes
         if not held and not self._held:
             return
-        border, self._held = self._border, held
+        self._held = held
         self.most_held = max(self.most_held, held)
-        if (held > self._cap) is not self._is_over:
-            self._is_over = not self._is_over
-            self.exceeded += self._is_over
+        if held <= self._cap:
+            self._is_over, self._unpacked = False, unpacked
+        elif not self._is_over:
+            self._is_over = True
+            # Else it came with a batch that was decompressed, which the application counts.
+            self.exceeded += unpacked == self._unpacked
         self._arenas.slack = max(self._free(), 0)
         self._arenas.limit = self._cap - border.decompressed_bytes - border.copied_bytes - border.hand_bytes
 
