@@ -35,6 +35,7 @@ from kadence.coordinator import CoordinatorConfig, Record, coordinator
 from kadence.coordinator.records import decode
 from kadence.errors import ConfigError
 from kadence.protocol import error_codes as codes
+from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kadence.protocol.create_topics import CreatableTopic, CreateTopicsRequest
 from kadence.protocol.find_coordinator import FindCoordinatorRequest
 from kadence.protocol.group_metadata_record import GroupMetadataKey
@@ -210,14 +211,60 @@ def test_answers_wait_until_what_they_tell_is_stored_for_good(
     first = stage.call(commit(5))
     same = stage.call(HeartbeatRequest(group_id="g", member_id="x"), 3)
     asked = stage.call(offsets())
+    listed = stage.call(ListGroupsRequest(), 4)
     other = stage.call(HeartbeatRequest(group_id=ELSEWHERE, member_id="x"), 3)
     assert other.response is not None, "its group is kept in another partition"
-    assert [first.response, same.response, asked.response] == [None, None, None]
+    beside = stage.call(offsets(SAME[0]))
+    assert beside.response is not None, "nothing is stored of its group"
+    assert [first.response, same.response, asked.response, listed.response] == [None] * 4
     disk.flush()
     assert first.response.topics[0].partitions[0].error_code == codes.NONE
     assert same.response.error_code == codes.UNKNOWN_MEMBER_ID
     assert asked.response.groups[0].topics[0].partitions[0].committed_offset == 5
+    assert listed.response is not None
     assert stage.call(HeartbeatRequest(group_id="g", member_id="x"), 3).response is not None
+
+
+def test_answers_that_wait_for_what_cannot_be_stored_are_refused(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Flusher(monkeypatch)
+    stage.call(commit(5))
+    asked = stage.call(offsets())
+    disk.flush(codes.KAFKA_STORAGE_ERROR)
+    assert asked.response.groups[0].error_code == codes.NOT_COORDINATOR
+
+
+def test_a_slow_disk_delays_no_heartbeat(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    joined = stage.stable()
+    modern = ConsumerGroupHeartbeatRequest(
+        group_id=SAME[0],
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    epoch = stage.call(modern, 1).response.member_epoch
+    disk = Flusher(monkeypatch)
+    requests = [commit(5), commit(5, SAME[0])]
+    requests[0].member_id, requests[0].generation_id_or_member_epoch = joined.member_id, 1
+    requests[1].member_id, requests[1].generation_id_or_member_epoch = "m", epoch
+    commits = [stage.call(each, 9) for each in requests]
+    beat = HeartbeatRequest(group_id="g", generation_id=1, member_id=joined.member_id)
+    assert stage.call(beat, 3).response.error_code == codes.NONE
+    alive = ConsumerGroupHeartbeatRequest(
+        group_id=SAME[0], member_id="m", member_epoch=epoch, rebalance_timeout_ms=-1
+    )
+    assert stage.call(alive, 1).response.member_epoch == epoch
+    # Somebody else joins: the member hears of that at once, and of what was stored for it later.
+    stage.call(join(), 3)
+    assert stage.call(beat, 3).response.error_code == codes.REBALANCE_IN_PROGRESS
+    modern.member_epoch = epoch
+    again = stage.call(modern, 1)
+    assert [each.response for each in (*commits, again)] == [None] * 3
+    disk.flush()
+    assert None not in [each.response for each in (*commits, again)]
 
 
 @pytest.mark.parametrize(

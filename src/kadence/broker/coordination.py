@@ -5,14 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kadence.broker.cluster import OFFSETS_TOPIC
 from kadence.broker.keeping import Keeper, Owns, kept_in
 from kadence.broker.state_topic import Ended, StateTopic
-from kadence.coordinator import CoordinatorConfig, GroupCoordinator, Outcome, Record, TopicImage
+from kadence.coordinator import Answer, CoordinatorConfig, GroupCoordinator, Outcome, Record, TopicImage
 from kadence.coordinator.records import decode, group_of
+from kadence.protocol import error_codes as codes
+from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kadence.protocol.heartbeat import HeartbeatRequest
+from kadence.protocol.offset_fetch import OffsetFetchRequest
 
 if TYPE_CHECKING:
     from kadence.broker.cluster import Cluster, Topic
@@ -46,8 +50,27 @@ class Coordination(Keeper[Outcome]):
     def _key_of(self, record: Record) -> str:
         return group_of(record)
 
-    def _asked_for(self, request: Any) -> str | None:
-        return getattr(request, "group_id", None)
+    def _asked_for(self, request: Any) -> Collection[str] | None:
+        if isinstance(request, OffsetFetchRequest) and not request.group_id:
+            return [each.group_id for each in request.groups]
+        group_id = getattr(request, "group_id", None)
+        return (group_id,) if group_id else None
+
+    def _is_free(self, answer: Answer) -> bool:
+        """A heartbeat that says only that the member is alive, and hears only that it is known, or is to join again."""
+        request, response = answer.caller.ticket.message, answer.response
+        if isinstance(request, HeartbeatRequest):
+            return response.error_code in (codes.NONE, codes.REBALANCE_IN_PROGRESS)
+        return (
+            isinstance(request, ConsumerGroupHeartbeatRequest)
+            and response.error_code == codes.NONE
+            and response.member_epoch == request.member_epoch > 0
+            and response.assignment is None
+            and request.rebalance_timeout_ms < 0
+            and request.subscribed_topic_names is None
+            and request.subscribed_topic_regex is None
+            and request.topic_partitions is None
+        )
 
     def start(self) -> None:
         for group_id, config in self._cluster.group_configs.items():

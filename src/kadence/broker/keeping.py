@@ -1,17 +1,16 @@
 """Serves both coordinators of this broker: passes requests to them, stores their records and sends their answers.
 
 A coordinator serves the keys (groups, or transactional ids) of all nodes; a node answers for those whose partition
-of the coordinator's topic it leads. An answer is sent once all records appended to its key's partition before it
-are durable, so a crash loses nothing that a client was told. If records cannot be stored, the keys of that
-partition are loaded again from the log, and waiting clients are told to look for the coordinator, as Kafka does
-when an append fails.
+of the coordinator's topic it leads. An answer is sent once all records of its key that were appended before it are
+durable, so a crash loses nothing that a client was told. One that tells of no record, as most heartbeats, is sent at
+once. If records cannot be stored, the keys of that partition are loaded again from the log, and waiting clients are
+told to look for the coordinator, as Kafka does when an append fails.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -19,7 +18,7 @@ from kadence.broker.cluster import BrokerNode, coordinator_partition
 from kadence.broker.settling import Settling, deliver, refuse
 from kadence.broker.state_topic import Ended, StateTopic
 from kadence.broker.storage import BatchError, Partition
-from kadence.coordinator import Caller, Outcome, Record
+from kadence.coordinator import Answer, Caller, Outcome, Record
 from kadence.logs import logger
 from kadence.protocol import error_codes as codes
 from kadence.wire import WireError
@@ -70,8 +69,8 @@ class Keeper(ABC, Generic[Step]):
     def __init__(self, coordinator: Coordinator[Step], topic: StateTopic, loop: Loop) -> None:
         self._coordinator = coordinator
         self._loop = loop
-        self._unsettled: Counter[int] = Counter()
-        """By partition: how many steps wait for their records to be stored for good."""
+        self._unsettled: dict[str, Settling] = {}
+        """By key: the newest step whose records are not stored for good yet."""
         self.topic = topic
 
     # What differs
@@ -81,8 +80,12 @@ class Keeper(ABC, Generic[Step]):
         """The key that the record is about."""
 
     @abstractmethod
-    def _asked_for(self, request: Any) -> str | None:
-        """The key that the request is about; empty or None if it is about several, or none."""
+    def _asked_for(self, request: Any) -> Collection[str] | None:
+        """The keys that the request is about; None: it may be about any."""
+
+    def _is_free(self, answer: Answer) -> bool:
+        """Whether an answer without records of its own tells of nothing that is stored."""
+        return False
 
     def _ended(self, marker: Ended, owns: Owns) -> None:
         """The log that is being loaded has the marker of a transaction here. ``owns`` names the partition's keys."""
@@ -139,8 +142,8 @@ class Keeper(ABC, Generic[Step]):
         step = self._coordinator.abandon()
         refuse(each for each in step.answers if each.caller.ticket is not failed)
         changed = {self._key_of(record) for record in step.records}
-        if failed is not None and (key := self._asked_for(failed.message)):
-            changed.add(key)
+        if failed is not None:
+            changed.update(self._asked_for(failed.message) or ())
         for index in {coordinator_partition(key) for key in changed}:
             self.reload(index)
 
@@ -154,18 +157,23 @@ class Keeper(ABC, Generic[Step]):
 
     def _settle(self, step: Step) -> None:
         """Store the records, and deliver the answers once that is for good."""
-        if not step.records and not self._unsettled:  # as most: a heartbeat stores nothing
-            deliver(step.answers)
-            self._follow(step)
-            return
+        answers = step.answers
+        if not step.records:  # as most: a heartbeat stores nothing
+            if self._unsettled:
+                deliver(each for each in answers if self._is_free(each))
+                answers = [each for each in answers if not self._is_free(each)]
+            if not (self._unsettled and answers):
+                deliver(answers)
+                self._follow(step)
+                return
         by_partition: dict[int, list[Record]] = {}
         for record in step.records:
             by_partition.setdefault(coordinator_partition(self._key_of(record)), []).append(record)
-        settling = Settling(step.answers, partial(self._follow, step))
+        settling = Settling(answers, partial(self._follow, step))
+        for earlier in self._waited_for(answers):
+            settling.follow(earlier)
         for index, records in by_partition.items():
             self._store(index, records, settling)
-        for index in self._waited_for(step) - by_partition.keys():
-            self._await(index, self.topic.partition(index), settling)
         settling.done(codes.NONE)
         for index in by_partition:
             if self.topic.exists and self.topic.is_grown(index):
@@ -178,19 +186,17 @@ class Keeper(ABC, Generic[Step]):
             # A WireError: some client's name is too long for a record. Nobody else's step may suffer.
             settling.fail()
             self._not_stored(index, str(error))
-        else:
-            self._await(index, partition, settling)
-
-    def _await(self, index: int, partition: Partition, settling: Settling) -> None:
-        """Let the step wait until everything in the partition is stored for good."""
+            return
+        keys = {self._key_of(each) for each in records}
         settling.begin()
-        self._unsettled[index] += 1
-        partition.on_durable(partial(self._stored, index, settling))
+        for key in keys:
+            self._unsettled[key] = settling
+        partition.on_durable(partial(self._stored, index, keys, settling))
 
-    def _stored(self, index: int, settling: Settling, code: int) -> None:
-        self._unsettled[index] -= 1
-        if not self._unsettled[index]:
-            del self._unsettled[index]
+    def _stored(self, index: int, keys: Iterable[str], settling: Settling, code: int) -> None:
+        for key in keys:
+            if self._unsettled.get(key) is settling:
+                del self._unsettled[key]
         if code != codes.NONE:
             self._not_stored(index, codes.name(code))
         settling.done(code)
@@ -199,17 +205,17 @@ class Keeper(ABC, Generic[Step]):
         _log.error("records of %s-%d could not be stored: %s", self.topic.name, index, why)
         self.reload(index)
 
-    def _waited_for(self, step: Step) -> set[int]:
-        """The partitions that answers without records of their own must wait for: what they tell may lie there."""
-        if not self._unsettled:
-            return set()
-        waiting: set[int] = set()
-        for answer in step.answers:
-            key = self._asked_for(answer.caller.ticket.message)
-            if not key:
-                return set(self._unsettled)
-            waiting.add(coordinator_partition(key))
-        return waiting & self._unsettled.keys()
+    def _waited_for(self, answers: Iterable[Answer]) -> set[Settling]:
+        """The steps whose records the answers may tell of."""
+        waited: set[Settling] = set()
+        for answer in answers:
+            keys = self._asked_for(answer.caller.ticket.message)
+            waited.update(
+                self._unsettled.values()
+                if keys is None
+                else [self._unsettled[each] for each in keys if each in self._unsettled]
+            )
+        return waited
 
     def _rewrite(self, index: int) -> None:
         try:

@@ -24,7 +24,7 @@ class Settling:
         otherwise: done after the answers were refused, if something could not be stored.
     """
 
-    __slots__ = ("_answers", "_failed", "_otherwise", "_pending", "_then")
+    __slots__ = ("_answers", "_failed", "_followers", "_otherwise", "_pending", "_then")
 
     def __init__(
         self,
@@ -35,11 +35,17 @@ class Settling:
         self._answers = answers
         self._then = then
         self._otherwise = otherwise
+        self._followers: list[Settling] = []
         self._pending = 1
         self._failed = False
 
     def begin(self) -> None:
         self._pending += 1
+
+    def follow(self, earlier: Settling) -> None:
+        """Wait for ``earlier``, too; it is not over yet."""
+        self.begin()
+        earlier._followers.append(self)
 
     def fail(self) -> None:
         self._failed = True
@@ -50,6 +56,13 @@ class Settling:
         self._pending -= 1
         if self._pending:
             return
+        try:
+            self._end()
+        finally:
+            for each in self._followers:
+                each.done(codes.NOT_COORDINATOR if self._failed else codes.NONE)
+
+    def _end(self) -> None:
         if self._failed:
             refuse(self._answers)
             if self._otherwise is not None:

@@ -7,7 +7,7 @@ transaction that is open in a partition and unknown to the coordinator is aborte
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -67,10 +67,11 @@ class Transactions(Keeper[Step]):
     def _key_of(self, record: Record) -> str:
         return str(record.key.transactional_id)
 
-    def _asked_for(self, request: Any) -> str | None:
+    def _asked_for(self, request: Any) -> Collection[str] | None:
         if isinstance(request, AddPartitionsToTxnRequest):
-            return request.v3_and_below_transactional_id
-        return getattr(request, "transactional_id", None)
+            return (request.v3_and_below_transactional_id,)
+        transactional_id = getattr(request, "transactional_id", None)
+        return (transactional_id,) if transactional_id else None
 
     def start(self) -> None:
         """Load what an earlier broker has stored, and abort what nobody will end."""
