@@ -230,6 +230,29 @@ def test_kip_227_an_idle_session_makes_room_for_a_new_one() -> None:
     assert len(cache) == 1
 
 
+def test_kip_227_a_larger_session_takes_the_place_of_the_smallest_old_one() -> None:
+    cache = SessionCache(slots=2)
+    small, large = (
+        cache.resolve(0, fetch("t", *map(at, [0] * size, range(size)), session_epoch=0), 12).session_id
+        for size in (2, 3)
+    )
+    both = fetch("t", at(0, 0), at(0, 1), session_epoch=0)
+    three = fetch("t", at(0, 0), at(0, 1), at(0, 2), session_epoch=0)
+
+    def use(now: int, epoch: int) -> None:
+        for session_id in (small, large):
+            cache.resolve(now, FetchRequest(session_id=session_id, session_epoch=epoch), 12)
+
+    use(100_000, 1)
+    assert cache.resolve(100_000, three, 12).session_id == 0, "none is old"
+    use(130_000, 2)
+    assert cache.resolve(130_000, both, 12).session_id == 0, "it is no larger than the smallest"
+    taken = cache.resolve(130_000, three, 12).session_id
+    assert taken not in (0, small, large)
+    assert cache.topics(large)
+    assert not cache.topics(small)
+
+
 def test_kip_227_the_epoch_wraps_to_one() -> None:
     cache = SessionCache(slots=1)
     context = cache.resolve(0, fetch("t", at(0), session_epoch=0), 12)

@@ -6,6 +6,7 @@ deleted, and what a coordinator does with what it loaded.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -201,6 +202,19 @@ def test_a_new_coordinator_waits_a_session_for_the_members_that_it_found() -> No
     again = world.join(leader.member_id)
     assert again.response.generation_id == leader.generation_id + 1
     assert follower.member_id not in {each.member_id for each in again.response.members}
+
+
+def test_a_group_that_is_too_large_for_a_new_coordinator_is_rebalanced() -> None:
+    world = World()
+    first, second = world.stable(2)
+    world.coordinator._shard.config = replace(world.coordinator._shard.config, max_size=1)
+    world.move()
+    assert world.state == "PreparingRebalance"
+    assert world.heartbeat(first.member_id) == codes.REBALANCE_IN_PROGRESS
+    stays = world.join(first.member_id)
+    assert world.join(second.member_id).code == codes.GROUP_MAX_SIZE_REACHED
+    assert stays.code == codes.NONE
+    assert list(world.group.members) == [first.member_id]
 
 
 def test_a_member_gets_its_assignment_from_a_new_coordinator() -> None:

@@ -19,7 +19,7 @@ from kadence.protocol.fetch import FetchRequest
 
 __all__ = ["FetchContext", "FetchSession", "SessionCache", "WantedPartition"]
 
-_IDLE_EVICTION_MS: Final = 120_000
+_EVICTION_MS: Final = 120_000
 _FIRST_TOPIC_ID_VERSION: Final = 13
 
 _Key = tuple[str, bytes, int]
@@ -53,6 +53,7 @@ class FetchSession:
     session_id: int
     uses_topic_ids: bool
     epoch: int
+    made_at: int
     used_at: int
     partitions: dict[_Key, WantedPartition] = field(default_factory=dict)
 
@@ -86,7 +87,11 @@ class FetchContext:
 
 
 class SessionCache:
-    """The sessions of all clients. Bounded: a newcomer takes the place of one that has been idle for two minutes."""
+    """The sessions of all clients, so many at most.
+
+    A newcomer takes the place of one that has been idle for two minutes; else of the smallest that was in use for
+    two minutes, if it is smaller (KIP-227). Kafka's brokers put followers first, and here are none.
+    """
 
     __slots__ = ("_sessions", "_slots")
 
@@ -128,23 +133,29 @@ class SessionCache:
 
     def _open(self, now: int, request: FetchRequest, uses_ids: bool) -> FetchContext:
         wanted = _named(request)
-        if not self._make_room(now):
-            return FetchContext(_once(wanted))
+        once = _once(wanted)
+        if not self._make_room(now, len(once)):
+            return FetchContext(once)
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = random.randrange(1, 2**31)
-        session = FetchSession(session_id, uses_ids, epoch=1, used_at=now)
-        session.partitions = {_key(each): each for each in wanted}
+        session = FetchSession(session_id, uses_ids, epoch=1, made_at=now, used_at=now)
+        session.partitions = {_key(each): each for each in once}
         self._sessions[session_id] = session
         return FetchContext(list(session.partitions.values()), session)
 
-    def _make_room(self, now: int) -> bool:
+    def _make_room(self, now: int, size: int) -> bool:
+        """Whether there is a place for a session of ``size`` partitions now."""
         if len(self._sessions) < self._slots:
             return True
-        oldest = min(self._sessions.values(), key=lambda each: each.used_at, default=None)
-        if oldest is None or now - oldest.used_at <= _IDLE_EVICTION_MS:
-            return False
-        del self._sessions[oldest.session_id]
+        sessions = self._sessions.values()
+        gone = min(sessions, key=lambda each: each.used_at, default=None)
+        if gone is None or now - gone.used_at <= _EVICTION_MS:
+            old = [each for each in sessions if each.used_at - each.made_at > _EVICTION_MS]
+            gone = min(old, key=lambda each: (len(each.partitions), each.session_id), default=None)
+            if gone is None or len(gone.partitions) >= size:
+                return False
+        del self._sessions[gone.session_id]
         return True
 
     @staticmethod

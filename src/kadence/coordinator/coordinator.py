@@ -187,6 +187,9 @@ class GroupCoordinator:
                 continue
             if isinstance(group, ClassicGroup):
                 classic.loaded(self._shard, now, group)
+                if len(group.members) > self._shard.config.max_size:
+                    # The bound is smaller than it was: who joins last again finds no room.
+                    rebalance.prepare(self._shard, now, group)
             elif isinstance(group, ConsumerGroup):
                 consumer_leaving.loaded(self._shard, now, group)
         return self._shard.take()

@@ -226,6 +226,14 @@ def test_a_classic_member_joins_a_modern_group(world: ConsumerWorld) -> None:
     assert world.consumer_group.state_name == "Stable"
 
 
+def test_a_new_classic_member_gets_its_id_before_its_subscription_is_read(world: ConsumerWorld) -> None:
+    world.settle(world.member("a"))
+    unreadable = {"cooperative-sticky": b""}
+    sent = world.join("", protocols=unreadable)
+    assert sent.code == codes.MEMBER_ID_REQUIRED
+    assert world.join(sent.response.member_id, protocols=unreadable).code == codes.UNKNOWN_SERVER_ERROR
+
+
 def test_a_classic_member_hears_of_a_rebalance_when_there_is_a_new_target(world: ConsumerWorld) -> None:
     """Not before: it would join again and get nothing new."""
     staying, leaving, classic = world.member("a"), world.member("b"), Classic(world, "c")

@@ -19,6 +19,22 @@ def test_whole_names_match() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "pattern", [r"\C", r"a\Cb", "(?P<a>x)(?P<a>y)", "(?P<a>x)|(?<a>y)", r"[[:alpha:]]\C"]
+)
+def test_what_kafkas_re2_does_not_know_is_refused(pattern: str) -> None:
+    with pytest.raises(InvalidPatternError):
+        validate(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [r"\\C", r"\Q\C\E", "(?P<a>x)(?P<b>y)", r"\Q(?P<a>\E(?P<a>x)", "[(?P<a>](?P<a>x)", "[](?P<a>](?P<a>x)"],
+)
+def test_what_only_looks_like_it_is_not(pattern: str) -> None:
+    validate(pattern)
+
+
 @pytest.mark.parametrize("pattern", ["(orders", "(?=orders)", r"(o)\1", "a++", "[z-a]"])
 def test_what_re2_does_not_know_is_refused(pattern: str) -> None:
     with pytest.raises(InvalidPatternError, match="syntax of RE2"):

@@ -72,14 +72,14 @@ def _join(shard: Shard, now: int, caller: Caller, group: ConsumerGroup, request:
     names = [each.name for each in request.protocols]
     if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not group.supports_protocols(names):
         raise RefusedError(codes.INCONSISTENT_GROUP_PROTOCOL)
-    try:
-        said = subscription(bytes(request.protocols[0].metadata))
-    except BadMetadataError as problem:
-        raise RefusedError(codes.UNKNOWN_SERVER_ERROR, str(problem)) from None
     member_id = request.member_id or shard.new_id()
     if not request.member_id and request.group_instance_id is None and caller.version >= 4:
         refuse_join(shard, caller, codes.MEMBER_ID_REQUIRED, member_id)
         return
+    try:
+        said = subscription(bytes(request.protocols[0].metadata))
+    except BadMetadataError as problem:
+        raise RefusedError(codes.UNKNOWN_SERVER_ERROR, str(problem)) from None
     turns_classic = migration.can_downgrade_by_join(shard, group, request.group_instance_id)
     known_epoch = group.epoch
     before = _who(shard, group, member_id, request)

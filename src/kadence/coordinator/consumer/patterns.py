@@ -6,12 +6,23 @@ and an expression of a stranger can keep it busy for hours, where RE2's time gro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 __all__ = ["InvalidPatternError", "Resolved", "matches", "validate"]
+
+_PARTS: Final = re.compile(
+    r"""\\Q.*?(?:\\E|\Z)                                  # literal text
+      | \\(?P<escape>.)
+      | \[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]          # a class of characters
+      | \(\?P?<(?P<name>[^>]*)>
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+"""The parts of an expression in which RE2 of C++ and RE2/J of Kafka differ, and those in which they only seem to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +79,23 @@ def _compiled(pattern: str) -> Any:
     options = re2.Options()
     options.log_errors = False
     try:
-        return re2.compile(pattern, options)
+        compiled = re2.compile(pattern, options)
     except re2.error as problem:
         reason = problem.args[0] if problem.args else ""
         text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
         raise InvalidPatternError(f"{pattern!r} is not in the syntax of RE2: {text}") from None
+    _check_as_kafka(pattern)
+    return compiled
+
+
+def _check_as_kafka(pattern: str) -> None:
+    """Refuse what Kafka's RE2/J does not compile, although RE2 does."""
+    names = set[str]()
+    for part in _PARTS.finditer(pattern):
+        if part["escape"] == "C":
+            raise InvalidPatternError(f"{pattern!r} has \\C, which Kafka does not know")
+        name = part["name"]
+        if name is not None:
+            if name in names:
+                raise InvalidPatternError(f"{pattern!r} gives two groups the name {name!r}")
+            names.add(name)
