@@ -62,15 +62,15 @@ def over_nulls(values: pa.Array, decode: Careful) -> Decoded:
     """Decode what is not null; the rest is null, and no error."""
     if not values.null_count:
         return decode(values)
-    import numpy as np
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    present = np.asarray(values.is_valid())
-    places = np.cumsum(present) - 1
+    present = values.is_valid()
     dense = decode(values.drop_null())
-    rows = np.flatnonzero(present)
-    column = dense.column.take(pa.array(places, pa.int64(), mask=~present))
-    return Decoded(column, {int(rows[row]): reason for row, reason in dense.bad.items()})
+    places = pc.subtract(pc.cumulative_sum(present.cast(pa.int64())), 1)
+    column = dense.column.take(pc.if_else(present, places, pa.scalar(None, pa.int64())))
+    rows = pc.indices_nonzero(present)
+    return Decoded(column, {rows[row].as_py(): reason for row, reason in dense.bad.items()})
 
 
 def rows_of(documents: list[Any], build: Callable[[list[Any]], pa.Array], bad: dict[int, str]) -> pa.Array:

@@ -67,7 +67,6 @@ class JsonFormat:
         return over_nulls(values, self._present)
 
     def _present(self, values: pa.Array) -> Decoded:
-        import numpy as np
         import pyarrow as pa
 
         found = None if self._rows is None else self._rows.read(values)
@@ -77,13 +76,13 @@ class JsonFormat:
         if not refused:
             return Decoded(column)
         rest = decode_isolating(values.take(pa.array(refused)), self._whole, self._careful)
-        places = np.arange(len(column))
-        places[refused] = np.arange(len(column), len(column) + len(refused))
+        places = list(range(len(column)))
+        for place, row in enumerate(refused, len(column)):
+            places[row] = place
         both = pa.concat_arrays([column, rest.column])
         return Decoded(both.take(pa.array(places)), {refused[row]: why for row, why in rest.bad.items()})
 
     def _whole(self, values: pa.Array) -> pa.Array:
-        import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
         import pyarrow.json as arrow_json
@@ -107,7 +106,8 @@ class JsonFormat:
         except pa.ArrowInvalid:
             raise WholeRefusedError from None
         # A zero byte would end the reader's work early. To look for one so is forty times as fast as match_substring.
-        if table.num_rows != len(values) or not np.frombuffer(joined, np.uint8).min():
+        letters = pa.Array.from_buffers(pa.uint8(), joined.size, [None, joined])
+        if table.num_rows != len(values) or not pc.min(letters).as_py():
             raise WholeRefusedError
         columns = [column.combine_chunks() for column in table.columns]
         found = (

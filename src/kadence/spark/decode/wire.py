@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kadence.spark.decode.isolation import BadRecordError, Decoded, over_nulls
 
@@ -59,90 +59,86 @@ class FramedFormat:
         return over_nulls(values, self._decode)
 
     def _decode(self, values: pa.Array) -> Decoded:
-
         groups, bad = _grouped(values, with_path=self._with_path)
         pieces: list[pa.Array] = []
-        order: list[Any] = []
+        order: list[pa.Array] = []
         for frame, rows in groups.items():
             try:
                 if frame not in self._known:
                     self._known[frame] = self._decoder_for(frame)
                 decoded = self._known[frame].decode(_bodies(values, rows, frame.size))
             except BadRecordError as problem:
-                bad |= {int(row): str(problem) for row in rows}
+                bad |= dict.fromkeys(rows.to_pylist(), str(problem))
                 continue
             pieces.append(decoded.column)
             order.append(rows)
-            bad |= {int(rows[row]): reason for row, reason in decoded.bad.items()}
+            bad |= {rows[row].as_py(): reason for row, reason in decoded.bad.items()}
         if len(pieces) == 1 and len(pieces[0]) == len(values):
             return Decoded(pieces[0], bad)
         return Decoded(_in_order(pieces, order, len(values), self._target), dict(sorted(bad.items())))
 
 
-def _bodies(values: pa.Array, rows: Any, size: int) -> pa.Array:
-    import pyarrow as pa
+def _bodies(values: pa.Array, rows: pa.Array, size: int) -> pa.Array:
     import pyarrow.compute as pc
 
-    mine = values if len(rows) == len(values) else values.take(pa.array(rows))
+    mine = values if len(rows) == len(values) else values.take(rows)
     # Not binary_slice(mine, size): pyarrow 26 reckons with a negative size where values are short.
     return pc.binary_replace_slice(mine, 0, size, b"")
 
 
-def _in_order(pieces: list[pa.Array], order: list[Any], rows: int, target: pa.DataType) -> pa.Array:
+def _in_order(pieces: list[pa.Array], order: list[pa.Array], rows: int, target: pa.DataType) -> pa.Array:
     """The groups' rows where they belong; rows of no group are null."""
-    import numpy as np
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     if not pieces:
         return pa.nulls(rows, target)
-    places = np.concatenate(order)
-    index = np.zeros(rows, np.int64)
-    missing = np.ones(rows, bool)
-    index[places] = np.arange(len(places))
-    missing[places] = False
-    return pa.concat_arrays(pieces).take(pa.array(index, mask=missing))
+    places = pc.index_in(pa.array(range(rows), pa.uint64()), value_set=pa.concat_arrays(order))
+    return pa.concat_arrays(pieces).take(places)
 
 
-def _grouped(values: pa.Array, *, with_path: bool) -> tuple[dict[Frame, Any], dict[int, str]]:
+def _grouped(values: pa.Array, *, with_path: bool) -> tuple[dict[Frame, pa.Array], dict[int, str]]:
     """The rows of each frame in ascending order, and the rows that have none."""
-    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    shortest = HEADER + with_path
-    offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
-    content = values.buffers()[2]
-    data = np.frombuffer(content, np.uint8) if content is not None else np.zeros(0, np.uint8)
-    starts, sizes = offsets[:-1], np.diff(offsets)
-    bad = {
-        int(row): f"{sizes[row]} bytes are too few for a schema id"
-        for row in np.flatnonzero(sizes < shortest)
-    }
-    rows = np.flatnonzero(sizes >= shortest)
-    magic = data[starts[rows]]
-    bad |= {
-        int(row): f"it begins with byte {byte} where a schema id is announced by 0"
-        for row, byte in zip(rows[magic != 0], magic[magic != 0], strict=True)
-    }
-    rows = rows[magic == 0]
-    at = starts[rows]
-    ids = sum(data[at + 1 + place].astype(np.int64) << (24 - 8 * place) for place in range(4))
-    groups: dict[Frame, Any] = {}
-    plain = np.ones(len(rows), bool)
-    if with_path:
-        # One byte 0 stands for the first message, which is nearly always meant.
-        plain = data[at + HEADER] == 0
+    # One byte 0 in place of a path stands for the first message, which is nearly always meant.
     path: tuple[int, ...] = (0,) if with_path else ()
-    for schema_id in np.unique(ids[plain]) if len(rows) else ():
-        groups[Frame(int(schema_id), path, shortest)] = rows[plain & (ids == schema_id)]
+    shortest = HEADER + with_path
+    heads = pc.binary_slice(values, 0, shortest).dictionary_encode()
+    # Heads are numbered, and counted, as they come; the order of rows with the same one stays.
+    order = pc.array_sort_indices(heads.indices)
+    groups: dict[Frame, pa.Array] = {}
+    bad: dict[int, str] = {}
     others: dict[Frame, list[int]] = {}
-    for place in np.flatnonzero(~plain):
-        row = int(rows[place])
-        try:
-            path, size = _path(values[row].as_py())
-        except BadRecordError as problem:
-            bad[row] = str(problem)
+    start = 0
+    for head, count in zip(heads.dictionary.to_pylist(), _counts(heads.indices), strict=True):
+        rows = order.slice(start, count)
+        start += count
+        if len(head) < shortest:
+            bad |= dict.fromkeys(rows.to_pylist(), f"{len(head)} bytes are too few for a schema id")
+        elif head[0]:
+            said = f"it begins with byte {head[0]} where a schema id is announced by 0"
+            bad |= dict.fromkeys(rows.to_pylist(), said)
+        elif with_path and head[HEADER]:
+            for row in rows.to_pylist():
+                try:
+                    place, size = _path(values[row].as_py())
+                except BadRecordError as problem:
+                    bad[row] = str(problem)
+                else:
+                    frame = Frame(int.from_bytes(head[1:HEADER], "big"), place, size)
+                    others.setdefault(frame, []).append(row)
         else:
-            others.setdefault(Frame(int(ids[place]), path, size), []).append(row)
-    return groups | {frame: np.array(found) for frame, found in others.items()}, bad
+            groups[Frame(int.from_bytes(head[1:HEADER], "big"), path, shortest)] = rows
+    return groups | {frame: pa.array(sorted(found), pa.uint64()) for frame, found in others.items()}, bad
+
+
+def _counts(indices: pa.Array) -> list[int]:
+    import pyarrow.compute as pc
+
+    counts: list[int] = pc.value_counts(indices).field("counts").to_pylist()
+    return counts
 
 
 def _path(value: bytes) -> tuple[tuple[int, ...], int]:
