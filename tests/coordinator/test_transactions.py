@@ -148,6 +148,17 @@ def test_a_producer_that_names_itself_aborts_what_it_left_open_and_goes_on(versi
     assert (raised.error_code, raised.producer_epoch) == (codes.NONE, producer[1] + 1)
 
 
+def test_a_producer_may_name_the_epoch_that_an_end_has_raised() -> None:
+    """It has not heard the answer to EndTxn."""
+    world = World()
+    producer = world.begin()
+    world.add(producer, 0)
+    assert world.end(producer, committed=True, version=5).error_code == codes.NONE
+    world.mark()
+    again = world.init(producer=producer)
+    assert (again.error_code, again.producer_epoch) == (codes.NONE, producer[1] + 1)
+
+
 def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_fenced() -> None:
     world = World()
     producer = world.begin()

@@ -59,6 +59,7 @@ _CANDIDATES: Final = 8
 _TRIES: Final = 8
 """Where brokers make ids, what goes by their order is drawn anew with each try."""
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_PRODUCED: Final = re.compile(r"#\d+ Produce\((slot=\d), v=\d+, (at=\(\d, \d\))")
 _UNTOLD: Final = {"unknown_tags", "throttle_time_ms", "error_message", "authorized_operations"}
 _TIMES: Final = {"transaction_start_time_ms", "log_append_time_ms"}
 
@@ -379,6 +380,30 @@ def _kafka_is_silent(ours: dict[int, Any], kafkas: dict[int, Any], _lines: list[
     return bool(more) and all(ours[each]["error_code"] in errors for each in more)
 
 
+def _follows_one_that_was_not_appended(
+    ours: dict[int, Any], kafkas: dict[int, Any], lines: list[str]
+) -> bool:
+    """One side finds a sequence number out of order, after another batch for that partition was not appended."""
+    told = [_code_of_batch(each) for answers in (ours, kafkas) for each in answers.values()]
+    here = _PRODUCED.match(lines[-1])
+    if here is None or told.count("OUT_OF_ORDER_SEQUENCE_NUMBER") != 1:
+        return False
+    before = [(_PRODUCED.match(each), each) for each in lines[:-1]]
+    return any(
+        found is not None
+        and found.groups() == here.groups()
+        and ("'error_code': 'NONE'" not in line or "'log_append_time_ms': True" in line)
+        for found, line in before
+    )
+
+
+def _code_of_batch(answer: Any) -> Any:
+    try:
+        return answer["responses"][0]["partition_responses"][0]["error_code"]
+    except (KeyError, IndexError, TypeError):
+        return None
+
+
 ODDITIES: Final[dict[str, Oddity]] = {
     # Kafka takes the first of a hash table of random ids; here it is the member that joined first.
     "the choice of a new leader": _differs_only_in("leader", "members"),
@@ -388,6 +413,9 @@ ODDITIES: Final[dict[str, Oddity]] = {
     "an error of Kafka's own": _kafka_has("UNKNOWN_SERVER_ERROR"),
     # Who leaves, or joins again by another connection, with a request parked: Kafka forgets to answer that one.
     "a parked request that Kafka never answers": _kafka_is_silent,
+    # Kafka's partition remembers the batches that it asked the transaction coordinator about, also those that it then
+    # refused or had already; by them it judges the first batch of the next transaction.
+    "what a batch that was not appended leaves behind": _follows_one_that_was_not_appended,
 }
 
 

@@ -95,6 +95,7 @@ def _prepare(ledger: Ledger, now: int, known: Transaction, *, committed: bool, r
     next_id = known.next_producer_id
     epoch = known.producer_epoch
     if raises:
+        ledger.last_epochs[known.transactional_id] = epoch
         if known.is_epoch_exhausted and epoch < MAX_EPOCH:
             next_id = ledger.new_producer_id()
         epoch = min(epoch + 1, MAX_EPOCH)

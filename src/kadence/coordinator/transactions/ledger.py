@@ -74,7 +74,7 @@ class Ledger:
         self.wall = wall
         self.transactions: dict[str, Transaction] = {}
         self.last_epochs: dict[str, int] = {}
-        """Of ids whose epoch was raised on the producer's own request: the epoch before."""
+        """Of ids whose epoch the coordinator raised, but for a new producer: the epoch before."""
         self.timers = Timers()
         self._step = Step()
 
