@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import traceback
 import warnings
 from typing import Any
 
@@ -11,7 +12,7 @@ import aiokafka
 import confluent_kafka
 import pytest
 
-from kadence import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Broker, Producer
+from kadence import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Broker, ConfigError, Consumer, Producer
 
 with warnings.catch_warnings(action="ignore"):
     import kafka
@@ -128,3 +129,21 @@ def test_any_other_name_is_missing_as_ever() -> None:
                 getattr(owner, "nonsense")  # noqa: B009
             assert not hasattr(owner, "_nonsense")
         future.result(timeout=10)
+
+
+@pytest.mark.parametrize("kind", [Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer])
+def test_a_client_whose_constructor_fails_can_be_shown(kind: type[Any]) -> None:
+    """Reporters of errors show what a frame knows, `self` of the constructor among it."""
+
+    async def make() -> None:
+        kind(bootstrap_servers="127.0.0.1:1", security_protocol="SSL", ssl_ca_location="nowhere.pem")
+
+    with pytest.raises(ConfigError) as raised:
+        asyncio.run(make())
+    frames = traceback.TracebackException.from_exception(raised.value, capture_locals=True).stack
+    shown = {
+        frame.locals["self"]
+        for frame in frames
+        if frame.locals and frame.name == "__init__" and "self" in frame.locals
+    }
+    assert f"<{kind.__name__}, not made yet>" in shown

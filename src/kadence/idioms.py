@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["NotAwaited", "explain", "missing", "refused", "running_loop", "understood"]
+__all__ = ["NotAwaited", "explain", "missing", "refused", "running_loop", "understood", "unmade"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -183,6 +183,11 @@ def missing(owner: object, name: str) -> AttributeError:
     if hint is None and snake != name and hasattr(type(owner), snake):
         hint = f"call {snake}()"
     return AttributeError(f"{plain}: {hint}" if hint else plain, name=name, obj=owner)
+
+
+def unmade(kind: str) -> str:
+    """The repr of a client whose constructor has not ended: reporters of errors show it when that fails."""
+    return f"<{kind}, not made yet>"
 
 
 def refused(call: str, names: Iterable[str]) -> TypeError:

@@ -209,6 +209,11 @@ def test_the_pointer_is_proved_before_it_is_used(certificates: Certificates) -> 
     pair.close()
 
 
+def test_functions_of_another_openssl_than_pythons_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssl, "OPENSSL_VERSION_NUMBER", ssl.OPENSSL_VERSION_NUMBER + 1)
+    assert openssl._library() is None
+
+
 @pytest.mark.parametrize(("mode", "compiled"), [("off", False), ("auto", COMPILED)])
 def test_the_extension_can_be_switched_off(mode: str, compiled: bool) -> None:
     code = "from kadence.net.drain import COMPILED; print(COMPILED)"

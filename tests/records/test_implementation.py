@@ -53,8 +53,5 @@ def test_pickles_cross_between_the_halves() -> None:
     )
     for writer, reader in (("require", "off"), ("off", "require")):
         text = run(writer, write).stdout.strip()
-        done = run(reader, f"import pickle; print(pickle.loads(bytes.fromhex({text!r})))")
-        assert done.stdout == (
-            "Record(topic='t', partition=1, offset=2, timestamp=3, timestamp_type=1, key=b'k', value=None, "
-            "headers=(('h', None),), leader_epoch=4)\n"
-        )
+        done = run(reader, f"import pickle; print(pickle.loads(bytes.fromhex({text!r}))._fields())")
+        assert done.stdout == "('t', 1, 2, 3, 1, b'k', None, (('h', None),), 4)\n"

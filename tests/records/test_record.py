@@ -71,13 +71,14 @@ def test_hash_goes_by_place_so_that_values_may_be_unhashable(half: Half) -> None
     assert hash(make(half, value={"a": []})) == hash(make(half))
 
 
-def test_text_is_the_constructor_and_cuts_long_values(half: Half) -> None:
+def test_the_text_has_sizes_and_nothing_of_the_content(half: Half) -> None:
     assert repr(make(half)) == (
         "Record(topic='orders', partition=3, offset=1099511627776, timestamp=1700000000007, timestamp_type=1, "
-        "key=b'k', value=None, headers=(('trace', b'1'), ('null', None)), leader_epoch=5)"
+        "key=<1 bytes>, value=None, headers=<2>, leader_epoch=5)"
     )
-    assert len(repr(make(half, value=b"x" * 10**6))) < 400
-    assert "<1000000 bytes b'xxx" in repr(make(half, value=b"x" * 10**6))
+    decoded = make(half, key="geheim", value={"password": "geheim"}, headers=(("geheim", b"geheim"),))
+    assert "key=<6 characters>, value=<dict>, headers=<1>" in repr(decoded)
+    assert "geheim" not in repr(decoded)
 
 
 def test_replace(half: Half) -> None:

@@ -47,7 +47,7 @@ from kadence.admin.values import (
 )
 from kadence.clock import Seconds, SystemClock
 from kadence.config import AdminConfig, generated_client_id
-from kadence.idioms import missing
+from kadence.idioms import missing, unmade
 from kadence.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
@@ -408,5 +408,7 @@ class Admin:
             shell.drop()
 
     def __repr__(self) -> str:
+        if "_shell" not in vars(self):
+            return unmade(type(self).__name__)
         state = "closed" if self._shell.is_closed else "open"
         return f"<{type(self).__name__} {self._config.client_id} {state} {','.join(self._config.bootstrap_servers)}>"

@@ -8,7 +8,8 @@ ssl, and the compiled half (session.h) calls ``SSL_read_ex`` itself on the conne
 Two things are needed, both proved before they are used; where either is missing TLS works as Python's ssl does it:
 
 * the functions: looked up through the `_ssl` module's own library handle, so they are those of the very OpenSSL that
-  made the connection (a statically linked `_ssl` shows none of them);
+  made the connection (a statically linked `_ssl` shows none of them). The library that they are found in must have
+  the version that Python's ssl tells: a second OpenSSL that was loaded before may stand in front of it;
 * the pointer: CPython's `_SSLSocket` begins, since 3.8, with a weak reference to its owner, the ``SSL *`` and the
   context. The two neighbours are known from outside; if both are where they must be, so is what lies between.
 
@@ -43,9 +44,11 @@ def _library() -> Any | None:
         library = ctypes.CDLL(path)
         for name in ("SSL_read_ex", "SSL_write_ex", "SSL_get_error", "ERR_clear_error", "SSL_set_read_ahead"):
             getattr(library, name)
+        tell_version = library.OpenSSL_version_num
     except (OSError, AttributeError):
         return None
-    return library
+    tell_version.restype = ctypes.c_ulong
+    return library if tell_version() == ssl.OPENSSL_VERSION_NUMBER else None
 
 
 _LIBRARY: Final = _library()

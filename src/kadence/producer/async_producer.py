@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 from kadence.clock import FOREVER, Clock, Seconds, SystemClock, to_ms
 from kadence.config import ProducerConfig, generated_client_id
 from kadence.errors import KafkaError
-from kadence.idioms import explain, missing, understood
+from kadence.idioms import explain, missing, understood, unmade
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.arguments import Headers
 from kadence.producer.arrow_delivery import ArrowDelivery
@@ -392,6 +392,8 @@ class AsyncProducer:
         await self.close(time_to_close(self._entrance, kind))
 
     def __repr__(self) -> str:
+        if "_finalizer" not in vars(self):
+            return unmade(type(self).__name__)
         state = (
             "closed" if self._entrance.is_closed else "failed" if self._thread.fatal is not None else "open"
         )

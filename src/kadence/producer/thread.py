@@ -12,6 +12,7 @@ from typing import Final
 from kadence.clock import FOREVER, Clock, add_ms
 from kadence.config import ProducerConfig
 from kadence.errors import ClosedError, FatalNetworkError, KafkaError
+from kadence.idioms import unmade
 from kadence.logs import logger
 from kadence.net import ConnectionConfig, NetworkClient
 from kadence.producer.accumulator import Accumulator
@@ -199,4 +200,6 @@ class NetworkThread(threading.Thread):
                 self._accumulator.gate.notify_all()
 
     def __repr__(self) -> str:
+        if "_turn" not in vars(self):
+            return unmade(type(self).__name__)
         return f"<{self.name} {'alive' if self.is_alive() else 'ended'} {self._turn!r}>"

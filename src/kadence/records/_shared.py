@@ -60,7 +60,7 @@ REASONS: Final = (
 )
 """Why a record cannot be read. The halves share the numbers, so that the parity tests can compare them."""
 
-_SHOWN: Final = 64
+_CONTENT: Final = ("key", "value", "headers")
 
 
 class RecordFormatError(ValueError):
@@ -71,16 +71,22 @@ class RecordFormatError(ValueError):
         self.reason = reason
 
 
-def _short(value: object) -> str:
-    """A megabyte of value in a log line helps nobody: show its head and its size."""
-    if isinstance(value, bytes) and len(value) > _SHOWN:
-        return f"<{len(value)} bytes {value[:_SHOWN]!r}...>"
-    return repr(value)
+def _size(value: object) -> str:
+    """How large a key or value is, and never what it is: reprs go into logs and to reporters of errors."""
+    if value is None:
+        return "None"
+    if isinstance(value, bytes):
+        return f"<{len(value)} bytes>"
+    if isinstance(value, str):
+        return f"<{len(value)} characters>"
+    return f"<{type(value).__name__}>"
 
 
 def describe(record: Record[Any, Any]) -> str:
-    """The text of a record, ``Record(topic='t', partition=0, ...)``; long bytes are cut."""
-    return f"Record({', '.join(f'{name}={_short(getattr(record, name))}' for name in FIELDS)})"
+    """The text of a record, ``Record(topic='t', partition=0, ...)``, with sizes of keys, values and headers only."""
+    shown = {name: repr(getattr(record, name)) for name in FIELDS if name not in _CONTENT}
+    shown |= {"key": _size(record.key), "value": _size(record.value), "headers": f"<{len(record.headers)}>"}
+    return f"Record({', '.join(f'{name}={shown[name]}' for name in FIELDS)})"
 
 
 def replace(record: Record[Any, Any], changes: dict[str, Any]) -> Record[Any, Any]:

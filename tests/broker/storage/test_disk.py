@@ -42,6 +42,21 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     made.close()
 
 
+def test_no_other_user_may_read_what_is_stored(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        disk = Disk(tmp_path / "made" / "data", segment_bytes=30_000)
+        fill(disk.partition)
+        disk.flush()
+        disk.close()
+    finally:
+        os.umask(before)
+    made = [disk.path, *disk.path.rglob("*")]
+    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in made}
+    assert len(modes) > 5
+    assert modes == {path.name: "0o700" if path.is_dir() else "0o600" for path in made}
+
+
 def contents(of: Partition) -> list[tuple[int, bytes | None]]:
     return [(each.offset, each.value) for each in stored(of, of.start_offset)]
 

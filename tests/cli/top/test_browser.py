@@ -17,6 +17,7 @@ from tests.patience import until
 import browser
 from kadence import Consumer, Producer
 from kadence.broker import Broker
+from kadence.errors import MissingDependencyError
 from kadence.testing.kafka import free_ports
 
 
@@ -62,6 +63,30 @@ def test_pages_of_other_sites_cannot_connect(broker: Broker) -> None:
         # A name of elsewhere that was made to lead here.
         elsewhere = f"elsewhere.example:{port}"
         assert answered(port, "/ws", Host=elsewhere, Origin=f"http://{elsewhere}", **upgrade) == 403
+        assert answered(port, "/", Host=elsewhere) == 403
+
+
+@pytest.mark.parametrize(
+    ("name", "host", "own", "expected"),
+    [
+        ("127.0.0.1", "127.0.0.1", "", True),
+        ("localhost", "127.0.0.1", "", True),
+        ("::1", "::1", "", True),
+        ("10.0.0.5", "127.0.0.1", "", False),
+        ("top.example", "127.0.0.1", "top.example", True),
+        ("elsewhere.example", "127.0.0.1", "top.example", False),
+        ("10.0.0.5", "0.0.0.0", "", True),
+        ("fd00::5", "::", "", True),
+        ("top.example", "0.0.0.0", "top.example", True),
+        ("elsewhere.example", "0.0.0.0", "top.example", False),
+        ("elsewhere.example", "10.0.0.5", "", False),
+        ("top.example", "top.example", "", True),
+    ],
+)
+def test_a_page_is_opened_by_its_own_name_only(name: str, host: str, own: str, expected: bool) -> None:
+    """DNS rebinding: a name of elsewhere that leads here has the Host and the Origin of elsewhere, and they agree."""
+    serve = pytest.importorskip("kadence.cli.top.serve", exc_type=MissingDependencyError)
+    assert serve.is_own_name(name, host, {own} - {""}) == expected
 
 
 def test_a_browser_shows_the_group(broker: Broker, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
 from kadence.broker.storage.config import LogConfig
-from kadence.broker.storage.files import write_durably
+from kadence.broker.storage.files import DIRECTORY_MODE, open_private, write_durably
 from kadence.broker.storage.flusher import Flusher
 from kadence.broker.storage.folder import PartitionFolder
 from kadence.broker.storage.journal import Journal
@@ -133,8 +133,8 @@ class DataDirectory:
         import fcntl
 
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock = (self.path / _LOCK).open("ab")
+            self.path.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
+            lock = open_private(self.path / _LOCK, appends=True)
         except OSError as error:
             raise ConfigError(
                 f"the data directory {self.path} cannot be used: {error.strerror or error}"

@@ -15,16 +15,29 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from kadence.broker.storage.config import LogConfig
 from kadence.broker.storage.flusher import NotTriedError
 from kadence.broker.storage.indexes import encode_offsets, encode_times
 from kadence.broker.storage.segment import Segment
 
-__all__ = ["DELETED", "FileSegment", "FileStore", "fsync_path", "log_name", "named_files", "write_durably"]
+__all__ = [
+    "DELETED",
+    "DIRECTORY_MODE",
+    "FileSegment",
+    "FileStore",
+    "fsync_path",
+    "log_name",
+    "named_files",
+    "open_private",
+    "write_durably",
+]
 
 DELETED: Final = ".deleted"
+DIRECTORY_MODE: Final = 0o700
+FILE_MODE: Final = 0o600
+"""Records are the business of the user whose broker has them."""
 _FIRST_TAIL: Final = 16 * 1024
 _LARGEST_TAIL: Final = 1024 * 1024
 _NAME: Final = re.compile("[0-9]{20}")
@@ -84,7 +97,7 @@ class FileSegment(Segment):
         """Take further batches, of which its indexes know nothing. Raises `OSError`."""
         for suffix in (".index", ".timeindex"):
             self.path.with_suffix(suffix).unlink(missing_ok=True)
-        self.descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self.descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
 
     def map(self) -> None:
         """Let readers have what is in the file as views of it, and no copy in memory.
@@ -243,11 +256,17 @@ class FileStore:
 def write_durably(path: Path, data: bytes) -> None:
     """Write a whole file such that after a crash either the old or the new one is there."""
     part = path.with_name(path.name + ".tmp")
-    with part.open("wb") as file:
+    with open_private(part) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)
+
+
+def open_private(path: Path, *, appends: bool = False) -> IO[bytes]:
+    """Open a file to write it anew, or to append. If it is made, no other user may read it."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_APPEND if appends else os.O_TRUNC)
+    return os.fdopen(os.open(path, flags, FILE_MODE), "ab" if appends else "wb")
 
 
 def fsync_path(path: Path) -> None:

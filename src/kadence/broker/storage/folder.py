@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kadence.broker.storage.files import (
+    DIRECTORY_MODE,
     FileSegment,
     FileStore,
     fsync_path,
     log_name,
     named_files,
+    open_private,
     write_durably,
 )
 from kadence.broker.storage.flusher import Flusher, NotTriedError
@@ -61,11 +63,12 @@ class PartitionFolder:
         """How many of the store's files have entries that are, or are becoming, durable."""
         self._is_dirty = False
         self._is_gone = False
-        path.mkdir(exist_ok=True)
+        path.mkdir(DIRECTORY_MODE, exist_ok=True)
         metadata = path / _METADATA
         if not metadata.exists():
             topic_id = base64.urlsafe_b64encode(partition.topic.topic_id).decode().rstrip("=")
-            metadata.write_text(f"version: 0\ntopic_id: {topic_id}\n")
+            with open_private(metadata) as file:
+                file.write(f"version: 0\ntopic_id: {topic_id}\n".encode())
         self._store = FileStore(path, lambda: partition.config, flusher.run, self._rolled)
         log, producers, self.cut_bytes = recover(path, self._store, now, was_clean=was_clean)
         partition.load(log, producers)

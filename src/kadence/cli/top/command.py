@@ -45,6 +45,10 @@ def add(commands: Any) -> None:
         "--host", default="127.0.0.1", help="address of --serve (default: 127.0.0.1, this machine only)"
     )
     parser.add_argument(
+        "--name",
+        help="name by which browsers may open the page of --serve, beside addresses and this machine's name",
+    )
+    parser.add_argument(
         "--port", type=int, default=8000, help="port of --serve; 0: any free port (default: 8000)"
     )
     add_client_options(parser)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ipaddress
 import logging
 import shlex
+import socket
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -37,7 +40,7 @@ def serve(arguments: argparse.Namespace) -> None:
         ConnectError: the port is in use, or the address is not of this machine. ConfigError: a port that is none.
     """
     textual_serve.AppService = _Service  # type: ignore[attr-defined]
-    server = _Server(_command(arguments), arguments.host, arguments.port)
+    server = _Server(_command(arguments), arguments.host, arguments.port, arguments.name)
     logging.getLogger("textual-serve").addHandler(logging.NullHandler())
     server.run()
 
@@ -61,6 +64,25 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def is_own_name(name: str, host: str, own: Collection[str]) -> bool:
+    """Whether a browser that asks for this name means this page.
+
+    A page of another site can let its own name lead to any address, here too, and then talk as if it came from here.
+    It cannot do so with an address, or with a name that is ours.
+
+    Args:
+        name: of the Host header, without the port. host: what is listened on. own: names that are ours.
+    """
+    if name in own or name == host:
+        return True
+    if is_loopback(host):
+        return is_loopback(name)
+    with contextlib.suppress(ValueError):
+        ipaddress.ip_address(name)
+        return True
+    return False
+
+
 class _Service(AppService):
     """The process of a page. It is waited for, since one that outlives the event loop ends in a traceback."""
 
@@ -73,7 +95,11 @@ class _Service(AppService):
 class _Server(textual_serve.Server):
     """textual-serve's server with our page, without its log, and closed to the pages of other sites."""
 
-    def __init__(self, command: str, host: str, port: int) -> None:
+    def __init__(self, command: str, host: str, port: int, name: str | None) -> None:
+        names = [name] if name else []
+        if not is_loopback(host):
+            names += [socket.gethostname(), socket.getfqdn()]
+        self._own = frozenset(map(str.lower, names))
         # The broker's way to listen, whose errors say what to do; for port 0 it knows the one that was taken.
         self._sock = listen(host, port)
         taken = self._sock.getsockname()[1]
@@ -92,15 +118,22 @@ class _Server(textual_serve.Server):
         """Nothing: textual-serve would print its name and the command."""
 
     async def handle_index(self, request: web.Request) -> Any:
+        self._check_name(request)
         # The page's own address, whatever name of this machine it was opened by.
         self.public_url = f"http://{request.host}"
         return await super().handle_index(request)
 
     async def handle_websocket(self, request: web.Request) -> Any:
         """Start a session, but not for a page of another site, which any browser would let connect here."""
-        name = urlsplit(f"//{request.host}").hostname or ""
+        self._check_name(request)
         origin = request.headers.get("Origin")
-        is_foreign = origin is not None and urlsplit(origin).netloc != request.host
-        if is_foreign or (is_loopback(self.host) and not is_loopback(name)):
+        if origin is not None and urlsplit(origin).netloc != request.host:
             raise web.HTTPForbidden(text="this page may be opened at its own address only")
         return await super().handle_websocket(request)
+
+    def _check_name(self, request: web.Request) -> None:
+        """Raise if the page was asked for by a name that is not its own."""
+        if not is_own_name(urlsplit(f"//{request.host}").hostname or "", self.host, self._own):
+            raise web.HTTPForbidden(
+                text="kadence top is opened by the address of its machine, or by the name given to --name"
+            )

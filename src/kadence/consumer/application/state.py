@@ -17,7 +17,7 @@ from kadence.consumer.application.stall import Stall
 from kadence.consumer.border.lateness import NetworkLateness
 from kadence.consumer.border.messages import Rebalance
 from kadence.consumer.border.reasons import NotFetched
-from kadence.idioms import missing, understood
+from kadence.idioms import missing, understood, unmade
 from kadence.metrics import MetricName
 from kadence.types import GroupMetadata, TopicPartition
 
@@ -157,4 +157,5 @@ class ConsumerState:
         )
 
     def __repr__(self) -> str:
-        return self._calls.describe(type(self).__name__)
+        kind = type(self).__name__
+        return self._calls.describe(kind) if "_calls" in vars(self) else unmade(kind)
