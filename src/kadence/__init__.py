@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from kadence.consumer.application.interceptors import Interceptor
     from kadence.consumer.application.records import Records
     from kadence.consumer.application.stall import Stall
-    from kadence.consumer.application.stopping import StopOnSignals, stop_on_signals
     from kadence.consumer.assignors import Assignor, LastAssignment, MemberSubscription, RebalanceProtocol
     from kadence.consumer.async_consumer import AsyncConsumer
     from kadence.consumer.border.buffer import Border
@@ -120,6 +119,7 @@ if TYPE_CHECKING:
     from kadence.records import Record
     from kadence.security import Token
     from kadence.serializers import Serializer
+    from kadence.stopping import StopOnSignals, stop_on_signals
     from kadence.types import (
         GroupMetadata,
         Node,
@@ -337,7 +337,7 @@ _HOMES = {
     "Serializer": "kadence.serializers",
     "Stall": "kadence.consumer.application.stall",
     "StatePublisher": "kadence.metrics.state",
-    "StopOnSignals": "kadence.consumer.application.stopping",
+    "StopOnSignals": "kadence.stopping",
     "SubscriptionPattern": "kadence.types",
     "Token": "kadence.security",
     "TopicAlreadyExistsError": "kadence.errors",
@@ -355,7 +355,7 @@ _HOMES = {
     "WakeupError": "kadence.errors",
     "WrittenRows": "kadence.producer",
     "publish_state": "kadence.metrics.state",
-    "stop_on_signals": "kadence.consumer.application.stopping",
+    "stop_on_signals": "kadence.stopping",
 }
 """Where each name is defined; what type checkers and editors read stands above."""
 

@@ -159,7 +159,7 @@ def test_work_that_outlasts_the_grace_period(cluster: Cluster, program: str) -> 
         child.send_signal(signal.SIGTERM)
         errors = child.stderr
         assert errors is not None
-        told = _until(errors, "leaves the group without waiting")
+        told = _until(errors, "leaves the group, without waiting")
         assert "the grace period ends" in told
         assert "orders-0 0 to 0" in told
         assert "slow_work" in told
@@ -272,7 +272,7 @@ def test_negative_grace() -> None:
 HEAD = """
 import asyncio, logging, signal, sys, threading
 from kadence import AsyncConsumer, Consumer, stop_on_signals
-from kadence.consumer.application import stopping
+from kadence import stopping
 
 logging.basicConfig(level=logging.WARNING)
 settings = {{"bootstrap.servers": {servers!r}, "group.id": {group!r}, "auto.offset.reset": "earliest"}}
@@ -395,6 +395,6 @@ def _committed(cluster: Cluster) -> Any:
 def test_what_is_no_consumer_is_refused_before_a_signal_comes() -> None:
     settings: Any = {"group.id": "g"}
     with pytest.raises(
-        TypeError, match=r"is given consumers, or none for all of them, not {'group.id': 'g'}"
+        TypeError, match=r"is given consumers and producers, or none for all of them, not {'group.id': 'g'}"
     ):
         stop_on_signals(settings)

@@ -30,9 +30,9 @@ from kadence.consumer.application.farewell import leave_if_abandoned
 from kadence.consumer.application.reading.steps import AsyncIteration
 from kadence.consumer.application.records import Records
 from kadence.consumer.application.state import ConsumerState
-from kadence.consumer.application.stopping import opened
 from kadence.idioms import refused, understood
 from kadence.records import Record
+from kadence.stopping import opened
 from kadence.types import (
     OffsetAndMetadata,
     OffsetAndTimestamp,

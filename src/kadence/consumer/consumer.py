@@ -31,9 +31,9 @@ from kadence.consumer.application.reading.steps import Iteration
 from kadence.consumer.application.records import Records
 from kadence.consumer.application.shell import Shell
 from kadence.consumer.application.state import ConsumerState
-from kadence.consumer.application.stopping import opened
 from kadence.idioms import refused, understood
 from kadence.records import Record
+from kadence.stopping import opened
 from kadence.types import (
     OffsetAndMetadata,
     OffsetAndTimestamp,

@@ -11,7 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
-from kadence.clock import FOREVER, Clock, Seconds, SystemClock, to_ms
+from kadence.clock import Clock, Seconds, SystemClock
 from kadence.config import ProducerConfig, generated_client_id
 from kadence.errors import KafkaError
 from kadence.idioms import explain, missing, understood, unmade
@@ -35,6 +35,7 @@ from kadence.producer.transaction_calls import (
     time_to_close,
 )
 from kadence.producer.transactions import Transactions
+from kadence.stopping import opened
 from kadence.types import GroupMetadata, OffsetAndMetadata, PartitionInfo, TopicPartition
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class AsyncProducer:
         )
         self._finalizer = deliver_if_abandoned(self, "AsyncProducer", self._thread)
         self._thread.start()
+        opened(self)
 
     if not TYPE_CHECKING:
 
@@ -373,14 +375,41 @@ class AsyncProducer:
             # The parent's thread and sockets; nothing here is ours to end.
             self._finalizer.detach()
             return
-        wait_ms = to_ms(timeout)
-        # FOREVER means "not closing" to the thread.
-        deadline = min(self._entrance.deadline(wait_ms), FOREVER - 1)
+        deadline = self._entrance.closed_by(timeout)
         can_wait = self._entrance.shut()
         self._finalizer.detach()
         self._thread.begin_close(deadline)
         if can_wait:
             await self._shell.end(self._thread, deadline)
+
+    def stop(self, *, grace: Seconds | None = None) -> None:
+        """Say that the program is to end: `stopping` is true from now on, and `close` without a timeout is bounded.
+
+        Every other call works as before, so that your program can finish what it has in hand. Any thread and a signal
+        handler may call it; `kadence.stop_on_signals` calls it when a signal comes.
+
+        Args:
+            grace: within how many seconds from now `close` must end, unless it gets a timeout of its own. None: as long
+                as records have.
+        """
+        self._entrance.stop(grace)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether `stop` was called: for loops such as ``while not producer.stopping``."""
+        return self._entrance.is_stopping
+
+    def _unfinished(self) -> str | None:
+        """What there is to do before this producer is closed; None if it is. Any thread."""
+        return self._entrance.unfinished()
+
+    _end_means = "takes no more records, sends what it was given and ends"
+
+    def _end_unfinished(self) -> None:
+        """End without waiting for the application. Any thread; waits for nothing."""
+        deadline = self._entrance.closed_by(None)
+        self._entrance.shut()
+        self._thread.begin_close(deadline)
 
     async def __aenter__(self) -> Self:
         return self

@@ -10,7 +10,7 @@ import os
 import weakref
 from collections.abc import Callable
 
-from kadence.clock import FOREVER, Clock, add_ms
+from kadence.clock import FOREVER, Clock, Seconds, add_ms, to_ms
 from kadence.config import ProducerConfig
 from kadence.errors import (
     ClosedError,
@@ -30,6 +30,7 @@ from kadence.producer.topics import Topics
 from kadence.producer.transactions import Transactions
 from kadence.producer.waits import Waits
 from kadence.protocol import error_codes as ec
+from kadence.stopping import RESERVE_MS
 from kadence.types import TopicPartition
 
 __all__ = ["Entrance"]
@@ -58,7 +59,7 @@ class Entrance:
     """Checks, and waits for, what a record needs before it can be queued: metadata, memory, an open producer.
 
     Attributes:
-        gate: the producer's lock. is_closed: whether close() was called.
+        gate: the producer's lock. is_closed: whether close() was called. is_stopping: whether stop() was.
         transactions: of a producer that has them.
     """
 
@@ -81,6 +82,8 @@ class Entrance:
         self._line: dict[object, None] = {}
         self.gate: Gate = accumulator.gate
         self.is_closed = False
+        self.is_stopping = False
+        self._close_by = FOREVER
         _accumulators.add(accumulator)
 
     @property
@@ -134,6 +137,31 @@ class Entrance:
             self._accumulator.is_usable = False
             self.gate.notify_all()
         return True
+
+    # ------------------------------------------------------------ the end of the program
+
+    def stop(self, grace: Seconds | None) -> None:
+        """The program is to end. In a signal handler: sets what others look at."""
+        if (ms := to_ms(grace)) is not None:
+            self._close_by = add_ms(self._clock.now_ms(), ms)
+        self.is_stopping = True
+
+    def closed_by(self, timeout: Seconds | None) -> int:
+        """The deadline of a close: without one of its own that of the grace period that `stop` was told of."""
+        now, ms = self._clock.now_ms(), to_ms(timeout)
+        if ms is not None:
+            deadline = add_ms(now, ms)
+        else:
+            deadline = max(self._close_by, add_ms(now, RESERVE_MS))
+        # FOREVER means "not closing" to the thread.
+        return min(deadline, FOREVER - 1)
+
+    def unfinished(self) -> str | None:
+        """What close() would still have to see to; None if it was called. Any thread."""
+        if self.is_closed or self.is_forked or self._thread.has_ended:
+            return None
+        with self.gate:
+            return f"{self._accumulator.undecided} records are neither acknowledged nor failed yet."
 
     # ------------------------------------------------------------ topics
 

@@ -150,6 +150,16 @@ class ConsumerState:
         """Whether `stop` was called: for loops such as ``while not consumer.stopping``."""
         return self._calls.stopping
 
+    def _unfinished(self) -> str | None:
+        """What the application works on instead of closing this consumer, and where; None when it does not."""
+        return self._calls.busy()
+
+    _end_means = "leaves the group"
+
+    def _end_unfinished(self) -> None:
+        """Leave the group, whatever the application is doing. Any thread; waits for nothing."""
+        self._calls.leave_unfinished()
+
     def __reduce__(self) -> NoReturn:
         kind = type(self).__name__
         raise TypeError(

@@ -1,4 +1,4 @@
-"""Ending in order when a signal comes: `stop_on_signals`, the same for threads and asyncio. Application side.
+"""Ending in order when a signal comes: `stop_on_signals`, for consumers and producers, for threads and asyncio.
 
 Python runs a signal's handler on the main thread, between two steps of whatever it does there. So the handler only sets
 flags: it starts no thread, takes no lock, logs nothing. A thread that was started before does the rest. That is also
@@ -14,16 +14,14 @@ import threading
 import weakref
 from collections.abc import Callable, Collection
 from types import FrameType, TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self, runtime_checkable
 
 from kadence.clock import Seconds, SystemClock, to_ms
-from kadence.consumer.application.farewell import FAREWELL_MS
-from kadence.consumer.application.state import ConsumerState
 from kadence.logs import Lines, logger
 
-__all__ = ["StopOnSignals", "opened", "stop_on_signals"]
+__all__ = ["RESERVE_MS", "StopOnSignals", "Stoppable", "opened", "stop_on_signals"]
 
-log = logger("kadence.consumer")
+log = logger("kadence.stopping")
 
 _TOLD_AT: Final = 0.8
 """The share of the grace period after which user code that still works is told of."""
@@ -33,26 +31,55 @@ _SAME_MS: Final = 1_000
 to both.
 """
 
-_consumers: weakref.WeakSet[ConsumerState] = weakref.WeakSet()
-"""Every consumer of this process."""
+RESERVE_MS: Final = 2_000
+"""So long before the end of the grace period a client ends without the application, to have time for its own end."""
+
+
+@runtime_checkable
+class Stoppable(Protocol):
+    """A consumer or a producer.
+
+    Attributes:
+        _end_means: what `_end_unfinished` does, for the log.
+    """
+
+    _end_means: str
+
+    def stop(self, *, grace: Seconds | None = None) -> None:
+        """The program is to end, and everything to be closed within ``grace``. In a signal handler."""
+        ...
+
+    def _unfinished(self) -> str | None:
+        """What the application still has to do before it closes this; None if nothing, or it is closed. Any thread."""
+        ...
+
+    def _end_unfinished(self) -> None:
+        """End without waiting for the application. Any thread."""
+        ...
+
+
+_clients: weakref.WeakSet[Stoppable] = weakref.WeakSet()
+"""Every consumer and producer of this process."""
 
 _ending: list[StopOnSignals] = []
-"""Those that got their signal and speak for all consumers."""
+"""Those that got their signal and speak for all clients."""
 
 
-def opened(consumer: ConsumerState) -> None:
-    """A consumer was made. A signal that came just before is for it, too."""
-    _consumers.add(consumer)
+def opened(client: Stoppable) -> None:
+    """A consumer or a producer was made. A signal that came just before is for it, too."""
+    _clients.add(client)
     for each in tuple(_ending):
-        each.stop(consumer)
+        each.stop(client)
 
 
 def stop_on_signals(
-    *consumers: ConsumerState,
+    *clients: Stoppable,
     grace: Seconds = 25.0,
     signals: Collection[signal.Signals] = (signal.SIGTERM, signal.SIGINT),
 ) -> StopOnSignals:
     """A context manager: the first signal calls `Consumer.stop`, which ends the loop over the consumer.
+
+    It calls `Producer.stop`, too, which sets `Producer.stopping` and bounds `Producer.close`.
 
     The loop ends after the record that it is processing. Then ``with`` closes the consumer, which commits and
     leaves the group. Put it around the consumer, so that it is in force until the consumer is closed::
@@ -65,9 +92,10 @@ def stop_on_signals(
     In a coroutine, too, use a plain ``with``, around ``async with AsyncConsumer(...)``.
 
     When 80 % of the grace period have passed and your code is still processing, a warning (logger
-    ``kadence.consumer``) says which line of your code blocks the poll loop, and with which records. Near the end of
+    ``kadence.stopping``) says which line of your code blocks the poll loop, and with which records. Near the end of
     the grace period a consumer that is still not closed leaves the group without waiting for your code. Other
     members get its partitions at once and read again what was not committed, and `Consumer.commit` raises
+    `ClosedError` from then on. A producer that is still not closed sends what it was given, and `Producer.send` raises
     `ClosedError` from then on.
 
     Another signal, a second or more after the first, has its usual effect: SIGTERM ends the process at once, SIGINT
@@ -75,18 +103,18 @@ def stop_on_signals(
     the process ignores stays ignored.
 
     Args:
-        consumers: the consumers to stop. Without any: every consumer of this process, including those that are made
-            later.
-        grace: seconds from the signal until every consumer must be closed. Choose a few seconds less than the
+        clients: the consumers and producers to stop. Without any: every one of this process, including those that
+            are made later.
+        grace: seconds from the signal until every one must be closed. Choose a few seconds less than the
             supervisor allows; Kubernetes allows 30 by default (terminationGracePeriodSeconds).
         signals: the signals to react to.
 
     Raises:
         RuntimeError: ``with`` was entered on another thread than the main thread; Python sets signal handlers on
             the main thread only. Call `Consumer.stop` from a handler of your own then.
-        ValueError: ``grace`` is negative. TypeError: an argument is no consumer.
+        ValueError: ``grace`` is negative. TypeError: an argument is neither a consumer nor a producer.
     """
-    return StopOnSignals(consumers, grace, signals)
+    return StopOnSignals(clients, grace, signals)
 
 
 class StopOnSignals:
@@ -98,18 +126,18 @@ class StopOnSignals:
     """
 
     def __init__(
-        self, consumers: Collection[ConsumerState], grace: Seconds, signals: Collection[signal.Signals]
+        self, clients: Collection[Stoppable], grace: Seconds, signals: Collection[signal.Signals]
     ) -> None:
         grace_ms = to_ms(grace)
         if grace_ms is None:
             raise ValueError("grace is a number of seconds, not None")
-        for each in consumers:
-            if not isinstance(each, ConsumerState):
+        for each in clients:
+            if not isinstance(each, Stoppable):
                 raise TypeError(
-                    f"stop_on_signals() is given consumers, or none for all of them, not {each!r}"
+                    f"stop_on_signals() is given consumers and producers, or none for all of them, not {each!r}"
                 )
         self.received: signal.Signals | None = None
-        self._chosen = tuple(consumers)
+        self._chosen = tuple(clients)
         self._grace_ms = grace_ms
         self._signals = tuple(signals)
         self._clock = SystemClock()
@@ -120,10 +148,10 @@ class StopOnSignals:
         self._came = threading.Lock()
         self._left = threading.Lock()
 
-    def stop(self, consumer: ConsumerState) -> None:
-        """Call `Consumer.stop` with what is left of the grace period."""
+    def stop(self, client: Stoppable) -> None:
+        """Call `Consumer.stop`, or `Producer.stop`, with what is left of the grace period."""
         left = max(self._at + self._grace_ms - self._clock.now_ms(), 0)
-        consumer.stop(grace=left / 1000)
+        client.stop(grace=left / 1000)
 
     def __enter__(self) -> Self:
         if threading.current_thread() is not threading.main_thread():
@@ -174,7 +202,7 @@ class StopOnSignals:
         if self.received is not None and now - self._at < _SAME_MS:
             return
         if self.received is not None or os.getpid() != self._process:
-            # The second one; or it is for a forked child, which has no part in the parent's consumers.
+            # The second one; or it is for a forked child, which has no part in the parent's clients.
             self._put_back()
             signal.raise_signal(number)
             return
@@ -182,17 +210,17 @@ class StopOnSignals:
         self.received = signal.Signals(number)
         if not self._chosen:
             _ending.append(self)
-        for consumer in self._mine():
-            self.stop(consumer)
+        for client in self._mine():
+            self.stop(client)
         with contextlib.suppress(RuntimeError):
             self._came.release()
 
-    def _mine(self) -> tuple[ConsumerState, ...]:
+    def _mine(self) -> tuple[Stoppable, ...]:
         if self._chosen:
             return self._chosen
         while True:
             try:
-                return tuple(_consumers)
+                return tuple(_clients)
             except RuntimeError:
                 # Another thread made one just now.
                 continue
@@ -204,25 +232,31 @@ class StopOnSignals:
         if self.received is None:
             return
         name, grace_ms = self.received.name, self._grace_ms
-        log.info("%s: consumers stop after the current record and close within %g s", name, grace_ms / 1000)
+        log.info(
+            "%s: consumers stop after the current record, and all clients close within %g s",
+            name,
+            grace_ms / 1000,
+        )
         if self._is_left_within(int(grace_ms * _TOLD_AT)):
             return
-        for consumer in self._mine():
-            if (busy := consumer._calls.busy()) is not None:
+        for client in self._mine():
+            if (unfinished := client._unfinished()) is not None:
                 log.warning(
                     "%r is not closed %.1f s after %s; in another %.1f s the grace period ends. %s",
-                    consumer,
+                    client,
                     (self._clock.now_ms() - self._at) / 1000,
                     name,
                     max(self._at + grace_ms - self._clock.now_ms(), 0) / 1000,
-                    Lines(busy),
+                    Lines(unfinished),
                 )
-        if self._is_left_within(max(grace_ms - FAREWELL_MS, int(grace_ms * _TOLD_AT))):
+        if self._is_left_within(max(grace_ms - RESERVE_MS, int(grace_ms * _TOLD_AT))):
             return
-        for consumer in self._mine():
-            if consumer._calls.busy() is not None:
-                log.warning("%r leaves the group without waiting for the application any longer", consumer)
-                consumer._calls.leave_unfinished()
+        for client in self._mine():
+            if client._unfinished() is not None:
+                log.warning(
+                    "%r %s, without waiting for the application any longer", client, client._end_means
+                )
+                client._end_unfinished()
 
     def _is_left_within(self, ms: int) -> bool:
         """Wait until so long after the signal. Returns whether the ``with`` has ended before."""
