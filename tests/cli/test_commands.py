@@ -13,6 +13,7 @@ from tests.cli.conftest import Run
 from kadence import Admin, Consumer, Producer, TopicPartition, records
 from kadence.broker import Broker
 from kadence.cli.main import main
+from kadence.consumer.border import cells
 from kadence.testing.pytest_plugin import Brokers
 
 
@@ -204,6 +205,32 @@ def test_consume_shows_where_it_is_on_stderr(kadence: Run) -> None:
     assert re.search(r"a-[01]\W+\d+\W+0\W+range fetched", ran.err), ran.err
     refused = kadence("consume", "a", "--stats", "0")
     assert "--stats takes a number of seconds above 0, not 0" in refused.err
+
+
+def test_an_open_transaction_is_told_by_consume_and_by_groups_lag(
+    kadence: Run, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cells, "_OPEN_MS", 0)
+    broker.create_topic("a", 1)
+    fill(broker, "a", 1)
+    with Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="hung") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("a", b"1").result()
+        fill(broker, "a", 3)
+        ran = kadence(
+            *("consume", "a", "--timeout", "0.1", "--stats", "60", "-X", "isolation.level=read_committed")
+        )
+        assert len(ran.rows) == 1
+        said = " ".join(ran.err.split())
+        assert "open transaction (last stable offset 1, high watermark 5)" in said
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            admin.alter_group_offsets("g", {TopicPartition("a", 0): 1})
+        (row,) = kadence("groups", "lag", "g").rows
+        assert (row["committed"], row["last_stable"], row["end"], row["lag"]) == (1, 1, 5, 4)
+        producer.abort_transaction()
+    (row,) = kadence("groups", "lag", "g").rows
+    assert row["last_stable"] == row["end"] == 6
 
 
 def test_what_consume_prints_produce_reads(kadence: Run) -> None:

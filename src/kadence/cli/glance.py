@@ -42,7 +42,7 @@ class Glance:
         rate = (count - self._count) / max(now - self._shown_at, 0.001)
         self._shown_at, self._count = now, count
         title = f"{count:,} records, {rate:,.0f} per second, {buffered / _MIB:,.1f} MiB buffered"
-        print_table(self._rows(), _COLUMNS, sys.stderr, title=title)
+        print_table(self._rows(), _COLUMNS, sys.stderr, title=title, wrap=True)
         sys.stderr.flush()
 
     def _rows(self) -> list[dict[str, object]]:

@@ -41,7 +41,7 @@ _EXAMPLES = """\
   kadence groups list
   kadence groups list 'orders*' --state empty
   kadence groups describe report             state, members and partitions
-  kadence groups lag report                  committed, end, lag by partition
+  kadence groups lag report                  committed, last stable, end, lag
   kadence groups lag report | jq -s 'map(.lag) | add'
   kadence groups reset report --topic flights --to earliest --dry-run
   kadence groups reset report --topic flights:0,3 --to 1200
@@ -87,7 +87,13 @@ def add(commands: Any) -> None:
         help="only groups in this state, e.g. empty or stable; repeatable",
     )
     action("describe", "show state, members and their partitions", _describe, "+", "GROUP|PATTERN")
-    action("lag", "show committed offset, end and lag of each partition", _lag, "+", "GROUP|PATTERN")
+    action(
+        "lag",
+        "show committed and last stable offset, end and lag of each partition",
+        _lag,
+        "+",
+        "GROUP|PATTERN",
+    )
     reset = action(
         "reset", "move the committed offsets of a group without live members", _reset, 1, more=f"\n\n{FORMS}"
     )
@@ -183,15 +189,20 @@ def _lag(admin: Admin, arguments: argparse.Namespace) -> None:
         owners = {tp: member.client_id for member in group.members for tp in member.assignment}
         committed = admin.group_offsets(name)
         known = sorted(committed.keys() | owners.keys())
+        # First: it must not be beyond an end that was looked up before it.
+        stable = admin.list_offsets(
+            dict.fromkeys(known, "latest"), isolation_level="read_committed", raise_errors=False
+        )
         ends = admin.list_offsets(dict.fromkeys(known, "latest"), raise_errors=False)
         for tp in known:
-            at, end = committed.get(tp), ends.get(tp)
+            at, end, last_stable = committed.get(tp), ends.get(tp), stable.get(tp)
             rows.append(
                 {
                     "group": name,
                     "topic": tp.topic,
                     "partition": tp.partition,
                     "committed": None if at is None else at.offset,
+                    "last_stable": None if last_stable is None else last_stable.offset,
                     "end": None if end is None else end.offset,
                     "lag": None if at is None or end is None else max(0, end.offset - at.offset),
                     "member": owners.get(tp),
