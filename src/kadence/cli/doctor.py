@@ -6,11 +6,12 @@ import argparse
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kadence.cli.common import add_client_options, add_command, client_config, print_json, print_table
 
@@ -29,18 +30,31 @@ _EXAMPLES = """\
   kadence doctor -b kafka-1:9092       the brokers of a cluster, too
   kadence doctor --json | jq 'select(.status != "ok")'"""
 
+
+class _Package(NamedTuple):
+    """A module, the distribution that has it, the extra that brings it, and what it is for."""
+
+    module: str
+    distribution: str
+    extra: str
+    use: str
+
+
 _PACKAGES: Final = (
-    ("pyarrow", "arrow", "poll_arrow() and Spark"),
-    ("pyspark", "spark", "Spark"),
-    ("rich", "cli", "kadence pipeline and kadence top"),
-    ("textual", "cli", "kadence top"),
-    ("textual_serve", "serve", "kadence top --serve"),
-    ("prometheus_client", "prometheus", "metrics for Prometheus"),
-    ("opentelemetry", "otel", "metrics for OpenTelemetry"),
-    ("fastavro", "decode", "Avro in Spark"),
-    ("ptars", "decode", "Protobuf in Spark"),
-    ("gssapi", "gssapi", "logins with Kerberos"),
-    ("re2", "broker", "subscriptions by pattern at the embedded broker"),
+    _Package("pyarrow", "pyarrow", "arrow", "poll_arrow() and Spark"),
+    _Package("pyspark", "pyspark", "spark", "Spark"),
+    _Package("rich", "rich", "cli", "kadence pipeline and kadence top"),
+    _Package("textual", "textual", "cli", "kadence top"),
+    _Package("argcomplete", "argcomplete", "cli", "completion in shells"),
+    _Package("textual_serve", "textual-serve", "serve", "kadence top --serve"),
+    _Package("prometheus_client", "prometheus_client", "prometheus", "metrics for Prometheus"),
+    _Package("opentelemetry", "opentelemetry-api", "otel", "metrics for OpenTelemetry"),
+    _Package("fastavro", "fastavro", "decode", "Avro in Spark"),
+    _Package("pyruhvro", "pyruhvro", "decode", "fast Avro in Spark"),
+    _Package("google.protobuf", "protobuf", "decode", "Protobuf in Spark"),
+    _Package("ptars", "ptars", "decode", "Protobuf in Spark"),
+    _Package("gssapi", "gssapi", "gssapi", "logins with Kerberos"),
+    _Package("re2", "google-re2", "broker", "subscriptions by pattern at the embedded broker"),
 )
 
 Finding = dict[str, str]
@@ -83,7 +97,7 @@ def _finding(check: str, status: str, found: str) -> Finding:
 
 def _here() -> Iterator[Finding]:
     from kadence import records
-    from kadence.net import pulse
+    from kadence.net import openssl, pulse
 
     yield _finding(
         "Kadence", "ok", f"{metadata.version('kadence')}, Python {platform.python_version()}, {sys.platform}"
@@ -102,7 +116,13 @@ def _here() -> Iterator[Finding]:
     else:
         yield _finding("checksum", "ok", records.KERNEL)
     if pulse.AVAILABLE:
-        yield _finding("pulse", "ok", "heartbeats go out while C code holds the interpreter")
+        hindrance = openssl.hindrance()
+        if hindrance:
+            yield _finding("pulse", "none", f"not over TLS: {hindrance}")
+        else:
+            yield _finding(
+                "pulse", "ok", "heartbeats go out while C code holds the interpreter, over TLS, too"
+            )
     else:
         yield _finding(
             "pulse", "none", "needs the extension; C code that holds the interpreter delays heartbeats"
@@ -110,30 +130,61 @@ def _here() -> Iterator[Finding]:
 
 
 def _packages() -> Iterator[Finding]:
-    for module, extra, use in _PACKAGES:
-        if importlib.util.find_spec(module) is None:
-            yield _finding(module, "none", f"for {use}: pip install 'kadence[{extra}]'")
+    needed = _needed()
+    for module, distribution, extra, use in _PACKAGES:
+        if not _is_here(module):
+            if module == "pyarrow" and _is_here("pyspark"):
+                yield _finding(module, "wrong", "PySpark is here and needs it: pip install 'kadence[spark]'")
+            else:
+                yield _finding(module, "none", f"for {use}: pip install 'kadence[{extra}]'")
+            continue
+        try:
+            version = metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            yield _finding(module, "ok", f"version unknown, for {use}")
+            continue
+        oldest = needed.get(distribution, "0")
+        if _numbers(version) < _numbers(oldest):
+            cure = f"pip install -U 'kadence[{extra}]'"
+            yield _finding(module, "wrong", f"{version} is older than {oldest}, for {use}: {cure}")
         else:
-            yield _finding(module, "ok", f"{_version(module)}, for {use}")
+            yield _finding(module, "ok", f"{version}, for {use}")
 
 
-def _version(module: str) -> str:
-    names = metadata.packages_distributions().get(module, [])
-    return metadata.version(names[0]) if names else "version unknown"
+def _is_here(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # not even the package that it would be in
+        return False
+
+
+def _needed() -> dict[str, str]:
+    """The oldest version of each package that will do, by this installation's own word."""
+    found = (re.match(r"([\w.-]+)[^;]*>=\s*([\d.]+)", each) for each in metadata.requires("kadence") or ())
+    return {match[1]: match[2] for match in found if match is not None}
+
+
+def _numbers(version: str) -> list[int]:
+    """The numbers that a version begins with, without zeros at the end: 18 and 18.0 are the same."""
+    begin = re.match(r"\d+(\.\d+)*", version)
+    numbers = [int(each) for each in begin[0].split(".")] if begin else []
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return numbers
 
 
 def _spark() -> Iterator[Finding]:
     from kadence.errors import MissingDependencyError
     from kadence.java import find_java
 
-    has_spark = importlib.util.find_spec("pyspark") is not None
+    has_spark = _is_here("pyspark")
     try:
         java = find_java()
     except MissingDependencyError as error:
         yield _finding("Java", "wrong" if has_spark else "none", str(error))
     else:
         yield _finding("Java", "ok", f"{java.version}, from {java.source}")
-    if has_spark and importlib.util.find_spec("pyarrow") is not None:
+    if has_spark and _is_here("pyarrow"):
         yield _worker()
 
 

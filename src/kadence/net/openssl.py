@@ -22,36 +22,54 @@ is at work (gate.h). So nothing runs at the same time as Python's ssl on it.
 from __future__ import annotations
 
 import ctypes
+import os
+import socket
 import ssl
 import sys
 import weakref
 from typing import Any, Final
 
-__all__ = ["calls_python", "functions", "pointer", "read_ahead"]
+__all__ = ["calls_python", "functions", "hindrance", "pointer", "read_ahead"]
 
 _HEAD: Final = object.__basicsize__
 _WORD: Final = ctypes.sizeof(ctypes.c_void_p)
 _READ_AHEAD_BYTES: Final = 131_072
 
 
-def _library() -> Any | None:
+def _library() -> tuple[Any | None, str]:
+    """What has the functions, or why nothing has."""
     if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
-        return None
+        return None, "it takes CPython with its global lock"
     path = getattr(sys.modules.get("_ssl"), "__file__", None)
     if path is None:
-        return None
+        return None, "this Python has its module _ssl built in"
     try:
         library = ctypes.CDLL(path)
         for name in ("SSL_read_ex", "SSL_write_ex", "SSL_get_error", "ERR_clear_error", "SSL_set_read_ahead"):
             getattr(library, name)
         tell_version = library.OpenSSL_version_num
     except (OSError, AttributeError):
-        return None
+        return None, "this Python's module _ssl shows no functions of OpenSSL"
     tell_version.restype = ctypes.c_ulong
-    return library if tell_version() == ssl.OPENSSL_VERSION_NUMBER else None
+    if tell_version() != ssl.OPENSSL_VERSION_NUMBER:
+        return None, "another OpenSSL than the one of Python's ssl is loaded"
+    return library, ""
 
 
-_LIBRARY: Final = _library()
+_LIBRARY, _LACK = _library()
+
+
+def hindrance() -> str:
+    """Why OpenSSL cannot be called without the interpreter, as far as one can tell without a connection; or nothing."""
+    if _LIBRARY is None:
+        return _LACK
+    if os.environ.get("SSLKEYLOGFILE") and not sys.flags.ignore_environment:
+        return "SSLKEYLOGFILE is set, so OpenSSL calls Python"
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    one, other = socket.socketpair()
+    with other, context.wrap_socket(one, do_handshake_on_connect=False) as sock:
+        return "" if pointer(sock) else "this Python's objects for TLS are of another form than is known"
 
 
 def functions() -> tuple[int, int, int, int] | None:
