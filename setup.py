@@ -4,7 +4,8 @@ Every ``src/kadence/**/_*_c.py`` is Cython in pure-Python syntax. Each has a twi
 so the package works with all of them, with some, or with none. The environment variable KADENCE_EXTENSION decides:
 
     auto     (default) compile; what cannot be compiled is named in one line, and runs as plain Python
-    require  compile everything that this system can have, and fail when that fails: for release builds
+    require  compile everything that this system can have, what an earlier build compiled too, and fail when that fails:
+             for release builds
     off      do not compile
 
 What runs where:
@@ -33,6 +34,7 @@ from typing import Any
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
+from setuptools.modified import newer_group
 
 MODES = ("auto", "require", "off")
 SOURCE = Path("src")
@@ -85,13 +87,18 @@ def translated(found: list[Extension]) -> list[Extension]:
         # Cython's pickles take a pointer for a text: a copy would read and free memory that is not its own.
         "auto_pickle": False,
     }
+    # cythonize() compares the sources alone with what it made of them before; these directives count as well.
+    newest = Path("setup.py").stat().st_mtime
+    options: dict[str, Any] = {
+        "build_dir": TRANSLATED,
+        "compiler_directives": directives,
+        "force": any(made.stat().st_mtime < newest for made in Path(TRANSLATED).rglob("*.c")),
+    }
     try:
-        return list(
-            cythonize(found, nthreads=PROCESSORS, build_dir=TRANSLATED, compiler_directives=directives)
-        )
+        return list(cythonize(found, nthreads=PROCESSORS, **options))
     except (ImportError, OSError):
         # A sandbox may forbid what processes need to work together.
-        return list(cythonize(found, build_dir=TRANSLATED, compiler_directives=directives))
+        return list(cythonize(found, **options))
 
 
 def extensions() -> list[Extension]:
@@ -110,7 +117,7 @@ def extensions() -> list[Extension]:
             name_of(path),
             [path.as_posix()],
             include_dirs=[path.parent.as_posix()],
-            depends=sorted(header.as_posix() for header in path.parent.glob("*.h")),
+            depends=["setup.py", *sorted(header.as_posix() for header in path.parent.glob("*.h"))],
             extra_compile_args=[] if WINDOWS else ["-O3", "-g0", "-fno-strict-aliasing"],
         )
         for path in sources
@@ -135,8 +142,13 @@ class BuildAndSay(build_ext):  # type: ignore[misc]
         super().finalize_options()
         if self.parallel is None:
             self.parallel = PROCESSORS
+        if mode() == "require":
+            # Whether a compiler works shows only when it compiles.
+            self.force = True
 
     def run(self) -> None:
+        for each in self.extensions:
+            self.drop_stale(each)
         super().run()
         missing = [each.name for each in self.extensions if not self.file_of(each.name).exists()]
         while widowed := [
@@ -155,6 +167,13 @@ class BuildAndSay(build_ext):  # type: ignore[misc]
         if missing and not compiled:
             # What follows sees a package without extensions: its wheel is for every system.
             self.distribution.ext_modules = self.extensions = []
+
+    def drop_stale(self, extension: Extension) -> None:
+        """Remove what an earlier build made, if it is to be made anew: where that fails nobody must take it for new."""
+        built = Path(self.build_lib, self.get_ext_filename(extension.name))
+        if self.force or newer_group([*extension.sources, *extension.depends], built, "newer"):
+            built.unlink(missing_ok=True)
+            self.file_of(extension.name).unlink(missing_ok=True)
 
     def file_of(self, name: str) -> Path:
         return Path(self.get_ext_fullpath(name))
