@@ -182,6 +182,8 @@ class Core:
         """
         border, exchange = self._border, self._exchange
         attention = border.attention
+        # The steps of the thread that polled before are refused by the attention that is lowered now.
+        self._collector.steps.take_over()
         # First: what changes after this look is seen by the next one.
         attention.up = False
         if (

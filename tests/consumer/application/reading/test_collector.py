@@ -57,6 +57,11 @@ def taken(collector: Collector, limit: int) -> list[tuple[int, int]]:
     return [(partition.partition, len(records)) for partition, records in collector.take_records(limit)]
 
 
+def consumed(border: Border) -> float:
+    """records-consumed-total of the topic."""
+    return border.measures.intake.topic("t").records.total
+
+
 def test_a1_the_cap_holds_and_the_rest_is_kept() -> None:
     shared, one = border(), cell(0)
     arena = put(shared, one, 12)
@@ -354,3 +359,40 @@ def test_c7_what_a_poll_took_comes_again_though_a_truncation_moved_the_lease_mea
     [seek] = shared.imperatives
     assert isinstance(seek, Seek)
     assert seek.offset == read_before
+    assert consumed(shared) == read_before, "it is counted when it comes again"
+
+
+@pytest.mark.parametrize("how", ["records", "let go", "columns"])
+def test_what_is_put_back_is_counted_once(how: str) -> None:
+    shared, one = border(), cell(0)
+    shared.assignment = {one.partition: one}
+    put(shared, one, 10)
+    put(shared, one, 10, offset=10)
+    subject = collector(shared)
+
+    def poll() -> None:
+        subject.prove()
+        if how == "columns":
+            subject.take_columns(10, columns=OWN_COLUMNS)
+        else:
+            subject.take_records(10)
+            if how == "let go":
+                subject.steps.let_go()
+
+    poll()
+    assert consumed(shared) == 10
+    poll()
+    subject.put_back()
+    subject.put_back()  # interrupted once more
+    if how != "records":
+        assert consumed(shared) == 10
+        [seek] = shared.imperatives
+        assert isinstance(seek, Seek)
+        # The network thread.
+        one.lease, one.origin = 2, Origin(2, seek.offset, None)
+        put(shared, one, 10, offset=10, lease=2)
+    poll()
+    assert consumed(shared) == 20
+    poll()
+    subject.put_back()
+    assert consumed(shared) == 20

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.consumer.application.reading.test_collector import cell, put
 from tests.consumer.application.test_interrupted_callbacks import Subject
 from tests.luck import examples
+from tests.patience import PATIENCE
 
 from kadence import Broker, Consumer, Interceptor, Producer, TopicPartition
 from kadence.consumer.border import messages as m
@@ -196,6 +197,14 @@ def test_metrics_count_steps_once_and_not_what_was_put_back(half: Half) -> None:
     assert (half.polls.count, half.records.total) == (6, 5)
 
 
+def test_c7_a_thread_that_is_inside_a_call_takes_the_steps_over(half: Half) -> None:
+    half.act("arm", 0)
+    taking = threading.Thread(target=half.steps.take_over)
+    taking.start()
+    taking.join()
+    assert half.act("step", 0) is None
+
+
 # ---------------------------------------------------------------- what a step must stop for
 
 
@@ -265,6 +274,32 @@ def test_a_step_stops_for(change: Callable[[Subject], None]) -> None:
     subject = armed(cell(0))
     change(subject)
     assert subject.core.steps.step() is None
+
+
+def test_c7_a_second_thread_that_polls_ends_the_steps_of_the_first_within_the_same_millisecond() -> None:
+    subject = armed(cell(0))
+    found: list[object] = []
+
+    def poll() -> None:
+        # It has lowered the attention and has taken nothing yet, when the first thread takes its next step.
+        subject.core._commits.due = go_on  # type: ignore[method-assign]
+        with subject.shell:
+            subject.core.poll_buffered(1)
+
+    def go_on(now: int) -> bool:
+        looking.set()
+        return not looked.wait(PATIENCE)
+
+    looking, looked = threading.Event(), threading.Event()
+    second = threading.Thread(target=poll)
+    second.start()
+    assert looking.wait(PATIENCE)
+    found.append(subject.core.steps.step())
+    with pytest.raises(ConcurrentAccessError, match="another thread is using"), subject.shell:
+        pass
+    looked.set()
+    second.join()
+    assert found == [None]
 
 
 @pytest.mark.parametrize("settings", [{"value_deserializer": bytes}, {"interceptors": [Interceptor()]}])

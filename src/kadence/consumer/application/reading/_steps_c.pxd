@@ -17,6 +17,8 @@ cdef class Place:
     cdef public Cursor cursor
     cdef public bint is_torn
     cdef public Py_ssize_t held
+    cdef public Py_ssize_t gone
+    cdef public Py_ssize_t gone_in
 
 @cython.final
 cdef class Steps:

@@ -48,6 +48,9 @@ class Steps:
         self.touched = []
         self.now = -1
 
+    def take_over(self) -> None:
+        self.thread = PyThread_get_thread_ident()
+
     def arm(self, now: cython.longlong, order: list) -> None:
         self.order = order
         self.at = 0
@@ -206,8 +209,10 @@ class Steps:
 
     def let_go(self) -> None:
         for entry in self.touched:
-            hand: Hand = cython.cast(Place, entry).cell.hand
+            place: Place = cython.cast(Place, entry)
+            hand: Hand = place.cell.hand
             if hand is not None and hand.count and hand.began == 0 and hand.index == hand.count:
+                place.gone, place.gone_in = hand.counted, self.calls
                 hand.records = EMPTY
                 hand.count = 0
                 hand.index = 1

@@ -36,9 +36,11 @@ class Place:
             used up. None: no fetch is open.
         is_torn: the cursor does not stand behind the hand: it is to be opened again before anything is read.
         held: bytes of the hand, as they stand in the border's books.
+        gone: how many records a poll has given out and counted that are not in the hand any more. gone_in: which poll,
+            as `Steps.calls` numbers them.
     """
 
-    __slots__ = ("cell", "cursor", "held", "is_torn", "partition", "records")
+    __slots__ = ("cell", "cursor", "gone", "gone_in", "held", "is_torn", "partition", "records")
 
     def __init__(self, cell: Cell, partition: TopicPartition, records: Tally) -> None:
         self.cell = cell
@@ -47,6 +49,7 @@ class Place:
         self.cursor: Cursor | None = None
         self.is_torn = False
         self.held = 0
+        self.gone = self.gone_in = 0
 
 
 class Steps:
@@ -88,6 +91,10 @@ class Steps:
         self.touched: list[Place] = []
         self.calls = 0
         self.taken = 0
+
+    def take_over(self) -> None:
+        """From here on only the thread that calls this may take steps: it is inside a call of the consumer."""
+        self._thread = threading.get_ident()
 
     def arm(self, now: int, order: Sequence[Place]) -> None:
         """A poll that began at ``now`` found nothing to do but to take records.
@@ -186,6 +193,7 @@ class Steps:
         for place in self.touched:
             hand = place.cell.hand
             if hand is not None and hand.count and hand.began == 0 and hand.index == hand.count:
+                place.gone, place.gone_in = hand.counted, self.calls
                 hand.records = []
                 hand.count = 0
                 hand.index = 1

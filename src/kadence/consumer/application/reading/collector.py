@@ -327,6 +327,8 @@ class Collector:
         for place in steps.put_back():
             # Given as columns or let go, or the lease is another one.
             cell = place.cell
+            if isinstance(place, Reader):
+                place.count_back()
             proved = cell.proved_position()
             if proved is not None:
                 cell.position = proved

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from kadence.consumer.application.reading import ranges
-from kadence.consumer.application.reading.steps import Place
+from kadence.consumer.application.reading.steps import Place, Steps
 from kadence.consumer.border.buffer import Border, Fetched
 from kadence.consumer.border.cells import Cell
 from kadence.consumer.border.hand import Hand
@@ -34,10 +34,11 @@ class Shelf(Protocol):
 
     Attributes:
         border: the border. check_crcs, max_batch_bytes: see `FetchedRecords`.
-        advanced: whether a position moved without a record in the poll under way.
+        advanced: whether a position moved without a record in the poll under way. steps: which poll that is.
     """
 
     border: Border
+    steps: Steps
     check_crcs: bool
     max_batch_bytes: int
     advanced: bool
@@ -209,10 +210,27 @@ class Reader(Place):
             self._end_fetch()
             if items:
                 count = sum(len(part) for part in items)
-                self.records.total += count
+                self._count_gone(count)
                 self._drained(count)
                 return items
         return []
+
+    def _count_gone(self, count: int) -> None:
+        """Tell the metrics what was given out and is not in the hand."""
+        calls = self._shelf.steps.calls
+        before = self.gone if self.gone_in == calls else 0
+        self.records.total += count
+        self.gone, self.gone_in = before + count, calls
+
+    def count_back(self) -> None:
+        """Take from the metrics what the poll under way was counted for: it is fetched again, and counted again."""
+        hand = self.cell.hand
+        count = self.gone if self.gone_in == self._shelf.steps.calls else 0
+        self.gone = 0
+        if hand is not None and hand.count and hand.counted > hand.began:
+            count += hand.counted - hand.began
+            hand.counted = hand.began
+        self.records.total -= count
 
     def count(self) -> None:
         """Tell the metrics what was given out of the hand since they were told last."""
