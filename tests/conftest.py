@@ -7,6 +7,7 @@ its absence fails the tests that need it; elsewhere they are skipped, and the en
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import random
 import signal
@@ -22,6 +23,7 @@ from tests.consumer import capabilities
 from tests.mock import MockCluster
 from tests.mock import mock_cluster as running_mock
 
+from kadence import logs
 from kadence.errors import MissingDependencyError
 from kadence.testing.kafka import Kafka
 from kadence.testing.pytest_plugin.brokers import FAST_GROUPS
@@ -45,11 +47,17 @@ _MISSING = pytest.StashKey[str]()
 _NEEDS = pytest.StashKey[Counter[str]]()
 
 
+def _raise_again(record: logging.LogRecord) -> None:
+    """A line that cannot be written, as its text does not fit its arguments, fails the test."""
+    raise  # noqa: PLE0704 - what the handler raised
+
+
 def pytest_configure(config: pytest.Config) -> None:
     # A run that was put into the background by a script ignores SIGINT, and so would all that it starts: these tests
     # press Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     luck.prepare()
+    logs.handler_failed = _raise_again
     config.addinivalue_line(
         "markers", "chance: has seeds or random examples; `make soak` runs it with others"
     )

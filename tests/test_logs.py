@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 
 import pytest
 
 import kadence
+from kadence import logs
 from kadence.logs import Lines, logger
 
 LOG = logger("kadence.consumer")
@@ -52,3 +54,20 @@ def test_all_loggers_are_made_so() -> None:
         if re.search(r"= logging\.getLogger\(.kadence", path.read_text())
     }
     assert found == {"cli/main.py", "cli/reach.py"}
+
+
+def test_a_handler_that_raises_is_told_on_stderr_and_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Broken(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise RuntimeError("no disk")
+
+    monkeypatch.setattr(logs, "handler_failed", logs._show)
+    log, broken = logger("kadence.test_logs"), Broken()
+    log.addHandler(broken)
+    try:
+        log.warning("a line")
+    finally:
+        log.removeHandler(broken)
+    assert "no disk" in capsys.readouterr().err

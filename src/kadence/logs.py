@@ -1,8 +1,12 @@
-"""The loggers of Kadence. An argument of a log line cannot begin another line, or give a terminal orders."""
+"""The loggers of Kadence. An argument of a log line cannot begin another line, or give a terminal orders.
+
+Handlers are the application's code, and most lines come from threads of ours. A handler that raises ends none of them.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any, Final
 
 from kadence.printable import printable
@@ -19,9 +23,31 @@ class Lines(str):
 def logger(name: str) -> logging.Logger:
     """The logger of this name, e.g. ``kadence.net``, which makes the text of its arguments printable."""
     made = logging.getLogger(name)
+    if type(made) is logging.Logger:
+        # It may have been made before, by an application that has set its level.
+        made.__class__ = _Logger
     # It takes a filter once only.
     made.addFilter(_ONLY_PRINTABLE)
     return made
+
+
+class _Logger(logging.Logger):
+    """Does with what a handler raises what handlers of the standard library do with it."""
+
+    def handle(self, record: logging.LogRecord) -> None:
+        try:
+            super().handle(record)
+        except Exception:  # noqa: BLE001 - it is not our code
+            handler_failed(record)
+
+
+def _show(record: logging.LogRecord) -> None:
+    """Show on stderr what a handler has raised, unless `logging.raiseExceptions` is off."""
+    logging.Handler().handleError(record)
+
+
+handler_failed: Callable[[logging.LogRecord], None] = _show
+"""What is done when a handler has raised. Our tests raise it again: a line that cannot be formatted is a mistake."""
 
 
 class _OnlyPrintable(logging.Filter):

@@ -17,7 +17,7 @@ import pytest
 from tests.patience import PATIENCE, once_inside, until
 from tests.producer.reading import read_all
 
-from kadence import Broker, Producer, RecordFuture
+from kadence import Broker, Producer, RecordFuture, logs
 from kadence.errors import ClosedError, IllegalStateError
 from kadence.protocol import error_codes as ec
 from kadence.protocol.metadata import MetadataRequest
@@ -68,6 +68,19 @@ def test_a_handler_of_the_log_sends_by_the_producer_that_logs(broker: Broker) ->
         producer.flush(PATIENCE)
     found = read_all(broker.bootstrap_servers, "lines", 1, 1 + len(handler.sent))
     assert [message.value() for message in found] == [b"first", *(text.encode() for text in handler.sent)]
+
+
+def test_a_handler_of_the_log_that_raises_ends_no_producer(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that sends to a topic that is not known does, on the network thread."""
+    failed: list[logging.LogRecord] = []
+    monkeypatch.setattr(logs, "handler_failed", failed.append)
+    with Producer(bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=1) as producer:
+        handler = Sending(producer)
+        with handled_by(handler), broker.faults.error(ProduceRequest, ec.NOT_ENOUGH_REPLICAS, times=1):
+            assert producer.send("t", b"x").result(PATIENCE).offset == 0
+    assert failed
 
 
 def test_what_a_program_brings_along_is_called_without_the_lock(broker: Broker) -> None:
