@@ -499,7 +499,7 @@ def test_an_answer_wakes_the_call_that_waits_for_it_whichever_thread_reads_it(
         dropped.wait()
         second = calling(lambda: admin.list_groups(timeout=3600))
         assert isinstance(first.exception(PATIENCE), KafkaTimeoutError)
-        until(lambda: admin._shell._exchange.is_driven, what="nobody reads answers")
+        until(lambda: admin._shell._exchange._driver, what="nobody reads answers")
         assert not second.done()
         admin.close()
         assert isinstance(second.exception(PATIENCE), ClosedError)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Iterator
@@ -50,7 +51,10 @@ def test_every_call_of_one_is_a_call_of_the_other() -> None:
 
 
 def test_the_loop_runs_while_a_call_waits_and_a_cancelled_one_lets_the_next_begin() -> None:
+    complaints: list[dict[str, Any]] = []
+
     async def program(broker: Broker) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, complaint: complaints.append(complaint))
         # The request that is dropped holds up its connection for as long as it may take.
         async with AsyncAdmin(bootstrap_servers=broker.bootstrap_servers, request_timeout_ms=200) as admin:
             with broker.faults.drop(MetadataRequest) as dropped:
@@ -62,6 +66,8 @@ def test_the_loop_runs_while_a_call_waits_and_a_cancelled_one_lets_the_next_begi
             assert await admin.list_topics() == {}
 
     run(program)
+    gc.collect()
+    assert complaints == []
 
 
 def test_calls_of_many_tasks_do_not_wait_for_each_other() -> None:

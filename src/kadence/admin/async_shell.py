@@ -71,17 +71,19 @@ class AsyncShell:
                 raise ClosedError("this admin client was closed during the call")
             return call(calls, deadline, *arguments, **options)
 
+        job = self._threads.submit(make)
+        outcome = asyncio.wrap_future(job)
         self._given_up.add(given_up)
         try:
-            job = self._threads.submit(make)
-            outcome = asyncio.wrap_future(job)
             await asyncio.wait([outcome], timeout=max(0, deadline - self._clock.now_ms()) / 1000)
-            if not job.running() and not outcome.done() and job.cancel():
+            if job.cancel():
                 raise KafkaTimeoutError(
                     f"not begun in time: the client makes at most {MOST_THREADS} calls at once, and all of them waited"
                 )
             return await outcome
         except asyncio.CancelledError:
+            # Nobody asks how it ends.
+            outcome.cancel()
             given_up.set()
             self._exchange.wakeup()
             raise

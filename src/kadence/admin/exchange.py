@@ -121,8 +121,8 @@ class Exchange:
 
     def _drive(self, wait_ms: int) -> None:
         """Do all I/O once, for all calls. The lock is held, but not meanwhile."""
-        self._driver = threading.get_ident()
         try:
+            self._driver = threading.get_ident()
             nodes, self._nodes = self._nodes, None
             unsent, self._unsent = self._unsent, []
             must_begin_again, self._must_begin_again = self._must_begin_again, False
@@ -168,11 +168,6 @@ class Exchange:
         return ended
 
     # ------------------------------------------------------------ the end
-
-    @property
-    def is_driven(self) -> bool:
-        """Whether a thread waits for answers."""
-        return self._driver is not None
 
     @property
     def is_closed(self) -> bool:
