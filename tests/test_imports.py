@@ -6,6 +6,7 @@ import ast
 import importlib
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 
@@ -14,6 +15,7 @@ import pytest
 import kadence
 from kadence import loading
 from kadence.records import KERNEL
+from kadence.version import VERSION
 
 ROOMS = {"admin", "broker", "cli", "coordinator", "net", "producer", "spark", "testing"}
 """What a consumer's application side does not need."""
@@ -49,8 +51,13 @@ def test_the_package_alone_loads_nothing_but_its_own_door() -> None:
         "kadence.consumer.application",
         "kadence.consumer.application.suppliers",
         "kadence.loading",
+        "kadence.version",
     }
     assert not modules & (HEAVY | {"dataclasses", "inspect", "logging"})
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert kadence.__version__ == VERSION == metadata.version("kadence")
 
 
 def test_a_consumer_by_name_loads_its_network_side_and_no_other_room() -> None:

@@ -1,4 +1,4 @@
-"""Kadence: a Kafka consumer whose heartbeat never misses, with its broker, producer and Spark source.
+"""Kadence: a Kafka consumer that stays in its group while your code works, with its broker, producer and Spark source.
 
 All public names; each is loaded when it is first used. This file also connects the consumer to its network side and
 to the producer of its dead letters, so that these packages need not import each other.
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kadence.consumer.application import suppliers
 from kadence.loading import load
+from kadence.version import VERSION
 
 if TYPE_CHECKING:
     from kadence.admin import (
@@ -129,6 +130,8 @@ if TYPE_CHECKING:
         SubscriptionPattern,
         TopicPartition,
     )
+
+__version__ = VERSION
 
 __all__ = [
     "Acl",

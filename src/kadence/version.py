@@ -1,4 +1,7 @@
-"""The version of Kadence, which clients send to brokers and the build puts into the package."""
+"""The version of Kadence, which clients send to brokers and the build puts into the package.
+
+It is ``kadence.__version__``, too.
+"""
 
 from __future__ import annotations
 
