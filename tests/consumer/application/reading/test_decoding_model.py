@@ -17,6 +17,7 @@ from kadence.config import ConsumerConfig
 from kadence.consumer.application.reading.collector import Collector
 from kadence.consumer.application.reading.dead_letters import BadRecord, Delivery
 from kadence.consumer.application.reading.decoding import Decoding
+from kadence.consumer.application.records import Records
 from kadence.consumer.border.buffer import Border, Fetched
 from kadence.consumer.border.cells import Cell, Origin
 from kadence.consumer.border.messages import Seek
@@ -87,6 +88,8 @@ class World:
         }
         self.border.assignment = self.cells
         self.due = [0] * PARTITIONS
+        self.committed = dict.fromkeys(self.cells, 0)
+        """By committing the records of each poll."""
         for partition in self.cells:
             self.fetch_from(partition, 0)
 
@@ -123,21 +126,21 @@ class World:
             assert self.policy == "dead-letter"
             self.check_positions()
             return 0
+        records = Records(chunks, self.collector.moved())
         if interrupted:
             self.collector.put_back()
             self.check_positions()
             self.network()
             return 0
-        count = 0
-        for partition, records in chunks:
-            for record in records:
-                self.pass_over(partition)
-                assert record.offset == self.due[partition.partition]
-                self.due[partition.partition] += 1
-                count += 1
-        assert count <= limit
+        for record in records:
+            self.pass_over(TopicPartition("t", record.partition))
+            assert record.offset == self.due[record.partition]
+            self.due[record.partition] += 1
+        assert len(records) <= limit
         self.check_positions()
-        return count
+        self.committed |= {partition: at.offset for partition, at in records.next_offsets().items()}
+        assert self.committed == {partition: self.position(partition) for partition in self.cells}
+        return len(records)
 
     def columns(self) -> None:
         """Somebody else reads on, and what was read as columns is put back: what is left in the hands is read again."""
@@ -177,7 +180,7 @@ class World:
         return at.offset
 
     def seek(self, number: int, offset: int) -> None:
-        self.due[number] = offset
+        self.due[number] = self.committed[TopicPartition("t", number)] = offset
         self.fetch_from(TopicPartition("t", number), offset)
 
     def finish(self) -> None:
