@@ -47,9 +47,9 @@ BY_LINE = (
     "consumer/application/reading/_steps_py.py",
 )
 
-NOWHERE = frozenset(("PUSH_EXC_INFO", "POP_EXCEPT"))
-"""No signal is looked for here. An error that tracing raises here stays the thread's current one for ever, and every
-later error of the process tells of it."""
+NOWHERE = frozenset(("NOP", "PUSH_EXC_INFO", "POP_EXCEPT"))
+"""No signal is looked for here. An error that tracing raises at a NOP may pass by all handlers around it. At the others
+it stays the thread's current one for ever, and every later error of the process tells of it."""
 
 STEPS = ("poll", "poll_arrow", "_run", "run", "_next", "Iteration.__next__")
 
