@@ -16,8 +16,8 @@ class NotFetchedReason(enum.Enum):
     """The reason why a partition is not being fetched now. The value is an explanation in words."""
 
     PAUSED = "paused by the application"
-    POLL_RAISES = "poll() raises for its next record: the application has to seek past it, or mend the cause"
-    OPEN_TRANSACTION = "an open transaction: read_committed gives nothing behind it"
+    POLL_RAISES = "poll() raises for its next record"
+    OPEN_TRANSACTION = "an open transaction holds it up"
     BUFFERED = "enough of it is buffered: the application has to poll"
     RANGE_FETCHED = "all of its range is fetched"
     MEMORY = "buffer.memory is used up: the application has to poll"
