@@ -17,6 +17,7 @@ import contextlib
 import importlib.util
 import operator
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -44,6 +45,7 @@ _META: Final = "meta.properties"
 _JOURNAL: Final = "topics.journal"
 _PRODUCER_IDS: Final = 1_000
 _TOPIC_ID_BYTES: Final = 16
+_OWNER: Final = re.compile(r"version: 0\ntopic_id: ([A-Za-z0-9_-]{22})\n?")
 
 _log = logger("kadence.broker")
 
@@ -326,9 +328,12 @@ def _check_topic(topic: StoredTopic) -> None:
 
 
 def _owner(folder: Path) -> str | None:
-    """The topic id that a partition's folder was made for, in hexadecimal; None if it is no such folder."""
+    """The topic id that a partition's folder was made for, in hexadecimal.
+
+    None if it is no such folder, or if the file was torn by a power cut: it is not made durable.
+    """
     try:
-        lines = (folder / "partition.metadata").read_text().splitlines()
-        return base64.urlsafe_b64decode(lines[1].partition(": ")[2] + "==").hex()
-    except (OSError, IndexError, ValueError):
+        found = _OWNER.fullmatch((folder / "partition.metadata").read_text())
+    except (OSError, ValueError):
         return None
+    return None if found is None else base64.urlsafe_b64decode(f"{found[1]}==").hex()

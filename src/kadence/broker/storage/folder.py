@@ -70,7 +70,9 @@ class PartitionFolder:
             with open_private(metadata) as file:
                 file.write(f"version: 0\ntopic_id: {topic_id}\n".encode())
         self._store = FileStore(path, lambda: partition.config, flusher.run, self._rolled)
-        log, producers, self.cut_bytes = recover(path, self._store, now, was_clean=was_clean)
+        log, producers, self.cut_bytes, self._aborted_upto = recover(
+            path, self._store, now, was_clean=was_clean
+        )
         partition.load(log, producers)
 
     # What the partition tells
@@ -99,6 +101,7 @@ class PartitionFolder:
         """What was said beside the log about its end no longer holds."""
         end = self._partition.end_offset
         self._flushing_upto = min(self._flushing_upto, end)
+        self._aborted_upto = min(self._aborted_upto, end)
         for path in named_files(self.path, ".snapshot"):
             if int(path.stem) > end:
                 path.unlink()
@@ -153,8 +156,12 @@ class PartitionFolder:
         """A new segment begins: what follows from the log so far is kept, so that a restart need not read it all."""
         log = self._partition.log
         if log.end_offset == base_offset and log.segments:
+            # In this order: below a snapshot nobody looks for aborted transactions anywhere else.
+            for segment in log.segments:
+                if segment.next_offset > self._aborted_upto:
+                    self._keep_aborted(segment)
+            self._aborted_upto = base_offset
             self._checkpoint()
-            self._keep_aborted(log.segments[-1])
 
     def _keep_aborted(self, segment: Segment) -> None:
         """Write which transactions were aborted in a segment, or nothing if none was."""

@@ -55,11 +55,17 @@ _log = logger("kadence.broker")
 
 
 class Recovered(NamedTuple):
-    """What a folder holds. ``cut_bytes`` lay behind the last whole batch, and are no part of the log."""
+    """What a folder holds.
+
+    Attributes:
+        cut_bytes: what lay behind the last whole batch, and is no part of the log.
+        replayed_from: what is known of aborted transactions from this offset on comes from the log alone.
+    """
 
     log: Log
     producers: Producers
     cut_bytes: int
+    replayed_from: int
 
 
 class _Batch(NamedTuple):
@@ -94,7 +100,8 @@ def recover(folder: Path, store: FileStore, now: int, *, was_clean: bool) -> Rec
     log = Log(store, segments, start_offset=start)
     if not segments:
         log.end_offset = log.start_offset = start
-    return Recovered(log, _state(folder, log, now), cut_bytes)
+    producers, replayed_from = _state(folder, log, now)
+    return Recovered(log, producers, cut_bytes, replayed_from)
 
 
 def _segments(folder: Path, store: FileStore, *, was_clean: bool) -> tuple[list[FileSegment], int]:
@@ -285,8 +292,8 @@ def _fault(header: BatchHeader) -> str | None:
     return frame_fault(header.base_offset, header.batch_length, header.last_offset_delta, header.record_count)
 
 
-def _state(folder: Path, log: Log, now: int) -> Producers:
-    """Producers and aborted transactions; the log's epochs on the way."""
+def _state(folder: Path, log: Log, now: int) -> tuple[Producers, int]:
+    """Producers and aborted transactions, and from where the log was read for them; the log's epochs on the way."""
     producers = Producers()
     replay_from = log.start_offset
     entries = decode_epochs(_bytes(folder / EPOCHS_FILE) or b"")
@@ -303,7 +310,7 @@ def _state(folder: Path, log: Log, now: int) -> Producers:
     for _ in producers.replay(_batches(log, replay_from), now):
         pass
     producers.aborted.delete_before(log.start_offset)
-    return producers
+    return producers, replay_from
 
 
 def _snapshot(folder: Path, log: Log, producers: Producers) -> int:
