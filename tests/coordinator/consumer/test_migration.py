@@ -330,6 +330,14 @@ def test_the_last_modern_member_that_leaves_makes_the_group_classic(world: Consu
     assert (rejoined.code, rejoined.response.leader) == (0, "c")
 
 
+def test_the_classic_group_has_the_protocol_that_most_members_name_first(world: ConsumerWorld) -> None:
+    modern = world.member("new")
+    for member_id, names in (("a", "xy"), ("b", "yx"), ("c", "yx")):
+        assert world.join(member_id, protocols={name: subscription() for name in names}).code == 0
+    modern.beat(member_epoch=-1)
+    assert world.group.protocol_name == "y"
+
+
 def test_a_static_member_that_comes_back_as_a_classic_one_makes_the_group_classic(
     world: ConsumerWorld,
 ) -> None:

@@ -7,6 +7,7 @@ stay.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 
 from kadence.coordinator.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, State
@@ -177,11 +178,13 @@ def downgrade(shard: Shard, now: int, group: ConsumerGroup, generation: int) -> 
 
 
 def _common_protocol(members: list[Member]) -> str:
-    """The first of a member's that all others know: their assignors decided nothing here, so any will do."""
+    """Of those that all know the one that most name first, as a classic group chooses it."""
     known = [
         [name for name, _ in member.classic.protocols] for member in members if member.classic is not None
     ]
-    return next(name for name in known[0] if all(name in names for names in known))
+    common = [name for name in known[0] if all(name in names for names in known)]
+    votes = Counter(next(name for name in names if name in common) for names in known)
+    return max(common, key=votes.__getitem__)
 
 
 def _old_member(shard: Shard, member: Member, protocol: str, target: Partitions) -> MemberMetadata:
