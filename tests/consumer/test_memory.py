@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any
 
 import pytest
 from tests.consumer.support import read
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 from kadence import Broker, Consumer, Producer, TopicPartition
 from kadence.consumer.border.buffer import Border
@@ -210,8 +211,32 @@ def test_a3_the_metrics_tell_that_one_batch_decompressed_to_more_than_the_cap(
             producer.send("t", bytes(MIB - 200), partition=0)
     with reader(broker, 2 * MIB, 1, max_poll_records=max_poll_records) as consumer:
         assert len(read(consumer, 8)) == 8
-        own = {
-            name.name: value for name, value in consumer.metrics().items() if name.name.startswith("buffer")
-        }
-    assert own["buffer-exceeded-total"] == 1
-    assert 8 * MIB < own["buffer-held-bytes-max"] < 10 * MIB
+        assert own(consumer, "buffer-exceeded-total") == 1
+        assert 8 * (MIB - 200) < own(consumer, "buffer-held-bytes-max") < 10 * MIB
+
+
+def test_a3_many_answers_with_one_small_record_each_hold_about_their_own_bytes(broker: Broker) -> None:
+    """Each was read into an arena, of which the smallest takes 16 KiB."""
+    broker.create_topic("t", 1)
+    with (
+        Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=0) as producer,
+        reader(broker, MIB, 1, max_partition_fetch_bytes=64 * KIB) as consumer,
+    ):
+        producer.send("t", b"4", partition=0).result(PATIENCE)
+        assert len(read(consumer, 1)) == 1
+        for _ in range(100):
+            came = own(consumer, "incoming-byte-total")
+            producer.send("t", b"4", partition=0).result(PATIENCE)
+            until(partial(has_more, consumer, came), every=0.001)
+        assert 50 * 70 < own(consumer, "buffer-held-bytes") < 100 * 500
+        assert own(consumer, "buffer-held-bytes-max") < 100 * 500 + 4 * 16 * KIB
+        while own(consumer, "buffer-held-bytes"):
+            consumer.poll(PATIENCE)
+
+
+def has_more(consumer: Consumer, came: float) -> bool:
+    return own(consumer, "incoming-byte-total") > came
+
+
+def own(consumer: Consumer, name: str) -> float:
+    return next(value for metric, value in consumer.metrics().items() if metric.name == name)

@@ -20,9 +20,9 @@ P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 
 
 class Arena:
-    def __init__(self) -> None:
+    def __init__(self, size: int = 0) -> None:
         self.holds = 1
-        self.size = 1000
+        self.size = size
 
     def retain(self) -> None:
         self.holds += 1
@@ -87,8 +87,10 @@ class World(Hand):
         session: int = 7,
         stable: int = 100,
         end: int = 100,
+        arena_size: int = 0,
     ) -> Arena:
-        arena = Arena()
+        """Without ``arena_size`` what comes fills its arena."""
+        arena = Arena(arena_size or sum(map(len, (batches or {}).values())))
         told = {**dict.fromkeys([*(codes or {}), *(preferred or {})], b""), **(batches or {})}
         data = [
             PartitionData(

@@ -44,5 +44,5 @@ def test_c6_a_pause_wakes_only_while_a_fetch_waits_for_memory_and_a_resume_alway
 def test_a3_all_that_buffer_memory_bounds_is_held() -> None:
     border = Border(lambda: None)
     border.measures.held_bytes = lambda: 1_000
-    border.decompressed_bytes, border.copied_bytes, border.hand_bytes = 200, 30, 4
+    border.decompressed_bytes, border.copies.packed, border.hand_bytes = 200, 30, 4
     assert (border.fetched_bytes(), border.held_bytes()) == (1_030, 1_234)

@@ -18,6 +18,7 @@ from typing import Final
 from kadence.clock import Clock, SystemClock, wall_ms
 from kadence.connection.request import Loan
 from kadence.consumer.border.cells import Cell
+from kadence.consumer.border.copies import Copies
 from kadence.consumer.border.hand import Attention
 from kadence.consumer.border.lateness import Lateness
 from kadence.consumer.border.measures import Measures
@@ -31,7 +32,7 @@ __all__ = ["Border", "Fetched", "Signal"]
 
 @dataclass(slots=True, eq=False)
 class Fetched:
-    """One partition's bytes of one fetch response, still framed, lying in a lent arena.
+    """One partition's bytes of one fetch response, still framed, lying in a lent arena or copied out of it.
 
     ``lease`` is the reading stretch they belong to (see `Cell`); ``arena`` is released by whoever takes
     them. ``aborted``: (producer id, first offset) of aborted transactions, for read_committed.
@@ -41,7 +42,7 @@ class Fetched:
     cell: Cell
     lease: int
     offset: int
-    data: memoryview
+    data: memoryview | bytes
     arena: Loan
     aborted: tuple[tuple[int, int], ...] | None
     records: int = 0
@@ -110,8 +111,8 @@ class Border:
         wants_polled: membership waits for a `Polled` (network).
         dead: the network thread has ended, with this error if it was a bug (network).
         progress: when the application polled last (application).
-        decompressed_bytes: held by batches being read (application). copied_bytes: copied out of arenas
-            that nobody else needed any more (application). hand_bytes: of records decoded ahead (application).
+        decompressed_bytes: held by batches being read (application). copies: what was copied out of arenas.
+            hand_bytes: of records decoded ahead (application).
             largest_batch: what the largest batch of late decompressed to (application).
         drained_records: records handed out or dropped, ever, by the count of their batches; kept only where
             prefetch.heuristic looks at it (application). wake_records: when it has grown to this, the network
@@ -152,7 +153,7 @@ class Border:
         self.ended = False
         self.progress = Progress()
         self.decompressed_bytes = 0
-        self.copied_bytes = 0
+        self.copies = Copies()
         self.hand_bytes = 0
         self.largest_batch = 0
         self.drained_records = 0
@@ -229,6 +230,11 @@ class Border:
     def held_bytes(self) -> int:
         """What is held of `buffer.memory`. Any thread."""
         return self.fetched_bytes() + self.decompressed_bytes + self.hand_bytes
+
+    @property
+    def copied_bytes(self) -> int:
+        """What copies of fetched bytes take. Any thread."""
+        return self.copies.held
 
     # -- network thread
 

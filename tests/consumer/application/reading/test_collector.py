@@ -167,10 +167,10 @@ def test_c6_the_network_thread_is_woken_only_when_it_waits_for_room() -> None:
     taken(subject, 2)
     assert shared.wakes == 1, "told once"
     shared.wake_held = 0
-    shared.copied_bytes = 1
+    shared.copies.copied = 1
     taken(subject, 2)
     assert shared.wakes == 1, "more than that is held"
-    shared.copied_bytes = 0
+    shared.copies.copied = 0
     taken(subject, 2)
     assert (shared.wakes, shared.wake_held) == (2, -1)
 
@@ -271,7 +271,7 @@ def test_a3_under_pressure_the_bytes_of_a_paused_partition_leave_an_arena_that_o
     wakes = shared.wakes
     assert taken(subject, 10) == []
     assert (arena.holds, shared.wakes) == (0, wakes + 1)
-    assert 100 < shared.copied_bytes < 200
+    assert 100 < shared.copied_bytes < 500
     cells[0].paused = False
     assert taken(subject, 10) == [(0, 1)]
     assert shared.copied_bytes == 0

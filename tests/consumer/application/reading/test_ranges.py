@@ -159,4 +159,4 @@ def test_c11_memory_of_a_paused_partition_is_not_given_up_twice_for_one_request(
     for _ in range(3):
         assert subject.take() == []
     assert arena.holds == 0
-    assert subject.border.copied_bytes == len(raw), "it is still here"
+    assert subject.border.copied_bytes > len(raw), "it is still here"

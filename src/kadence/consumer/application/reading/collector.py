@@ -24,6 +24,7 @@ from kadence.consumer.application.reading.reader import Reader
 from kadence.consumer.application.reading.steps import Place, Steps
 from kadence.consumer.border.buffer import Border, Fetched
 from kadence.consumer.border.cells import Cell, Raised
+from kadence.consumer.border.copies import frees
 from kadence.consumer.border.messages import Seek
 from kadence.errors import KafkaError, RecordDeserializationError
 from kadence.records import Columns, FetchedRecords, Record, release_idle
@@ -46,25 +47,6 @@ _IDLE_MS: Final = 5_000
 """Memory of columns that nobody used for so long is given back, after as long again at most."""
 
 _NOTHING: Final = memoryview(b"")
-
-
-class _Copy:
-    """A loan of bytes copied out of an arena. Application thread only."""
-
-    __slots__ = ("_border", "size")
-
-    holds = 1
-
-    def __init__(self, border: Border, size: int) -> None:
-        self._border = border
-        self.size = size
-        border.copied_bytes += size
-
-    def retain(self) -> None:
-        raise NotImplementedError("nobody shares a copy")
-
-    def release(self) -> None:
-        self._border.copied_bytes -= self.size
 
 
 class Collector:
@@ -466,11 +448,10 @@ class Collector:
             for fetched in reader.fetches:
                 places.setdefault(id(fetched.arena), []).append(fetched)
         for items in places.values():
-            arena, size = items[0].arena, sum(len(item.data) for item in items)
-            if arena.holds == len(items) and 2 * size <= arena.size:
+            arena = items[0].arena
+            if arena.holds == len(items) and frees([len(item.data) for item in items], arena):
                 for item in items:
-                    item.data = memoryview(bytes(item.data))
-                    item.arena = _Copy(border, len(item.data))
+                    item.data, item.arena = border.copies.copy(item.data)
                     arena.release()
                 freed = True
         if not freed and len(idle) == len(readers):

@@ -10,6 +10,7 @@ from typing import Final
 from kadence.config import ConsumerConfig
 from kadence.connection.request import Loan
 from kadence.consumer.border.buffer import Border, Fetched
+from kadence.consumer.border.copies import frees, is_small
 from kadence.consumer.border.messages import Failed
 from kadence.consumer.border.reasons import NotFetchedReason
 from kadence.consumer.managers.base import Outbox
@@ -142,17 +143,19 @@ class FetchAnswers:
             sent.session.answered(response.session_id)
             sent.session.answers += 1
         sent.answers += 1
-        size = 0
+        sizes = [
+            len(data.records) for topic in response.responses for data in topic.partitions if data.records
+        ]
+        copies = arena is not None and is_small(sizes) and frees(sizes, arena)
         for topic in response.responses:
             name = topic.topic or sent.names.get(topic.topic_id)
             if name is None:
                 continue
             for data in topic.partitions:
                 partition = TopicPartition(name, data.partition_index)
-                self._partition(now, sent, partition, data, response, arena)
-                size += len(data.records or b"")
+                self._partition(now, sent, partition, data, response, arena, copies)
         self._measures.end(now)
-        return size
+        return sum(sizes)
 
     def _partition(
         self,
@@ -162,6 +165,7 @@ class FetchAnswers:
         data: PartitionData,
         response: FetchResponse,
         arena: Loan | None,
+        copies: bool,
     ) -> None:
         asked = sent.asked.get(partition)
         state = self._subscription.partitions.get(partition)
@@ -222,7 +226,6 @@ class FetchAnswers:
             self._in_trouble(state, trouble_of(ec.CORRUPT_MESSAGE))
             if state.buffered_bytes:
                 return
-        arena.retain()
         self._memory.saw(compressed=bool(records[ATTRIBUTES_AT] & COMPRESSION))
         aborted = None
         if self._isolation == READ_COMMITTED and data.aborted_transactions:
@@ -235,4 +238,9 @@ class FetchAnswers:
         state.fetched_bytes += complete
         state.fetched_records += count
         self._subscription.move_to_end(partition)
-        self._border.put(Fetched(cell, asked.lease, asked.offset, batches, arena, aborted, count))
+        held: memoryview | bytes = batches
+        if copies:
+            held, arena = self._border.copies.pack(batches)
+        else:
+            arena.retain()
+        self._border.put(Fetched(cell, asked.lease, asked.offset, held, arena, aborted, count))
