@@ -30,7 +30,7 @@ def told(kadence: Run, monkeypatch: pytest.MonkeyPatch, words: str, *command: st
         # What goes on because nothing is known yet ends soon, too.
         bound = () if command[0] == "produce" else ("-X", f"default.api.timeout.ms={int(seconds * 1000)}")
         ran = kadence(*command, *bound)
-        if words in ran.err and "in time" not in ran.err:
+        if words in ran.err + ran.out and "in time" not in ran.err + ran.out:
             break
     return ran
 

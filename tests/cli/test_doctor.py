@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 import trustme
 from tests.cli.conftest import Run
+from tests.cli.test_commands import told
 
 from kadence import records
 from kadence.broker import Broker
 from kadence.cli import doctor
 from kadence.errors import MissingDependencyError
 from kadence.net import openssl, pulse
+from kadence.testing.pytest_plugin import Brokers
 
 
 @pytest.fixture(autouse=True)
@@ -178,6 +180,20 @@ def test_a_login_that_is_refused_shows_no_password(
     ran = kadence("doctor", "--json", *options)
     assert (ran.status, found(ran.rows)["brokers"][0]) == (1, "wrong")
     assert "hush" not in ran.out + ran.err
+
+
+def test_a_login_that_is_missing(
+    kadence: Run, kadence_new_broker: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hide(monkeypatch, "pyspark")
+    locked = kadence_new_broker(users={"alice": "hidden"})
+    ran = told(kadence, monkeypatch, "want a login", "doctor", "--json", "-b", locked.bootstrap_servers)
+    status, said = found(ran.rows)["brokers"]
+    assert status == "wrong"
+    assert said == (
+        f"bootstrap {locked.bootstrap_servers} closed the connection before it answered any request "
+        "(does this listener want a login by security.protocol=SASL_…?)"
+    )
 
 
 def test_what_to_try_with_a_listener_for_tls(kadence: Run, monkeypatch: pytest.MonkeyPatch) -> None:
