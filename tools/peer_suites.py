@@ -107,9 +107,11 @@ def franz_go(patterns: Sequence[str]) -> bool:
 def librdkafka(numbers: Sequence[str]) -> bool:
     """librdkafka's integration tests, one process for each; numbers are those of its files."""
     tests = _built_librdkafka() / "tests"
-    files = sorted(path.name for path in tests.glob("[0-9][0-9][0-9][0-9]-*.c*"))
+    # Those of librdkafka's own mock broker ask nothing of ours.
+    files = sorted(path.name for path in tests.glob("[0-9][0-9][0-9][0-9]-*.c*") if "mock" not in path.name)
     outcomes: dict[str, list[str]] = {"pass": [], "fail": [], "skip": []}
-    with _broker(nodes=3, num_partitions=4) as servers:
+    # Some of them presume that members who begin together share a generation, as they do with Kafka's default delay.
+    with _broker(nodes=3, num_partitions=4, group_initial_rebalance_delay_ms=3000) as servers:
         settings = tests / "test.conf"
         settings.write_text(f"bootstrap.servers={servers}\n")
         for number in dict.fromkeys(name[:4] for name in files):
