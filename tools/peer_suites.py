@@ -44,10 +44,15 @@ _NOT_RUN: Final = {
 """Tests of librdkafka that are not run, by number."""
 
 _CALLS_LEFT_OUT: Final = {
-    "0081-admin.c": r"^ *do_test_(Create|Describe|Delete)Acls\(rk, [^;]*;$",
-    "0113-cooperative_rebalance.cpp": r"^ *h_delete_topic\(\);$",
+    "0081-admin.c": r"^ *do_test_((Create|Describe|Delete)Acls|AlterConfigs)\(rk, [^;]*;$",
+    "0113-cooperative_rebalance.cpp": r"^ *(h_delete_topic|i_delete_topic_2|j_delete_topic_no_rb_callback)\(\);$",
 }
-"""Parts of tests: those of ACLs, and one that waits for ever on Apache Kafka 4.3, too."""
+"""Parts of tests: those of ACLs and of a broker's own settings, which the embedded broker takes when it starts only;
+and three in which close() of librdkafka 2.0.2 waits for ever once the topic is deleted, on Apache Kafka 4.3.1, too.
+"""
+
+_ONE_NODE: Final = frozenset({"0081"})
+"""On several nodes they want as many replicas of each partition, and the embedded broker has one."""
 
 _TEST_SECONDS: Final = 600
 """For one test of librdkafka."""
@@ -111,9 +116,8 @@ def librdkafka(numbers: Sequence[str]) -> bool:
     files = sorted(path.name for path in tests.glob("[0-9][0-9][0-9][0-9]-*.c*") if "mock" not in path.name)
     outcomes: dict[str, list[str]] = {"pass": [], "fail": [], "skip": []}
     # Some of them presume that members who begin together share a generation, as they do with Kafka's default delay.
-    with _broker(nodes=3, num_partitions=4, group_initial_rebalance_delay_ms=3000) as servers:
-        settings = tests / "test.conf"
-        settings.write_text(f"bootstrap.servers={servers}\n")
+    settings = {"num_partitions": 4, "group_initial_rebalance_delay_ms": 3000}
+    with _broker(nodes=3, **settings) as three, _broker(nodes=1, **settings) as one:
         for number in dict.fromkeys(name[:4] for name in files):
             if numbers and number not in numbers:
                 continue
@@ -122,6 +126,8 @@ def librdkafka(numbers: Sequence[str]) -> bool:
                 outcomes["skip"].append(number)
                 continue
             log = tests / f"{number}.log"
+            servers = one if number in _ONE_NODE else three
+            (tests / "test.conf").write_text(f"bootstrap.servers={servers}\n")
             passed = _passes(number, tests, log)
             outcomes["pass" if passed else "fail"].append(number)
             print(
