@@ -29,7 +29,11 @@ class Disk:
         self.directory.attach(self._flusher)
         self.cluster = Cluster("cluster", log_defaults=LogConfig(**config))
         self.cluster.nodes[1] = BrokerNode(1, "localhost", 9092)
-        self.cut_bytes = self.cluster.load(self.directory, lambda: NOW)
+        try:
+            self.cut_bytes = self.cluster.load(self.directory, lambda: NOW)
+        except BaseException:
+            self.directory.close()
+            raise
         if "t" not in self.cluster.topics:
             self.cluster.create_topic("t", 1)
         self.flush()
