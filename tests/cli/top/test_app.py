@@ -202,7 +202,7 @@ def test_help_pause_delay_and_quit(broker: Broker) -> None:
     watched(broker.bootstrap_servers, look)
 
 
-def test_brokers_that_are_silent_are_told_in_one_line_until_they_are_back(
+def test_brokers_that_are_silent_are_told_until_they_are_back(
     broker: Broker, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gathering, "PATIENCE_S", 0.5)
@@ -216,6 +216,17 @@ def test_brokers_that_are_silent_are_told_in_one_line_until_they_are_back(
         await until_gone(screen, "trying again")
 
     watched(broker.bootstrap_servers, look)
+
+
+def test_a_broker_that_wants_a_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathering, "PATIENCE_S", 0.5)
+
+    async def look(screen: Screen) -> None:
+        await screen.shows("(does this listener want a login")
+        await screen.shows("SASL_…?); trying again every 0.1 s")
+
+    with Broker(users={"ann": "secret"}) as locked:
+        watched(locked.bootstrap_servers, look)
 
 
 async def until_gone(screen: Screen, text: str) -> None:

@@ -132,7 +132,7 @@ class Top(App[None]):
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     #title { height: 1; background: $primary; color: $text; text-style: bold; }
-    #about { height: 2; }
+    #about { height: auto; min-height: 2; }
     #news { height: auto; color: $text-muted; }
     #keys { height: 1; background: $panel; }
     #prompt { height: 1; border: none; padding: 0; display: none; }
@@ -436,11 +436,12 @@ class Top(App[None]):
         wrong = self._trouble()
         if wrong:
             text = Text(r.shortened(lines[0], width) + "\n")
-            text.append(r.shortened(wrong, width), style="bold red")
+            # It wraps: what to do about it stands at its end, and would be what a cut leaves out.
+            text.append(printable(wrong), style="bold red")
         return text
 
     def _trouble(self) -> str:
-        """What is wrong with the way to the brokers, in one line."""
+        """What is wrong with the way to the brokers."""
         if self._is_paused:
             return ""
         silent = time.monotonic() - self._heard_at
