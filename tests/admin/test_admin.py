@@ -33,6 +33,7 @@ from kadence.protocol import error_codes as ec
 from kadence.protocol.create_partitions import CreatePartitionsRequest
 from kadence.protocol.create_topics import CreateTopicsRequest
 from kadence.protocol.delete_topics import DeleteTopicsRequest
+from kadence.protocol.describe_groups import DescribeGroupsRequest
 from kadence.protocol.find_coordinator import FindCoordinatorRequest
 from kadence.protocol.list_groups import ListGroupsRequest
 from kadence.protocol.metadata import MetadataRequest
@@ -401,6 +402,13 @@ def test_the_deadline_names_the_last_error(flaky: tuple[Broker, Admin]) -> None:
             lambda seconds: admin.create_topics({"t": 1}, timeout=seconds),
             KafkaTimeoutError,
             match="t: not done in time; the last error was NOT_CONTROLLER",
+        )
+    with broker.faults.error(DescribeGroupsRequest, ec.COORDINATOR_NOT_AVAILABLE):
+        overdue(
+            # Strangers choose such an id, and whoever asks for all groups hands it on.
+            lambda seconds: admin.describe_groups(["g\n\x1b"], timeout=seconds),
+            KafkaTimeoutError,
+            match=r"g\\x0a\\x1b: not done in time",
         )
     with broker.faults.drop(MetadataRequest):
         overdue(

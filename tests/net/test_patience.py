@@ -137,3 +137,5 @@ def test_how_nodes_are_named() -> None:
     backoff = Backoff(50, 1000)
     assert str(KnownNode(Node(1, "kafka", 9092), backoff)) == "broker 1 (kafka:9092)"
     assert str(KnownNode(Node(FIRST_BOOTSTRAP, "::1", 9092), backoff)) == "bootstrap [::1]:9092"
+    # A broker says under which host another one is reached, and errors name it.
+    assert str(KnownNode(Node(1, "a\nb\x1b", 9092), backoff)) == r"broker 1 (a\x0ab\x1b:9092)"

@@ -29,6 +29,7 @@ from kadence.errors import (
     MalformedMessageError,
     for_code,
 )
+from kadence.printable import printable
 from kadence.protocol import error_codes as ec
 from kadence.protocol.find_coordinator import FindCoordinatorRequest
 from kadence.protocol.metadata import (
@@ -209,7 +210,9 @@ class Calls:
                 answer = answers.get(item)
                 if not isinstance(answer, KafkaError):
                     if item not in answers:
-                        result.errors[item] = MalformedMessageError(f"the broker's answer lacks {item}")
+                        result.errors[item] = MalformedMessageError(
+                            f"the broker's answer lacks {printable(str(item))}"
+                        )
                     else:
                         result[item] = answer  # type: ignore[assignment]
                 elif _passes(answer, now < patient_until):
@@ -241,7 +244,7 @@ class Calls:
         return outcomes["the answer"]
 
     def _gave_up(self, item: object, error: KafkaError) -> KafkaError:
-        late = KafkaTimeoutError(f"{item}: not done in time; the last error was {error}")
+        late = KafkaTimeoutError(f"{printable(str(item))}: not done in time; the last error was {error}")
         late.__cause__ = error
         return late
 

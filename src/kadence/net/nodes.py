@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kadence.printable import printable
+
 if TYPE_CHECKING:
     from kadence.connection.backoff import Backoff
     from kadence.connection.versions import Ranges
@@ -78,8 +80,8 @@ class KnownNode:
     @property
     def address(self) -> str:
         """host:port, for messages."""
-        host = f"[{self.node.host}]" if ":" in self.node.host else self.node.host
-        return f"{host}:{self.node.port}"
+        host = printable(self.node.host)
+        return f"[{host}]:{self.node.port}" if ":" in host else f"{host}:{self.node.port}"
 
     def __str__(self) -> str:
         return (

@@ -17,8 +17,8 @@ class Secret:
 
     __slots__ = ("_value",)
 
-    def __init__(self, value: str = "") -> None:
-        self._value = value
+    def __init__(self, value: str | Secret = "") -> None:
+        self._value: str = value._value if isinstance(value, Secret) else value
 
     def reveal(self) -> str:
         """The value."""
