@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.patience import until
+from tests.patience import PATIENCE, until
 
 from kadence import Consumer, Producer, TopicPartition, publish_state
 from kadence.broker import Broker
@@ -154,3 +155,29 @@ def test_what_other_programs_put_there_stays(directory: Path) -> None:
         before = {path.name for path in directory.iterdir()}
         publish_state().close()
         assert before - {path.name for path in directory.iterdir()} == {f"{dead}-2b.sock"}
+
+
+def test_a_moment_without_file_descriptors_ends_no_publisher(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Short:
+        """A listener that finds no descriptor for the first that it would accept."""
+
+        def __init__(self, listener: socket.socket) -> None:
+            self._listener = listener
+            self._fails = iter((OSError(errno.EMFILE, "Too many open files"),))
+
+        def accept(self) -> tuple[socket.socket, object]:
+            for error in self._fails:
+                raise error
+            return self._listener.accept()
+
+        def close(self) -> None:
+            self._listener.close()
+
+    with publish_state() as publisher:
+        monkeypatch.setattr(publisher, "_listener", Short(publisher._listener))
+        # The first answer is still that of the listener itself.
+        for _ in range(2):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+                asking.settimeout(PATIENCE)
+                asking.connect(str(publisher.path))
+                assert asking.recv(1 << 16).startswith(b"{")

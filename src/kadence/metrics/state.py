@@ -33,6 +33,8 @@ __all__ = ["StatePublisher", "publish_state", "published", "state_directory"]
 _LATEST: Final = 20
 """How many of the latest stalls and rebalances of each consumer are published."""
 
+_AGAIN_S: Final = 0.1
+"""After which a connection that could not be accepted is tried again."""
 
 _NAME: Final = re.compile(r"([0-9]{1,9})-[0-9a-f]+\.sock")
 """Of a socket: the process, and which publisher in it."""
@@ -164,7 +166,10 @@ class StatePublisher:
             try:
                 connection, _ = self._listener.accept()
             except OSError:
-                return
+                # Closed; or the process has no file descriptor left, and may have one in a moment.
+                if not self._is_closed:
+                    time.sleep(_AGAIN_S)
+                continue
             with connection:
                 connection.settimeout(1.0)
                 try:
