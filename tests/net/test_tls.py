@@ -16,6 +16,7 @@ from kadence.config import AdminConfig, ConsumerConfig
 from kadence.connection.request import Lane
 from kadence.errors import AuthenticationError, ConfigError, ConnectError
 from kadence.net import ConnectionConfig, drain
+from kadence.net.dial import tell
 from kadence.net.stream import stream_of
 from kadence.protocol.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -208,6 +209,13 @@ def test_tls_spoken_to_a_plaintext_listener(connect: Connect, certificates: Cert
         error = driver.ask(HEARTBEAT, node_id=1).error
     assert isinstance(error, ConnectError)
     assert f"broker 1 ({host}:{port}): TLS handshake: " in str(error)
+
+
+def test_what_a_peer_without_tls_may_mean() -> None:
+    error = ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number")
+    error.reason = "WRONG_VERSION_NUMBER"
+    # security.protocol may be SSL or SASL_SSL.
+    assert tell(error) == "wrong version number (does this listener speak TLS? security.protocol asks for it)"
 
 
 def test_plaintext_spoken_to_a_tls_listener(connect: Connect, certificates: Certificates) -> None:

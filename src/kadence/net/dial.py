@@ -237,6 +237,6 @@ def tell(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         reason = (error.reason or str(error)).replace("_", " ").lower()
         if error.reason in ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "RECORD_LAYER_FAILURE"):
-            return f"{reason} (is this listener PLAINTEXT? security.protocol is SSL)"
+            return f"{reason} (does this listener speak TLS? security.protocol asks for it)"
         return reason
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
