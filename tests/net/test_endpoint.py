@@ -117,6 +117,7 @@ def test_a_token_whose_claims_are_nonsense_has_no_known_end(claims: bytes) -> No
             AuthenticationError,
             "invalid_client: who?",
         ),
+        (401, b'{"error": "a\\n\\u001b"}', AuthenticationError, r"HTTP 401 a\x0a\x1b"),
         (403, b"<html>", AuthenticationError, "HTTP 403 Forbidden"),
         (307, b"", AuthenticationError, "HTTP 307"),
         (429, b"", ConnectError, "HTTP 429"),

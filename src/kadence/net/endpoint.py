@@ -13,6 +13,7 @@ from typing import Any, Final
 from urllib.parse import quote_plus, urlencode
 
 from kadence.errors import AuthenticationError, ConnectError
+from kadence.printable import printable
 from kadence.security.credentials import ClientCredentials, Token
 
 __all__ = ["fetch_token"]
@@ -96,4 +97,4 @@ def _told(error: urllib.error.HTTPError) -> str:
         words = ": ".join(str(answer[key]) for key in ("error", "error_description") if key in answer)
     except (ValueError, TypeError, OSError, HTTPException, RecursionError):
         words = ""
-    return (words or str(error.reason))[:_SHOWN]
+    return printable((words or str(error.reason))[:_SHOWN])
