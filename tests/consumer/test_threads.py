@@ -26,6 +26,7 @@ from kadence.errors import (
     ConcurrentAccessError,
     FatalNetworkError,
     ForkedError,
+    IllegalStateError,
     KafkaTimeoutError,
     WakeupError,
 )
@@ -237,6 +238,50 @@ def test_c13_close_in_a_signal_handler_ends_the_call_that_it_interrupts(
         sender.join()
     with pytest.raises(ClosedError):
         subject.poll(0)
+
+
+@pytest.mark.parametrize("polls", ["poll", "poll_arrow", "iteration"])
+def test_c13_a_poll_in_the_midst_of_another_is_refused(broker: Broker, topic: str, polls: str) -> None:
+    refused: list[Exception] = []
+    calls: dict[str, Callable[[], object]] = {
+        "poll": lambda: subject.poll(FOR_EVER),
+        "poll_arrow": lambda: subject.poll_arrow(FOR_EVER),
+        "iteration": lambda: next(iter(subject)),
+    }
+
+    def handler(*_: object) -> None:
+        with pytest.raises(IllegalStateError) as caught:
+            calls[polls]()
+        refused.append(caught.value)
+
+    def deserializer(value: bytes) -> int:
+        if int(value) in (0, 250, 600):
+            signal.raise_signal(signal.SIGUSR1)
+        return int(value)
+
+    with handling(signal.SIGUSR1, handler), consumer(broker, value_deserializer=deserializer) as subject:
+        subject.assign([PARTITION])
+        assert [record.value for record in read(subject, 1000)] == list(range(1000))
+        assert len(refused) >= 3
+
+
+@pytest.mark.parametrize("polls", ["poll", "iteration"])
+def test_c13_close_in_the_midst_of_taking_records_is_told_as_such(
+    broker: Broker, topic: str, polls: str
+) -> None:
+    def deserializer(value: bytes) -> bytes:
+        if value == b"300":
+            signal.raise_signal(signal.SIGUSR1)
+        return value
+
+    subject = consumer(broker, value_deserializer=deserializer, max_poll_records=200)
+    subject.assign([PARTITION])
+    with handling(signal.SIGUSR1, lambda *_: subject.close(1)), pytest.raises(ClosedError):  # noqa: PT012
+        while True:
+            if polls == "poll":
+                subject.poll(FOR_EVER)
+            else:
+                next(iter(subject))
 
 
 def test_c7_a_second_thread_is_told_at_once(broker: Broker, topic: str) -> None:

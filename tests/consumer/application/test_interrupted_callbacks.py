@@ -90,6 +90,8 @@ class Subject:
     def interrupted_poll(self, interruption: Interruption) -> Interruption:
         with contextlib.suppress(KeyboardInterrupt), interruption:
             self.poll()
+        # As `Consumer.poll` does; it had taken nothing.
+        self.core.put_back(None)
         return interruption
 
     def done(self) -> list[int]:

@@ -29,7 +29,7 @@ from kadence.consumer.application.stall import Stalls
 from kadence.consumer.border import messages as m
 from kadence.consumer.border.buffer import Border
 from kadence.consumer.border.cells import Cell
-from kadence.errors import IllegalStateError, InvalidGroupIdError
+from kadence.errors import ClosedError, IllegalStateError, InvalidGroupIdError, KafkaError
 from kadence.logs import logger
 from kadence.records import Columns, Record
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -100,6 +100,8 @@ class Core:
         self._dead_letters: DeadLetters | None = None
         self.decoding: Decoding | None = None
         self._take = self._collector.take_records
+        self._is_taking = False
+        """Records are being taken. An interruption between that and the return is followed by `put_back`."""
         if config.dead_letter_topic is not None:
             self._dead_letters = DeadLetters(
                 config.dead_letter_topic, config.group_id, lambda: letter_producers(config), border.signal.set
@@ -180,6 +182,7 @@ class Core:
         None when the ordinary path has something to do: a fact to look at, a commit that is due, a wakeup. A poll that
         finds nothing of the kind arms the steps (`reading.steps`) for those that follow it.
         """
+        self._refuse_inside_taking()
         border, exchange = self._border, self._exchange
         attention = border.attention
         # The steps of the thread that polled before are refused by the attention that is lowered now.
@@ -209,7 +212,7 @@ class Core:
         self._intake.polled(now)
         self._collector.prove()
         # A position that moved without a record ends a poll too; None would go on waiting for one.
-        chunks = self._take(limit) or ([] if self._collector.advanced else None)
+        chunks = self._taken(partial(self._take, limit)) or ([] if self._collector.advanced else None)
         self._is_counted = chunks is None
         if self.pace is not None:
             self.pace.returns(now, self._collector.returned)
@@ -233,6 +236,7 @@ class Core:
     def _poll(self, deadline: int, take: Callable[[], list[T]]) -> Waits[list[T]]:
         if self.subscribed is None and self.pattern is None and not self.manual:
             raise IllegalStateError("nothing to poll: call subscribe() or assign() first")
+        self._refuse_inside_taking()
         border, exchange = self._border, self._exchange
         now = self.clock.now_ms()
         border.progress.enter_poll(now)
@@ -262,7 +266,7 @@ class Core:
                     exchange.adopt_identity()
                 exchange.raise_failure()
                 exchange.raise_wakeup()
-                chunks = take()
+                chunks = self._taken(take)
                 returned = self._collector.returned
                 if chunks or self._collector.advanced:
                     return chunks
@@ -275,6 +279,29 @@ class Core:
             self._intake.waited(now)
             if self.pace is not None:
                 self.pace.returns(now, returned)
+
+    def _refuse_inside_taking(self) -> None:
+        if self._is_taking:
+            raise IllegalStateError(
+                "poll() is not possible while another poll of this consumer takes records: a deserialiser, or a signal "
+                "handler, called it in the midst of that"
+            )
+
+    def _taken(self, take: Callable[[], list[T]]) -> list[T]:
+        """What ``take`` takes. A deserialiser or a signal handler may have closed the consumer in the midst of it."""
+        self._is_taking = True
+        try:
+            taken = take()
+        except Exception as error:
+            if self.closed and not isinstance(error, KafkaError):
+                # It met what close() has emptied.
+                raise ClosedError("this consumer is closed") from None
+            raise
+        finally:
+            self._is_taking = False
+        if self.closed:
+            raise ClosedError("this consumer is closed")
+        return taken
 
     def _tell_polls_after_stop(self) -> None:
         self._polls_after_stop += 1
@@ -319,6 +346,7 @@ class Core:
 
         None: it had not come so far, and took nothing.
         """
+        self._is_taking = False
         if proofs is None:
             return
         has_polled = self._collector.steps.calls != proofs
