@@ -124,6 +124,15 @@ def test_nobody_else_may_write_into_the_directory(directory: Path) -> None:
         publish_state()
 
 
+def test_nobody_else_may_connect_whatever_the_umask_says(directory: Path) -> None:
+    before = os.umask(0)
+    try:
+        with publish_state():
+            assert [path.stat().st_mode & 0o777 for path in directory.glob("*.sock")] == [0o600]
+    finally:
+        os.umask(before)
+
+
 def test_a_forked_child_leaves_the_socket_alone() -> None:
     with publish_state() as publisher:
         child = os.fork()

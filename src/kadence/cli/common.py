@@ -169,7 +169,8 @@ def read_settings(pairs: Iterable[str], option: str = "-X") -> dict[str, str]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not (key and equals):
-            raise UsageError(f"{option} takes KEY=VALUE, not {pair!r}")
+            # What stands there may be a secret whose "=" was mistyped.
+            raise UsageError(f"{option} takes KEY=VALUE; what was given is not of this form")
         settings[key.strip()] = value.strip()
     return settings
 

@@ -118,6 +118,8 @@ class StatePublisher:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._listener.bind(str(self.path))
+            # Nobody can connect before listen().
+            self.path.chmod(0o600)
             self._listener.listen()
         except OSError:
             self._listener.close()
