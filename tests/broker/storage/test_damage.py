@@ -196,3 +196,21 @@ def test_a_broker_that_served_nothing_writes_nothing_when_it_ends(
     again.close()
     assert len(synced) == 1, "the file that says that all is in order"
     assert {path: path.read_bytes() for path in tmp_path.glob("t-0/*")} == files
+
+
+@pytest.mark.parametrize("fsync", ["flush", "never"])
+def test_a_byte_of_the_list_of_topics_costs_no_topic_after_a_clean_end(tmp_path: Path, fsync: str) -> None:
+    with Broker(data_dir=tmp_path, fsync=fsync) as broker:  # type: ignore[arg-type]
+        broker.create_topic("first")
+        broker.create_topic("last")
+    journal = tmp_path / "topics.journal"
+    whole = journal.read_bytes()
+    for damaged in (whole[:-3] + b"x" + whole[-2:], whole[:-1]):
+        journal.write_bytes(damaged)
+        for _ in range(2):
+            with pytest.raises(ConfigError, match=r"topics\.journal: line \d+ is damaged; mend it"):
+                Broker(data_dir=tmp_path)
+        assert journal.read_bytes() == damaged
+    journal.write_bytes(whole)
+    with Broker(data_dir=tmp_path) as broker:
+        assert broker.offsets("first") == broker.offsets("last") == [(0, 0)]

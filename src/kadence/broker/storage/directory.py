@@ -93,15 +93,22 @@ class DataDirectory:
         self._lock = self._take()
         try:
             self.cluster_id = self._identify(cluster_id)
-            self.was_clean = self._begin()
             self._journal = Journal(self.path / _JOURNAL)
+            clean = self.path / _CLEAN
+            self.was_clean = clean.exists() or not (self.path / _JOURNAL).exists()
             self.topics: dict[str, StoredTopic] = {}
             self.group_configs: dict[str, dict[str, int]] = {}
             self._deleted: set[str] = set()
             self._last_producer_id = 0
             self._used_producer_ids = 0
-            for number, entry in enumerate(self._journal.read(), 1):
+            for number, entry in enumerate(self._journal.read(may_be_torn=not self.was_clean), 1):
                 self._apply_read(number, entry)
+            # Not before the journal was read: a start that it refuses leaves the directory as it was.
+            clean.unlink(missing_ok=True)
+            if not self.was_clean:
+                _log.warning(
+                    "%s: the broker was not shut down cleanly; checking the ends of the logs", self.path
+                )
             for topic in self.topics.values():
                 topic.leaders = [(leader, epoch + 1) for leader, epoch in topic.leaders]
             self._used_producer_ids = self._last_producer_id
@@ -160,14 +167,6 @@ class DataDirectory:
             raise ConfigError(f"{path} names no cluster.id; mend it, or delete it to have another id")
         write_durably(path, f"version=1\ncluster.id={cluster_id}\nnode.id=1\n".encode())
         return cluster_id
-
-    def _begin(self) -> bool:
-        clean = self.path / _CLEAN
-        was_clean = clean.exists() or not (self.path / _JOURNAL).exists()
-        clean.unlink(missing_ok=True)
-        if not was_clean:
-            _log.warning("%s: the broker was not shut down cleanly; checking the ends of the logs", self.path)
-        return was_clean
 
     def _sweep(self) -> None:
         """Remove what deleted topics left, and put aside what no topic owns."""
@@ -306,6 +305,7 @@ class DataDirectory:
             self._flusher.close()
             if self._is_clean():
                 with contextlib.suppress(OSError):
+                    self._journal.sync()
                     write_durably(self.path / _CLEAN, b'{"version":0}\n')
             for folder in self._folders.values():
                 folder.release()

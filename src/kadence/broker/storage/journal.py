@@ -1,4 +1,4 @@
-"""A small file of changes: one line each, a checksum and JSON. A torn last line is left out when it is read again."""
+"""A small file of changes: one line each, a checksum and JSON. A last line that a crash has torn is left out."""
 
 from __future__ import annotations
 
@@ -29,22 +29,25 @@ class Journal:
         """Bytes known to be durable, and those that will be when the present flush ends."""
         self._waiting: list[tuple[int, Callable[[OSError | None], None]]] = []
 
-    def read(self) -> list[dict[str, Any]]:
+    def read(self, *, may_be_torn: bool) -> list[dict[str, Any]]:
         """All whole entries, oldest first. A torn end is left out: nobody was told of what it says.
 
+        Args:
+            may_be_torn: the broker that wrote it did not end in order.
+
         Raises:
-            ConfigError: whole lines follow a damaged one, so it is damaged and not torn; or a line holds no JSON.
+            ConfigError: a line is damaged that no crash has torn, or a line holds no JSON.
         """
         try:
-            lines = self._path.read_bytes().split(b"\n")[:-1]
+            *lines, rest = self._path.read_bytes().split(b"\n")
         except FileNotFoundError:
             return []
         whole = [_is_whole(line) for line in lines]
         count = whole.index(False) if False in whole else len(lines)
-        if any(whole[count:]):
+        if any(whole[count:]) or (not may_be_torn and (rest or count < len(lines))):
             raise ConfigError(
-                f"{self._path}: line {count + 1} is damaged, and whole lines follow it; mend it, or cut the file "
-                "before it and lose what they say"
+                f"{self._path}: line {count + 1} is damaged; mend it, or cut the file before it and lose what this "
+                "line and those behind it say"
             )
         try:
             return [json.loads(line.partition(b" ")[2]) for line in lines[:count]]
@@ -102,6 +105,12 @@ class Journal:
         self._waiting = [each for each in self._waiting if each[0] > self._flushing]
         for _, callback in told:
             callback(error)
+
+    def sync(self) -> None:
+        """Make all entries durable. Raises `OSError`."""
+        if self._durable < self._size:
+            os.fsync(self._descriptor)
+            self._durable = self._size
 
     def close(self) -> None:
         if self._descriptor >= 0:
