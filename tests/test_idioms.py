@@ -28,7 +28,6 @@ UNANSWERED = {"config", "init_transactions", "max_usable_produce_magic", "metric
         (Producer, "poll", "it is not needed"),
         (Producer, "initTransactions", "call init_transactions()"),
         (AsyncProducer, "start", "it is not needed"),
-        (AsyncProducer, "stop", "call close()"),
         (Admin, "incremental_alter_configs", "call alter_configs({resource: {name: value}})"),
         (Admin, "listTopics", "call list_topics()"),
         (AsyncAdmin, "list_consumer_groups", "call list_groups()"),
@@ -75,6 +74,16 @@ def test_arguments_of_another_producer(name: str) -> None:
         (note,) = error.__notes__
         assert note.startswith(f"{name}: ")
         assert sentence in note
+
+
+def test_stop_of_a_producer_is_not_close_as_in_aiokafka(broker: Broker) -> None:
+    async def main() -> None:
+        async with AsyncProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            with pytest.raises(TypeError, match=r"await producer\.close\(\)"):
+                await producer.stop()  # type: ignore[func-returns-value, misc]
+            assert producer.stopping
+
+    asyncio.run(main())
 
 
 def test_other_errors_in_a_with_are_left_alone() -> None:

@@ -84,7 +84,6 @@ _PRODUCER: Final[Mapping[str, str]] = {
     # kafka-python, aiokafka
     "bootstrap_connected": _NOT_NEEDED,
     "start": _NOT_NEEDED,
-    "stop": "call close()",
     "create_batch": "records are batched by themselves; send_arrow(table, topic) sends many at once",
     "send_batch": "records are batched by themselves; send_arrow(table, topic) sends many at once",
 }
@@ -163,12 +162,22 @@ _UNEXPECTED: Final = re.compile(r"\b(?:Async)?Producer\.(\w+)\(\) got an unexpec
 
 
 class NotAwaited:
-    """What stop() of an AsyncConsumer returns: aiokafka's stop() is a coroutine, and closes."""
+    """What stop() of a client for asyncio returns: aiokafka's stop() is a coroutine, and closes.
+
+    Args:
+        client: "consumer" or "producer". does: what stop() of it does.
+    """
+
+    __slots__ = ("_client", "_does")
+
+    def __init__(self, client: str, does: str) -> None:
+        self._client = client
+        self._does = does
 
     def __await__(self) -> NoReturn:
         raise TypeError(
-            "stop() is no coroutine: it ends iterations and polls, from any thread or signal handler. To close the "
-            "consumer: await consumer.close(), or async with"
+            f"stop() is no coroutine: it {self._does}, from any thread or signal handler. To close the "
+            f"{self._client}: await {self._client}.close(), or async with"
         )
 
 

@@ -393,6 +393,7 @@ class AsyncProducer:
                 as records have.
         """
         self._entrance.stop(grace)
+        return self._shell.stopped()
 
     @property
     def stopping(self) -> bool:

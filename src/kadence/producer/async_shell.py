@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 
 from kadence.clock import Clock, add_ms, wait_seconds
 from kadence.errors import ConcurrentAccessError
-from kadence.idioms import running_loop
+from kadence.idioms import NotAwaited, running_loop
 from kadence.producer.futures import RecordFuture, RecordMetadata
 from kadence.producer.loop_gate import LoopGate
 from kadence.producer.thread import END_MS, NetworkThread
@@ -44,6 +44,11 @@ class AsyncShell:
     def new_gate() -> LoopGate:
         """The lock of one producer, on the loop that runs now."""
         return LoopGate(running_loop("AsyncProducer"))
+
+    @staticmethod
+    def stopped() -> None:
+        """What `stop` returns, for those who await it as in aiokafka."""
+        return cast(None, NotAwaited("producer", "says that the program is to end"))
 
     def check_loop(self) -> None:
         """Raise `ConcurrentAccessError` on another event loop than the producer's own."""

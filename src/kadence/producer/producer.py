@@ -389,6 +389,7 @@ class Producer:
                 as records have.
         """
         self._entrance.stop(grace)
+        return self._shell.stopped()
 
     @property
     def stopping(self) -> bool:

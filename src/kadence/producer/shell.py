@@ -37,6 +37,10 @@ class Shell:
         """The lock of one producer."""
         return Gate()
 
+    @staticmethod
+    def stopped() -> None:
+        """What `stop` returns."""
+
     def run(self, call: Waits[T]) -> T:
         """Carry a call on this thread until it returns.
 

@@ -409,7 +409,7 @@ class Calls:
         if (ms := to_ms(grace)) is not None:
             self._close_by = add_ms(self._clock.now_ms(), ms)
         self._core.stop()
-        return cast(None, NotAwaited()) if self._awaits else None
+        return cast(None, NotAwaited("consumer", "ends iterations and polls")) if self._awaits else None
 
     @property
     def stopping(self) -> bool:
