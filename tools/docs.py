@@ -25,7 +25,7 @@ from kadence.consumer.managers.group.kip848 import states as kip848_states
 from kadence.coordinator.classic import group
 from kadence.producer import transaction_states
 from kadence.protocol.registry import api_name
-from kadence.spark import client_settings
+from kadence.spark import client_settings, option_names
 from kadence.spark.decode import options as decode_options
 from kadence.spark.pipeline import model as pipeline_model
 from kadence.spark.pipeline.schema import schema_text
@@ -206,7 +206,7 @@ def spark_source() -> str:
     """docs/spark.md with its options, settings and columns."""
     options = [
         f"| `{name}` | {meaning} |"
-        for name, meaning in spark_options.OPTIONS.items()
+        for name, meaning in option_names.OF_SOURCE.items()
         if name not in decode_options.OPTIONS
     ]
     decoding = [f"| `{name}` | {meaning} |" for name, meaning in decode_options.OPTIONS.items()]

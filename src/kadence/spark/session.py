@@ -245,7 +245,7 @@ def _able(spark: SparkSession) -> SparkSession:
     named = jvm.java.lang.System.getenv()
     planners = named.get(_PLANNERS) or named.get(NAMED_BY) or "python3"
     if planners != sys.executable and what_it_lacks(planners) is not None:
-        from kadence.spark.source.datasource import KadenceDataSource
+        from kadence.spark.datasource import KadenceDataSource
 
         spark.dataSource.register(KadenceDataSource)
     return spark

@@ -7,7 +7,8 @@ import logging
 import pytest
 
 from kadence.errors import ConfigError
-from kadence.spark.source.options import OPTIONS, SourceOptions, parse
+from kadence.spark.option_names import OF_SOURCE
+from kadence.spark.source.options import SourceOptions, parse
 from kadence.spark.source.start import (
     AtOffsets,
     AtTimestamp,
@@ -253,4 +254,4 @@ def test_client_settings_travel_without_the_group_and_do_not_show() -> None:
 
 
 def test_every_option_is_explained() -> None:
-    assert all(text.endswith(".") for text in OPTIONS.values())
+    assert all(text.endswith(".") for text in OF_SOURCE.values())

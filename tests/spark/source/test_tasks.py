@@ -11,10 +11,10 @@ from tests.patience import PATIENCE
 
 from kadence import Broker, Producer
 from kadence.records import arrow
+from kadence.spark.pool import Pool
 from kadence.spark.source.clients import ConsumerRecords, executor_client
 from kadence.spark.source.executor import Reading, read_ranges
 from kadence.spark.source.planning import OffsetRange
-from kadence.spark.source.pool import Pool
 
 NAMES = ("partition", "offset", "value")
 PARTITIONS = 8

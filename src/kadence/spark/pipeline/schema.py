@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from kadence.spark.option_names import OF_SOURCE
 from kadence.spark.pipeline.model import ANY_KEYS, Kind, Pipeline, keys, required
-from kadence.spark.source.options import OPTIONS
 
 __all__ = ["json_schema", "schema_text"]
 
@@ -37,7 +37,7 @@ def _table(of: type) -> dict[str, Any]:
     rest = "options" in known and known["options"][1].shape == ANY_KEYS
     properties = {name: _value(each, kind) for name, (each, kind) in known.items()}
     if of.__name__ == "SourceStep":
-        properties |= {name: {**_SETTING, "description": text} for name, text in OPTIONS.items()}
+        properties |= {name: {**_SETTING, "description": text} for name, text in OF_SOURCE.items()}
         properties["kafka"] = {"$ref": "#/$defs/settings", "description": "Client settings by Kafka's names."}
     return {
         "type": "object",

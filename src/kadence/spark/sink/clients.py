@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kadence import Producer
 from kadence.errors import ConfigError, UnsupportedVersionError
+from kadence.spark.pool import Pool
 from kadence.spark.sink.task import Delivery
-from kadence.spark.source.pool import Pool
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,7 +14,7 @@ from kadence.config import ProducerConfig, keys
 from kadence.errors import ConfigError
 from kadence.logs import logger
 from kadence.spark.client_settings import PREFIX, Side, client_settings
-from kadence.spark.source.options import OPTIONS as SOURCE_OPTIONS
+from kadence.spark.option_names import OF_SOURCE
 
 __all__ = ["OPTIONS", "REFUSED_CLIENT_KEYS", "SinkOptions", "parse"]
 
@@ -110,7 +110,7 @@ def _transactional_prefix(values: Mapping[str, str]) -> str | None:
 
 def _check_names(given: Mapping[str, str]) -> None:
     ours = {name.lower(): name for name in OPTIONS}
-    of_source = {name.lower(): name for name in SOURCE_OPTIONS}
+    of_source = {name.lower(): name for name in OF_SOURCE}
     ignored: list[str] = []
     for name in given:
         if name.startswith(PREFIX) or name in ours or name in _OF_SPARK:

@@ -19,6 +19,7 @@ from kadence.logs import logger
 from kadence.spark.client_settings import PREFIX, ClientSettings, Side, client_settings
 from kadence.spark.decode import options as decode
 from kadence.spark.decode.options import DecodeOptions
+from kadence.spark.option_names import OF_SOURCE
 from kadence.spark.parallelism import known_parallelism
 from kadence.spark.source.planning import TaskSize
 from kadence.spark.source.start import (
@@ -34,57 +35,9 @@ from kadence.spark.source.start import (
     timestamps_place,
 )
 
-__all__ = ["CLIENT", "OPTIONS", "SourceOptions", "parse", "read_client"]
+__all__ = ["CLIENT", "SourceOptions", "parse", "read_client"]
 
 _log = logger("kadence.spark")
-
-OPTIONS: Final[dict[str, str]] = {
-    "subscribe": "Topics, comma separated.",
-    "subscribePattern": "A regular expression of Java, found anywhere in a topic's name; ^ and $ bind it.",
-    "assign": 'Partitions as JSON, {"topic":[0,1]}.',
-    "startingOffsets": (
-        "earliest, latest, committed, or JSON with -2 for earliest and -1 for latest. Default: earliest for a batch, "
-        "latest for a stream. A batch takes no latest."
-    ),
-    "startingTimestamp": "Milliseconds since 1970: start at the first record at or after it.",
-    "startingOffsetsByTimestamp": 'The same for each partition, {"topic":{"0":1700000000000}}.',
-    "startingOffsetsByTimestampStrategy": "error or latest: what to do where no record is so late.",
-    "endingOffsets": "Batch only: latest, or JSON with -1 for latest.",
-    "endingTimestamp": "Batch only: end before the first record at or after it.",
-    "endingOffsetsByTimestamp": "Batch only: the same for each partition.",
-    "failOnDataLoss": "Whether records that can no longer be read end the query (true), or are skipped and logged.",
-    "maxOffsetsPerTrigger": "Stream only: most offsets of one micro-batch, spread by backlog.",
-    "minOffsetsPerTrigger": "Stream only: wait for so many, but no longer than maxTriggerDelay.",
-    "maxTriggerDelay": "Stream only: see minOffsetsPerTrigger; 15m.",
-    "maxBytesPerTrigger": (
-        "Stream only: about so many bytes of keys, values and headers in a micro-batch; 64m is 64 MiB."
-    ),
-    "minPartitions": "At least so many tasks; big Kafka partitions are split.",
-    "maxRecordsPerPartition": "At most so many offsets in one task; big Kafka partitions are split.",
-    "maxBytesPerPartition": (
-        "About so many bytes of keys, values and headers in one task, as estimated from some records at both ends of "
-        "each partition's range; 64m is 64 MiB. Big Kafka partitions are split."
-    ),
-    "targetRecordsPerTask": "About so many offsets to a task before there are more tasks than run at once; 500000.",
-    "parallelism": (
-        "How many tasks run at once, which no source in Python is told; what kadence.spark.session() knows of the "
-        "master and its settings, else the cores of the driver's machine."
-    ),
-    "includeHeaders": "Whether there is a column headers.",
-    "pushdown": (
-        "Batch only: whether filters on topic, partition, offset and timestamp spare reading; false. Needs "
-        "spark.sql.python.filterPushdown.enabled=true."
-    ),
-    "groupIdPrefix": "A name for the brokers' logs.",
-    "commitOffsets": "Stream only: whether kafka.group.id gets committed offsets; true.",
-    "idlePollMs": "Stream only: how long an idle query waits for data before it reports to Spark; 500.",
-    "brokerTimeoutMs": "Stream only: how long a running query bears brokers that do not answer; 300000.",
-    "kafkaConsumer.pollTimeoutMs": "How long a task may wait for data that must exist; 120000.",
-    "fetchOffset.numRetries": "How often a failed look-up of offsets is repeated; 3.",
-    "fetchOffset.retryIntervalMs": "The wait before each repetition; 1000.",
-    **decode.OPTIONS,
-}
-"""Every option but ``kafka.*``, with a line for the reader."""
 
 _NOBODY_JOINS: Final = "partitions belong to the query, and nobody joins the group"
 _OF_PRODUCERS: Final = "it is a key of the producer"
@@ -138,7 +91,7 @@ class SourceOptions:
         client: Kafka's keys for the clients, without group.id. Not shown: there may be passwords in it.
         group_id: the group that gets committed offsets and that ``committed`` refers to.
         decode: how keys and values are decoded; None: not at all.
-        others: see `OPTIONS`, whose names they bear in snake_case; None = no limit.
+        others: see `OF_SOURCE`, whose names they bear in snake_case; None = no limit.
     """
 
     client: Mapping[str, str] = field(repr=False)
@@ -235,7 +188,7 @@ def read_client(given: Mapping[str, str]) -> ClientSettings:
     Raises:
         ConfigError: an unknown option, a refused key, a value that the client does not take.
     """
-    known = {name.lower() for name in OPTIONS}
+    known = {name.lower() for name in OF_SOURCE}
     for name in given:
         if not name.lower().startswith(PREFIX) and name.lower() not in known:
             raise ConfigError(_unknown(name))
@@ -258,11 +211,11 @@ def _unknown(name: str) -> str:
         return f"unknown option {name!r}: the option subscribe names the topics to read; topic is for writing"
     if name.lower() in ("path", "paths"):
         return "load() takes no path: name the topics with the option subscribe, subscribePattern or assign"
-    candidates = {option.lower(): option for option in OPTIONS}
+    candidates = {option.lower(): option for option in OF_SOURCE}
     candidates |= {PREFIX + key: PREFIX + key for key in client_keys}
     near = difflib.get_close_matches(name.lower(), candidates, n=1, cutoff=0.6)
     advice = (
-        f"did you mean {candidates[near[0]]!r}?" if near else f"known are {', '.join(OPTIONS)} and kafka.*"
+        f"did you mean {candidates[near[0]]!r}?" if near else f"known are {', '.join(OF_SOURCE)} and kafka.*"
     )
     return f"unknown option {name!r}: {advice}"
 

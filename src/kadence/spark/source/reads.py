@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyspark
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from kadence.spark.pool import Pool
 from kadence.spark.source import schema as columns
 from kadence.spark.source.executor import MAX_ROWS, Reading, read_ranges
 from kadence.spark.source.options import SourceOptions
 from kadence.spark.source.planning import Task
-from kadence.spark.source.pool import POOL
+from kadence.spark.source.ports import RecordClient
 from kadence.spark.source.same_topics import SameTopics
 
 if TYPE_CHECKING:
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
 
     from kadence.spark.source.clients import ConsumerRecords
 
-__all__ = ["KadencePartition", "Reads", "spark_version"]
+__all__ = ["CONSUMERS", "KadencePartition", "Reads", "spark_version"]
+
+CONSUMERS: Final[Pool[RecordClient]] = Pool()
+"""Those of this process."""
 
 
 class KadencePartition(InputPartition):
@@ -98,7 +102,7 @@ class Reads:
         """One task."""
         if not isinstance(partition, KadencePartition):
             return  # what Spark makes of a plan without partitions
-        with POOL.borrow((self.client, self.name, self.reading.columns), self._connect) as client:
+        with CONSUMERS.borrow((self.client, self.name, self.reading.columns), self._connect) as client:
             same = SameTopics(client, partition.task, fail_on_data_loss=self.reading.fail_on_data_loss)
             yield from read_ranges(partition.task, same, self.reading, self._arrow_schema())
 

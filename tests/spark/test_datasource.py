@@ -22,8 +22,8 @@ from tests.spark.source.memory import stream_options
 
 import pyspark_kadence
 from kadence.errors import ConfigError, MissingDependencyError
+from kadence.spark.datasource import KadenceDataSource
 from kadence.spark.source.batch_reader import PushdownReader
-from kadence.spark.source.datasource import KadenceDataSource
 from kadence.spark.source.planning import OffsetRange
 from kadence.spark.source.pushdown import Bounds
 from kadence.spark.source.reads import KadencePartition, Reads

@@ -16,9 +16,8 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from kadence.clock import Clock, SystemClock
 from kadence.logs import logger
-from kadence.spark.source.ports import RecordClient
 
-__all__ = ["POOL", "Pool"]
+__all__ = ["Pool"]
 
 _log = logger("kadence.spark")
 
@@ -106,7 +105,3 @@ class Pool(Generic[C]):
             client.close()
         except Exception as problem:  # noqa: BLE001 - it is let go of either way
             _log.info("closing a client failed: %s", problem)
-
-
-POOL: Final[Pool[RecordClient]] = Pool()
-"""The consumers of this process."""

@@ -1,4 +1,5 @@
-"""``format("kadence")``, the class that Spark loads. It only passes Spark's calls on to this package.
+"""``format("kadence")``, the class that Spark loads. It only passes Spark's calls on to
+`kadence.spark.source` and `kadence.spark.sink`.
 
 Three processes see a reader. One plans and pickles it; the executors get that copy; and a third, the query's runner,
 builds another one and asks it for offsets. So ``__init__`` holds values only, and nothing that is learned on

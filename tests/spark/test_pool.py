@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from tests.spark.source.memory import MemoryRecords
 
-from kadence.spark.source.pool import MAX_IDLE, MAX_IDLE_MS, Pool
+from kadence.spark.pool import MAX_IDLE, MAX_IDLE_MS, Pool
 from kadence.testing.clock import FakeClock
 
 
@@ -90,7 +90,7 @@ def test_a_forked_child_leaves_its_parents_consumers_alone(monkeypatch: pytest.M
     with pool.borrow("a", connect) as parents:
         pass
     child = os.getpid() + 1
-    monkeypatch.setattr("kadence.spark.source.pool.os.getpid", lambda: child)
+    monkeypatch.setattr("kadence.spark.pool.os.getpid", lambda: child)
     with pool.borrow("a", connect) as own:
         assert own is not parents
     assert isinstance(parents, MemoryRecords)
