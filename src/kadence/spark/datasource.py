@@ -1,5 +1,4 @@
-"""``format("kadence")``, the class that Spark loads. It only passes Spark's calls on to
-`kadence.spark.source` and `kadence.spark.sink`.
+"""``format("kadence")``, the class that Spark loads. It passes Spark's calls on to `source` and `sink`.
 
 Three processes see a reader. One plans and pickles it; the executors get that copy; and a third, the query's runner,
 builds another one and asks it for offsets. So ``__init__`` holds values only, and nothing that is learned on
