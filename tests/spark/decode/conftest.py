@@ -11,7 +11,7 @@ from kadence.spark.decode.registry import Schemas
 
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryServer]:
-    monkeypatch.setattr(formats, "_SCHEMAS", Schemas())
+    monkeypatch.setattr(formats, "_SCHEMAS", Schemas(sleep=lambda _: None))
     formats.decoder_of.cache_clear()
     with running() as server:
         yield server

@@ -17,6 +17,7 @@ class RegistryServer:
     Attributes:
         schemas: by id. subjects: newest first by name. requests: path and Authorization of each.
         failures: so many requests are answered 500 first. token: the Authorization it wants.
+        fixed: status and body of every answer, in place of its own.
     """
 
     def __init__(self) -> None:
@@ -25,6 +26,7 @@ class RegistryServer:
         self.requests: list[tuple[str, str | None]] = []
         self.failures = 0
         self.token: str | None = None
+        self.fixed: tuple[int, bytes] | None = None
         self.url = ""
 
     def answer(self, path: str, authorization: str | None) -> tuple[int, Any]:
@@ -39,7 +41,8 @@ class RegistryServer:
             found = self.schemas.get(int(parts[2]))
         else:
             found = self.subjects.get(parts[1])
-        return (200, found) if found is not None else (404, {"error_code": 40403})
+        unknown = {"error_code": 40403 if parts[0] == "schemas" else 40401, "message": "not found"}
+        return (200, found) if found is not None else (404, unknown)
 
 
 @contextmanager
@@ -50,6 +53,8 @@ def running() -> Iterator[RegistryServer]:
         def do_GET(self) -> None:
             code, content = registry.answer(self.path, self.headers.get("Authorization"))
             body = json.dumps(content).encode()
+            if registry.fixed is not None:
+                code, body = registry.fixed
             self.send_response(code)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -22,7 +22,7 @@ from tests.luck import examples
 from tests.records.batches import varint
 from tests.spark.decode.registry_server import RegistryServer
 
-from kadence.errors import ConfigError, MissingDependencyError
+from kadence.errors import ConfigError, MissingDependencyError, TransportError
 from kadence.spark.decode.avro import AvroFormat, parsed, read_schema
 from kadence.spark.decode.avro_types import arrow_of
 from kadence.spark.decode.formats import decoder_of
@@ -382,7 +382,23 @@ def test_ids_of_one_batch_differ_and_rows_keep_their_order(registry: RegistrySer
     again = decoder_of(side, kind).decode(pa.array(values[:7], pa.binary()).slice(2))
     assert again.column.to_pylist() == expected[2:7]
     asked = [path for path, _ in registry.requests]
-    assert sorted(asked) == ["/schemas/ids/1", "/schemas/ids/2", "/schemas/ids/9"]
+    # Twice for the one that a follower may learn of late.
+    assert sorted(asked) == ["/schemas/ids/1", "/schemas/ids/2", "/schemas/ids/9", "/schemas/ids/9"]
+
+
+def test_an_address_that_answers_404_makes_no_record_bad(registry: RegistryServer) -> None:
+    registry.fixed = 404, b"<html>no such page</html>"
+    with pytest.raises(TransportError, match=r"as no registry does: .* \(option schema\.registry\.url\)"):
+        decoder_of(options(registry, mode="permissive").value, pa.struct([("id", pa.int64())])).decode(
+            pa.array([framed(1, b"\x02")])
+        )
+
+
+def test_a_schema_that_is_nested_too_deep_is_refused() -> None:
+    with pytest.raises(ConfigError, match="nested too deep"):
+        parsed("[" * 100_000)
+    with pytest.raises(ConfigError, match="nested too deep"):
+        parsed('{"type":"array","items":' * 900 + '"int"' + "}" * 900)
 
 
 def test_columns_from_the_newest_schema_with_references(registry: RegistryServer) -> None:

@@ -27,7 +27,7 @@ from kadence.spark.decode.wire import FramedFormat
 fields = '{"name": "n", "type": "int"}, {"name": "s", "type": "string"}'
 schema = parsed('{"type": "record", "name": "R", "fields": [%s]}' % fields)
 values = pa.array([b"\\0\\0\\0\\0\\7\\2\\2a", None, b"\\0\\0", b"\\0\\0\\0\\0\\4\\6\\2a", b"\\0\\0\\0\\0\\7\\10\\2a"])
-decoded = FramedFormat(kind, lambda frame: AvroFormat(schema, None, kind)).decode(values)
+decoded = FramedFormat(kind, lambda frames: dict.fromkeys(frames, AvroFormat(schema, None, kind))).decode(values)
 print([row and row["n"] for row in decoded.column.to_pylist()], sorted(decoded.bad))
 """
 

@@ -82,6 +82,8 @@ def parsed(text: str, named: dict[str, Any] | None = None) -> Any:
         return fastavro.parse_schema(simplified(json.loads(text)), named_schemas=named)
     except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as problem:
         raise ConfigError(f"this is no Avro schema: {problem}") from None
+    except RecursionError:
+        raise ConfigError("this Avro schema is nested too deep") from None
 
 
 def parsed_registered(registered: Registered) -> Any:

@@ -11,12 +11,12 @@ from kadence.errors import ConfigError
 from kadence.spark.decode.isolation import BadRecordError, Decoded
 from kadence.spark.decode.options import Format, RegistryOptions, SideOptions
 from kadence.spark.decode.registry import Registered, Registry, Schemas
-from kadence.spark.decode.wire import Frame, FramedFormat
+from kadence.spark.decode.wire import DecodersFor, Frame, FramedFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["SideDecoder", "arrow_of_side", "decoder_of", "registered"]
+__all__ = ["SideDecoder", "arrow_of_side", "decoder_of"]
 
 
 _CLOCK: Final = SystemClock()
@@ -51,7 +51,7 @@ def decoder_of(side: SideOptions, target: Any) -> SideDecoder:
         from kadence.spark.decode.json_values import JsonFormat
 
         made = JsonFormat(target)
-    return FramedFormat(target, lambda frame: made) if side.framed else made
+    return FramedFormat(target, _always(made)) if side.framed else made
 
 
 def _avro(side: SideOptions, target: pa.DataType) -> SideDecoder:
@@ -63,13 +63,13 @@ def _avro(side: SideOptions, target: pa.DataType) -> SideDecoder:
     registry = side.registry
     if registry is None or not side.framed:
         made = avro.AvroFormat(reader, None, target)
-        return FramedFormat(target, lambda frame: made) if side.framed else made
+        return FramedFormat(target, _always(made)) if side.framed else made
 
-    def decoder_for(frame: Frame) -> SideDecoder:
-        writer = avro.parsed_registered(registered(registry, frame.schema_id, "AVRO"))
+    def decoder(found: Registered, frame: Frame) -> SideDecoder:
+        writer = avro.parsed_registered(found)
         return _or_bad(lambda: avro.AvroFormat(writer, reader, target))
 
-    return FramedFormat(target, decoder_for)
+    return FramedFormat(target, _registered(registry, "AVRO", decoder))
 
 
 def _protobuf(side: SideOptions, target: pa.DataType) -> SideDecoder:
@@ -79,15 +79,13 @@ def _protobuf(side: SideOptions, target: pa.DataType) -> SideDecoder:
         made = ProtobufFormat(
             Messages.of_file(f"{side.name}.schema", side.schema).named(side.message or ""), target
         )
-        return FramedFormat(target, lambda frame: made, with_path=True) if side.framed else made
+        return FramedFormat(target, _always(made), with_path=True) if side.framed else made
 
-    registry = _registry(side)
-
-    def decoder_for(frame: Frame) -> SideDecoder:
-        messages = Messages.of_registered(registered(registry, frame.schema_id, "PROTOBUF"))
+    def decoder(found: Registered, frame: Frame) -> SideDecoder:
+        messages = Messages.of_registered(found)
         return _or_bad(lambda: ProtobufFormat(messages.at(frame.path), target))
 
-    return FramedFormat(target, decoder_for, with_path=True)
+    return FramedFormat(target, _registered(_registry(side), "PROTOBUF", decoder), with_path=True)
 
 
 def _or_bad(make: Callable[[], SideDecoder]) -> SideDecoder:
@@ -98,9 +96,28 @@ def _or_bad(make: Callable[[], SideDecoder]) -> SideDecoder:
         raise BadRecordError(str(problem)) from None
 
 
-def registered(options: RegistryOptions, schema_id: int, kind: str) -> Registered:
-    """A schema by its id."""
-    return _SCHEMAS.get(_CLOCK.now_ms(), options, schema_id, kind)
+def _always(decoder: SideDecoder) -> DecodersFor:
+    return lambda frames: dict.fromkeys(frames, decoder)
+
+
+def _registered(
+    options: RegistryOptions, kind: str, make: Callable[[Registered, Frame], SideDecoder]
+) -> DecodersFor:
+    """Decoders by the schemas of a registry."""
+
+    def made(found: Registered | BadRecordError, frame: Frame) -> SideDecoder | BadRecordError:
+        if isinstance(found, BadRecordError):
+            return found
+        try:
+            return make(found, frame)
+        except BadRecordError as problem:
+            return problem
+
+    def decoders_for(frames: list[Frame]) -> dict[Frame, SideDecoder | BadRecordError]:
+        found = _SCHEMAS.get(_CLOCK.now_ms(), options, {frame.schema_id for frame in frames}, kind)
+        return {frame: made(found[frame.schema_id], frame) for frame in frames}
+
+    return decoders_for
 
 
 def arrow_of_side(side: SideOptions, subject: str) -> pa.DataType:

@@ -6,16 +6,16 @@ types, and the rows are put back into their order. Source: Confluent's documenta
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from kadence.spark.decode.isolation import BadRecordError, Decoded, over_nulls
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Frame", "FramedFormat"]
+__all__ = ["DecodersFor", "Frame", "FramedFormat"]
 
 HEADER: Final = 5
 
@@ -38,20 +38,22 @@ class _Decoder(Protocol):
     def decode(self, values: pa.Array) -> Decoded: ...
 
 
+DecodersFor: TypeAlias = "Callable[[list[Frame]], Mapping[Frame, _Decoder | BadRecordError]]"
+
+
 class FramedFormat:
-    """Cuts off what comes before the data, and decodes the rest with what ``decoder_for`` gives for it.
+    """Cuts off what comes before the data, and decodes the rest with what ``decoders_for`` gives for it.
 
     Args:
         target: the Arrow type of all columns.
-        decoder_for: raises `BadRecordError` where the schema does not exist; asked once for a frame that does.
+        decoders_for: gets all frames of a batch at once, before anything is decoded; gives the reason for a frame
+            whose schema does not exist. Not asked again for one that has a decoder.
         with_path: whether a message's place follows the id.
     """
 
-    def __init__(
-        self, target: pa.DataType, decoder_for: Callable[[Frame], _Decoder], *, with_path: bool = False
-    ) -> None:
+    def __init__(self, target: pa.DataType, decoders_for: DecodersFor, *, with_path: bool = False) -> None:
         self._target = target
-        self._decoder_for = decoder_for
+        self._decoders_for = decoders_for
         self._with_path = with_path
         self._known: dict[Frame, _Decoder] = {}
 
@@ -62,20 +64,29 @@ class FramedFormat:
         groups, bad = _grouped(values, with_path=self._with_path)
         pieces: list[pa.Array] = []
         order: list[pa.Array] = []
+        decoders = self._decoders(list(groups))
         for frame, rows in groups.items():
-            try:
-                if frame not in self._known:
-                    self._known[frame] = self._decoder_for(frame)
-                decoded = self._known[frame].decode(_bodies(values, rows, frame.size))
-            except BadRecordError as problem:
-                bad |= dict.fromkeys(rows.to_pylist(), str(problem))
+            decoder = decoders[frame]
+            if isinstance(decoder, BadRecordError):
+                bad |= dict.fromkeys(rows.to_pylist(), str(decoder))
                 continue
+            decoded = decoder.decode(_bodies(values, rows, frame.size))
             pieces.append(decoded.column)
             order.append(rows)
             bad |= {rows[row].as_py(): reason for row, reason in decoded.bad.items()}
         if len(pieces) == 1 and len(pieces[0]) == len(values):
             return Decoded(pieces[0], bad)
         return Decoded(_in_order(pieces, order, len(values), self._target), dict(sorted(bad.items())))
+
+    def _decoders(self, frames: list[Frame]) -> Mapping[Frame, _Decoder | BadRecordError]:
+        new = [frame for frame in frames if frame not in self._known]
+        if not new:
+            return self._known
+        made = self._decoders_for(new)
+        self._known |= {
+            frame: decoder for frame, decoder in made.items() if not isinstance(decoder, BadRecordError)
+        }
+        return {**made, **self._known}
 
 
 def _bodies(values: pa.Array, rows: pa.Array, size: int) -> pa.Array:
