@@ -7,15 +7,7 @@ import pickle
 from typing import Any
 
 import pytest
-from pyspark.sql.datasource import (
-    CaseInsensitiveDict,
-    EqualTo,
-    GreaterThan,
-    In,
-    InputPartition,
-    LessThan,
-    Not,
-)
+from pyspark.sql.datasource import CaseInsensitiveDict, DataSourceReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import BinaryType, DataType, LongType, StructField, StructType
 from tests.spark.source.memory import stream_options
@@ -23,9 +15,7 @@ from tests.spark.source.memory import stream_options
 import pyspark_kadence
 from kadence.errors import ConfigError, MissingDependencyError
 from kadence.spark.datasource import KadenceDataSource
-from kadence.spark.source.batch_reader import PushdownReader
 from kadence.spark.source.planning import OffsetRange
-from kadence.spark.source.pushdown import Bounds
 from kadence.spark.source.reads import KadencePartition, Reads
 from kadence.spark.source.stream_reader import StreamReader
 
@@ -154,24 +144,12 @@ def test_max_poll_records_bounds_the_rows_of_a_batch() -> None:
     assert rows(kafka_max_poll_records="20000") == 8_000
 
 
-def test_all_filters_come_back_for_spark_to_check() -> None:
-    reader = source(pushdown="true").reader(schema())
-    assert isinstance(reader, PushdownReader)
-    filters = [GreaterThan(("Offset",), 5), Not(EqualTo(("partition",), 1)), In(("value", "offset"), (1,))]
-    assert list(reader.pushFilters(filters)) == filters
-    assert reader.bounds == Bounds(from_offset=6)
-    assert not isinstance(source().reader(schema()), PushdownReader)
-
-
-def test_a_field_of_the_value_is_no_column_of_kafkas() -> None:
-    fields = StructType([StructField("_offset", LongType()), StructField("offset", LongType())])
-    decoding = source(pushdown="true", value_format="json", metadataPrefix="_")
-    reader = decoding.reader(fields)
-    assert isinstance(reader, PushdownReader)
-    reader.pushFilters([GreaterThan(("offset",), 5), LessThan(("_offset",), 9)])
-    assert reader.bounds == Bounds(to_offset=9)
-
-
-def test_a_stream_says_that_nothing_is_pushed_down(caplog: pytest.LogCaptureFixture) -> None:
-    source(pushdown="true").streamReader(schema())
-    assert caplog.messages == ["option pushdown has no effect in a stream"]
+def test_filters_are_spark_s_alone() -> None:
+    """With a narrowed plan one load() would give its later queries too few rows."""
+    reader = source().reader(schema())
+    assert type(reader).pushFilters is DataSourceReader.pushFilters
+    for value in ("true", "false"):
+        with pytest.raises(
+            ConfigError, match=r"pushdown is gone: .* Leave the option out\. To read less, give start"
+        ):
+            source(pushdown=value).schema()

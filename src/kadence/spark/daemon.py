@@ -28,7 +28,7 @@ AHEAD: Final = (
     "pyarrow",
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark_kadence",
-    "kadence.spark.source.batch_reader",
+    "kadence.spark.source.reads",
     "kadence.spark.source.clients",
     "kadence.spark.decode.batches",
     "kadence.spark.sink.options",

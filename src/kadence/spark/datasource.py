@@ -73,12 +73,11 @@ class KadenceDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Of a batch query."""
-        from kadence.spark.source.batch_reader import BatchReader, PushdownReader
         from kadence.spark.source.options import parse
+        from kadence.spark.source.reads import BatchReader
 
         self._check_read()
-        options = parse(self.options, streaming=False)
-        return (PushdownReader if options.pushdown else BatchReader)(options, schema)
+        return BatchReader(parse(self.options, streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Of a streaming query. Options that cannot be are told by its first call.

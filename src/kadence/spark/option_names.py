@@ -44,10 +44,6 @@ OF_SOURCE: Final[dict[str, str]] = {
         "master and its settings, else the cores of the driver's machine."
     ),
     "includeHeaders": "Whether there is a column headers.",
-    "pushdown": (
-        "Batch only: whether filters on topic, partition, offset and timestamp spare reading; false. Needs "
-        "spark.sql.python.filterPushdown.enabled=true."
-    ),
     "groupIdPrefix": "A name for the brokers' logs.",
     "commitOffsets": "Stream only: whether kafka.group.id gets committed offsets; true.",
     "idlePollMs": "Stream only: how long an idle query waits for data before it reports to Spark; 500.",

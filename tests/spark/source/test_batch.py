@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import functools
 from collections.abc import Iterable
 
 import pytest
@@ -12,15 +10,7 @@ from tests.spark.source.memory import MemoryCluster, batch_options
 from kadence.errors import ConfigError, UnknownTopicOrPartitionError
 from kadence.spark.source.batch import plan_batch
 from kadence.spark.source.loss import DataLossError
-from kadence.spark.source.pushdown import EVERYTHING, Bounds, Condition
 from kadence.types import TopicPartition
-
-ALL = ["t-0 [0, 10)", "t-1 [5, 20)"]
-
-
-def at(milliseconds: int, microseconds: int = 0) -> datetime.datetime:
-    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-    return epoch + datetime.timedelta(milliseconds=milliseconds, microseconds=microseconds)
 
 
 def planned(cluster: MemoryCluster, **more: str) -> list[str]:
@@ -114,36 +104,6 @@ def test_a_record_that_comes_between_the_look_at_ends_and_at_times(cluster: Memo
 
     cluster.log_ranges = and_then_more  # type: ignore[method-assign]
     assert planned(cluster, **late) == ["t-1 [12, 20)"]
-
-
-@pytest.mark.parametrize(
-    ("conditions", "left"),
-    [
-        ([("partition", "=", 1)], ["t-1 [5, 20)"]),
-        ([("partition", "in", (0, 7))], ["t-0 [0, 10)"]),
-        ([("partition", "in", (0, 1)), ("partition", ">", 0)], ["t-1 [5, 20)"]),
-        ([("partition", "<", 1), ("topic", "=", "t")], ["t-0 [0, 10)"]),
-        ([("partition", "<=", -1)], []),
-        ([("topic", "in", ("a", "b"))], []),
-        ([("offset", ">", 7), ("offset", "<=", 12)], ["t-0 [8, 10)", "t-1 [8, 13)"]),
-        ([("offset", "in", (3, 12, 9))], ["t-0 [3, 10)", "t-1 [5, 13)"]),
-        ([("offset", "=", 12)], ["t-1 [12, 13)"]),
-        ([("offset", "<", 0)], []),
-        ([("timestamp", ">=", at(1_007))], ["t-0 [7, 10)", "t-1 [7, 20)"]),
-        ([("timestamp", ">", at(1_007, 1))], ["t-0 [8, 10)", "t-1 [8, 20)"]),
-        ([("timestamp", "=", at(1_012))], ["t-1 [12, 20)"]),
-        ([("timestamp", ">=", at(1_006)), ("timestamp", ">=", at(1_004))], ["t-0 [6, 10)", "t-1 [6, 20)"]),
-        ([("timestamp", ">=", at(9_000))], []),
-        # What says nothing of use leaves everything.
-        ([("timestamp", "<", at(1_002)), ("timestamp", ">=", at(-5)), ("timestamp", ">", "noon")], ALL),
-        ([("key", "=", b"k"), ("partition", "=", None), ("offset", "in", ()), ("offset", ">", True)], ALL),
-        ([("topic", ">", "a")], ALL),
-    ],
-)
-def test_filters_prune(cluster: MemoryCluster, conditions: list[Condition], left: list[str]) -> None:
-    bounds = functools.reduce(Bounds.and_also, conditions, EVERYTHING)
-    tasks = plan_batch(batch_options(), cluster, bounds)
-    assert sorted(str(piece) for task in tasks for piece in task) == left
 
 
 def test_from_committed_offsets(cluster: MemoryCluster) -> None:

@@ -69,30 +69,37 @@ def test_between_offsets_in_many_tasks(spark: SparkSession, cluster: Cluster) ->
     assert empty.count() == 0
 
 
-def test_filters_spare_reading(spark: SparkSession, cluster: Cluster) -> None:
-    """The number of tasks tells what is read: ten offsets to each."""
-    cluster.create(4)
-    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
-        for number in range(80):
-            when = 1_700_000_000_000 + number
-            producer.send(cluster.topic, str(number).encode(), partition=number % 4, timestamp=when)
-    frame = load(spark, cluster, pushdown="true", maxRecordsPerPartition="10")
+def test_queries_of_one_load_with_filters_and_without(spark: SparkSession, cluster: Cluster) -> None:
+    """Where the session has Spark push filters, it keeps what it has planned with them for the next query, too."""
+    cluster.create(3)
+    for partition in range(3):
+        cluster.produce(range(30 * partition, 30 * partition + 30), partition=partition)
     setting = "spark.sql.python.filterPushdown.enabled"
-    with pytest.raises(Exception, match=f"configuration '{setting}' is false. Set it to true"):
-        frame.count()
     spark.conf.set(setting, "true")
     try:
-        for condition, tasks, numbers in (
-            ("partition = 2", 2, range(2, 80, 4)),
-            ("offset >= 10 and partition in (1, 3)", 2, range(41, 80, 2)),
-            ("timestamp >= timestamp_millis(1700000000060)", 2, range(60, 80)),
-            ("timestamp < timestamp_millis(1700000000004) and value is not null", 8, range(4)),
-        ):
-            kept = load(spark, cluster, pushdown="true", maxRecordsPerPartition="10").where(condition)
-            assert kept.rdd.getNumPartitions() == tasks, condition
-            assert sorted(int(row.value) for row in kept.collect()) == list(numbers), condition
+        frame = load(spark, cluster)
+        frame.createOrReplaceTempView("pushed")
+        late, one = frame.where("offset >= 25"), frame.where("partition = 1")
+        counts = [frame.count(), late.count(), frame.count(), one.count(), late.union(frame).count()]
+        joined = one.alias("a").join(frame.alias("b"), "value").count()
+        inner = spark.sql(
+            "select * from pushed where offset in (select offset from pushed where partition = 2)"
+        )
+        assert [*counts, joined, inner.count(), spark.table("pushed").count()] == [
+            90,
+            15,
+            90,
+            30,
+            105,
+            30,
+            90,
+            90,
+        ]
+        cluster.produce(range(3), partition=1)
+        assert (frame.count(), one.where("offset >= 0").count()) == (90, 33)  # and it plans anew for filters
     finally:
         spark.conf.unset(setting)
+        spark.catalog.dropTempView("pushed")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from kadence.spark.source.loss import Loss
 from kadence.spark.source.options import SourceOptions
 from kadence.spark.source.planning import OffsetRange, Task, plan
 from kadence.spark.source.ports import OffsetClient
-from kadence.spark.source.pushdown import EVERYTHING, Bounds
 from kadence.spark.source.sizes import measured
 from kadence.spark.source.start import (
     AtTimestamp,
@@ -33,11 +32,8 @@ __all__ = ["plan_batch"]
 _Offsets = dict[TopicPartition, int]
 
 
-def plan_batch(options: SourceOptions, brokers: OffsetClient, bounds: Bounds = EVERYTHING) -> list[Task]:
+def plan_batch(options: SourceOptions, brokers: OffsetClient) -> list[Task]:
     """The tasks of a batch query.
-
-    Args:
-        bounds: what the filters of the query leave of it, where Spark told them.
 
     Raises:
         DataLossError: the options name offsets that the logs do not hold (with failOnDataLoss).
@@ -57,7 +53,6 @@ def plan_batch(options: SourceOptions, brokers: OffsetClient, bounds: Bounds = E
         piece._replace(topic_id=listing.ids.get(piece.topic, ""))
         for piece in _within_logs(options, starts, ends, look)
     ]
-    ranges = bounds.narrowed(ranges, brokers.offsets_for_times)
     by_bytes = options.max_bytes_per_partition is not None
     per_offset = measured(ranges, brokers, ByteEstimate()) if by_bytes else {}
     return plan(ranges, options.task_size(), leaders, per_offset)

@@ -102,7 +102,6 @@ class SourceOptions:
     commit_offsets: bool
     group_id_prefix: str
     fail_on_data_loss: bool
-    pushdown: bool
     include_headers: bool
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
@@ -162,7 +161,6 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         commit_offsets=group_id is not None and values.boolean("commitOffsets", default=True),
         group_id_prefix=values.text("groupIdPrefix") or prefix,
         fail_on_data_loss=values.boolean("failOnDataLoss", default=True),
-        pushdown=values.boolean("pushdown", default=False),
         include_headers=values.boolean("includeHeaders", default=False),
         max_offsets_per_trigger=maximum,
         min_offsets_per_trigger=minimum,
@@ -209,6 +207,12 @@ def _unknown(name: str) -> str:
         )
     if name.lower() in ("topic", "topics"):
         return f"unknown option {name!r}: the option subscribe names the topics to read; topic is for writing"
+    if name.lower() == "pushdown":
+        return (
+            "the option pushdown is gone: Spark (4.1 to 4.3) keeps what filters left of a load() for its next query, "
+            "which then lacked rows. Leave the option out. To read less, give startingOffsets, endingOffsets, "
+            "startingTimestamp, endingTimestamp or assign"
+        )
     if name.lower() in ("path", "paths"):
         return "load() takes no path: name the topics with the option subscribe, subscribePattern or assign"
     candidates = {option.lower(): option for option in OF_SOURCE}
@@ -282,8 +286,6 @@ class _Values:
             for name in _BATCH_ONLY:
                 if self.text(name) is not None:
                     raise ConfigError(f"option {name} is for batch queries; a stream has no end")
-            if self.boolean("pushdown", default=False):
-                _log.warning("option pushdown has no effect in a stream")
         else:
             for name in _STREAM_ONLY:
                 if self.text(name) is not None:

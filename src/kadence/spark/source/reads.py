@@ -1,16 +1,16 @@
-"""What travels to the executors: how to read any task of a query, as a picklable value.
+"""What travels to the executors: how to read any task of a query, as a picklable value. And the reader of a batch.
 
-A process that only makes and pickles one imports neither the clients nor the decoding.
+A process that only makes and pickles these imports neither the clients nor the decoding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pyspark
-from pyspark.sql.datasource import InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from kadence.spark.pool import Pool
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kadence.spark.source.clients import ConsumerRecords
 
-__all__ = ["CONSUMERS", "KadencePartition", "Reads", "spark_version"]
+__all__ = ["CONSUMERS", "BatchReader", "KadencePartition", "Reads", "spark_version"]
 
 CONSUMERS: Final[Pool[RecordClient]] = Pool()
 """Those of this process."""
@@ -115,6 +115,32 @@ class Reads:
         """By Spark's own rule: it compares the first batch with this, strictly."""
         zone: dict[str, Any] = {"timezone": "UTC"} if spark_version() >= (4, 2) else {}
         return to_arrow_schema(self.schema, **zone)
+
+
+class BatchReader(DataSourceReader):
+    """``spark.read``: plans once, so that all actions on one ``load()`` read the same offsets.
+
+    It takes no filters. Spark 4.1 to 4.3 keeps a plan that filters have narrowed in the table's object, and takes it
+    for the next query of the same ``load()`` that has none; for the source both look the same.
+    """
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._reads = Reads.of(options, schema)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        from kadence.spark.source.batch import plan_batch
+        from kadence.spark.source.clients import driver_client
+
+        # Nobody plans a batch a second time: a broker that restarts gets the time that the client gives it.
+        brokers = driver_client(self._options, answer_seconds=None)
+        try:
+            return [KadencePartition(task) for task in plan_batch(self._options, brokers)]
+        finally:
+            brokers.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._reads.read(partition)
 
 
 def spark_version() -> tuple[int, ...]:
