@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import selectors
 import socket
 
@@ -94,3 +95,32 @@ def test_a_call_that_comes_while_a_late_loop_catches_up_is_not_left_waiting() ->
     loop.close()
     near.close()
     far.close()
+
+
+@pytest.mark.parametrize("wait_ms", [50, 6_000, 45_000, 300_000])
+@pytest.mark.parametrize("slack", [1_000, 200])
+def test_a_timer_is_not_late_by_what_linux_adds_to_a_long_wait(wait_ms: int, slack: int) -> None:
+    """It adds up to a 1,000th, to a niced process a 200th, at most 100 ms. A group would outlive its members."""
+    clock = FakeClock()
+    due = clock.now_ms() + wait_ms
+    fired: list[int] = []
+    waits: list[float] = []
+
+    def fire() -> None:
+        fired.append(clock.now_ms())
+        loop.stop()
+
+    def late(timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        assert timeout is not None
+        waits.append(timeout)
+        ms = timeout * 1000
+        clock.advance(math.ceil(ms + min(ms / slack, 100)))
+        return []
+
+    loop = Loop(clock, lambda _now: FOREVER)
+    loop.at(due, fire)
+    loop.selector.select = late  # type: ignore[method-assign]
+    loop.run()
+    loop.close()
+    assert due <= fired[0] <= due + 1
+    assert len(waits) <= 5

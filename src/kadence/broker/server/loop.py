@@ -30,6 +30,8 @@ _LATE_MS: Final = 50
 """A timer that is later than that was held up, not merely behind the other work of a turn."""
 _CATCH_UP_MS: Final = 1_000
 """For so long a late loop reads on; then timers fire, however much still comes."""
+_LONG_WAIT_S: Final = 0.1
+"""Linux may end a wait late by a 1,000th of it (in a niced process by a 200th), but not by more than 100 ms."""
 
 
 class Timer:
@@ -127,7 +129,7 @@ class Loop:
         looked_at = self.turn_at = self.clock.now_ms()
         # A loop that caught up may have read the wake-up of a call that came meanwhile.
         is_due = self._soon or self._calls
-        self._serve(0 if is_due else wait_seconds(self._deadline, looked_at))
+        self._serve(0 if is_due else _punctual(wait_seconds(self._deadline, looked_at)))
         for _ in range(len(self._calls)):
             self._run_call(*self._calls.popleft())
         if self._deadline < looked_at - _LATE_MS:
@@ -197,6 +199,16 @@ class Loop:
         with contextlib.suppress(BlockingIOError):
             while self._wake_out.recv(4096):
                 pass
+
+
+def _punctual(seconds: float | None) -> float | None:
+    """A wait for a timer: a long one ends a little early, and the next one, which is short, ends in time.
+
+    Else a request that comes some ms after a session's end would be served before it.
+    """
+    if seconds is None or seconds < _LONG_WAIT_S:
+        return seconds
+    return seconds - min(seconds / 100, 0.1)
 
 
 def _moved_on(clock: Clock) -> Callable[[], int]:
