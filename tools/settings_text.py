@@ -62,9 +62,9 @@ def annotation(row: Key, config: type[ClientConfig]) -> str:
         UnknownKindError: its kind has none here.
     """
     kind = _OWN.get(row.name) or _KINDS.get(row.kind)
-    if kind is None and row.kind == "callable":
+    if kind is None and row.kind in ("callable", "function"):
         [declared] = [str(item.type) for item in fields(config) if item.name == row.name.replace(".", "_")]
-        kind = declared.removesuffix(" | None")
+        kind = declared.removesuffix(" | None") + " | str" * (row.kind == "function")
     words = [choice for choice in row.choices if "<" not in choice]
     if words:
         # The words are what editors offer. Case does not matter, and a value may come from a file: so any str.

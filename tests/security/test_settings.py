@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,6 +35,9 @@ OAUTH = {
     "sasl.oauthbearer.client.credentials.client.secret": SECRET,
 }
 MODULES = "org.apache.kafka.common.security"
+AWS = "software.amazon.msk.auth.iam"
+GOOGLE = "com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler"
+MSK = "sasl.mechanism=OAUTHBEARER and sasl.oauthbearer.token.provider=amazon_msk:token"
 
 
 def changed(base: dict[str, Any], **changes: Any) -> dict[str, Any]:
@@ -166,6 +170,48 @@ def test_a_token_provider() -> None:
     assert found.tokens is provider
 
 
+def test_logins_of_java_are_told_once() -> None:
+    """A job on Amazon MSK has three settings of Java's; one sentence says what takes their place."""
+    settings = with_jaas(
+        "AWS_MSK_IAM",
+        f"{AWS}.IAMLoginModule required;",
+        sasl_client_callback_handler_class=f"{AWS}.IAMClientCallbackHandler",
+    )
+    with pytest.raises(ConfigError, match=r"aws-msk-iam-auth .* logs in to Amazon MSK") as error:
+        ConsumerConfig.parse(settings)
+    assert str(error.value).count(MSK) == 1
+
+
+TOKENS = {name: value for name, value in OAUTH.items() if not name.startswith("sasl.oauthbearer")}
+
+
+def test_a_token_provider_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "vault_of_ours.py").write_text(
+        "class Vault:\n    def token():\n        return 1\n\nnumber = 1\n"
+    )
+    (tmp_path / "broken_vault.py").write_text("import nowhere_at_all")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def read(name: str) -> Any:
+        return of_keys.credentials(ConsumerConfig.parse(TOKENS | {"sasl.oauthbearer.token.provider": name}))
+
+    assert read(" vault_of_ours:Vault.token ").tokens() == 1
+    for name, told in {
+        "vault_of_ours": "'vault_of_ours' is not a callable, or the text module:function such as",
+        "vault_of_ours:": "is not a callable, or the text",
+        "../vault:token": "is not a callable, or the text",
+        "nowhere_at_all:token": "the module 'nowhere_at_all' cannot be imported here (ModuleNotFoundError: No module",
+        "broken_vault:token": "the module 'broken_vault' cannot be imported here (ModuleNotFoundError: No module",
+        "vault_of_ours:Vaul": "the module 'vault_of_ours' has no 'Vaul'; did you mean vault_of_ours:Vault?",
+        "vault_of_ours:Vault.x": "the module 'vault_of_ours' has no 'Vault.x'",
+        "vault_of_ours:number": "vault_of_ours:number is int, which cannot be called",
+    }.items():
+        with pytest.raises(ConfigError) as error:
+            read(name)
+        assert str(error.value).startswith("sasl.oauthbearer.token.provider: ")
+        assert told in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
@@ -181,7 +227,10 @@ def test_a_token_provider() -> None:
             "sasl.oauthbearer.scope is for sasl.mechanism=OAUTHBEARER",
         ),
         (changed(PLAIN, sasl_password=12), "sasl.password: the given value is not a string"),
-        (changed(PLAIN, sasl_oauthbearer_token_provider="x"), "is not a callable"),
+        (
+            changed(PLAIN, sasl_oauthbearer_token_provider=1),
+            "1 is not a callable, or the text module:function",
+        ),
         (
             changed(PLAIN, sasl_jaas_config=f"PlainLoginModule required username=a password={SECRET};"),
             "leave out sasl.username and sasl.password",
@@ -201,6 +250,17 @@ def test_a_token_provider() -> None:
             "as clientId; give it once",
         ),
         (changed(OAUTH, sasl_login_callback_handler_class="com.acme.Handler"), "token.provider instead"),
+        (changed(OAUTH, sasl_login_callback_handler_class=GOOGLE), "token.provider=google_kafka:token"),
+        (changed(OAUTH, sasl_login_callback_handler_class=f"{AWS}.IAMOAuthBearerLoginCallbackHandler"), MSK),
+        (with_jaas("OAUTHBEARER", f"{AWS}.IAMLoginModule required;"), MSK),
+        (
+            with_jaas(
+                "AWS_MSK_IAM",
+                f"{AWS}.IAMLoginModule required;",
+                sasl_client_callback_handler_class=f"{AWS}.IAMClientCallbackHandler",
+            ),
+            MSK,
+        ),
     ],
 )
 def test_contradictions_are_refused(settings: dict[str, Any], told: str) -> None:

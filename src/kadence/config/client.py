@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from kadence.config.table import INT32_MAX, key, keys, read, unknown
 from kadence.errors import ConfigError
-from kadence.security import login, stores
+from kadence.security import java_logins, login, stores
 from kadence.security.secret import Secret
 
 if TYPE_CHECKING:
@@ -159,10 +159,10 @@ class ClientConfig:
         "string", None, "Only Java's OAuthBearerLoginCallbackHandler is accepted; the same is built in here."
     )
     sasl_oauthbearer_token_provider: Callable[[], Token] | None = key(
-        "callable",
+        "function",
         None,
-        "A callable without arguments that returns a kadence.Token. The client calls it on a helper thread for each "
-        "new token.",
+        "A callable without arguments that returns a kadence.Token, or the text module:function, which each process "
+        "with a client imports. The client calls it on a helper thread for each new token.",
     )
     sasl_oauthbearer_token_endpoint_url: str | None = key(
         "string",
@@ -255,12 +255,17 @@ class ClientConfig:
         values: dict[str, Any] = {}
         for name, value in given.items():
             if name not in rows:
-                mistakes.append(stores.advice(name, given) or unknown(spelled[name], cls, rows))
+                mistakes.append(
+                    java_logins.advice(name, value)
+                    or stores.advice(name, given)
+                    or unknown(spelled[name], cls, rows)
+                )
                 continue
             try:
                 values[name.replace(".", "_")] = read(rows[name], value, spelled[name])
             except ConfigError as error:
-                mistakes.append(str(error))
+                mistakes.append(java_logins.advice(name, value) or str(error))
+        mistakes = list(dict.fromkeys(mistakes))
         result = cls(**values)
         faults = list(result._faults())
         if mistakes:

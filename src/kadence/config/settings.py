@@ -79,9 +79,9 @@ class ClientSettings(TypedDict, total=False):
     """
     sasl_login_callback_handler_class: str | None
     """Only Java's OAuthBearerLoginCallbackHandler is accepted; the same is built in here."""
-    sasl_oauthbearer_token_provider: Callable[[], Token] | None
-    """A callable without arguments that returns a kadence.Token. The client calls it on a helper thread for
-    each new token.
+    sasl_oauthbearer_token_provider: Callable[[], Token] | str | None
+    """A callable without arguments that returns a kadence.Token, or the text module:function, which each
+    process with a client imports. The client calls it on a helper thread for each new token.
     """
     sasl_oauthbearer_token_endpoint_url: str | None
     """The https address from which the client gets tokens with OAuth client credentials."""

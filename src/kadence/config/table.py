@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 from kadence import deserializers, serializers
 from kadence.config import foreign
 from kadence.config.assignors import read_assignors
+from kadence.config.functions import imported
 from kadence.errors import ConfigError
 from kadence.security.secret import Secret
 
@@ -167,6 +168,12 @@ def _read_callable(row: Key, value: Any) -> Any:
     return _not_awaited(row, value, value)
 
 
+def _read_function(row: Key, value: Any) -> Any:
+    if isinstance(value, str):
+        value = imported(row.name, value)
+    return _read_callable(row, value)
+
+
 def _not_awaited(row: Key, value: Any, method: object) -> Any:
     if is_coroutine_function(method):
         raise ConfigError(
@@ -245,6 +252,7 @@ _READERS: dict[str, Callable[[Key, Any], Any]] = {
     "choice": _read_choice,
     "string": _read_string,
     "callable": _read_callable,
+    "function": _read_function,
     "deserializer": _read_deserializer,
     "serializer": _read_serializer,
     "partitioner": _read_partitioner,
@@ -272,6 +280,7 @@ def _allowed(row: Key) -> str:
         "bool": "true or false",
         "list": "a list, or a comma separated string",
         "callable": "a callable",
+        "function": "a callable, or the text module:function",
         "deserializer": "a callable, an object with deserialize(topic, headers, data), or a name",
         "serializer": "a callable, an object with serialize(topic, headers, data), or a name",
         "objects": "a list of objects, or of classes that are made without arguments",

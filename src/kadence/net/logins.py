@@ -169,7 +169,7 @@ class TokenLogin:
             if not isinstance(token, Token):
                 kind = type(token).__name__
                 return AuthenticationError(
-                    f"sasl.oauthbearer.token.provider returned {kind}, not kadence.Token"
+                    f"sasl.oauthbearer.token.provider: {self.who} returned {kind}, not kadence.Token"
                 )
             check_token(token.value, token.extensions)
             _check_end(token.expires_at)
@@ -207,7 +207,10 @@ def _left_ms(expires_at: float | None, time_s: float) -> int:
 
 
 def _who(credentials: Credentials) -> str:
-    return f"client {credentials.username!r}" if credentials.username else "the token provider"
+    if credentials.username:
+        return f"client {credentials.username!r}"
+    module, name = (getattr(credentials.tokens, part, None) for part in ("__module__", "__qualname__"))
+    return f"the token provider {module}:{name}" if module and name else "the token provider"
 
 
 def _source(credentials: Credentials, config: ConnectionConfig) -> Callable[[], Token]:

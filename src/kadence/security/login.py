@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from kadence.errors import ConfigError
-from kadence.security import jaas, kerberos, oauth
+from kadence.security import jaas, java_logins, kerberos, oauth
 from kadence.security.credentials import Credentials
 from kadence.security.secret import Secret
 
@@ -71,10 +71,11 @@ def check(config: Settings, given: Mapping[str, str]) -> None:
         ConfigError: there is one.
     """
     handler = config.sasl_login_callback_handler_class
-    if handler is not None and not handler.endswith("OAuthBearerLoginCallbackHandler"):
+    if handler is not None and handler.rpartition(".")[2] != "OAuthBearerLoginCallbackHandler":
         raise ConfigError(
-            f"sasl.login.callback.handler.class: {handler!r} is Java's; give sasl.oauthbearer.token.provider instead, "
-            "a callable that returns kadence.Token"
+            java_logins.of_class(handler)
+            or f"sasl.login.callback.handler.class: {handler!r} is Java's; give sasl.oauthbearer.token.provider "
+            "instead, a callable that returns kadence.Token, or module:function"
         )
     needed = credentials(config)
     for name in sorted(given):
@@ -95,7 +96,8 @@ def _options(mechanism: str, text: str) -> Mapping[str, str]:
     module = jaas.parse(text)
     if module.name not in _MODULES:
         raise ConfigError(
-            f"sasl.jaas.config: login module {module.name!r} is not supported; known are {', '.join(_MODULES)}"
+            java_logins.of_login_module(module.name)
+            or f"sasl.jaas.config: login module {module.name!r} is not supported; known are {', '.join(_MODULES)}"
         )
     if mechanism not in _MODULES[module.name]:
         raise ConfigError(

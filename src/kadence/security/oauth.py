@@ -56,7 +56,7 @@ def credentials(config: Settings, options: Mapping[str, str]) -> Credentials:
         return Credentials("OAUTHBEARER", tokens=provider)
     if not url or not client_id or secret is None:
         raise ConfigError(
-            "sasl.mechanism=OAUTHBEARER needs sasl.oauthbearer.token.provider (a callable), or "
+            "sasl.mechanism=OAUTHBEARER needs sasl.oauthbearer.token.provider (a callable, or module:function), or "
             "sasl.oauthbearer.token.endpoint.url with sasl.oauthbearer.client.credentials.client.id and .secret"
         )
     _check_url(url)

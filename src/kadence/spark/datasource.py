@@ -92,9 +92,11 @@ class KadenceDataSource(DataSource):
             raise MissingDependencyError(
                 "streaming queries of format 'kadence' need PySpark 4.2 or newer; batch queries work with this one"
             )
+        from kadence.spark.job_files import find_job_files
         from kadence.spark.source.options import parse
         from kadence.spark.source.stream_reader import RefusedReader, StreamReader
 
+        find_job_files()
         try:
             self._check_read()
             return StreamReader(parse(self.options, streaming=True), schema)
