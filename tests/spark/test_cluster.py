@@ -1,15 +1,20 @@
-"""A standalone cluster on this machine: tasks that are slow, that fail, and a worker that dies in a stream's batch."""
+"""Clusters on this machine: tasks that are slow, that fail, a worker that dies; a job that was submitted."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.patience import until
+from tests.patience import PATIENCE, until
 from tests.spark.conftest import Cluster
-from tests.spark.processes import SPARK, run_job, service
+from tests.spark.processes import JOBS, SPARK, environment, run_job, service
 
+from kadence import Producer
+from kadence.java import find_java
 from kadence.spark.home import home_without_zip
 
 QUICK = {
@@ -83,3 +88,49 @@ def test_each_row_once_whatever_becomes_of_tasks_and_workers(cluster: Cluster, t
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"uneven": list(range(600)), "held": list(range(600))}
     assert list(tmp_path.glob("held-*-1")), "no task was run again"
+
+
+def test_a_submitted_job_with_a_shipped_environment_has_tasks_for_its_executors(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Six tasks run at once there, whatever this machine has. A plain session does not know: one for each partition."""
+    cluster.create(8)
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for number in range(8 * 20_000):
+            producer.send(cluster.topic, b"", partition=number % 8)
+    # As venv-pack makes it, with less inside; unpacked beside the job too, since Spark plans there with the same path.
+    python = tmp_path / "environment" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    with tarfile.open(tmp_path / "environment.tar.gz", "w:gz") as packed:
+        packed.add(tmp_path / "environment", ".")
+    settings = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.executor.memory": "512m",
+        "spark.ui.enabled": "false",
+    }
+    command = [str(SPARK / "bin" / "spark-submit"), "--driver-memory", "512m"]
+    command += ["--archives", "environment.tar.gz#environment"]
+    for name, value in settings.items():
+        command += ["--conf", f"{name}={value}"]
+    job = [str(JOBS / "submitted.py"), "local-cluster[2,3,1024]", cluster.bootstrap_servers, cluster.topic]
+    variables = {
+        "JAVA_HOME": str(find_java().home),
+        "PYSPARK_PYTHON": "./environment/bin/python",
+        "SPARK_HOME": str(home_without_zip(tmp_path) or SPARK),  # where executors work
+    }
+    done = subprocess.run(
+        [*command, *job],
+        env=environment(**variables),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=6 * PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"plain": 8, "session": 6, "rows": 8 * 20_000}, done.stderr

@@ -72,10 +72,12 @@ def test_another_interpreter_is_tried_out(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert choose() == bare
     monkeypatch.setenv("PYSPARK_PYTHON", python("whole", "exit 0"))
     assert "SPARK_HOME" not in _surroundings("local[2]")  # its PySpark may be another one
+    # Spark runs the tasks of a source with the Python that plans them.
+    assert _surroundings("spark://somewhere:7077")["PYSPARK_DRIVER_PYTHON"] == str(tmp_path / "whole")
     monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "none"))
     with pytest.raises(MissingDependencyError, match="no such program"):
         _surroundings("local")
-    _surroundings("spark://somewhere:7077")  # there it may be
+    assert _surroundings("spark://somewhere:7077")["PYSPARK_DRIVER_PYTHON"] == sys.executable  # there it may be
 
 
 @pytest.mark.usefixtures("unnamed")

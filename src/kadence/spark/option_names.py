@@ -40,8 +40,8 @@ OF_SOURCE: Final[dict[str, str]] = {
     ),
     "targetRecordsPerTask": "About so many offsets to a task before there are more tasks than run at once; 500000.",
     "parallelism": (
-        "How many tasks run at once, which no source in Python is told; what kadence.spark.session() knows of the "
-        "master and its settings, else the cores of the driver's machine."
+        "How many tasks run at once, which Spark does not tell a source. Default: what kadence.spark.session() or the "
+        "command line of spark-submit says of master and executors; else the number of Kafka partitions."
     ),
     "includeHeaders": "Whether there is a column headers.",
     "groupIdPrefix": "A name for the brokers' logs.",

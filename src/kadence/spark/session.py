@@ -26,7 +26,7 @@ from kadence.java import find_java
 from kadence.logs import logger
 from kadence.spark.home import home_without_zip
 from kadence.spark.interpreter import NAMED_BY, choose, is_submitted, what_it_lacks
-from kadence.spark.parallelism import told
+from kadence.spark.parallelism import known_parallelism, parallelism_of, told
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -147,9 +147,9 @@ def _surroundings(master: str) -> dict[str, str]:
         return {}
     variables = {
         "JAVA_HOME": str(find_java().home),
-        # Sources are looked up and planned by this variable's Python before the other's; it may say jupyter, or be for
-        # executors only.
-        _PLANNERS: sys.executable,
+        # Spark plans a source, and runs its tasks on executors, with this variable's Python before the other's. It may
+        # say jupyter; and what was chosen for executors may not be here.
+        _PLANNERS: chosen if not local and what_it_lacks(chosen) is None else sys.executable,
     }
     home = home_without_zip() if local and chosen == sys.executable else None
     return variables if home is None else {**variables, "SPARK_HOME": str(home)}
@@ -235,17 +235,28 @@ def _cancel_jobs(context: SparkContext) -> None:
 
 
 def _able(spark: SparkSession) -> SparkSession:
-    """Register the source where Spark will not find it.
+    """Register the source where Spark will not find it, or where those who plan its tasks know less than this session.
 
-    Spark looks for sources once in the life of its Java process, with the Python that was named when that began; an
-    earlier session may have begun it, and it outlives its sessions.
+    Spark looks for sources once in the life of its Java process, with the Python and in the environment with which that
+    began; spark-submit or an earlier session may have begun it. What is registered has an environment of its own.
     """
-    jvm = spark.sparkContext._jvm
+    context = spark.sparkContext
+    jvm = context._jvm
     assert jvm is not None  # the session runs
-    named = jvm.java.lang.System.getenv()
-    planners = named.get(_PLANNERS) or named.get(NAMED_BY) or "python3"
-    if planners != sys.executable and what_it_lacks(planners) is not None:
-        from kadence.spark.datasource import KadenceDataSource
+    begun_with = jvm.java.lang.System.getenv()
+    settings = dict(context.getConf().getAll())
+    # Spark runs both planners and tasks of a source with this one, as long as nobody registers another.
+    python = begun_with.get(_PLANNERS) or begun_with.get(NAMED_BY) or "python3"
+    if python != sys.executable and what_it_lacks(python) is not None:
+        python = context.pythonExec
+    elif known_parallelism(begun_with) == parallelism_of(context.master, settings):
+        return spark
+    from kadence.spark.datasource import KadenceDataSource
 
+    context.environment.update(told(context.master, settings))
+    chosen, context.pythonExec = context.pythonExec, python
+    try:
         spark.dataSource.register(KadenceDataSource)
+    finally:
+        context.pythonExec = chosen
     return spark

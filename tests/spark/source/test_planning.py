@@ -10,7 +10,7 @@ from kadence.types import TopicPartition
 
 
 def size(
-    parallelism: int = 2,
+    parallelism: int | None = 2,
     target: int = 500_000,
     least: int | None = None,
     most: int | None = None,
@@ -32,6 +32,12 @@ def loads(tasks: list[Task]) -> list[int]:
 def test_nothing_gives_no_task() -> None:
     assert plan([], size(), {}) == []
     assert plan([OffsetRange("t", 0, 7, 7), OffsetRange("t", 1, 9, 4)], size(), {}) == []
+
+
+def test_where_nobody_knows_how_many_run_at_once_each_partition_may_have_a_task() -> None:
+    assert len(plan(ranges(*[WORTH_A_TASK] * 64), size(None), {})) == 64
+    assert len(plan(ranges(*[100] * 64), size(None), {})) == 1
+    assert len(plan(ranges(WORTH_A_TASK * 8), size(None), {})) == 1  # no partition is split
 
 
 def test_many_small_partitions_are_one_task() -> None:
@@ -87,13 +93,13 @@ def test_partitions_of_one_leader_go_together() -> None:
 
 @given(
     st.lists(st.integers(0, 500), max_size=20),
-    st.integers(1, 16),
+    st.none() | st.integers(1, 16),
     st.integers(1, 300),
     st.none() | st.integers(1, 40),
     st.none() | st.integers(1, 200),
 )
 def test_every_offset_is_in_exactly_one_task(
-    sizes: list[int], parallelism: int, target: int, least: int | None, most: int | None
+    sizes: list[int], parallelism: int | None, target: int, least: int | None, most: int | None
 ) -> None:
     wanted = ranges(*sizes)
     tasks = plan(wanted, size(parallelism, target, least, most), {})

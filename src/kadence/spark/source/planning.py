@@ -71,12 +71,13 @@ class TaskSize:
     """What decides how many tasks there are.
 
     Attributes:
-        parallelism: tasks that are expected to run at once. target: offsets of a task, beyond that.
+        parallelism: tasks that are expected to run at once; None: nobody knows, so each Kafka partition may have one.
+        target: offsets of a task, beyond that.
         min_tasks: the option minPartitions. max_offsets: the option maxRecordsPerPartition. max_bytes: the option
             maxBytesPerPartition; kept as well as bytes are known.
     """
 
-    parallelism: int
+    parallelism: int | None
     target: int
     min_tasks: int | None = None
     max_offsets: int | None = None
@@ -105,16 +106,13 @@ def plan(
     def bytes_of(piece: OffsetRange) -> int:
         return int(piece.size * bytes_per_offset.get(piece.topic_partition, 0.0))
 
-    pieces = [
-        part
-        for whole in sorted(ranges)
-        if whole.size > 0
-        for part in _split(whole, size.parts_of(whole.size, bytes_of(whole)))
-    ]
+    wholes = [whole for whole in sorted(ranges) if whole.size > 0]
+    pieces = [part for whole in wholes for part in _split(whole, size.parts_of(whole.size, bytes_of(whole)))]
     pieces = _split_until(pieces, size.min_tasks or 0)
     total, total_bytes = sum(piece.size for piece in pieces), sum(map(bytes_of, pieces))
+    at_once = len(wholes) if size.parallelism is None else size.parallelism
     tasks = max(
-        min(size.parallelism, math.ceil(max(total / WORTH_A_TASK, total_bytes / WORTH_A_TASK_BYTES))),
+        min(at_once, math.ceil(max(total / WORTH_A_TASK, total_bytes / WORTH_A_TASK_BYTES))),
         math.ceil(max(total / size.target, total_bytes / TARGET_BYTES)),
         size.min_tasks or 0,
     )
