@@ -77,7 +77,8 @@ def test_another_interpreter_is_tried_out(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "none"))
     with pytest.raises(MissingDependencyError, match="no such program"):
         _surroundings("local")
-    assert _surroundings("spark://somewhere:7077")["PYSPARK_DRIVER_PYTHON"] == sys.executable  # there it may be
+    # There it may be.
+    assert _surroundings("spark://somewhere:7077")["PYSPARK_DRIVER_PYTHON"] == sys.executable
 
 
 @pytest.mark.usefixtures("unnamed")
