@@ -44,6 +44,7 @@ def test_what_a_file_declares(spark: SparkSession, cluster: Cluster, file: File)
     assert kinds == {
         "records": "TemporaryView",
         "halves": "TemporaryView",
+        "numbers_judged": "StreamingTable",
         "numbers": "StreamingTable",
         "numbers_dead_letters": "StreamingTable",
     }
@@ -51,6 +52,8 @@ def test_what_a_file_declares(spark: SparkSession, cluster: Cluster, file: File)
     assert table.partition_cols == ["part"]
     for view in ("records", "halves"):
         graph.flows[view]().createOrReplaceTempView(view)
+    # Both tables are made of the one that holds what was found of each row.
+    graph.flows["numbers_judged"]().createOrReplaceTempView("numbers_judged")
     rows = graph.flows["numbers"]()
     assert rows.isStreaming
     assert sorted(rows.columns) == ["_offset", "_partition", "_topic", "half", "id", "part"]

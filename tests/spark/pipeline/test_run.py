@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +12,14 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.patience import until
 from tests.spark.conftest import Cluster
-from tests.spark.pipeline.conftest import TABLES, File
+from tests.spark.pipeline.conftest import SINK, TABLES, File
 
 from kadence import Consumer, Record, TopicPartition
-from kadence.errors import ConfigError
+from kadence.errors import ConfigError, IllegalStateError
 from kadence.spark.pipeline.checks import check
 from kadence.spark.pipeline.files import HadoopFiles, LocalFiles
+from kadence.spark.pipeline.frames import loaded
+from kadence.spark.pipeline.judging import Judge, observed
 from kadence.spark.pipeline.preview import preview
 from kadence.spark.pipeline.progress import Progress
 from kadence.spark.pipeline.reading import read
@@ -132,6 +135,115 @@ def test_a_pipeline_whole(spark: SparkSession, cluster: Cluster, file: File, tmp
         replay(
             pipeline, file.environment, spark, Wanted.read(cluster.topic, None, "time:99999999999999", None)
         )
+
+
+ANY_DAY = """\
+[[expect]]
+name = "past"
+condition = "id <= unix_millis(current_timestamp())"
+action = "drop"
+
+[[expect]]
+name = "lucky"
+condition = "rand() < 0.7"
+action = "drop"
+"""
+
+
+@pytest.mark.parametrize("sink", ["table", "topic"])
+def test_each_row_is_judged_once(
+    spark: SparkSession, cluster: Cluster, file: File, tmp_path: Path, sink: str
+) -> None:
+    """Conditions that tell something else each time: every record is in one of the two outputs."""
+    cluster.create(2)
+    now = time.time_ns() // 1_000_000
+    file.produce(range(now, now + 60_000, 20))
+    file.send(b"{broken")
+    place = "" if sink == "table" else f'[sink]\ntopic = "{cluster.topic}-out"\nkey = "uuid()"\n'
+    pipeline = file.write(tables=ANY_DAY, sink=place or SINK)
+    if place:
+        cluster.admin.create_topics({f"{cluster.topic}-out": 2})
+    planned = preview(pipeline, file.environment, spark, 40)
+    assert len(planned.sample) + len(planned.letters) == 40
+    done = Run(pipeline, file.environment, spark).run()
+    assert (done.rows_in, done.rows_out + done.dropped, done.undecoded) == (3_001, 3_000, 1)
+    assert 0 < done.dropped < 3_000
+    assert done.dropped <= done.expectations["past"] + done.expectations["lucky"]
+    bad = spark.read.parquet(str(tmp_path / "letters")).select("partition", "offset").collect()
+    letters_at = {(row.partition, row.offset) for row in bad}
+    assert len(bad) == len(letters_at) == done.dropped + 1
+    assert not (tmp_path / "checkpoint" / "kadence" / "judged").exists()
+    if place:
+        ends = cluster.admin.list_offsets(
+            {TopicPartition(f"{cluster.topic}-out", each): "latest" for each in (0, 1)}
+        )
+        assert sum(each.offset for each in ends.values() if each is not None) == done.rows_out
+        return
+    good = spark.read.parquet(str(tmp_path / "table")).select("_partition", "_offset").collect()
+    rows_at = {(row._partition, row._offset) for row in good}
+    assert len(good) == len(rows_at) == done.rows_out
+    assert not rows_at & letters_at
+    again = replay(pipeline, file.environment, spark, Wanted.read(cluster.topic, None, "0", None))
+    bad = spark.read.parquet(str(tmp_path / "letters")).select("partition", "offset").collect()
+    assert (again.before, again.after + len(bad)) == (done.rows_out, 3_001)
+
+
+def test_a_repeated_batch_keeps_its_verdict(
+    spark: SparkSession, cluster: Cluster, file: File, tmp_path: Path
+) -> None:
+    """After a crash an output that knows the batch leaves it out; the other must not be told anything else."""
+    cluster.create(1)
+    file.produce(range(200))
+    file.send(b"{broken", b"{broken, too")
+    pipeline = file.write(tables=ANY_DAY)
+    source = loaded(pipeline, pipeline.source_options(), spark.read)
+    judge = Judge(pipeline, HadoopFiles(spark), f"{tmp_path}/judged")
+    seen = []
+    for _ in range(2):
+        with judge.verdict(source, 7, "the query") as verdict:
+            offsets = sorted(row._offset for row in verdict.rows.select("_offset").collect())
+            dropped = sorted(row.o for row in verdict.dropped.selectExpr("_record.offset AS o").collect())
+            bad = sorted(bytes(row.v) for row in verdict.undecoded.selectExpr("_record.value AS v").collect())
+            seen.append((offsets, dropped, bad, dict(verdict.counts)))
+    assert seen[0] == seen[1]
+    assert seen[0][0] != seen[0][1]
+    assert sorted(seen[0][0] + seen[0][1]) == list(range(200))
+    assert seen[0][2] == [b"{broken", b"{broken, too"]
+    # Another batch, and a file that was changed before the batch was committed.
+    for batch, rules in ((8, pipeline), (8, replace(pipeline, expect=()))):
+        with Judge(rules, HadoopFiles(spark), f"{tmp_path}/judged").verdict(
+            source, batch, "the query"
+        ) as verdict:
+            assert verdict.counts["dropped"] == (0 if not rules.expect else verdict.dropped.count())
+        assert [each.name for each in (tmp_path / "judged").iterdir()] == ["8"]
+
+
+def test_names_and_types_that_files_do_not_take(spark: SparkSession, cluster: Cluster, file: File) -> None:
+    """The verdict is kept in files; the sink need not be one."""
+    cluster.create(1)
+    file.produce(range(3))
+    sql = "SELECT id, part AS ID, NULL AS nothing, id AS `a b` FROM records"
+    pipeline = file.write(tables=f'[[transform]]\nname = "odd"\nsql = "{sql}"\n')
+    judge = Judge(pipeline, HadoopFiles(spark), f"{file.directory}/judged")
+    with judge.verdict(loaded(pipeline, pipeline.source_options(), spark.read), 0, "q") as verdict:
+        assert verdict.rows.columns == ["id", "ID", "nothing", "a b", "_topic", "_partition", "_offset"]
+        assert [tuple(row)[:4] for row in verdict.rows.collect()] == [
+            (n, f"{n:03}", None, n) for n in range(3)
+        ]
+
+
+def test_what_spark_does_not_tell_is_not_taken_for_zero() -> None:
+    class Silent:
+        class _jo:  # noqa: N801 - the name of PySpark's own attribute
+            @staticmethod
+            def future() -> Silent:
+                return Silent()
+
+        def isCompleted(self) -> bool:  # noqa: N802 - Scala's name
+            return False
+
+    with pytest.raises(IllegalStateError, match="did not tell within 0 s how many records"):
+        observed(Silent(), within=0)
 
 
 def test_what_ends_a_run(spark: SparkSession, cluster: Cluster, file: File, tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.frames import (
     FIRST_VIEW,
     RECORD,
-    Split,
     decodable,
     decoded,
     filled,
@@ -32,7 +31,7 @@ from kadence.spark.pipeline.frames import (
     value_type,
     with_record,
 )
-from kadence.spark.pipeline.model import Pipeline, Transform
+from kadence.spark.pipeline.model import Transform
 from kadence.spark.pipeline.reading import read
 
 if TYPE_CHECKING:
@@ -44,9 +43,11 @@ __all__ = ["declare"]
 def declare(file: str | os.PathLike[str]) -> None:
     """Declare the table of a pipeline's file under the pipeline's name.
 
-    A file with dead letters gets a second table, ``<name>_dead_letters``.
+    A file with dead letters gets a second table, ``<name>_dead_letters``, and where expectations drop rows a third one,
+    ``<name>_judged``: it holds all rows with what was found of them, and the other two are made of it, so that each row
+    is judged once. Records that cannot be decoded are found by a query of their own, which reads the topics again.
     Steps become temporary views under their names. Expectations drop records and fail as in `kadence pipeline`, but
-    violations are not counted. Each of the two tables reads the topics by itself.
+    violations are not counted.
 
     Raises:
         PipelineFileError: the file has mistakes.
@@ -74,17 +75,28 @@ def declare(file: str | os.PathLike[str]) -> None:
     def result() -> DataFrame:
         return judged(_session().readStream.table(last), pipeline.expect)
 
+    dead = pipeline.dead_letters
+    if dead is not None and any(each.action == "drop" for each in pipeline.expect):
+        # Two flows would judge each row twice, and a condition may tell them different things.
+        name = f"{pipeline.name}_judged"
+        dp.table(name=name)(result)
+
+        def made() -> DataFrame:
+            return _session().readStream.table(name)
+    else:
+        made = result
+
     @dp.table(name=pipeline.name, partition_cols=list(pipeline.sink.partition_by) or None)
     def table() -> DataFrame:
-        return rows(result(), replace(pipeline.sink, topic=None))
+        return rows(made(), replace(pipeline.sink, topic=None))
 
-    if pipeline.dead_letters is not None:
+    if dead is not None:
+        # A table here, also where the file sends them to a topic.
+        kept = replace(pipeline, dead_letters=replace(dead, topic=None))
 
         @dp.table(name=f"{pipeline.name}_dead_letters")
         def dead_letters() -> DataFrame:
-            return letters(
-                Split(undecodable(all_records()), result(), {}), _as_table(pipeline), "spark-pipelines"
-            )
+            return letters(undecodable(all_records()), made(), kept, "spark-pipelines")
 
 
 def _declare_step(step: Transform) -> None:
@@ -100,9 +112,3 @@ def _session() -> SparkSession:
     from pyspark.sql import SparkSession
 
     return SparkSession.active()
-
-
-def _as_table(pipeline: Pipeline) -> Pipeline:
-    """Dead letters are a table here, also where the file sends them to a topic."""
-    assert pipeline.dead_letters is not None
-    return replace(pipeline, dead_letters=replace(pipeline.dead_letters, topic=None))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kadence.errors import ConfigError
@@ -27,15 +27,16 @@ __all__ = [
     "PROVENANCE",
     "REASON",
     "RECORD",
-    "Split",
     "decodable",
     "decoded",
+    "expectation_counts",
     "filled",
     "judged",
+    "judged_rows",
     "letters",
     "loaded",
     "rows",
-    "split",
+    "shaped",
     "transform",
     "undecodable",
     "value_type",
@@ -48,6 +49,7 @@ REASON: Final = "_reason"
 PROVENANCE: Final = ("_topic", "_partition", "_offset")
 
 _ERROR: Final = "_error"
+_FAILED: Final = "_failed"
 _PREFIX: Final = "_kafka_"
 _RECORD_FIELDS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
@@ -176,29 +178,19 @@ def _first_line(problem: Exception) -> str:
     return str(problem).split("\n\nJVM stacktrace", 1)[0].strip().partition("\n")[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
-    """The rows of a batch, with what is counted of them.
-
-    Attributes:
-        undecoded: records that could not be decoded, not transformed.
-        judged: all others after the transforms, with the column `REASON`: null for the rows of the sink.
-        counts: a column for each number of `judged` that the run counts, by name.
-    """
-
-    undecoded: DataFrame
-    judged: DataFrame
-    counts: dict[str, Column]
-
-
-def split(frame: DataFrame, pipeline: Pipeline) -> Split:
-    """Judge the rows of `decoded`; nothing is computed yet."""
+def expectation_counts(expectations: Sequence[Expectation]) -> dict[str, Column]:
+    """What is counted of the rows of `judged`, by name."""
     from pyspark.sql import functions as f
 
-    good = transformed(decodable(frame, pipeline), pipeline.transform)
     counts = {"rows": f.count(f.lit(1)), "dropped": f.count(REASON)}
-    counts |= {f"expect.{each.name}": f.count_if(~_is_true(each)) for each in pipeline.expect}
-    return Split(undecodable(frame), judged(good, pipeline.expect), counts)
+    return counts | {
+        f"expect.{each.name}": f.count_if(f.array_contains(_FAILED, each.name)) for each in expectations
+    }
+
+
+def judged_rows(records: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """From the rows of `decoded` to `judged`, through the transforms; nothing is computed yet."""
+    return judged(transformed(decodable(records, pipeline), pipeline.transform), pipeline.expect)
 
 
 def decodable(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
@@ -219,8 +211,11 @@ def undecodable(frame: DataFrame) -> DataFrame:
 
 
 def judged(rows: DataFrame, expectations: Sequence[Expectation]) -> DataFrame:
-    """The rows with the column `REASON`: why a row is dropped, null where it is not."""
-    return rows.withColumn(REASON, _reason(expectations))
+    """The rows with the column `REASON`: why a row is dropped, null where it is not.
+
+    Each condition is evaluated once, into the column of the names of all that are not true.
+    """
+    return rows.withColumn(_FAILED, _failed(expectations)).withColumn(REASON, _reason(expectations))
 
 
 def _is_true(each: Expectation) -> Column:
@@ -229,18 +224,26 @@ def _is_true(each: Expectation) -> Column:
     return f.coalesce(f.expr(each.condition).cast("boolean"), f.lit(False))
 
 
-def _reason(expectations: Sequence[Expectation]) -> Column:
+def _failed(expectations: Sequence[Expectation]) -> Column:
     from pyspark.sql import functions as f
 
     names: list[Column] = []
     for each in expectations:
-        if each.action == "drop":
-            names.append(f.when(~_is_true(each), f.lit(each.name)))
-        elif each.action == "fail":
+        name = f.lit(each.name)
+        if each.action == "fail":
             text = f.concat(f.lit(f"expectation {each.name} ({each.condition}) is not true of "), _place())
-            names.append(f.when(~_is_true(each), f.raise_error(text)))
-    joined = f.concat_ws(", ", *names) if names else f.lit("")
-    return f.when(joined != "", f.concat(f.lit("expectation "), joined))
+            name = f.raise_error(text).cast("string")
+        names.append(f.when(~_is_true(each), name))
+    return f.array_compact(f.array(*names).cast("array<string>"))
+
+
+def _reason(expectations: Sequence[Expectation]) -> Column:
+    from pyspark.sql import functions as f
+
+    names = [f.lit(each.name) for each in expectations if each.action == "drop"]
+    # Spark leaves out what nobody asks for: the failed ones are asked for even where none of them drops a row.
+    dropping = f.array_intersect(f.col(_FAILED), f.array(*names).cast("array<string>"))
+    return f.when(f.size(dropping) > 0, f.concat(f.lit("expectation "), f.array_join(dropping, ", ")))
 
 
 def _or_raise(error: Column) -> Column:
@@ -262,14 +265,24 @@ def rows(judged: DataFrame, output: Output) -> DataFrame:
     """The rows for the sink: a table's columns and its provenance, or a topic's key and value."""
     from pyspark.sql import functions as f
 
-    good = judged.where(f.col(REASON).isNull())
+    return shaped(judged.where(f.col(REASON).isNull()), output)
+
+
+def shaped(judged: DataFrame, output: Output, *also: str) -> DataFrame:
+    """All rows as the sink takes them, and behind its columns some of `judged`'s own: `REASON`, `RECORD`."""
+    from pyspark.sql import functions as f
+
+    own = (RECORD, _FAILED, REASON)
+    kept = [f.col(name) for name in also]
     if output.topic is not None:
-        own = [name for name in good.columns if name not in (RECORD, REASON)]
-        return good.select(*_message(good, own, output))
+        names = [name for name in judged.columns if name not in own]
+        return judged.select(*_message(judged, names, output), *kept)
     if output.provenance:
-        good = good.withColumns({name: f.col(f"{RECORD}.{name.removeprefix('_')}") for name in PROVENANCE})
+        judged = judged.withColumns(
+            {name: f.col(f"{RECORD}.{name.removeprefix('_')}") for name in PROVENANCE}
+        )
     # Not drop(): a server of Spark Connect analyses it at once, and within spark-pipelines it knows no views then.
-    return good.selectExpr(f"* EXCEPT ({RECORD}, {REASON})")
+    return judged.select(f.expr(f"* EXCEPT ({', '.join(own)})"), *kept)
 
 
 def _named(name: str) -> Column:
@@ -297,14 +310,18 @@ def _message(frame: DataFrame, own: Sequence[str], output: Output) -> list[Colum
     return columns
 
 
-def letters(parts: Split, pipeline: Pipeline, run_id: str) -> DataFrame:
-    """The dead letters of a batch: each record as it was, with the reason, the pipeline and its run."""
+def letters(undecoded: DataFrame, dropped: DataFrame, pipeline: Pipeline, run_id: str) -> DataFrame:
+    """The dead letters of a batch: each record as it was, with the reason, the pipeline and its run.
+
+    Args:
+        undecoded: `RECORD` of records that could not be decoded. dropped: `RECORD` and `REASON` of rows.
+    """
     from pyspark.sql import functions as f
 
-    undecoded = parts.undecoded.select(
+    undecoded = undecoded.select(
         RECORD, f.concat(f.lit("decode: "), f.col(f"{RECORD}.error")).alias("reason")
     )
-    dropped = parts.judged.where(f.col(REASON).isNotNull()).select(RECORD, f.col(REASON).alias("reason"))
+    dropped = dropped.where(f.col(REASON).isNotNull()).select(RECORD, f.col(REASON).alias("reason"))
     both = undecoded.unionByName(dropped)
     record = [f.col(f"{RECORD}.{name}").alias(name) for name in _RECORD_FIELDS]
     if pipeline.dead_letters is not None and pipeline.dead_letters.topic is not None:

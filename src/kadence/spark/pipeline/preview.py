@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.files import HadoopFiles
-from kadence.spark.pipeline.frames import decoded, filled, letters, loaded, rows, split
+from kadence.spark.pipeline.frames import (
+    decoded,
+    filled,
+    judged_rows,
+    letters,
+    loaded,
+    rows,
+    undecodable,
+)
 from kadence.spark.pipeline.model import Pipeline
 from kadence.spark.pipeline.ranges import Range, batch_options, pending
 from kadence.spark.pipeline.run import check_plan, told_simply
@@ -61,12 +69,13 @@ def _preview(pipeline: Pipeline, environment: Environment, spark: SparkSession, 
     if not chosen:
         return Preview(origin, ranges, columns)
     source = loaded(pipeline, batch_options(options, chosen), spark.read)
-    parts = split(decoded(source, pipeline), pipeline)
-    good = rows(parts.judged, pipeline.sink)
-    sample = _documents(good.limit(count))
+    # A few records: what of them Spark loses ends the command.
+    records = decoded(source, pipeline).localCheckpoint()
+    made = judged_rows(records, pipeline).localCheckpoint()
+    sample = _documents(rows(made, pipeline.sink).limit(count))
     reasons = None
     if pipeline.dead_letters is not None and pipeline.dead_letters.topic is None:
-        reasons = letters(parts, pipeline, "plan")
+        reasons = letters(undecodable(records), made, pipeline, "plan")
     dead = [] if reasons is None else reasons.selectExpr("topic", "partition", "offset", "reason").take(count)
     return Preview(origin, ranges, columns, sample, [row.asDict() for row in dead])
 

@@ -14,7 +14,8 @@ from kadence.errors import ConfigError, IllegalStateError
 from kadence.spark.pipeline.checkpoint import committed
 from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.files import HadoopFiles
-from kadence.spark.pipeline.frames import PROVENANCE, decoded, filled, letters, loaded, rows, split
+from kadence.spark.pipeline.frames import PROVENANCE, filled, letters, loaded
+from kadence.spark.pipeline.judging import Judge
 from kadence.spark.pipeline.lock import Lock
 from kadence.spark.pipeline.model import Pipeline
 from kadence.spark.pipeline.ranges import Range, batch_options
@@ -109,22 +110,21 @@ def replay(pipeline: Pipeline, environment: Environment, spark: SparkSession, wa
             "failOnDataLoss": "true"
         }
         source = loaded(pipeline, options, spark.read)
-        kept = decoded(source, pipeline).persist()
-        try:
-            parts = split(kept, pipeline)
-            sink = rows(parts.judged, pipeline.sink)
-            # Counted first: an expectation that fails ends it before anything was touched.
-            after = sink.count()
+        judge = Judge(pipeline, files, f"{checkpoint}/kadence/replayed")
+        # What another replay has left is of other ranges.
+        judge.forget()
+        # An expectation that fails ends it here, before anything was touched.
+        with judge.verdict(source, 0, "") as verdict:
             own = environment.fill_all(pipeline.sink.options)
             place = environment.fill(pipeline.sink.place)
-            before = replace(sink, pipeline.sink, place, own, ranges, PROVENANCE, files)
+            before = replace(verdict.rows, pipeline.sink, place, own, ranges, PROVENANCE, files)
             if dead is not None:
-                bad = letters(parts, pipeline, f"replay of {pipeline.name}")
+                bad = letters(verdict.undecoded, verdict.dropped, pipeline, f"replay of {pipeline.name}")
                 names = ("topic", "partition", "offset")
                 more = environment.fill_all(dead.options)
                 replace(bad, dead, environment.fill(dead.place), more, ranges, names, files)
-        finally:
-            kept.unpersist()
+        judge.forget()
+    after = verdict.counts["rows"] - verdict.counts["dropped"]
     return Replayed(ranges, before, after)
 
 

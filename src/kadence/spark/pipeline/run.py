@@ -14,14 +14,24 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.errors import ConfigError, IllegalStateError, KafkaError
 from kadence.spark.jvm import close_session, session_apart
 from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.files import Files, HadoopFiles
-from kadence.spark.pipeline.frames import decoded, filled, letters, loaded, rows, split
+from kadence.spark.pipeline.frames import (
+    decoded,
+    expectation_counts,
+    filled,
+    judged_rows,
+    letters,
+    loaded,
+    rows,
+    undecodable,
+)
+from kadence.spark.pipeline.judging import Judge, named, observed, record_counts
 from kadence.spark.pipeline.lock import Lock
 from kadence.spark.pipeline.model import Pipeline
 from kadence.spark.pipeline.outputs import Writer, writer
@@ -39,9 +49,6 @@ _LOOK_S: Final = 0.2
 
 _FILE_S: Final = 1.0
 """How often the progress is written while only Spark's report of the lag changes."""
-
-_METRICS_S: Final = 10.0
-"""How long a batch waits for what Spark counted of it. Its listeners tell within milliseconds after the write."""
 
 Tell = Callable[[Progress], None]
 
@@ -113,6 +120,7 @@ class Run:
         self._sink = writer(pipeline.sink, pipeline, environment, self._files)
         dead = pipeline.dead_letters
         self._dead = None if dead is None else writer(dead, pipeline, environment, self._files)
+        self._judge = Judge(self._pipeline, self._files, f"{self._checkpoint}/kadence/judged")
         self._asked = threading.Event()
         self._at_work = threading.Event()
         self._latest: int | None = None
@@ -159,6 +167,9 @@ class Run:
                 text = self._environment.hide(reason(str(failure)))
                 self._end("failed", text)
                 raise PipelineError(text)
+            if not self._asked.is_set():
+                # All batches are committed: none will be repeated.
+                self._judge.forget()
             self._end("stopped" if self._asked.is_set() else "finished")
         return self.progress
 
@@ -242,40 +253,40 @@ class Run:
             self.progress = self.progress.after_batch(done, _now_ms())
 
     def _write(self, source: DataFrame, number: int) -> Batch:
-        from pyspark.sql import Observation
-        from pyspark.sql import functions as f
-
         began = time.monotonic()
         query = json.loads((self._files.read(f"{self._checkpoint}/metadata") or "{}").splitlines()[-1])["id"]
-        records = decoded(source, self._pipeline)
-        seen, judged = Observation(), Observation()
-        bad = f.count("_record.error")
-        # Two outputs would read the topic twice.
-        kept = records.persist() if self._dead is not None else records
-        try:
-            counted = kept.observe(seen, f.count(f.lit(1)).alias("records"), bad.alias("undecoded"))
-            parts = split(counted, self._pipeline)
-            columns = [column.alias(name) for name, column in parts.counts.items()]
-            self._sink.write(rows(parts.judged.observe(judged, *columns), self._pipeline.sink), number, query)
-            before, after = _metrics(seen), _metrics(judged)
-            dropped = after.get("dropped", 0)
-            if self._dead is not None and (before.get("undecoded", 0) or dropped):
-                self._write_letters(self._dead, kept, number, query)
-        finally:
-            if self._dead is not None:
-                kept.unpersist()
+        if self._dead is None:
+            counts = self._write_rows(source, number, query)
+        else:
+            counts = self._write_both(self._dead, source, number, query)
         return Batch(
             number=number,
-            rows_in=before.get("records", 0),
-            rows_out=after.get("rows", 0) - dropped,
-            undecoded=before.get("undecoded", 0),
-            dropped=dropped,
-            expectations={each.name: after.get(f"expect.{each.name}", 0) for each in self._pipeline.expect},
+            rows_in=counts["records"],
+            rows_out=counts["rows"] - counts["dropped"],
+            undecoded=counts["undecoded"],
+            dropped=counts["dropped"],
+            expectations={each.name: counts[f"expect.{each.name}"] for each in self._pipeline.expect},
             seconds=time.monotonic() - began,
         )
 
-    def _write_letters(self, dead: Writer, kept: DataFrame, number: int, query: str) -> None:
-        dead.write(letters(split(kept, self._pipeline), self._pipeline, self.run_id), number, query)
+    def _write_rows(self, source: DataFrame, number: int, query: str) -> Mapping[str, int]:
+        """The sink alone: Spark judges each row while it writes it."""
+        from pyspark.sql import Observation
+
+        seen, told = Observation(), Observation()
+        before, after = record_counts(), expectation_counts(self._pipeline.expect)
+        records = decoded(source, self._pipeline).observe(seen, *named(before))
+        made = judged_rows(records, self._pipeline)
+        self._sink.write(rows(made.observe(told, *named(after)), self._pipeline.sink), number, query)
+        return observed(seen) | observed(told)
+
+    def _write_both(self, dead: Writer, source: DataFrame, number: int, query: str) -> Mapping[str, int]:
+        with self._judge.verdict(source, number, query) as verdict:
+            self._sink.write(verdict.rows, number, query)
+            if verdict.counts["undecoded"] or verdict.counts["dropped"]:
+                bad = letters(verdict.undecoded, verdict.dropped, self._pipeline, self.run_id)
+                dead.write(bad, number, query)
+        return verdict.counts
 
 
 def check_plan(empty: DataFrame, pipeline: Pipeline) -> DataFrame:
@@ -287,10 +298,11 @@ def check_plan(empty: DataFrame, pipeline: Pipeline) -> DataFrame:
     from pyspark.errors import AnalysisException, ParseException
 
     try:
-        parts = split(decoded(empty, pipeline), pipeline)
+        records = decoded(empty, pipeline)
+        made = judged_rows(records, pipeline)
         if pipeline.dead_letters is not None:
-            letters(parts, pipeline, "").schema  # noqa: B018 - asking for the schema analyses it
-        result = rows(parts.judged, pipeline.sink)
+            letters(undecodable(records), made, pipeline, "").schema  # noqa: B018 - asking for the schema analyses it
+        result = rows(made, pipeline.sink)
         result.schema  # noqa: B018 - see above
     except (AnalysisException, ParseException) as problem:
         raise ConfigError(reason(str(problem))) from None
@@ -343,15 +355,6 @@ def reason(text: str) -> str:
     while (shorter := _FRAME.sub("", line.strip())) != line:
         line = shorter
     return re.sub(r" SQLSTATE: \w+$", "", line)
-
-
-def _metrics(observation: Any) -> dict[str, int]:
-    """What was observed; nothing where Spark could tell without computing that there are no rows."""
-    future = observation._jo.future()
-    deadline = time.monotonic() + _METRICS_S
-    while not future.isCompleted() and time.monotonic() < deadline:
-        time.sleep(0.005)
-    return dict(observation.get) if future.isCompleted() else {}
 
 
 def _ends(report: str) -> dict[Any, int]:

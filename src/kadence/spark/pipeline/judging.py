@@ -1,0 +1,221 @@
+"""Judges the records of a batch once, and keeps the verdict: sink and dead letters are both written from it.
+
+Two outputs are two queries of Spark's, and each of them computes its rows. A condition such as
+``at <= current_timestamp()``, ``rand()`` or a function that asks somebody else would tell them different things, and a
+row could be in both outputs or in neither. So the rows of both are computed in one query and written beside the
+checkpoint before either output is touched. Rows that Spark only keeps (``persist``) would not do: what it evicts or
+loses with an executor it computes again, which judges again. With ``localCheckpoint`` the batch would fail there, but a
+batch that Spark repeats after a crash would be judged again, while an output that knows the batch leaves it out. A
+repeated batch finds these files and judges nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from kadence.errors import IllegalStateError
+from kadence.spark.pipeline.files import Files
+from kadence.spark.pipeline.frames import (
+    REASON,
+    RECORD,
+    decoded,
+    expectation_counts,
+    judged_rows,
+    shaped,
+    undecodable,
+)
+from kadence.spark.pipeline.model import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+__all__ = ["Judge", "Verdict", "named", "observed", "record_counts"]
+
+_TOLD_WITHIN_S: Final = 60.0
+"""How long a batch waits for what Spark counted of it, which comes within milliseconds after the write."""
+
+_WHOLE_FILE: Final = {
+    "spark.sql.files.maxPartitionBytes": str(1 << 50),
+    "spark.sql.files.openCostInBytes": str(1 << 50),
+}
+"""A task reads one file from its begin to its end: rows keep the order in which a task of the source read them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was decided on the records of a batch. Reading it again decides nothing again.
+
+    Attributes:
+        rows: of the sink. undecoded: the struct `RECORD` of each record that could not be decoded.
+        dropped: `RECORD` and `REASON` of each row that expectations keep from the sink.
+        counts: records, undecoded, rows (of the sink and dropped), dropped, and expect.<name> for each expectation.
+    """
+
+    rows: DataFrame
+    undecoded: DataFrame
+    dropped: DataFrame
+    counts: Mapping[str, int]
+
+
+class Judge:
+    """Judges batches of a pipeline.
+
+    Args:
+        place: the directory that holds the verdict of one batch at a time.
+    """
+
+    def __init__(self, pipeline: Pipeline, files: Files, place: str) -> None:
+        self._pipeline = pipeline
+        self._files = files
+        self._place = place
+
+    @contextlib.contextmanager
+    def verdict(self, source: DataFrame, number: int, query: str) -> Iterator[Verdict]:
+        """The verdict on a batch, which is kept until that of another batch or `forget`.
+
+        Args:
+            source: the records, as `frames.loaded` reads them. query: the id that Spark keeps in the checkpoint.
+
+        Raises:
+            IllegalStateError: a record could be decoded at one time and not at another, or Spark does not tell what it
+                counted. Nothing has been written to an output then.
+        """
+        place = f"{self._place}/{number}"
+        marker = self._marker(query)
+        kept = json.loads(self._files.read(f"{place}/verdict.json") or "{}")
+        if any(kept.get(name) != value for name, value in marker.items()):
+            # The batch before is committed, for this one has begun.
+            self.forget()
+            kept = marker | self._judge(source, place)
+            self._files.write(f"{place}/verdict.json", json.dumps(kept) + "\n")
+        session = source.sparkSession
+        with _settings(session, _WHOLE_FILE):
+            yield _read(session, place, kept)
+
+    def forget(self) -> None:
+        """Delete what is kept."""
+        self._files.delete(self._place)
+
+    def _marker(self, query: str) -> dict[str, str]:
+        """What a verdict holds for: a batch is judged anew where the file has changed since."""
+        each = self._pipeline
+        decode = each.decode and (each.decode, sorted(each.decode.options.items()))
+        rules = repr((query, decode, each.decode_action, each.transform, each.expect, each.sink))
+        return {"query": query, "rules": hashlib.sha256(rules.encode()).hexdigest()}
+
+    def _judge(self, source: DataFrame, place: str) -> dict[str, Any]:
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as f
+
+        seen, told = Observation(), Observation()
+        records = decoded(source, self._pipeline).observe(seen, *named(record_counts()), _which())
+        rows = judged_rows(records, self._pipeline)
+        rows = rows.observe(told, *named(expectation_counts(self._pipeline.expect)))
+        verdict = shaped(rows, self._pipeline.sink, REASON, RECORD)
+        # Of a row of the sink nobody asks for the record any more.
+        verdict = verdict.withColumn(RECORD, f.when(f.col(REASON).isNotNull(), f.col(RECORD)))
+        _write(verdict, f"{place}/rows")
+        counts = observed(seen) | observed(told)
+        which = counts.pop("which")
+        if counts["undecoded"]:
+            again = Observation()
+            bad = undecodable(decoded(source, self._pipeline)).select(RECORD).observe(again, _which())
+            _write(bad, f"{place}/undecoded")
+            if observed(again)["which"] != which:
+                raise IllegalStateError(
+                    "records of this batch could be decoded at one time and not at another, as where a schema registry "
+                    "learns of a schema meanwhile; nothing of the batch was written, and the next run judges it anew"
+                )
+        return {"counts": counts, "schema": verdict.schema.jsonValue()}
+
+
+def record_counts() -> dict[str, Column]:
+    """What is counted of the rows of `decoded`, by name."""
+    from pyspark.sql import functions as f
+
+    return {"records": f.count(f.lit(1)), "undecoded": f.count(f"{RECORD}.error")}
+
+
+def _which() -> Column:
+    """One number for the set of records that could not be decoded, in whatever order they come."""
+    from pyspark.sql import functions as f
+
+    place = (f.col(f"{RECORD}.{name}") for name in ("topic", "partition", "offset"))
+    return f.bit_xor(f.when(f.col(f"{RECORD}.error").isNotNull(), f.xxhash64(*place))).alias("which")
+
+
+def named(counts: Mapping[str, Column]) -> list[Column]:
+    """The columns under their names."""
+    return [column.alias(name) for name, column in counts.items()]
+
+
+def _write(rows: DataFrame, place: str) -> None:
+    """By position: names may differ only in case, which files do not take; nor do they take a column without a type."""
+    from pyspark.sql.types import NullType
+
+    kept = rows.toDF(*(f"c{at}" for at in range(len(rows.columns))))
+    void = [f"c{at}" for at, each in enumerate(rows.schema) if isinstance(each.dataType, NullType)]
+    kept.drop(*void).write.mode("overwrite").option("compression", "lz4_raw").parquet(place)
+
+
+def _read(session: SparkSession, place: str, kept: Mapping[str, Any]) -> Verdict:
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import NullType, StructField, StructType
+
+    schema = StructType.fromJson(kept["schema"])
+    stored = [
+        StructField(f"c{at}", each.dataType)
+        for at, each in enumerate(schema)
+        if not isinstance(each.dataType, NullType)
+    ]
+    known = {each.name for each in stored}
+    columns = [
+        (f.col(f"c{at}") if f"c{at}" in known else f.lit(None)).alias(each.name)
+        for at, each in enumerate(schema)
+    ]
+    reason, record = columns[-2:]
+    rows = session.read.schema(StructType(stored)).parquet(f"{place}/rows")
+    no_reason = f.col(f"c{len(columns) - 2}").isNull()
+    good = rows.where(no_reason).select(*columns[:-2])
+    dropped = rows.where(~no_reason).select(record, reason)
+    undecoded = dropped.select(RECORD).limit(0)
+    if kept["counts"]["undecoded"]:
+        shape = StructType([StructField("c0", schema[-1].dataType)])
+        undecoded = session.read.schema(shape).parquet(f"{place}/undecoded").select(f.col("c0").alias(RECORD))
+    return Verdict(good, undecoded, dropped, kept["counts"])
+
+
+@contextlib.contextmanager
+def _settings(session: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    before = {name: session.conf.get(name) for name in values}
+    for name, value in values.items():
+        session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            session.conf.set(name, old or "")
+
+
+def observed(observation: Any, within: float = _TOLD_WITHIN_S) -> dict[str, Any]:
+    """What Spark counted while it wrote.
+
+    Raises:
+        IllegalStateError: it does not say so. Zero is not guessed: dead letters would be lost.
+    """
+    future = observation._jo.future()
+    deadline = time.monotonic() + within
+    while not future.isCompleted():
+        if time.monotonic() >= deadline:
+            raise IllegalStateError(
+                f"Spark did not tell within {within:g} s how many records it has read and written; the next run does "
+                "the batch again"
+            )
+        time.sleep(0.002)
+    return dict(observation.get)
