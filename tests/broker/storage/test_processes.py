@@ -119,7 +119,18 @@ def test_what_a_group_has_committed_outlasts_a_kill(tmp_path: Path) -> None:
                 seen += len(consumer.poll(timeout=PATIENCE, max_records=4 - seen))
             consumer.commit()
             process.kill()
-    with running(tmp_path) as (_, address), Consumer(bootstrap_servers=address, group_id="g") as consumer:
+    # The member that could not leave holds its partitions until its session ends.
+    brief = [
+        f"-Xgroup.consumer.{key}={ms}"
+        for key, ms in {
+            "min.session.timeout.ms": 1000, "session.timeout.ms": 1000,
+            "min.heartbeat.interval.ms": 200, "heartbeat.interval.ms": 200,
+        }.items()
+    ]  # fmt: skip
+    with (
+        running(tmp_path, *brief) as (_, address),
+        Consumer(bootstrap_servers=address, group_id="g") as consumer,
+    ):
         consumer.subscribe(["t"])
         assert next(iter(consumer.poll(timeout=PATIENCE))).offset == 4
 
