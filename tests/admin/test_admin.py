@@ -36,6 +36,7 @@ from kadence.protocol.delete_topics import DeleteTopicsRequest
 from kadence.protocol.describe_groups import DescribeGroupsRequest
 from kadence.protocol.find_coordinator import FindCoordinatorRequest
 from kadence.protocol.list_groups import ListGroupsRequest
+from kadence.protocol.list_offsets import ListOffsetsRequest
 from kadence.protocol.metadata import MetadataRequest
 from kadence.protocol.offset_fetch import OffsetFetchRequest
 from kadence.testing.kafka import Kafka
@@ -409,6 +410,19 @@ def test_the_deadline_names_the_last_error(flaky: tuple[Broker, Admin]) -> None:
             lambda seconds: admin.describe_groups(["g\n\x1b"], timeout=seconds),
             KafkaTimeoutError,
             match=r"g\\x0a\\x1b: not done in time",
+        )
+    partition = TopicPartition("t", 0)
+    broker.create_topic("t", 1)
+    with broker.faults.error(ListOffsetsRequest, ec.NOT_LEADER_OR_FOLLOWER):
+        overdue(
+            lambda seconds: admin.log_ranges(partition, timeout=seconds)[partition],
+            KafkaTimeoutError,
+            match="^the earliest offset of t-0: not done in time; the last error was NOT_LEADER_OR_FOLLOWER",
+        )
+        overdue(
+            lambda seconds: admin.list_offsets({partition: 1004}, timeout=seconds)[partition],
+            KafkaTimeoutError,
+            match="^the offset of t-0 at time 1004: not done in time",
         )
     with broker.faults.drop(MetadataRequest):
         overdue(

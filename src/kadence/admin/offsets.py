@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kadence.admin.calls import Ask, Calls, refusal
 from kadence.admin.values import OffsetSpec, Outcomes
@@ -43,8 +43,20 @@ _MAX_TIMESTAMP_SINCE: Final = 7
 _OFFSET_FETCH_LAST_SINGLE_GROUP: Final = 7
 _OFFSET_COMMIT_LAST_BY_NAME: Final = 9
 
-_Wanted = tuple[TopicPartition, int]
-"""A partition, and the time or end that is asked for."""
+Item = TypeVar("Item", bound=tuple[TopicPartition, int])
+
+
+class _Wanted(NamedTuple):
+    """A partition, and the time or end that is asked for."""
+
+    partition: TopicPartition
+    timestamp: int
+
+    def __str__(self) -> str:
+        end = next((name for name, timestamp in _ENDS.items() if timestamp == self.timestamp), None)
+        if end is None:
+            return f"the offset of {self.partition} at time {self.timestamp}"
+        return f"the {end} offset of {self.partition}"
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
@@ -58,7 +70,7 @@ def list_offsets(
     calls: Calls, deadline: int, specs: Mapping[TopicPartition, OffsetSpec], *, read_committed: bool
 ) -> Outcomes[TopicPartition, OffsetAndTimestamp | None]:
     """One offset of each partition, from its leader; None where no record is late enough."""
-    wanted = [(TopicPartition(*tp), _timestamp(spec)) for tp, spec in specs.items()]
+    wanted = [_Wanted(TopicPartition(*tp), _timestamp(spec)) for tp, spec in specs.items()]
     found = _offsets(calls, wanted, deadline, read_committed=read_committed)
     return Outcomes(
         {tp: offset for (tp, _), offset in found.items()},
@@ -72,16 +84,16 @@ def log_ranges(
     """Start and end of each partition's log, both asked for at the same time."""
     wanted = [TopicPartition(*tp) for tp in partitions]
     first, last = _ENDS["earliest"], _ENDS["latest"]
-    edges = [(tp, edge) for tp in wanted for edge in (first, last)]
+    edges = [_Wanted(tp, edge) for tp in wanted for edge in (first, last)]
     found = _offsets(calls, edges, deadline, read_committed=read_committed)
     ranges: Outcomes[TopicPartition, tuple[int, int]] = Outcomes()
     for tp in wanted:
-        begin, end = found.get((tp, first)), found.get((tp, last))
+        begin, end = found.get(_Wanted(tp, first)), found.get(_Wanted(tp, last))
         if begin is not None and end is not None:
             # Retention may pass the end between the two answers.
             ranges[tp] = begin.offset, max(begin.offset, end.offset)
         else:
-            error = found.errors.get((tp, first)) or found.errors.get((tp, last))
+            error = found.errors.get(_Wanted(tp, first)) or found.errors.get(_Wanted(tp, last))
             ranges.errors[tp] = error or MalformedMessageError(f"the broker's answer has no offset of {tp}")
     return ranges
 
@@ -97,13 +109,13 @@ def _offsets(
         asks = [_ask(node, times, read_committed=read_committed) for node, times in parts]
         for (_, times), answer in zip(parts, calls.ask_all(asks, deadline), strict=True):
             if isinstance(answer, KafkaError):
-                result.update(dict.fromkeys(times.items(), answer))
+                result.update({_Wanted(*each): answer for each in times.items()})
                 continue
             for topic in answer.topics:
                 for item in topic.partitions:
                     tp = TopicPartition(topic.name, item.partition_index)
                     if tp in times:
-                        result[tp, times[tp]] = _read(tp, item)
+                        result[_Wanted(tp, times[tp])] = _read(tp, item)
         return result
 
     return calls.settle(wanted, attempt, deadline)
@@ -163,11 +175,11 @@ def _timestamp(spec: OffsetSpec) -> int:
 
 
 def by_leader(
-    calls: Calls, items: Collection[_Wanted], deadline: int, result: dict[_Wanted, Any]
-) -> dict[int, list[_Wanted]]:
+    calls: Calls, items: Collection[Item], deadline: int, result: dict[Item, Any]
+) -> dict[int, list[Item]]:
     """What to ask each leader; partitions without one get their error in ``result``."""
     topics = calls.topics({tp for tp, _ in items}, deadline)
-    by_node: dict[int, list[_Wanted]] = {}
+    by_node: dict[int, list[Item]] = {}
     for item in items:
         tp, _ = item
         topic = topics.get(tp.topic)
