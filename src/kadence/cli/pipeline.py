@@ -86,6 +86,11 @@ def add(commands: Any) -> None:
         metavar="S",
         help="how long a batch may take to end after Ctrl-C or SIGTERM, in seconds (default: 30)",
     )
+    go.add_argument(
+        "--adopt-topic-ids",
+        metavar="TOPIC=ID[,…]",
+        help="for one start: these topics are copies of those in the checkpoint, with the same offsets",
+    )
     state = action(
         "status", "show the progress of a pipeline", _status, more=" FILE may be its checkpoint, too."
     )
@@ -252,7 +257,14 @@ def _run(arguments: argparse.Namespace) -> int:
     spark = open_session(pipeline, environment)
     try:
         with Screen(sys.stderr) as screen:
-            running = Run(pipeline, environment, spark, tell=screen, grace=arguments.grace)
+            running = Run(
+                pipeline,
+                environment,
+                spark,
+                tell=screen,
+                grace=arguments.grace,
+                adopt_topic_ids=arguments.adopt_topic_ids,
+            )
             return run_until_signal(running)
     finally:
         close_session(spark)

@@ -26,6 +26,10 @@ OF_SOURCE: Final[dict[str, str]] = {
     "endingTimestamp": "Batch only: end before the first record at or after it.",
     "endingOffsetsByTimestamp": "Batch only: the same for each partition.",
     "failOnDataLoss": "Whether records that can no longer be read end the query (true), or are skipped and logged.",
+    "adoptTopicIds": (
+        "Stream only, for one start: topic=id,... of topics that are copies of those in the checkpoint, with each "
+        "record at the same offset. The error that tells of another topic has the value."
+    ),
     "maxOffsetsPerTrigger": "Stream only: most offsets of one micro-batch, spread by backlog.",
     "minOffsetsPerTrigger": "Stream only: wait for so many, but no longer than maxTriggerDelay.",
     "maxTriggerDelay": "Stream only: see minOffsetsPerTrigger; 15m.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from dataclasses import replace
@@ -14,7 +15,7 @@ from tests.patience import until
 from tests.spark.conftest import Cluster
 from tests.spark.pipeline.conftest import SINK, TABLES, File
 
-from kadence import Consumer, Record, TopicPartition
+from kadence import Broker, Consumer, Record, TopicPartition
 from kadence.errors import ConfigError, IllegalStateError
 from kadence.spark.pipeline.checks import check
 from kadence.spark.pipeline.files import HadoopFiles, LocalFiles
@@ -244,6 +245,27 @@ def test_what_spark_does_not_tell_is_not_taken_for_zero() -> None:
 
     with pytest.raises(IllegalStateError, match="did not tell within 0 s how many records"):
         observed(Silent(), within=0)
+
+
+def test_a_copy_of_the_topic_on_another_cluster(
+    spark: SparkSession, cluster: Cluster, file: File, tmp_path: Path
+) -> None:
+    cluster.create(1)
+    file.produce(range(10))
+    Run(file.write(), file.environment, spark).run()
+    with Broker() as there:
+        file.cluster = Cluster(there.bootstrap_servers)
+        file.cluster.topic = cluster.topic
+        file.cluster.create(1)
+        file.produce(range(15))
+        moved = file.write()
+        with pytest.raises(PipelineError, match="pipeline with --adopt-topic-ids") as caught:
+            Run(moved, file.environment, spark).run()
+        told = re.search(r"--adopt-topic-ids (\S+)\.", str(caught.value))
+        assert told is not None
+        Run(moved, file.environment, spark, adopt_topic_ids=told[1]).run()
+        assert ids(spark, tmp_path) == list(range(15))
+        file.cluster.admin.close()
 
 
 def test_what_ends_a_run(spark: SparkSession, cluster: Cluster, file: File, tmp_path: Path) -> None:

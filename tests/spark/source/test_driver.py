@@ -399,6 +399,90 @@ def test_a_topic_made_anew_is_a_loss_whatever_its_length(
     assert driver_of(cluster).latest(following) is following
 
 
+ONE, TWO, THREE = ("Zc3yHpHcQ-SEaDD5bUYm7w", "Yc3yHpHcQ-SEaDD5bUYm7w", "Xc3yHpHcQ-SEaDD5bUYm7w")
+
+
+def moved(cluster: MemoryCluster, *ends: int) -> Json:
+    """The end of a query's first batch; then a copy of its topic is in place of it."""
+    cluster.ids["t"] = ONE
+    end = driver_of(cluster, startingOffsets="earliest").latest({})
+    cluster.make_anew("t", *ends)
+    cluster.ids["t"] = TWO
+    return end
+
+
+def test_a_copy_with_the_same_offsets_is_read_on(
+    cluster: MemoryCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    end = moved(cluster, 12, 20)
+    with pytest.raises(
+        DataLossError, match=rf"start the query once with the option adoptTopicIds=t={TWO}, or a"
+    ):
+        driver_of(cluster).latest(end)
+    adopting = driver_of(cluster, adoptTopicIds=f"t={TWO}")
+    following = adopting.latest(end)
+    assert following == {f"@t={TWO}": {}, "t": {"0": 12, "1": 20}}
+    assert planned(adopting, end, following) == ["t-0 [10, 12)"]
+    assert {piece.topic_id for task in adopting.plan(end, following) for piece in task} == {TWO}
+    assert f"in the one with id {TWO} (adoptTopicIds)" in caplog.text
+    assert adopting.latest(following) is following
+    # Once is enough, and an option that stays takes no other topic.
+    assert driver_of(cluster).latest(following) is following
+    caplog.clear()
+    assert driver_of(cluster, adoptTopicIds=f"t={TWO}").latest(following) is following
+    assert caplog.text.count("option adoptTopicIds has nothing to do") == 1
+    cluster.make_anew("t", 50, 50)
+    cluster.ids["t"] = THREE
+    with pytest.raises(DataLossError, match=f"id {TWO}, .* id {THREE}"):
+        driver_of(cluster, adoptTopicIds=f"t={TWO}").latest(following)
+
+
+def test_a_copy_without_news_gets_into_the_checkpoint(cluster: MemoryCluster) -> None:
+    end = moved(cluster, 10, 20)
+    for prepare in (False, True):
+        driver = driver_of(cluster, adoptTopicIds=f"t={TWO}")
+        if prepare:
+            driver.prepare_available_now()
+        following = driver.latest(end)
+        assert following == {f"@t={TWO}": {}, "t": {"0": 10, "1": 20}}
+        assert planned(driver, end, following) == []
+        assert driver.latest(following) is following
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_copy_that_lacks_what_was_read_is_refused(cluster: MemoryCluster, fail: str) -> None:
+    end = moved(cluster, 9, 30)
+    driver = driver_of(cluster, adoptTopicIds=f"t={TWO}", failOnDataLoss=fail)
+    with pytest.raises(
+        DataLossError, match=rf"t-0 with topic id {TWO} ends at 9, below offset 10 .* start the query"
+    ):
+        driver.latest(end)
+
+
+def test_a_batch_that_was_begun_before_is_read_from_the_copy(cluster: MemoryCluster) -> None:
+    """Spark repeats it first, with the offsets and ids that it noted."""
+    end = moved(cluster, 12, 20)
+    again = driver_of(cluster, adoptTopicIds=f"t={TWO}")
+    assert planned(again, {}, end) == ["t-0 [0, 10)", "t-1 [5, 20)"]
+    assert {piece.topic_id for task in again.plan({}, end) for piece in task} == {TWO}
+    short = driver_of(cluster, adoptTopicIds=f"t={TWO}")
+    cluster.add("t-0", 8)
+    with pytest.raises(DataLossError, match="ends at 8, below offset 10"):
+        short.plan({}, end)
+    cluster.ids["t"] = THREE
+    other = driver_of(cluster, adoptTopicIds=f"t={TWO}")
+    assert {piece.topic_id for task in other.plan({}, end) for piece in task} == {ONE}
+
+
+def test_all_topics_to_adopt_are_named_at_once(cluster: MemoryCluster) -> None:
+    cluster.add("u-0", 7)
+    cluster.ids["u"] = ONE
+    end = driver_of(cluster, None, subscribe="t,u", startingOffsets="earliest").latest({}) | {f"@t={ONE}": {}}
+    cluster.ids |= {"t": TWO, "u": THREE}
+    with pytest.raises(DataLossError, match=rf"'t' was deleted .*adoptTopicIds=t={TWO},u={THREE}, or"):
+        driver_of(cluster, None, subscribe="t,u").latest(end)
+
+
 def test_a_topic_made_anew_since_it_was_listed_is_told_as_that(cluster: MemoryCluster) -> None:
     """The list of partitions may be a second old; what looks like a truncated log is looked at again."""
     cluster.ids["t"] = "one"

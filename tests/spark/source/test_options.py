@@ -188,6 +188,8 @@ def test_limits() -> None:
         ({"failOnDataLoss": "maybe"}, "true or false"),
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "is above"),
         ({"kafka.group.id": " "}, "is empty"),
+        ({"adoptTopicIds": "t"}, r"adoptTopicIds: 't' is not topic=id"),
+        ({"adoptTopicIds": "t=true"}, r"adoptTopicIds: 't=true' is not topic=id"),
     ],
 )
 def test_values_that_cannot_be(given: dict[str, str], said: str) -> None:

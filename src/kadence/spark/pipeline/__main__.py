@@ -30,6 +30,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--grace", type=float, default=30.0, help="seconds for a batch to end in (default: 30)"
     )
+    parser.add_argument("--adopt-topic-ids", help="TOPIC=ID,…: for one start, copies with the same offsets")
     parser.add_argument("--entry", action="store_true", help="print the path that spark-submit takes")
     arguments = parser.parse_args(argv)
     if arguments.entry:
@@ -45,7 +46,11 @@ def main(argv: list[str] | None = None) -> int:
         pipeline = checked(read(arguments.file), environment)
         spark = open_session(pipeline, environment)
         try:
-            return run_until_signal(Run(pipeline, environment, spark, tell=_tell, grace=arguments.grace))
+            adopt = arguments.adopt_topic_ids
+            running = Run(
+                pipeline, environment, spark, tell=_tell, grace=arguments.grace, adopt_topic_ids=adopt
+            )
+            return run_until_signal(running)
         finally:
             close_session(spark)
     except ConfigError as problem:

@@ -94,6 +94,7 @@ class Run:
     Args:
         tell: gets the progress whenever it changes, on the thread that calls `run`.
         grace: seconds that a batch has to end after `stop`.
+        adopt_topic_ids: the source's option adoptTopicIds for this run.
 
     Attributes:
         run_id: in dead letters and in the progress.
@@ -107,6 +108,7 @@ class Run:
         *,
         tell: Tell = lambda progress: None,
         grace: float = 30.0,
+        adopt_topic_ids: str | None = None,
     ) -> None:
         self.run_id = uuid.uuid4().hex[:12]
         self._pipeline = filled(pipeline, environment)
@@ -116,6 +118,7 @@ class Run:
         self._grace = grace
         self._checkpoint = environment.fill(pipeline.checkpoint).rstrip("/")
         self._options = environment.fill_all(pipeline.source_options())
+        self._adopt_topic_ids = adopt_topic_ids
         self._files: Files = HadoopFiles(spark)
         self._sink = writer(pipeline.sink, pipeline, environment, self._files)
         dead = pipeline.dead_letters
@@ -181,7 +184,8 @@ class Run:
         check_plan(empty, self._pipeline)
 
     def _start(self) -> StreamingQuery:
-        frame = loaded(self._pipeline, self._options, self._spark.readStream)
+        once = {} if self._adopt_topic_ids is None else {"adoptTopicIds": self._adopt_topic_ids}
+        frame = loaded(self._pipeline, self._options | once, self._spark.readStream)
         starter = frame.writeStream.queryName(self._pipeline.name).option(
             "checkpointLocation", self._checkpoint
         )

@@ -145,6 +145,7 @@ class StreamDriver:
     def plan(self, start_json: Json, end_json: Json) -> list[Task]:
         """The tasks of a batch, also of one that was begun before a crash: the same offsets always."""
         start, end = Point.from_json(start_json), Point.from_json(end_json)
+        ids = self._ids_of(end)
         # A checkpoint of Spark's own connector notes no starts: it asks for the earliest here.
         unknown = [p for p in end.next if end.start_after(start, p) is None]
         earliest = self._cluster.insist(lambda: self._cluster.client.log_starts(unknown)) if unknown else {}
@@ -156,7 +157,7 @@ class StreamDriver:
                     *partition,
                     earliest[partition] if begin is None else begin,
                     until,
-                    end.ids.get(partition.topic, ""),
+                    ids.get(partition.topic, ""),
                 )
             )
         if self._options.max_bytes_per_partition is not None:
@@ -164,6 +165,17 @@ class StreamDriver:
         else:
             per_offset = self._bytes.per_offset(end.next)
         return plan(ranges, self._options.task_size(), self._cluster.listing.leaders, per_offset)
+
+    def _ids_of(self, end: Point) -> Mapping[str, str]:
+        """The ids of a batch's topics. One that was begun before the option adoptTopicIds came has those of before."""
+        if not self._options.adopt_topic_ids.keys() & end.ids.keys():
+            return end.ids
+        self._cluster.insist(self._judge.look)
+        copies = {topic: self._cluster.listing.ids[topic] for topic in self._judge.copies()}
+        for partition, until in end.next.items():
+            if end.ids.get(partition.topic) != copies.get(partition.topic, end.ids.get(partition.topic)):
+                self._judge.check_copy(partition, until)
+        return {**end.ids, **copies}
 
     def close(self) -> None:
         """Let go of the client. Spark rarely calls this."""

@@ -5,9 +5,10 @@ Nothing is remembered that a repeated look would not find again, so a look that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from kadence.logs import logger
 from kadence.spark.source.cluster import Cluster
 from kadence.spark.source.loss import Loss
 from kadence.spark.source.offsets import Point
@@ -16,6 +17,8 @@ from kadence.spark.source.start import Everywhere, Found, check_existence, resol
 from kadence.types import TopicPartition
 
 __all__ = ["Judge", "Step"]
+
+_log = logger("kadence.spark")
 
 
 @dataclass(slots=True)
@@ -53,13 +56,13 @@ class Judge:
         self._cluster = cluster
         self._loss = Loss(fail=options.fail_on_data_loss)
         self._adopted: dict[str, str] = {}
+        self._is_told = False
         self.target: dict[TopicPartition, int] | None = None
         self.has_begun = False
 
     def freeze_target(self) -> None:
         """What an availableNow query will read: these partitions, up to their present ends."""
-        self._cluster.list(0)
-        self._cluster.look()
+        self.look()
         self.target = {partition: end for partition, (_, end) in self._cluster.ranges.items()}
 
     def step(self, start: Point) -> Step:
@@ -90,12 +93,12 @@ class Judge:
     def _compare(self, start: Point) -> Step:
         present = set(self._cluster.ranges)
         step = Step(ids=dict(self._cluster.listing.ids))
-        made_anew = self._made_anew(start)
+        made_anew = self._made_anew(start, step)
         step.drop = set(start.next) - present
         gone = {partition for partition in step.drop if partition.topic not in made_anew}
         if gone:
             self._loss.gone(gone)
-        step.must_move = bool(step.drop)
+        step.must_move |= bool(step.drop)
         begun = {partition for partition in start.next if partition.topic not in made_anew}
         wanted = present if self.target is None else present & (self.target.keys() | start.next.keys())
         self._begin_anew({p for p in wanted if p.topic in made_anew}, step)
@@ -105,16 +108,63 @@ class Judge:
 
     # ------------------------------------------------------------ topics made anew
 
-    def _made_anew(self, start: Point) -> set[str]:
+    def _made_anew(self, start: Point, step: Step) -> set[str]:
         """Topics of ``start`` whose name another topic has now. A start without ids takes those of the first look."""
         ids = self._cluster.listing.ids
-        made_anew = set()
+        others = {}
         for topic in {partition.topic for partition in start.next} & ids.keys():
             before = start.ids.get(topic) or self._adopted.setdefault(topic, ids[topic])
             if before != ids[topic]:
-                self._loss.made_anew(topic, before, ids[topic])
-                made_anew.add(topic)
-        return made_anew
+                others[topic] = before, ids[topic]
+        copies = others.keys() & self.copies()
+        if copies:
+            # Into the checkpoint at once: one start with the option is enough, records or not.
+            step.must_move = True
+            self._check_copies(start, copies)
+        self._tell_of_copies({topic: others[topic] for topic in copies})
+        self._loss.made_anew({topic: both for topic, both in others.items() if topic not in copies})
+        return others.keys() - copies
+
+    # ------------------------------------------------------------ copies: adoptTopicIds
+
+    def look(self) -> None:
+        """At the cluster alone."""
+        self._cluster.list(0)
+        self._cluster.look()
+
+    def copies(self) -> set[str]:
+        """Topics that have the id now that the option adoptTopicIds names."""
+        return {
+            topic for topic, _ in self._options.adopt_topic_ids.items() & self._cluster.listing.ids.items()
+        }
+
+    def check_copy(self, partition: TopicPartition, offset: int) -> None:
+        """Refuse a copy that lacks what the query has read, whatever failOnDataLoss says."""
+        end = self._cluster.ranges.get(partition, (0, offset))[1]
+        if end < offset:
+            self._loss.copy_is_short(partition, offset, end, self._cluster.listing.ids[partition.topic])
+
+    def _check_copies(self, start: Point, copies: set[str]) -> None:
+        for partition, offset in start.next.items():
+            if partition.topic in copies:
+                self.check_copy(partition, offset)
+
+    def _tell_of_copies(self, copies: Mapping[str, tuple[str, str]]) -> None:
+        if not self._options.adopt_topic_ids or (self._is_told and not copies):
+            return
+        self._is_told = True
+        if not copies:
+            _log.warning(
+                "option adoptTopicIds has nothing to do: the checkpoint has these ids, or the topics have others. "
+                "Leave it out"
+            )
+        for topic, (before, now) in copies.items():
+            _log.warning(
+                "topic %r: going on at the offsets of the one with id %s in the one with id %s (adoptTopicIds)",
+                topic,
+                before,
+                now,
+            )
 
     def _begin_anew(self, partitions: Iterable[TopicPartition], step: Step) -> None:
         """All of a topic that was made anew is new."""

@@ -8,7 +8,8 @@ anew (it has another id, whatever its logs hold), and a partition that is gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import NoReturn
 
 from kadence.errors import LocalError
 from kadence.logs import logger
@@ -53,11 +54,27 @@ class Loss:
             f"the log of {partition} ends at {log_end}, below offset {start} that it had reached: {why}"
         )
 
-    def made_anew(self, topic: str, before: str, now: str) -> None:
-        """A topic of the query was deleted, and another one has its name."""
-        self._report(
-            f"topic {topic!r} was deleted and made anew: the query read the one with id {before}, the one that has "
-            f"the name now has id {now}; what was not read of the old one is gone"
+    def made_anew(self, topics: Mapping[str, tuple[str, str]]) -> None:
+        """Topics of the query were deleted, and others have their names: the ids before and now."""
+        ids = ",".join(f"{topic}={now}" for topic, (_, now) in sorted(topics.items()))
+        for topic, (before, now) in sorted(topics.items()):
+            self._report(
+                f"topic {topic!r} was deleted and made anew: the query read the one with id {before}, the one that "
+                f"has the name now has id {now}; what was not read of the old one is gone",
+                "If the new one is a copy in which each record has the same offset (cluster linking, a restore), start "
+                f"the query once with the option adoptTopicIds={ids}, or a pipeline with --adopt-topic-ids {ids}. ",
+            )
+
+    def copy_is_short(self, partition: TopicPartition, offset: int, log_end: int, topic_id: str) -> NoReturn:
+        """A topic that was taken for a copy lacks what the query has read. Offsets in it would mean other records.
+
+        Raises:
+            DataLossError: always; records that are missing may still come, and then have these offsets.
+        """
+        raise DataLossError(
+            f"adoptTopicIds: the log of {partition} with topic id {topic_id} ends at {log_end}, below offset {offset} "
+            "that the query had reached in the topic before. Either the copy has not come so far yet, then start the "
+            "query again later; or it is no copy with the same offsets, then leave the option out"
         )
 
     def beyond(self, partition: TopicPartition, offset: int, log_end: int) -> None:
@@ -79,9 +96,9 @@ class Loss:
         names = ", ".join(map(str, sorted(partitions)))
         self._report(f"partitions that the query reads do not exist any more: {names}")
 
-    def _report(self, what: str) -> None:
+    def _report(self, what: str, advice: str = "") -> None:
         if self.fail:
-            raise DataLossError(f"data loss: {what}. {_ADVICE}")
+            raise DataLossError(f"data loss: {what}. {advice}{_ADVICE}")
         if what not in self._told:
             self._told.add(what)
             _log.warning("data loss, going on because of failOnDataLoss=false: %s", what)

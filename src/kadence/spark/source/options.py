@@ -73,6 +73,7 @@ CLIENT: Final = Side(
 
 _BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _STREAM_ONLY: Final = (
+    "adoptTopicIds",
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
@@ -103,6 +104,7 @@ class SourceOptions:
     group_id_prefix: str
     fail_on_data_loss: bool
     include_headers: bool
+    adopt_topic_ids: Mapping[str, str]
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
@@ -162,6 +164,7 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         group_id_prefix=values.text("groupIdPrefix") or prefix,
         fail_on_data_loss=values.boolean("failOnDataLoss", default=True),
         include_headers=values.boolean("includeHeaders", default=False),
+        adopt_topic_ids=_topic_ids(values.text("adoptTopicIds") or "") if streaming else {},
         max_offsets_per_trigger=maximum,
         min_offsets_per_trigger=minimum,
         max_trigger_delay_ms=values.duration("maxTriggerDelay", 15 * 60_000),
@@ -237,6 +240,18 @@ def _topics(values: _Values) -> Topics:
             f"exactly one of the options subscribe, subscribePattern and assign is needed, not {given}"
         )
     return ways[chosen[0]](values.text(chosen[0]) or "")
+
+
+def _topic_ids(text: str) -> dict[str, str]:
+    """Ids by topic, as Kafka's tools write them."""
+    pairs = [pair.strip() for pair in text.split(",") if pair.strip()]
+    for pair in pairs:
+        if not re.fullmatch(r"[A-Za-z0-9._-]+=[A-Za-z0-9_-]{22}", pair):
+            raise ConfigError(
+                f"option adoptTopicIds: {pair!r} is not topic=id, with an id such as Zc3yHpHcQ-SEaDD5bUYm7w; "
+                "the error that tells of the new topic has the value"
+            )
+    return dict(pair.split("=") for pair in pairs)
 
 
 def _starting(values: _Values, *, streaming: bool) -> Place:

@@ -76,8 +76,7 @@ class SameTopics:
         """Whether there are ranges of topics that were made anew; they are done with. Raises with failOnDataLoss."""
         self._is_proved = True
         others = self._client.others()
-        for topic, topic_id in others.items():
-            self._loss.made_anew(topic, self._ids[topic], topic_id)
+        self._loss.made_anew({topic: (self._ids[topic], topic_id) for topic, topic_id in others.items()})
         self._passed |= {p: end for p, (_, end) in self._ranges.items() if p.topic in others}
         return bool(others)
 
