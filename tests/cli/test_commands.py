@@ -327,6 +327,21 @@ def test_values_that_cannot_be_written_as_json_again(kadence: Run, broker: Broke
     assert (first["value"], second["value"]) == (value, {"a": [1]})
 
 
+def test_json_values_are_shown_as_they_were_written(kadence: Run, broker: Broker) -> None:
+    value = (
+        '{"n": 0.12345678901234567890123,\r\n\t"big": [1e2, 12345678901234567890.5], "s": "a\\n\u202e\x7f"}'
+    )
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send("t", value.encode(), key=b'"value":null', headers=[("h", b"x")], partition=0)
+    (line,) = kadence("consume", "t", "-e", "--format", "json").out.splitlines()
+    assert '"n": 0.12345678901234567890123,   "big": [1e2, 12345678901234567890.5], "s": ' in line
+    row = json.loads(line)
+    assert row["value"] == json.loads(value)
+    assert (row["key"], row["headers"]) == ('"value":null', [["h", "x"]])
+    assert line.isascii()
+    assert line.isprintable()
+
+
 def test_keys_beside_values_in_lines(kadence: Run) -> None:
     assert kadence("produce", "t", "--format", "lines", "--separator", ":", stdin=b"a:1\nb:2:3\n").status == 0
     assert [(row["key"], row["value"]) for row in kadence("consume", "t", "-e").rows] == [

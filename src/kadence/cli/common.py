@@ -211,7 +211,7 @@ def bytes_of(value: Any) -> bytes | None:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def json_text(document: Mapping[str, Any]) -> str:
+def json_text(document: Any) -> str:
     """One line of JSON, in which control characters are escaped: it may go to a terminal.
 
     Raises:

@@ -23,7 +23,7 @@ from kadence.cli.glance import Glance
 from kadence.cli.names import partitions
 from kadence.cli.reach import admin_settings, reached
 from kadence.cli.where import FORMS, Where, offsets, ranges, read_where, tell_presumed
-from kadence.printable import printable
+from kadence.printable import printable, printable_json
 
 if TYPE_CHECKING:
     from kadence import Admin, Consumer, Record, TopicPartition
@@ -233,34 +233,42 @@ def _printable_value(record: Record) -> bytes:
     return printable((record.value or b"").decode(errors="backslashreplace")).encode() + b"\n"
 
 
+_ON_ONE_LINE: Final = str.maketrans("\t\n\r", "   ")
+"""JSON has these characters between values only; in its strings they are escaped."""
+
+
 def _as_json(record: Record) -> bytes:
-    """With a value that is JSON as JSON; with its text where no JSON can be written of it again."""
+    """With a value that is JSON as it was written: read and written again, its numbers would be rounded."""
     text = text_of(record.value)
     if isinstance(text, str):
         try:
             # NaN and 1e999 are not JSON, half of a surrogate pair is not UTF-8, and nesting has a limit.
-            return _object(record, json.loads(text))
+            json_text({"value": json.loads(text)}).encode()
         except (ValueError, RecursionError):
             pass
-    return _object(record, text)
+        else:
+            return _object(record, printable_json(text.translate(_ON_ONE_LINE)))
+    return _as_record(record)
 
 
 def _as_record(record: Record) -> bytes:
-    return _object(record, text_of(record.value))
+    return _object(record, json_text(text_of(record.value)))
 
 
-def _object(record: Record, value: Any) -> bytes:
-    document: dict[str, Any] = {
+def _object(record: Record, value: str) -> bytes:
+    """One line about the record; ``value`` is JSON, with control characters escaped."""
+    place = {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
         "key": text_of(record.key),
-        "value": value,
     }
+    end = "}"
     if record.headers:
-        document["headers"] = [[name, text_of(data)] for name, data in record.headers]
-    return json_text(document).encode() + b"\n"
+        headers = json_text([[name, text_of(data)] for name, data in record.headers])
+        end = f',"headers":{headers}}}'
+    return f'{json_text(place)[:-1]},"value":{value}{end}\n'.encode()
 
 
 _LINES: Final[dict[str, Callable[[Record], bytes]]] = {
