@@ -67,6 +67,7 @@ def application(servers: str, directory: Path, *, to_the_end: bool) -> None:
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", 20_000)
         .option("kafka.group.id", GROUP)
+        .option("commitOffsets", "true")
         .load()
         .selectExpr("partition", "offset", "cast(value as string) as value")
         .writeStream.format("parquet")

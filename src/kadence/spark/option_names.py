@@ -49,7 +49,7 @@ OF_SOURCE: Final[dict[str, str]] = {
     ),
     "includeHeaders": "Whether there is a column headers.",
     "groupIdPrefix": "A name for the brokers' logs.",
-    "commitOffsets": "Stream only: whether kafka.group.id gets committed offsets; true.",
+    "commitOffsets": "Stream only: whether kafka.group.id gets the offsets that are in the sink; false.",
     "idlePollMs": "Stream only: how long an idle query waits for data before it reports to Spark; 500.",
     "brokerTimeoutMs": "Stream only: how long a running query bears brokers that do not answer; 300000.",
     "kafkaConsumer.pollTimeoutMs": "How long a task may wait for data that must exist; 120000.",

@@ -13,7 +13,8 @@ options = {"kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffs
 batch = spark.read.format("kadence").options(**options).load()
 rows = batch.selectExpr("cast(value as string) as value").collect()
 
-stream = spark.readStream.format("kadence").options(**options, **{"kafka.group.id": group}).load()
+committing = {**options, "kafka.group.id": group, "commitOffsets": "true"}
+stream = spark.readStream.format("kadence").options(**committing).load()
 query = (
     stream.writeStream.format("parquet")
     .option("path", f"{directory}/table")

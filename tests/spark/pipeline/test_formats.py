@@ -34,6 +34,7 @@ servers = "{servers}"
 topics = ["{topic}"]
 startingOffsets = "earliest"
 kafka.group.id = "{group}"
+commitOffsets = true
 
 [decode]
 {decode}

@@ -146,7 +146,7 @@ class MemoryCluster:
         self.by_run.update(dict.fromkeys(offsets, self.run))
 
     def committers(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
-        return {p: self.by_run[p] for p in partitions if p in self.by_run}
+        return {p: self.by_run.get(p, "") for p in partitions if p in self.by_run or p in self.group}
 
     def live_members(self) -> int:
         self._answer("live_members")

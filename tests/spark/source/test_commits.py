@@ -9,7 +9,7 @@ from concurrent.futures import Future
 import pytest
 from tests.spark.source.memory import FakePace, MemoryCluster, broker_failure
 
-from kadence.spark.source.commits import LOOK_MS, PAUSE_MS, Commits
+from kadence.spark.source.commits import LOOK_MS, PAUSE_MS, Commits, GroupInUseError, Start
 from kadence.types import TopicPartition
 
 T0 = TopicPartition("t", 0)
@@ -44,9 +44,16 @@ def cluster() -> MemoryCluster:
     return made
 
 
+def free(cluster: MemoryCluster, pace: FakePace, start: Start | None = None) -> Commits:
+    """To a group that nobody else uses."""
+    commits = Commits("g", cluster, pace) if start is None else Commits("g", cluster, pace, start)
+    commits.check_free([T0])
+    return commits
+
+
 def test_a_commit_under_way_holds_nothing_up_and_the_newest_comes_next(cluster: MemoryCluster) -> None:
     hand = ByHand()
-    commits = Commits("g", cluster, cluster.pace, hand)
+    commits = free(cluster, cluster.pace, hand)
     for offset in (1, 2, 3):
         commits.offer({T0: offset})
     assert (len(hand.under_way), cluster.commits) == (1, [])
@@ -64,7 +71,7 @@ def test_a_failure_is_told_once_and_puts_off_all_but_the_last(
 ) -> None:
     cluster.commit_failures = [broker_failure(), broker_failure()]
     hand = ByHand()
-    commits = Commits("g", cluster, cluster.pace, hand)
+    commits = free(cluster, cluster.pace, hand)
     with caplog.at_level(logging.INFO, "kadence.spark"):
         for offset in (1, 2):
             commits.offer({T0: offset})
@@ -90,7 +97,7 @@ def test_two_queries_of_one_group_are_told_of_each_other_once(
     cluster: MemoryCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     pace = cluster.pace
-    commits = Commits("g", cluster, pace)
+    commits = free(cluster, pace)
     # What a former run of the same query has left is nothing to tell.
     cluster.by_run[T0] = "former-run"
     with caplog.at_level(logging.WARNING, "kadence.spark"):
@@ -106,15 +113,52 @@ def test_two_queries_of_one_group_are_told_of_each_other_once(
         "two queries commit offsets to group g: this run this-run and run other-run"
     ]
     assert cluster.commits[-1] == {T0: 6}, "it goes on committing"
+    cluster.by_run.clear()
+    with caplog.at_level(logging.WARNING, "kadence.spark"):
+        commits.settle({T0: 7})
+    assert caplog.messages[1].startswith(
+        "a query and an application commit offsets to group g: this run this-run and one that is no query. "
+    )
 
 
 def test_work_on_a_thread_of_its_own_ends_as_it_ends(cluster: MemoryCluster) -> None:
     """The default; the other tests do it by hand."""
     pace = FakePace()
-    commits = Commits("g", cluster, pace)
+    commits = free(cluster, pace)
     cluster.commit_failures = [broker_failure()]
     commits.settle({T0: 1})
     assert (commits.failures, cluster.commits) == (1, [])
     cluster.commit_failures = [broker_failure()]
     commits.settle({T0: 1}, is_last=True)
     assert (commits.failures, cluster.commits) == (2, [{T0: 1}]), "the last one is tried again"
+
+
+def test_offsets_that_no_query_has_committed_are_an_applications(cluster: MemoryCluster) -> None:
+    other = TopicPartition("other", 0)
+    cluster.group = {T0: 10, other: 4}
+    with pytest.raises(GroupInUseError) as refused:
+        free(cluster, cluster.pace)
+    assert str(refused.value) == (
+        "group.id 'g' has committed offsets of an application, e.g. of t-0, which a commit of this query would "
+        "overwrite. Give the query a kafka.group.id of its own, or leave commitOffsets out. If nobody needs those "
+        "offsets any more, delete them first: kadence groups forget g --topic t"
+    )
+    cluster.by_run[T0] = "former-run"
+    free(cluster, cluster.pace).settle({T0: 12})  # a topic that this query does not read may be anybody's
+    assert cluster.group == {T0: 12, other: 4}
+
+
+def test_nothing_is_committed_until_it_is_known_whose_group_it_is(
+    cluster: MemoryCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.failures = [broker_failure()]
+    commits = free(cluster, cluster.pace)
+    commits.settle({T0: 1}, is_last=True)
+    commits.check_free([T0])  # not so soon
+    commits.settle({T0: 1}, is_last=True)
+    assert cluster.commits == []
+    assert ["group g failed" in message for message in caplog.messages] == [True]
+    cluster.pace.advance(PAUSE_MS)
+    commits.check_free([T0])
+    commits.settle({T0: 1})
+    assert cluster.commits == [{T0: 1}]

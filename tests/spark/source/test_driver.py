@@ -24,6 +24,8 @@ from kadence.spark.source.driver import StreamDriver
 from kadence.spark.source.loss import DataLossError
 from kadence.spark.source.offsets import Json, Point
 
+COMMITTING = {"kafka_group_id": "g", "commitOffsets": "true"}
+
 
 def driver_of(cluster: MemoryCluster, pace: FakePace | None = None, **more: str) -> StreamDriver:
     cluster.pace = pace or FakePace()
@@ -287,7 +289,7 @@ def test_available_now_ends_under_constant_production(cluster: MemoryCluster) ->
 
 
 def test_available_now_commits_its_last_offsets(cluster: MemoryCluster) -> None:
-    driver = driver_of(cluster, startingOffsets="earliest", maxOffsetsPerTrigger="10", kafka_group_id="g")
+    driver = driver_of(cluster, None, startingOffsets="earliest", maxOffsetsPerTrigger="10", **COMMITTING)
     run_available_now(driver, {})
     assert {str(p): offset for p, offset in cluster.group.items()} == {"t-0": 10, "t-1": 20}
 
@@ -303,7 +305,7 @@ def test_trigger_once_reads_what_is_there(cluster: MemoryCluster) -> None:
 
 def test_available_now_tries_the_last_commit_even_after_a_failure(cluster: MemoryCluster) -> None:
     cluster.commit_failures = [broker_failure()]
-    driver = driver_of(cluster, startingOffsets="earliest", kafka_group_id="g")
+    driver = driver_of(cluster, None, startingOffsets="earliest", **COMMITTING)
     run_available_now(driver, {})
     assert {str(p): offset for p, offset in cluster.group.items()} == {"t-0": 10, "t-1": 20}
 
@@ -564,7 +566,7 @@ def test_start_option_above_the_end(cluster: MemoryCluster) -> None:
 
 def test_start_is_committed_when_it_changes(cluster: MemoryCluster) -> None:
     pace = FakePace()
-    driver = driver_of(cluster, pace, startingOffsets="earliest", kafka_group_id="g", idlePollMs="0")
+    driver = driver_of(cluster, pace, startingOffsets="earliest", **COMMITTING, idlePollMs="0")
     end = driver.latest({})
     assert cluster.commits == []  # nothing is in the sink yet
     driver.latest(end)
@@ -580,9 +582,7 @@ def test_start_is_committed_when_it_changes(cluster: MemoryCluster) -> None:
 def test_without_a_group_nothing_is_committed(cluster: MemoryCluster) -> None:
     driver = driver_of(cluster, startingOffsets="earliest", idlePollMs="0")
     driver.latest(driver.latest({}))
-    refusing = driver_of(
-        cluster, startingOffsets="earliest", kafka_group_id="g", commitOffsets="false", idlePollMs="0"
-    )
+    refusing = driver_of(cluster, startingOffsets="earliest", kafka_group_id="g", idlePollMs="0")
     refusing.latest(refusing.latest({}))
     assert cluster.commits == []
     assert "live_members" not in cluster.asked
@@ -593,7 +593,7 @@ def test_a_failing_commit_is_told_once_and_tried_later(
 ) -> None:
     pace = FakePace()
     cluster.commit_failures = [broker_failure(), broker_failure()]
-    driver = driver_of(cluster, pace, startingOffsets="earliest", kafka_group_id="g", idlePollMs="0")
+    driver = driver_of(cluster, pace, startingOffsets="earliest", **COMMITTING, idlePollMs="0")
     end = driver.latest({})
     with caplog.at_level(logging.INFO, "kadence.spark"):
         for _ in range(4):
@@ -609,7 +609,7 @@ def test_a_failing_commit_is_told_once_and_tried_later(
 def test_a_group_with_live_members_is_refused_before_anything_is_read(cluster: MemoryCluster) -> None:
     cluster.members = 2
     with pytest.raises(GroupInUseError, match=r"'g' is in use by a live consumer group \(2 members\)"):
-        driver_of(cluster, kafka_group_id="g").latest({})
+        driver_of(cluster, None, **COMMITTING).latest({})
 
 
 def test_not_being_allowed_to_look_at_the_group_is_no_reason_to_fail(cluster: MemoryCluster) -> None:
@@ -618,7 +618,7 @@ def test_not_being_allowed_to_look_at_the_group_is_no_reason_to_fail(cluster: Me
             raise broker_failure(retriable=False)
 
     cluster.on_question = refuse
-    driver_of(cluster, startingOffsets="earliest", kafka_group_id="g").latest({})
+    driver_of(cluster, None, startingOffsets="earliest", **COMMITTING).latest({})
     assert "live_members" in cluster.asked
 
 
@@ -632,7 +632,7 @@ def test_offsets_of_a_topic_that_is_gone_are_not_committed_to_another_of_its_nam
     cluster.add("v-0", 3)
 
     def driver_with(fail: str) -> StreamDriver:
-        group = {"kafka_group_id": "g", "failOnDataLoss": fail}
+        group = {"kafka_group_id": "g", "commitOffsets": "true", "failOnDataLoss": fail}
         return driver_of(
             cluster, None, subscribe="t,u,v", startingOffsets="earliest", idlePollMs="0", **group
         )
@@ -655,7 +655,7 @@ def test_offsets_of_a_topic_that_is_gone_are_not_committed_to_another_of_its_nam
 
 
 def test_an_idle_query_commits(cluster: MemoryCluster) -> None:
-    driver = driver_of(cluster, startingOffsets="earliest", kafka_group_id="g")
+    driver = driver_of(cluster, None, startingOffsets="earliest", **COMMITTING)
     end = driver.latest({})
     assert driver.latest(end) is end
     assert {str(p): offset for p, offset in cluster.group.items()} == {"t-0": 10, "t-1": 20}

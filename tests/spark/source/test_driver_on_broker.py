@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -66,7 +67,7 @@ def test_a_batch_waits_for_one_round_trip(broker: Broker, cluster: Cluster, conn
     """With a group: its commit is under way meanwhile. Seven round trips in series were needed once."""
     cluster.create(2 * NODES)
     cluster.produce(range(2 * NODES))
-    stream = connect(kafka_group_id=cluster.group)
+    stream = connect(kafka_group_id=cluster.group, commitOffsets="true")
     end = stream.latest({})  # looks up leaders, the group and its coordinator
     end = stream.latest(end)  # idle: commits, and waits for records
     counted: Counter[str] = Counter()
@@ -142,7 +143,7 @@ def test_a_commit_does_not_reach_a_topic_made_anew_since_it_was_listed(
     """The driver has not listed topics since, and offset 10 exists in the new one: the broker tells by the id."""
     cluster.create(1)
     cluster.produce(range(10))
-    stream = connect(FakePace(), kafka_group_id=cluster.group)
+    stream = connect(FakePace(), kafka_group_id=cluster.group, commitOffsets="true")
     end = stream.latest({})
     cluster.admin.delete_topics([cluster.topic])
     cluster.create(1)
@@ -177,18 +178,29 @@ def test_one_leader_of_several_that_is_away_is_named_with_its_partitions(
 
 
 def test_two_queries_of_one_group(
-    cluster: Cluster, connect: Connect, caplog: pytest.LogCaptureFixture
+    cluster: Cluster,
+    connect: Connect,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster.create(1)
     cluster.produce(range(5))
     pace = FakePace()
-    first, second = (connect(pace, kafka_group_id=cluster.group, idlePollMs="0") for _ in range(2))
+    group = {"kafka_group_id": cluster.group, "commitOffsets": "true", "idlePollMs": "0"}
+    first, beside, second = (connect(pace, **group) for _ in range(3))
     end = first.latest({})
     first.latest(end)
-    second.latest(second.latest({}))
-    pace.advance(LOOK_MS)
-    cluster.produce(range(5))
     with caplog.at_level(logging.WARNING, "kadence.spark"):
+        beside.latest(beside.latest({}))  # the other side of a self-join
+        pace.advance(LOOK_MS)
+        cluster.produce(range(5))
+        end = first.latest(end)
+        first.latest(end)
+        assert caplog.messages == []
+        monkeypatch.setattr(os, "getppid", lambda: -1)  # a runner of another Spark application
+        second.latest(second.latest({}))
+        pace.advance(LOOK_MS)
+        cluster.produce(range(5))
         end = first.latest(end)
         first.latest(end)
     clients = [each._cluster.client for each in (first, second)]

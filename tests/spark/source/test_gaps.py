@@ -24,7 +24,7 @@ def read(way: str, spark: SparkSession, cluster: Cluster, directory: Path, **opt
     """What Spark reads of the topic; ranges end and begin in gaps, and some hold no record at all."""
     if way == "stream":
         runs = Runs(spark, cluster, directory)
-        group = {"kafka_group_id": cluster.group}
+        group = {"kafka_group_id": cluster.group, "commitOffsets": "true"}
         assert len(runs.available_now(maxOffsetsPerTrigger="17", **group, **options)) > 5
         assert cluster.committed() == cluster.ends()
         return runs.values()

@@ -107,7 +107,7 @@ def test_starting_offsets() -> None:
     )
     committed = stream(startingOffsets="committed", **{"kafka.group.id": "g"})
     assert committed.starting == Everywhere(Found.COMMITTED)
-    assert committed.commit_offsets
+    assert not committed.commit_offsets
 
 
 def test_starting_times_go_before_offsets() -> None:
@@ -141,6 +141,7 @@ def test_ending() -> None:
         (True, {"startingOffsets": '{"t":{"x":1}}'}, "no partition number"),
         (True, {"startingOffsets": '{"t":1}'}, "object of partitions"),
         (True, {"startingOffsets": "committed"}, "needs kafka.group.id"),
+        (True, {"commitOffsets": "true"}, "commitOffsets=true needs kafka.group.id"),
         (False, {"startingOffsets": "latest"}, "'latest' is for streams"),
         (False, {"startingOffsets": '{"t":{"0":-1}}'}, "latest"),
         (False, {"endingOffsets": "earliest"}, "latest"),
@@ -248,10 +249,11 @@ def test_stream_options_in_a_batch_are_ignored_with_a_warning(caplog: pytest.Log
 
 
 def test_client_settings_travel_without_the_group_and_do_not_show() -> None:
-    options = stream(**{"kafka.group.id": "g", "kafka.fetch.min.bytes": "7", "commitOffsets": "false"})
+    options = stream(**{"kafka.group.id": "g", "kafka.fetch.min.bytes": "7"})
     assert options.client == {"bootstrap.servers": "localhost:9092", "fetch.min.bytes": "7"}
     assert options.group_id == "g"
-    assert not options.commit_offsets
+    assert not options.commit_offsets  # an application may own that group
+    assert stream(**{"kafka.group.id": "g", "commitOffsets": "true"}).commit_offsets
     assert "fetch.min" not in repr(options)
 
 

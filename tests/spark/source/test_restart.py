@@ -111,7 +111,8 @@ def test_each_row_once_although_the_broker_was_down_in_the_middle(
             "maxOffsetsPerTrigger": str(PARTITIONS * RECORDS * 3 // 4),
         }
         change = lambda frame: held(frame, tmp_path)  # noqa: E731
-        batches = runs.available_now(change, **SMALL_BUFFERS, **limits, kafka_group_id=cluster.group)
+        group = {"kafka_group_id": cluster.group, "commitOffsets": "true"}
+        batches = runs.available_now(change, **SMALL_BUFFERS, **limits, **group)
         assert len(batches) == 2
         return runs.values()
 

@@ -24,7 +24,7 @@ def test_stream_with_committed_offsets(real_cluster: Cluster, spark: SparkSessio
     runs = Runs(spark, real_cluster, tmp_path)
     real_cluster.create(3)
     real_cluster.produce(range(300))
-    group = {"kafka_group_id": real_cluster.group}
+    group = {"kafka_group_id": real_cluster.group, "commitOffsets": "true"}
     assert sum(runs.available_now(maxOffsetsPerTrigger="200", **group)) == 300
     assert runs.available_now(**group) == []
     assert runs.values() == list(range(300))
@@ -62,7 +62,8 @@ def test_only_committed_records_of_transactions(
     while real_cluster.ends() != {0: 17}:  # the marker of the abort is written after its request is answered
         pass
     runs = Runs(spark, real_cluster, tmp_path)
-    committed = {"kafka_isolation_level": "read_committed", "kafka_group_id": real_cluster.group}
+    committed = {"kafka_isolation_level": "read_committed"}
+    committed |= {"kafka_group_id": real_cluster.group, "commitOffsets": "true"}
     assert runs.available_now(**committed) == [10]
     assert runs.values() == list(range(10))
     assert real_cluster.committed() == {0: 17}

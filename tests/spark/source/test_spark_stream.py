@@ -18,7 +18,7 @@ from kadence.spark import lag
 def test_limits_restart_growth_and_committed_offsets(cluster: Cluster, runs: Runs) -> None:
     cluster.create(2)
     cluster.produce(range(100))
-    group = {"kafka_group_id": cluster.group}
+    group = {"kafka_group_id": cluster.group, "commitOffsets": "true"}
     batches = runs.available_now(maxOffsetsPerTrigger="40", **group)
     assert sum(batches) == 100
     assert len(batches) >= 3
@@ -66,14 +66,20 @@ def test_a_topic_made_anew_and_longer(cluster: Cluster, runs: Runs) -> None:
     assert runs.values() == [*range(50), *range(200, 260)]
 
 
-def test_a_group_with_live_members_is_refused(cluster: Cluster, runs: Runs) -> None:
+def test_a_group_of_an_application_keeps_its_offsets(cluster: Cluster, runs: Runs) -> None:
     cluster.create(1)
     with Consumer(bootstrap_servers=cluster.bootstrap_servers, group_id=cluster.group) as member:
         member.subscribe([cluster.topic])
         while not member.assignment():
             member.poll(0.1)
         with pytest.raises(StreamingQueryException, match="in use by a live consumer group"):
-            runs.available_now(kafka_group_id=cluster.group)
+            runs.available_now(kafka_group_id=cluster.group, commitOffsets="true")
+    cluster.admin.alter_group_offsets(cluster.group, {TopicPartition(cluster.topic, 0): 0})
+    with pytest.raises(StreamingQueryException, match="has committed offsets of an application"):
+        runs.available_now(kafka_group_id=cluster.group, commitOffsets="true")
+    cluster.produce(range(3))
+    assert runs.available_now(kafka_group_id=cluster.group) == [3]
+    assert cluster.committed() == {0: 0}
 
 
 def test_a_running_query_follows_the_topic(
@@ -82,7 +88,7 @@ def test_a_running_query_follows_the_topic(
     cluster.create(1)
     cluster.produce(range(10))
     query = (
-        runs.load(maxBytesPerTrigger="10", kafka_group_id=cluster.group)
+        runs.load(maxBytesPerTrigger="10", kafka_group_id=cluster.group, commitOffsets="true")
         .selectExpr("cast(value as string) as value")
         .writeStream.format("memory")
         .queryName("followed")

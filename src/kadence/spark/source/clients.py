@@ -8,6 +8,9 @@ sampling their sizes (maxBytesPerTrigger, maxBytesPerPartition).
 from __future__ import annotations
 
 import base64
+import hashlib
+import os
+import socket
 import time
 import uuid
 from collections.abc import Iterable, Mapping
@@ -91,7 +94,13 @@ def driver_client(options: SourceOptions, answer_seconds: float | None = ANSWER_
     Args:
         answer_seconds: how long it waits for an answer once brokers have answered; None: ``default.api.timeout.ms``.
     """
-    return AdminOffsets(options, f"{options.group_id_prefix}-{uuid.uuid4().hex[:8]}", answer_seconds)
+    name = f"{options.group_id_prefix}-{_application()}-{uuid.uuid4().hex[:8]}"
+    return AdminOffsets(options, name, answer_seconds)
+
+
+def _application() -> str:
+    """The same in all runners of one Spark application: its Java process starts each of them."""
+    return hashlib.sha256(f"{socket.gethostname()} {os.getppid()}".encode()).hexdigest()[:6]
 
 
 def executor_client(client: Mapping[str, str], name: str, columns: tuple[str, ...]) -> ConsumerRecords:
@@ -296,9 +305,8 @@ class AdminOffsets:
     def committers(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
         found = self._committer.group_offsets(self._group, partitions, timeout=COMMIT_SECONDS)
         return {
-            p: at.metadata.removeprefix(RUN_MARK)
+            p: at.metadata.removeprefix(RUN_MARK) if at.metadata.startswith(RUN_MARK) else ""
             for p, at in found.items()
-            if at.metadata.startswith(RUN_MARK)
         }
 
     def live_members(self) -> int:

@@ -5,13 +5,16 @@ batch: it is sent on a thread of its own, one at a time, and what could not be s
 moments wait for it: the end of an availableNow query, since the process is killed next, and an idle query, which
 has nothing else to do.
 
-Each commit carries the name of the run of the query that made it. Two queries with one group overwrite each other's
-committed offsets. So now and then a query looks up which run committed last, and warns when that was another one.
+Each commit carries the name of the run of the query that made it. Offsets without such a name are an application's,
+which they would be lost for: a group that has some is refused before anything is read. Two queries with one group
+overwrite each other's committed offsets. So now and then a query looks up which run committed last, and warns when that
+was another one. Runs of one Spark application are taken for one: the two sides of a self-join are two runs, and nothing
+that a source can see tells them from two queries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from threading import Thread
@@ -52,7 +55,7 @@ Start = Callable[[Callable[[], _Others]], "Future[_Others]"]
 
 
 class GroupInUseError(IllegalStateError):
-    """The query's group has live members, so that it cannot hold the query's offsets."""
+    """The query's group has live members or an application's offsets, so that it cannot hold the query's offsets."""
 
 
 def _on_a_thread(work: Callable[[], _Others]) -> Future[_Others]:
@@ -83,28 +86,44 @@ class Commits:
         self._sent: Offsets = {}
         self._committed: Offsets = {}
         self._committed_at = 0
+        self._is_free = False
         self._looked_at: int | None = None
         self._failed_at: int | None = None
         self._told_of: set[str] = set()
         self.failures = 0
 
-    def check_free(self) -> None:
-        """Refuse a group that consumers use, before the query reads anything.
+    def check_free(self, partitions: Iterable[TopicPartition]) -> None:
+        """Refuse a group that others use, before the query reads anything. Where that cannot be seen, ask again later.
+
+        Args:
+            partitions: what the query reads.
 
         Raises:
-            GroupInUseError: it has live members.
+            GroupInUseError: it has live members, or offsets of the partitions that no query has committed.
         """
+        if self._is_free or not self._may_try():
+            return
         try:
             members = self._client.live_members()
-        except KafkaError as problem:  # e.g. no right to describe groups; the commits will show
-            _log.warning("cannot see whether group %s has members: %s", self._group_id, problem)
+            committers = self._client.committers(partitions)
+        except KafkaError as problem:  # e.g. no right to describe groups
+            self._failed(problem)
             return
         if members:
             raise GroupInUseError(
                 f"group.id {self._group_id!r} is in use by a live consumer group ({members} member"
                 f"{'s' * (members > 1)}), which owns its committed offsets. Give the query a kafka.group.id of its "
-                "own, stop those consumers, or set commitOffsets=false"
+                "own, or leave commitOffsets out"
             )
+        if others := sorted(partition for partition, run in committers.items() if not run):
+            raise GroupInUseError(
+                f"group.id {self._group_id!r} has committed offsets of an application, e.g. of {others[0]}, which a "
+                "commit of this query would overwrite. Give the query a kafka.group.id of its own, or leave "
+                "commitOffsets out. If nobody needs those offsets any more, delete them first: "
+                f"kadence groups forget {self._group_id} --topic {others[0].topic}"
+            )
+        self._is_free = True
+        self._failed_at = None
 
     def offer(self, offsets: Offsets, ids: Mapping[str, str] = NO_IDS) -> None:
         """Begin to commit ``offsets`` if that is due and none is under way. Waits for nothing.
@@ -134,7 +153,10 @@ class Commits:
         now = self._clock.now_ms()
         if not offsets or (offsets == self._committed and now - self._committed_at < REPEAT_MS):
             return False
-        return is_last or self._failed_at is None or now - self._failed_at >= PAUSE_MS
+        return self._is_free and (is_last or self._may_try())
+
+    def _may_try(self) -> bool:
+        return self._failed_at is None or self._clock.now_ms() - self._failed_at >= PAUSE_MS
 
     def _send(self, offsets: Offsets, ids: Mapping[str, str]) -> None:
         now = self._clock.now_ms()
@@ -145,9 +167,9 @@ class Commits:
 
         def work() -> _Others:
             # Whose offsets lie where this run has committed before?
-            others = set(self._client.committers(ours).values()) - {self._client.run} if ours else set()
+            runs = set(self._client.committers(ours).values()) if ours else set()
             self._client.commit(offsets, ids)
-            return others
+            return {run for run in runs if _application(run) != _application(self._client.run)}
 
         self._under_way = self._start(work)
 
@@ -182,10 +204,16 @@ class Commits:
     def _tell_of(self, others: _Others) -> None:
         for other in sorted(others - self._told_of):
             _log.warning(
-                "two queries commit offsets to group %s: this run %s and run %s. Each overwrites the offsets that "
+                "%s commit offsets to group %s: this run %s and %s. Each overwrites the offsets that "
                 "the other committed; what the queries read does not suffer. Give each a kafka.group.id of its own",
+                "two queries" if other else "a query and an application",
                 self._group_id,
                 self._client.run,
-                other,
+                f"run {other}" if other else "one that is no query",
             )
         self._told_of |= others
+
+
+def _application(run: str) -> str:
+    """What the runs of one Spark application have in common (`kadence.spark.source.clients`)."""
+    return run.rpartition("-")[0]

@@ -91,7 +91,7 @@ class StreamDriver:
 
         Raises:
             DataLossError: see failOnDataLoss. ConfigError: the options do not fit the topics.
-            IllegalStateError: the group has live members, or the checkpoint is not ours.
+            IllegalStateError: others use the group (with commitOffsets), or the checkpoint is not ours.
             KafkaTimeoutError: no broker has answered for brokerTimeoutMs.
         """
         start = Point.from_json(start_json)
@@ -248,5 +248,5 @@ class StreamDriver:
         if self._commits is None:
             self._cluster.ask(self._cluster.list)  # brokers that never answer are told as that
             self._commits = Commits(self._options.group_id or "", self._cluster.client, self._pace)
-            self._commits.check_free()
+        self._commits.check_free(self._cluster.listing.leaders)
         return self._commits

@@ -50,7 +50,7 @@ CLIENT: Final = Side(
         ),
         "key.deserializer": "keys are binary; the option key.format decodes them",
         "value.deserializer": "values are binary; the option value.format decodes them",
-        "enable.auto.commit": "offsets are committed to kafka.group.id after a micro-batch is in the sink",
+        "enable.auto.commit": "commitOffsets=true commits offsets to kafka.group.id when a micro-batch is in the sink",
         "interceptor.classes": "interceptors of the Java client cannot run here",
     },
     ignored={
@@ -149,6 +149,9 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         raise ConfigError(
             "startingOffsets=committed needs kafka.group.id, the group whose committed offsets are meant"
         )
+    commits = values.boolean("commitOffsets", default=False)
+    if commits and streaming and group_id is None:
+        raise ConfigError("commitOffsets=true needs kafka.group.id, the group that gets the offsets")
     maximum = values.number("maxOffsetsPerTrigger")
     minimum = values.number("minOffsetsPerTrigger")
     if maximum is not None and minimum is not None and minimum > maximum:
@@ -160,7 +163,7 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         starting=starting,
         ending=_ending(values),
         group_id=group_id,
-        commit_offsets=group_id is not None and values.boolean("commitOffsets", default=True),
+        commit_offsets=streaming and commits,
         group_id_prefix=values.text("groupIdPrefix") or prefix,
         fail_on_data_loss=values.boolean("failOnDataLoss", default=True),
         include_headers=values.boolean("includeHeaders", default=False),

@@ -71,7 +71,10 @@ class OffsetClient(Lookups, Protocol):
         """
 
     def committers(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
-        """Which run of a query committed last, of those partitions where it was one; this one's is `run`."""
+        """Which run of a query committed last for each partition that has an offset; "" where none did.
+
+        This one's is `run`.
+        """
 
     @property
     def run(self) -> str:
