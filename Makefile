@@ -4,7 +4,7 @@
 BROKER ?= embedded
 # The tests wait for clocks and brokers more than for processors.
 WORKERS ?= 3
-# How often make kill-spark kills.
+# How often make kill-spark and make kill-lakehouse kill.
 ROUNDS ?= 100
 # What make test-spark runs on.
 PYSPARK ?= 4.2
@@ -18,7 +18,7 @@ PIP := $(RUN) -m pip --disable-pip-version-check -q
 # What the installed package is made of; a change of one of these installs it again.
 BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '_*_c.py' -o -name '*.pxd' -o -name '*.h' \))
 
-.PHONY: help demo test test-spark soak hold coverage check-browser screens lint pyright format generate bench bench-decode bench-gil bench-members bench-spark bench-stages parity-groups parity-spark test-franz-go test-librdkafka kill-spark docs site first-record wheel clean
+.PHONY: help demo test test-spark soak hold coverage check-browser screens lint pyright format generate bench bench-decode bench-gil bench-members bench-spark bench-stages parity-groups parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse docs site first-record wheel clean
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
@@ -27,6 +27,7 @@ help:
 	@echo "make soak            property tests, simulations and fuzzing with other seeds (MINUTES=10; SEED=n repeats a round)"
 	@echo "make hold            C calls that hold the interpreter for 15 and for 30 s, which must not cost the membership"
 	@echo "make kill-spark      kill -9 of a Spark application ROUNDS times, every row accounted for (BROKER=kafka, ARGS='--seed N')"
+	@echo "make kill-lakehouse  the same with a Delta and an Iceberg table, also right before and after their commits; DuckDB counts"
 	@echo "make lint            ruff, mypy --strict, the directions between rooms, generated code up to date"
 	@echo "make pyright         whether pyright takes and refuses the same user programs as mypy does (downloads 75 MB)"
 	@echo "make bench           Kadence beside the other clients on one real Kafka (ARGS='--rows iteration', ARGS='--help')"
@@ -66,6 +67,9 @@ hold: $(VENV)/.has-test
 
 kill-spark: $(VENV)/.has-test
 	@$(RUN) tools/kill_spark.py --rounds $(ROUNDS) --broker $(BROKER) $(ARGS)
+
+kill-lakehouse: $(VENV)/.has-test
+	@$(RUN) tools/kill_lakehouse.py --rounds $(ROUNDS) --broker $(BROKER) $(ARGS)
 
 coverage: $(VENV)/.has-test
 	@$(RUN) -m pytest --cov --cov-report=term-missing:skip-covered $(ARGS)

@@ -27,6 +27,7 @@ from kadence.producer import transaction_states
 from kadence.protocol.registry import api_name
 from kadence.spark import client_settings, option_names
 from kadence.spark.decode import options as decode_options
+from kadence.spark.lakehouse import options as lakehouse_options
 from kadence.spark.pipeline import model as pipeline_model
 from kadence.spark.pipeline.schema import schema_text
 from kadence.spark.sink import columns as sink_columns
@@ -216,6 +217,10 @@ def spark_source() -> str:
     written = [f"| `{name}` | {' or '.join(kinds)} |" for name, kinds in sink_columns.COLUMNS.items()]
     sink = [f"| `{name}` | {meaning} |" for name, meaning in sink_options.OPTIONS.items()]
     sink_refused = [f"- `kafka.{name}`: {why}." for name, why in sink_options.REFUSED_CLIENT_KEYS.items()]
+    delta, iceberg = (
+        [f"| `{name}` | {meaning} |" for name, meaning in options.items()]
+        for options in (lakehouse_options.DELTA_OPTIONS, lakehouse_options.ICEBERG_OPTIONS)
+    )
     return drawn(
         "spark.md",
         {
@@ -227,6 +232,8 @@ def spark_source() -> str:
             "sink columns": "\n".join(["| column | type |", "|---|---|", *written]),
             "sink options": "\n".join(["| option | meaning |", "|---|---|", *sink]),
             "sink refused": "\n".join(sink_refused),
+            "delta options": "\n".join(["| option | meaning |", "|---|---|", *delta]),
+            "iceberg options": "\n".join(["| option | meaning |", "|---|---|", *iceberg]),
         },
     )
 

@@ -235,7 +235,7 @@ def _cancel_jobs(context: SparkContext) -> None:
 
 
 def _able(spark: SparkSession) -> SparkSession:
-    """Register the source where Spark will not find it, or where those who plan its tasks know less than this session.
+    """Register the sources where Spark will not find them, or where those who plan tasks know less than this session.
 
     Spark looks for sources once in the life of its Java process, with the Python and in the environment with which that
     began; spark-submit or an earlier session may have begun it. What is registered has an environment of its own.
@@ -252,11 +252,13 @@ def _able(spark: SparkSession) -> SparkSession:
     elif known_parallelism(begun_with) == parallelism_of(context.master, settings):
         return spark
     from kadence.spark.datasource import KadenceDataSource
+    from kadence.spark.lakehouse.datasource import DeltaSource, IcebergSource
 
     context.environment.update(told(context.master, settings))
     chosen, context.pythonExec = context.pythonExec, python
     try:
-        spark.dataSource.register(KadenceDataSource)
+        for source in (KadenceDataSource, DeltaSource, IcebergSource):
+            spark.dataSource.register(source)
     finally:
         context.pythonExec = chosen
     return spark

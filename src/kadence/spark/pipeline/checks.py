@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kadence.errors import ConfigError
 from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.frames import FIRST_VIEW
 from kadence.spark.pipeline.model import Output, Pipeline
-from kadence.spark.pipeline.outputs import FILE_FORMATS, topic_options
+from kadence.spark.pipeline.outputs import FILE_FORMATS, LAKEHOUSE, lakehouse_options, topic_options
 from kadence.spark.pipeline.positions import Path
 from kadence.spark.pipeline.reading import Document, Mistake, PipelineFileError, dotted
 from kadence.spark.source import options as source_options
@@ -181,7 +182,7 @@ def _output(
 
     places = [key for key in ("path", "table", "topic") if getattr(output, key) is not None]
     form = output.written_as
-    if len(places) > 1 or (not places and form in (*FILE_FORMATS, "delta", "kadence")):
+    if len(places) > 1 or (not places and form in (*FILE_FORMATS, *LAKEHOUSE, "delta", "kadence")):
         given = " and ".join(places) or "none of them"
         wrong(
             places[-1] if places else "",
@@ -189,6 +190,7 @@ def _output(
         )
         return found
     fits = {**dict.fromkeys(FILE_FORMATS, ("path",)), "delta": ("path", "table")}
+    fits |= {each: (key,) for each, key in LAKEHOUSE.items()}
     if form == "kafka":
         wrong("format", "a topic is written by format kadence; leave the format out")
     elif (form == "kadence") != (places == ["topic"]):
@@ -209,6 +211,8 @@ def _output(
     found += _loops(document, pipeline, table, output, environment)
     if output.topic is not None and not found:
         found += _topic(document, pipeline, table, output, environment)
+    if form in LAKEHOUSE and not found:
+        found += _lakehouse(document, table, output, environment)
     return found
 
 
@@ -238,6 +242,14 @@ def _topic(
     # A source without brokers has its own mistake.
     source = {"kafka.bootstrap.servers": "none:9092"} | environment.fill_all(pipeline.source_options())
     return _refused(document, table, topic_options(output, source, environment), parse, environment)
+
+
+def _lakehouse(document: Document, table: str, output: Output, environment: Environment) -> list[Mistake]:
+    from kadence.spark.lakehouse.options import parse
+
+    kind = output.written_as.removeprefix("kadence-")
+    read = partial(parse, kind=kind, streaming=False)
+    return _refused(document, table, lakehouse_options(output, environment), read, environment)
 
 
 # ---------------------------------------------------------------- SQL

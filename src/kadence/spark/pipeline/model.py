@@ -134,8 +134,8 @@ class Output:
     """Where rows go: files at a path, a table of the catalog, or a topic."""
 
     format: str | None = _key(
-        "parquet, orc, json, csv, delta, kadence (a topic), or another format of Spark's batch writer. Default: "
-        "parquet, and kadence with a topic.",
+        "parquet, orc, json, csv, delta (by its jar), kadence-delta, kadence-iceberg, kadence (a topic), or another "
+        "format of Spark's batch writer. Default: parquet, and kadence with a topic.",
         default=None,
     )
     path: str | None = _key("The directory of the table.", default=None)

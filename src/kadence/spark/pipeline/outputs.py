@@ -1,8 +1,9 @@
 """Writing one batch so that writing it again changes nothing.
 
 Spark runs a batch again after a crash, with the same number and the same records. Each kind of output has its way of
-knowing it: files lie in a directory named after the batch, which is written anew; Delta keeps the number of the last
-batch of a writer. A topic and other formats have none, and get rows twice then.
+knowing it: files lie in a directory named after the batch, which is written anew; Delta and the sinks of
+`kadence.spark.lakehouse` keep the number of the last batch of a writer. A topic and other formats have none, and get
+rows twice then.
 """
 
 from __future__ import annotations
@@ -19,9 +20,13 @@ from kadence.spark.pipeline.replace import BATCH, batches_of, must_fit, recover
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["FILE_FORMATS", "Writer", "guarantee", "topic_options", "writer"]
+__all__ = ["FILE_FORMATS", "LAKEHOUSE", "Writer", "guarantee", "lakehouse_options", "topic_options", "writer"]
 
 FILE_FORMATS: Final = ("parquet", "orc", "json", "csv")
+
+LAKEHOUSE: Final = {"kadence-delta": "path", "kadence-iceberg": "table"}
+"""The formats of `kadence.spark.lakehouse`, and by which key and option each names its table."""
+
 _MARKER: Final = "_kadence.json"
 
 
@@ -34,7 +39,7 @@ class Writer(Protocol):
 
 def guarantee(output: Output) -> str:
     """What a crash can do to an output, in words."""
-    return "exactly once" if output.written_as in (*FILE_FORMATS, "delta") else "at least once"
+    return "exactly once" if output.written_as in (*FILE_FORMATS, *LAKEHOUSE, "delta") else "at least once"
 
 
 def writer(output: Output, pipeline: Pipeline, environment: Environment, files: Files) -> Writer:
@@ -51,6 +56,8 @@ def writer(output: Output, pipeline: Pipeline, environment: Environment, files: 
         if output.path is None:
             raise ConfigError(f"a table of format {output.written_as} needs a path")
         return _Directory(output, environment.fill(output.path), options, files)
+    if output.written_as in LAKEHOUSE:
+        return _Lakehouse(output.written_as, lakehouse_options(output, environment))
     return _Table(output, environment.fill(output.place), options)
 
 
@@ -61,6 +68,14 @@ def topic_options(output: Output, source: dict[str, str], environment: Environme
     if output.servers is not None:
         options = {"kafka.bootstrap.servers": environment.fill(output.servers)}
     return options | environment.fill_all(output.options) | {"topic": environment.fill(output.topic or "")}
+
+
+def lakehouse_options(output: Output, environment: Environment) -> dict[str, str]:
+    """The options of a sink of `kadence.spark.lakehouse`."""
+    options = environment.fill_all(output.options)
+    if output.partition_by:
+        options["partitionBy"] = ",".join(output.partition_by)
+    return options | {LAKEHOUSE[output.written_as]: environment.fill(output.place)}
 
 
 class _Directory:
@@ -125,6 +140,18 @@ class _Table:
             saver.save(self._place)
         else:
             saver.save()
+
+
+class _Lakehouse:
+    """Delta and Iceberg without their jars."""
+
+    def __init__(self, form: str, options: dict[str, str]) -> None:
+        self._form = form
+        self._options = options
+
+    def write(self, rows: DataFrame, batch: int, query: str) -> None:
+        stamp = {"txnAppId": query, "txnVersion": str(batch)}
+        rows.write.format(self._form).options(**self._options, **stamp).mode("append").save()
 
 
 class _Topic:

@@ -1,0 +1,109 @@
+"""What the driver does when Spark has accepted the tasks of a batch: one commit of the table, once for each batch.
+
+A table keeps for each writer the number of its last batch, written by the same commit as the batch's files. Spark
+repeats its last batch after a crash, with the same number; the table then has that number already.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from kadence.errors import IllegalStateError
+from kadence.logs import logger
+
+__all__ = ["ConflictError", "Stamp", "Table", "Wait", "back_out", "commit_once"]
+
+_log = logger("kadence.spark")
+
+ATTEMPTS: Final = 20
+"""How often a commit is tried while others change the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """A batch: the writer, which for a stream is the id of its query in the checkpoint, and the number."""
+
+    writer: str
+    batch: int
+
+
+class ConflictError(Exception):
+    """Another writer has changed the table since it was opened; this commit is not in it, or its answer was lost."""
+
+
+class Table(Protocol):
+    """A table as it was when it was opened."""
+
+    def last_batch(self, writer: str) -> int | None:
+        """The number of the last batch of a writer that is in the table; None: there is none."""
+
+    def commit(self, files: Sequence[Any], stamp: Stamp | None, *, overwrite: bool) -> None:
+        """Add files in one commit, which holds the stamp.
+
+        Args:
+            overwrite: the files replace all that the table has.
+
+        Raises:
+            ConflictError: the table has changed since it was opened.
+        """
+
+    def remove(self, files: Sequence[Any]) -> None:
+        """Delete files that are not in the table."""
+
+
+Wait = Callable[[float], None]
+
+
+def commit_once(
+    opened: Callable[[], Table],
+    files: Sequence[Any],
+    stamp: Stamp | None,
+    *,
+    overwrite: bool = False,
+    wait: Wait = time.sleep,
+) -> bool:
+    """Add the files of a batch to the table; False: the table has the batch already, and nothing was added.
+
+    Args:
+        opened: opens the table as it is now. wait: waits that many seconds between two tries.
+
+    Raises:
+        IllegalStateError: others changed the table during each of the tries.
+    """
+    if not files and not overwrite:
+        return True
+    for attempt in range(ATTEMPTS):
+        table = opened()
+        last = None if stamp is None else table.last_batch(stamp.writer)
+        if stamp is not None and last is not None and last >= stamp.batch:
+            _log.info("batch %d is in the table already; it is not added again", stamp.batch)
+            # After a conflict the batch may be there by these very files: a lost answer looks like a conflict.
+            if attempt == 0:
+                table.remove(files)
+            return False
+        try:
+            table.commit(files, stamp, overwrite=overwrite)
+        except ConflictError as problem:
+            _log.info("another writer changed the table, so the commit is tried again: %s", problem)
+            wait(random.uniform(0.5, 1.0) * min(0.05 * 2**attempt, 5.0))
+        else:
+            return True
+    raise IllegalStateError(f"others changed the table during each of {ATTEMPTS} tries to commit a batch")
+
+
+def back_out(opened: Callable[[], Table], messages: Sequence[Sequence[Any] | None]) -> None:
+    """Delete the files of a job that Spark gave up.
+
+    Args:
+        messages: what each task wrote; None: it did not end. With all of them Spark has asked for the commit, which may
+            have reached the table although it failed here, so the files stay.
+    """
+    if None not in messages:
+        return
+    files = [file for message in messages if message is not None for file in message]
+    if files:
+        opened().remove(files)

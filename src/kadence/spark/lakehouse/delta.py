@@ -1,0 +1,374 @@
+"""Delta tables by the library deltalake. The only file of the room that knows it.
+
+The number of a writer's last batch is Delta's own transaction identifier (the action ``txn``), which Delta's jar reads
+and writes, too, under the options txnAppId and txnVersion.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from kadence.errors import ConfigError, IllegalStateError, MissingDependencyError
+from kadence.logs import logger
+from kadence.spark.lakehouse.columns import Columns, fit
+from kadence.spark.lakehouse.commit import ConflictError, Stamp
+from kadence.spark.lakehouse.options import TableOptions, hidden
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["DeltaFile", "DeltaFiles", "DeltaTarget", "opened", "prepared"]
+
+_log = logger("kadence.spark")
+
+_NEEDS_MORE: Final = {
+    "delta.columnMapping.mode": "column mapping",
+    "delta.enableRowTracking": "row tracking",
+}
+"""Properties of tables whose files need more than this sink writes."""
+
+_FIELD_NEEDS_MORE: Final = {
+    "delta.generationExpression": "is generated",
+    "delta.identity.start": "is an identity",
+    "delta.invariants": "has an invariant",
+}
+
+_INDEXED: Final = 32
+"""Delta's own number of columns whose smallest and largest values are kept for each file."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaFile:
+    """A file of rows, as the table's log will tell of it."""
+
+    path: str
+    size: int
+    partition: tuple[tuple[str, str | None], ...]
+    stats: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaFiles:
+    """Writes the files of one table.
+
+    Attributes:
+        uri, settings: where. columns: the table's. partition_by: names of those that lay it out.
+    """
+
+    uri: str
+    settings: Mapping[str, str] = field(repr=False)
+    columns: Columns
+    partition_by: tuple[str, ...]
+
+    def write(self, rows: pa.Table) -> list[DeltaFile]:
+        """A file for each partition that the rows have."""
+        import pyarrow.parquet as pq
+
+        files = []
+        with _told(self.settings):
+            store = _store(self.uri, self.settings)
+            for partition, part in _split(rows, self.partition_by):
+                path = f"part-{uuid.uuid4()}.parquet"
+                with store.open_output_stream(path) as out:
+                    pq.write_table(part, out, store_schema=False)
+                    size = out.tell()
+                files.append(DeltaFile(path, size, partition, _stats(part)))
+        return files
+
+    def remove(self, files: Sequence[DeltaFile]) -> None:
+        """Delete them; what cannot be deleted is left to VACUUM."""
+        for file in files:
+            try:
+                _store(self.uri, self.settings).delete_file(file.path)
+            except Exception as problem:  # noqa: BLE001 - no reader sees the file
+                _log.warning("%s was not deleted: %s", file.path, hidden(str(problem), self.settings))
+
+
+class DeltaTarget:
+    """A table at one version."""
+
+    def __init__(self, table: Any, settings: Mapping[str, str]) -> None:
+        self._table = table
+        self._settings = settings
+
+    def last_batch(self, writer: str) -> int | None:
+        found: int | None = self._table.transaction_version(writer)
+        return found
+
+    def commit(self, files: Sequence[DeltaFile], stamp: Stamp | None, *, overwrite: bool) -> None:
+        from deltalake import CommitProperties, Transaction
+        from deltalake.exceptions import CommitFailedError
+        from deltalake.transaction import AddAction
+
+        now = time.time_ns() // 1_000_000
+        actions = [
+            AddAction(each.path, each.size, dict(each.partition), now, True, each.stats) for each in files
+        ]
+        # A repetition inside the library would not look whether the batch came in meanwhile.
+        properties = CommitProperties(
+            max_commit_retries=0,
+            app_transactions=[] if stamp is None else [Transaction(stamp.writer, stamp.batch)],
+        )
+        try:
+            with _told(self._settings, CommitFailedError):
+                self._table.create_write_transaction(
+                    actions,
+                    "overwrite" if overwrite else "append",
+                    self._table.schema(),
+                    self._table.metadata().partition_columns,
+                    commit_properties=properties,
+                )
+        except CommitFailedError as problem:
+            raise ConflictError(hidden(str(problem), self._settings)) from None
+
+    def remove(self, files: Sequence[DeltaFile]) -> None:
+        DeltaFiles(self._table.table_uri, self._settings, Columns(None), ()).remove(files)
+
+
+def opened(options: TableOptions) -> DeltaTarget:
+    """The table as it is now."""
+    deltalake = _library()
+    with _told(options.settings):
+        return DeltaTarget(
+            deltalake.DeltaTable(_uri(options.place), storage_options=dict(options.settings)),
+            options.settings,
+        )
+
+
+def prepared(options: TableOptions, rows: pa.Schema) -> DeltaFiles:
+    """The table, made or widened where it has to be, for rows of this schema.
+
+    Raises:
+        ConfigError: the rows do not fit, or the table needs more than this sink writes.
+    """
+    import pyarrow as pa
+
+    deltalake = _library()
+    uri, settings = _uri(options.place), dict(options.settings)
+    with _told(settings):
+        if not deltalake.DeltaTable.is_deltatable(uri, settings):
+            _check_partitions(rows, options.partition_by)
+            deltalake.DeltaTable.create(
+                uri,
+                deltalake.Schema.from_arrow(rows),
+                mode="ignore",
+                partition_by=list(options.partition_by),
+                storage_options=settings,
+            )
+        table = deltalake.DeltaTable(uri, storage_options=settings)
+    _check_features(table)
+    missing = fit(rows, pa.schema(table.schema().to_arrow()), may_add=options.merge_schema)
+    if missing:
+        with _told(settings):
+            table.alter.add_columns(deltalake.Schema.from_arrow(pa.schema(missing)).fields)
+    partition_by = tuple(table.metadata().partition_columns)
+    if options.partition_by and options.partition_by != partition_by:
+        raise ConfigError(
+            f"option partitionBy: the table is partitioned by {', '.join(partition_by) or 'nothing'}; "
+            "leave the option out"
+        )
+    found = pa.schema(table.schema().to_arrow())
+    _check_partitions(found, partition_by)
+    return DeltaFiles(uri, settings, Columns(found), partition_by)
+
+
+def _library() -> Any:
+    try:
+        import deltalake
+    except ImportError as problem:
+        raise MissingDependencyError(
+            f"format 'kadence-delta' needs deltalake ({problem}): pip install 'kadence[delta]'"
+        ) from None
+    return deltalake
+
+
+@contextmanager
+def _told(settings: Mapping[str, str], *passed: type[BaseException]) -> Iterator[None]:
+    """The library's errors without the values of settings."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except passed:
+        raise
+    except (DeltaError, OSError, ValueError) as problem:
+        if isinstance(problem, ConfigError):
+            raise
+        raise IllegalStateError(f"Delta: {hidden(str(problem), settings)}") from None
+
+
+def _uri(place: str) -> str:
+    """Hadoop writes ``file:/table`` where others write ``file:///table``."""
+    return f"file://{place[5:]}" if place.startswith("file:/") and not place.startswith("file://") else place
+
+
+def _store(uri: str, settings: Mapping[str, str]) -> Any:
+    from deltalake.fs import DeltaStorageHandler
+    from pyarrow.fs import PyFileSystem
+
+    return PyFileSystem(DeltaStorageHandler(uri, dict(settings)))
+
+
+# ---------------------------------------------------------------- what a table asks of its writers
+
+
+def _check_features(table: Any) -> None:
+    said = {
+        name for key, name in _NEEDS_MORE.items() if _is_on(table.metadata().configuration.get(key, "none"))
+    }
+    if any(key.startswith("delta.constraints.") for key in table.metadata().configuration):
+        said.add("CHECK constraints")
+    if said:
+        raise ConfigError(f"the table has {', '.join(sorted(said))}, which this sink cannot keep up")
+    for item in json.loads(table.schema().to_json())["fields"]:
+        for key, meaning in _FIELD_NEEDS_MORE.items():
+            if key in item.get("metadata", {}):
+                raise ConfigError(
+                    f"column {item['name']} of the table {meaning}, which this sink cannot keep up"
+                )
+
+
+def _is_on(value: str) -> bool:
+    return value.lower() not in ("none", "false")
+
+
+def _check_partitions(schema: pa.Schema, partition_by: tuple[str, ...]) -> None:
+    from pyarrow import types
+
+    for name in partition_by:
+        if name not in schema.names:
+            raise ConfigError(f"option partitionBy: there is no column {name}")
+        kind = schema.field(name).type
+        if not (
+            types.is_string(kind)
+            or types.is_signed_integer(kind)
+            or types.is_date(kind)
+            or types.is_boolean(kind)
+        ):
+            raise ConfigError(
+                f"column {name} is {kind}: tables are partitioned by texts, integers, dates and booleans"
+            )
+    if partition_by and len(partition_by) == len(schema.names):
+        raise ConfigError("option partitionBy: a table needs a column beside those that partition it")
+
+
+# ---------------------------------------------------------------- files
+
+
+def _split(
+    rows: pa.Table, partition_by: tuple[str, ...]
+) -> Iterator[tuple[tuple[tuple[str, str | None], ...], pa.Table]]:
+    """Rows by the values of the partition columns, which are in the log and not in the files."""
+    if not partition_by:
+        yield (), rows
+        return
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    keys = rows.select(list(partition_by)).group_by(list(partition_by)).aggregate([])
+    for key in keys.to_pylist():
+        chosen = None
+        for name, value in key.items():
+            column = rows[name]
+            here = pc.is_null(column) if value is None else pc.equal(column, pa.scalar(value, column.type))
+            chosen = here if chosen is None else pc.and_(chosen, here)
+        partition = tuple((name, _partition_text(value)) for name, value in key.items())
+        yield partition, rows.filter(chosen).drop_columns(list(partition_by))
+
+
+def _partition_text(value: Any) -> str | None:
+    """As the log has it. It does not tell an empty text from null."""
+    if value is None or value == "":
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _stats(rows: pa.Table) -> str:
+    """How many rows and nulls a file has, and the bounds of its values, by which readers leave out files."""
+    from pyarrow import types
+
+    nulls: dict[str, int] = {}
+    lowest: dict[str, Any] = {}
+    highest: dict[str, Any] = {}
+    for item in list(rows.schema)[:_INDEXED]:
+        if types.is_nested(item.type):
+            continue
+        column = rows[item.name]
+        nulls[item.name] = column.null_count
+        bounds = _bounds(column, item.type) if column.null_count < len(column) else None
+        if bounds is not None:
+            lowest[item.name], highest[item.name] = bounds
+    return json.dumps(
+        {"numRecords": rows.num_rows, "minValues": lowest, "maxValues": highest, "nullCount": nulls}
+    )
+
+
+def _bounds(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[Any, Any] | None:
+    """The smallest and the largest value as the log has them, or a little beyond; None: the type has none there."""
+    import pyarrow.compute as pc
+    from pyarrow import types
+
+    if types.is_string(kind) or types.is_signed_integer(kind):
+        found = pc.min_max(column).as_py()
+        return _cut(found["min"]), _above(found["max"])
+    if types.is_date(kind) or types.is_timestamp(kind):
+        found = pc.min_max(column)
+        days = types.is_date(kind)
+        low, high = ((_day if days else _instant)(found[which].value) for which in ("min", "max"))
+        zone = "Z" if not days and kind.tz is not None else ""
+        return None if low is None or high is None else (low + zone, high + zone)
+    if types.is_floating(kind) or (types.is_decimal(kind) and kind.precision <= _EXACT):
+        found = pc.min_max(column).as_py()
+        # NaN is above all in Delta, and in no bounds of Arrow's.
+        has_nan = types.is_floating(kind) and pc.any(pc.is_nan(column)).as_py()
+        bounds = (float(found["min"]), float(found["max"]))
+        return bounds if all(map(math.isfinite, bounds)) and not has_nan else None
+    return None
+
+
+_EXACT: Final = 15
+"""Decimals up to this precision pass through JSON's floating numbers unchanged."""
+
+_LONGEST: Final = 32
+"""Texts are cut there, as Delta itself does."""
+
+_LAST: Final = "\U0010ffff"
+
+
+def _cut(value: Any) -> Any:
+    return value[:_LONGEST] if isinstance(value, str) else value
+
+
+def _above(value: Any) -> Any:
+    """A text that is not below any that begins as this one does up to the cut."""
+    if not isinstance(value, str) or len(value) <= _LONGEST:
+        return value
+    begin = value[:_LONGEST]
+    return begin + _LAST if value[_LONGEST] != _LAST else value
+
+
+_EPOCH: Final = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - the log has no zones
+
+
+def _instant(micros: int) -> str | None:
+    """In whole milliseconds, as Delta keeps them: readers take the upper bound for one millisecond more."""
+    try:
+        at = _EPOCH + datetime.timedelta(milliseconds=micros // 1000)
+    except OverflowError:
+        return None
+    return at.isoformat(timespec="milliseconds")
+
+
+def _day(days: int) -> str | None:
+    try:
+        return (_EPOCH + datetime.timedelta(days=days)).date().isoformat()
+    except OverflowError:
+        return None

@@ -1,0 +1,244 @@
+"""Iceberg tables by the library PyIceberg. The only file of the room that knows it.
+
+The number of a writer's last batch is a property of the table, set by the commit that adds the batch's files. It is in
+the summary of the snapshot, too, for whoever reads the history; but snapshots expire, and the property stays.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from kadence.errors import ConfigError, IllegalStateError, KafkaError, MissingDependencyError
+from kadence.logs import logger
+from kadence.spark.lakehouse.columns import Columns, fit
+from kadence.spark.lakehouse.commit import ConflictError, Stamp
+from kadence.spark.lakehouse.options import TableOptions, hidden
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["LAST_BATCH", "IcebergFile", "IcebergFiles", "IcebergTarget", "opened", "prepared"]
+
+_log = logger("kadence.spark")
+
+LAST_BATCH: Final = "kadence.last-batch."
+"""The property with the number of a writer's last batch; the writer follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergFile:
+    """A file of rows.
+
+    Attributes:
+        data: PyIceberg's own description of it. schema, spec: ids of the schema and the partitioning it was written by.
+    """
+
+    data: Any
+    schema: int
+    spec: int
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergFiles:
+    """Writes the files of one table.
+
+    Attributes:
+        metadata: the table's, as JSON, without its history. settings: of its store; not shown, there may be passwords
+            among them. columns: the table's.
+    """
+
+    metadata: str
+    settings: Mapping[str, Any] = field(repr=False)
+    columns: Columns
+
+    def write(self, rows: pa.Table) -> list[IcebergFile]:
+        """A file for each partition that the rows have."""
+        # Its own append() does the same, but commits at once. There is no public name for the half of it.
+        from pyiceberg.io import load_file_io
+        from pyiceberg.io.pyarrow import _dataframe_to_data_files
+        from pyiceberg.table.metadata import TableMetadataUtil
+
+        with _told(self.settings):
+            metadata = TableMetadataUtil.parse_raw(self.metadata)
+            made = _dataframe_to_data_files(metadata, rows, load_file_io(self.settings, metadata.location))
+            ids = metadata.current_schema_id, metadata.default_spec_id
+            return [IcebergFile(each, *ids) for each in made]
+
+    def remove(self, files: Sequence[IcebergFile]) -> None:
+        """Delete them; what cannot be deleted is left to the table's maintenance."""
+        from pyiceberg.io import load_file_io
+
+        _remove(load_file_io(dict(self.settings)), files, self.settings)
+
+
+class IcebergTarget:
+    """A table at one version."""
+
+    def __init__(self, table: Any, settings: Mapping[str, str]) -> None:
+        self._table = table
+        self._settings = settings
+
+    def last_batch(self, writer: str) -> int | None:
+        found = self._table.properties.get(LAST_BATCH + writer)
+        return None if found is None else int(found)
+
+    def commit(self, files: Sequence[IcebergFile], stamp: Stamp | None, *, overwrite: bool) -> None:
+        from pyiceberg.exceptions import CommitFailedException
+        from pyiceberg.expressions import AlwaysTrue
+
+        now = self._table.metadata
+        if any(each.spec != now.default_spec_id for each in files):
+            raise IllegalStateError(
+                "the partitioning of the table changed while files were written by the old one"
+            )
+        # A repetition inside the library would not look whether the batch came in meanwhile. This copy is not written.
+        self._table.metadata = now.model_copy(
+            update={"properties": {**now.properties, "commit.retry.num-retries": "0"}}
+        )
+        summary = {}
+        if stamp is not None:
+            summary = {"kadence.writer": stamp.writer, "kadence.batch": str(stamp.batch)}
+        try:
+            with _told(self._settings, CommitFailedException), warnings.catch_warnings():
+                # There may be nothing to replace.
+                warnings.filterwarnings("ignore", "Delete operation did not match any records")
+                with self._table.transaction() as change:
+                    if stamp is not None:
+                        change.set_properties({LAST_BATCH + stamp.writer: str(stamp.batch)})
+                    if overwrite:
+                        change.delete(AlwaysTrue(), snapshot_properties=summary)
+                    with change.update_snapshot(snapshot_properties=summary).fast_append() as added:
+                        for each in files:
+                            added.append_data_file(each.data)
+        except CommitFailedException as problem:
+            raise ConflictError(hidden(str(problem), self._settings)) from None
+
+    def remove(self, files: Sequence[IcebergFile]) -> None:
+        _remove(self._table.io, files, self._settings)
+
+
+def opened(options: TableOptions) -> IcebergTarget:
+    """The table as it is now."""
+    with _told(options.settings):
+        return IcebergTarget(_catalog(options).load_table(options.place), options.settings)
+
+
+def prepared(options: TableOptions, rows: pa.Schema) -> IcebergFiles:
+    """The table, made or widened where it has to be, for rows of this schema.
+
+    Raises:
+        ConfigError: the rows do not fit.
+    """
+    import pyarrow as pa
+
+    with _told(options.settings):
+        table = _made(_catalog(options), options, rows)
+        found = table.schema().as_arrow()
+    missing = fit(_as_iceberg(rows), found, may_add=options.merge_schema)
+    with _told(options.settings):
+        if missing:
+            with table.update_schema() as change:
+                change.union_by_name(pa.schema(missing))
+            found = table.schema().as_arrow()
+        names = (
+            tuple(found.names[place] for place in _identities(table, found)) if options.partition_by else ()
+        )
+        if names != options.partition_by:
+            raise ConfigError(
+                f"option partitionBy: the table is partitioned by {table.spec()}; leave the option out"
+            )
+        history: dict[str, Any] = {"snapshots": [], "refs": {}, "snapshot_log": [], "metadata_log": []}
+        metadata = table.metadata.model_copy(update={**history, "current_snapshot_id": None})
+        plain = pa.schema(item.remove_metadata() for item in found)
+        return IcebergFiles(metadata.model_dump_json(), dict(table.io.properties), Columns(plain))
+
+
+def _made(catalog: Any, options: TableOptions, rows: pa.Schema) -> Any:
+    from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+
+    try:
+        return catalog.load_table(options.place)
+    except NoSuchTableError:
+        pass
+    for name in options.partition_by:
+        if name not in rows.names:
+            raise ConfigError(f"option partitionBy: there is no column {name}")
+    namespace = options.place.rpartition(".")[0]
+    if not namespace:
+        raise ConfigError(f"option table: {options.place!r} has no namespace, as in shop.orders")
+    catalog.create_namespace_if_not_exists(namespace)
+    try:
+        creation = catalog.create_table_transaction(options.place, schema=_as_iceberg(rows))
+        with creation as change, change.update_spec() as spec:
+            for name in options.partition_by:
+                spec.add_identity(name)
+    except TableAlreadyExistsError:
+        _log.info("another writer made the table first")
+    return catalog.load_table(options.place)
+
+
+def _as_iceberg(rows: pa.Schema) -> pa.Schema:
+    """Iceberg has no integers below 32 bits."""
+    import pyarrow as pa
+
+    return pa.schema(item.with_type(_widened(item.type)) for item in rows)
+
+
+def _widened(kind: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_int8(kind) or types.is_int16(kind):
+        return pa.int32()
+    if types.is_list(kind):
+        return pa.list_(_widened(kind.value_type))
+    if types.is_map(kind):
+        return pa.map_(_widened(kind.key_type), _widened(kind.item_type))
+    if types.is_struct(kind):
+        return pa.struct([(item.name, _widened(item.type)) for item in kind])
+    return kind
+
+
+def _identities(table: Any, found: pa.Schema) -> list[int]:
+    """Places of the columns by whose plain values a table is partitioned; none where it is partitioned otherwise."""
+    names = [table.schema().find_column_name(each.source_id) for each in table.spec().fields]
+    if any(str(each.transform) != "identity" for each in table.spec().fields):
+        return []
+    return [found.get_field_index(name) for name in names]
+
+
+def _catalog(options: TableOptions) -> Any:
+    try:
+        from pyiceberg.catalog import load_catalog
+    except ImportError as problem:
+        raise MissingDependencyError(
+            f"format 'kadence-iceberg' needs PyIceberg ({problem}): pip install 'kadence[iceberg]'"
+        ) from None
+    return load_catalog(options.catalog, **options.settings)
+
+
+def _remove(io: Any, files: Sequence[IcebergFile], settings: Mapping[str, Any]) -> None:
+    for file in files:
+        try:
+            io.delete(file.data.file_path)
+        except Exception as problem:  # noqa: BLE001 - no reader sees the file
+            _log.warning("%s was not deleted: %s", file.data.file_path, hidden(str(problem), settings))
+
+
+@contextmanager
+def _told(settings: Mapping[str, Any], *passed: type[BaseException]) -> Iterator[None]:
+    """The library's errors, and those of catalogues and stores behind it, without the values of settings."""
+    try:
+        yield
+    except passed:
+        raise
+    except KafkaError:
+        raise
+    except Exception as problem:  # noqa: BLE001 - it comes from PyIceberg, SQLAlchemy, requests, PyArrow, …
+        raise IllegalStateError(
+            f"Iceberg: {type(problem).__name__}: {hidden(str(problem), {k: str(v) for k, v in settings.items()})}"
+        ) from None

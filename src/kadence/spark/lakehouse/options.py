@@ -1,0 +1,126 @@
+"""The options of ``format("kadence-delta")`` and ``format("kadence-iceberg")``."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kadence.errors import ConfigError
+from kadence.spark.lakehouse.commit import Stamp
+
+__all__ = ["DELTA_OPTIONS", "ICEBERG_OPTIONS", "TableOptions", "hidden", "parse"]
+
+_SHARED: Final = {
+    "partitionBy": "Columns by which a table that does not exist yet is partitioned, separated by commas.",
+    "mergeSchema": "Whether columns that the table lacks are added to it; false: they are refused.",
+    "txnAppId": "For batches: who writes. With txnVersion, a version that the table has is not written again. "
+    "A stream has the id of its query.",
+    "txnVersion": "For batches: the number of this write, higher than that of the one before. A stream has the number "
+    "of its batch.",
+}
+
+DELTA_OPTIONS: Final = {
+    "path": "The table: a directory, or an address such as s3://bucket/table. start() and save() take it, too.",
+    **_SHARED,
+    "storage.*": "Settings of the store by deltalake's names, such as storage.aws_region.",
+}
+"""Name and meaning of each option of ``format("kadence-delta")``."""
+
+ICEBERG_OPTIONS: Final = {
+    "table": "The table's name in the catalogue, such as shop.orders.",
+    "catalog": "The catalogue's name in PyIceberg's own configuration, if it has one; default.",
+    "catalog.*": "Settings of the catalogue by PyIceberg's names, such as catalog.type, catalog.uri and "
+    "catalog.warehouse.",
+    **_SHARED,
+}
+"""Name and meaning of each option of ``format("kadence-iceberg")``."""
+
+_OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
+"""What Spark itself puts among the options of a sink."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOptions:
+    """All options of one query, checked.
+
+    Attributes:
+        place: Delta's path or Iceberg's table. settings: of the store or the catalogue, without the prefix; not shown,
+            there may be passwords among them. catalog: Iceberg's name of the catalogue.
+    """
+
+    place: str
+    settings: Mapping[str, str] = field(repr=False)
+    catalog: str
+    partition_by: tuple[str, ...]
+    merge_schema: bool
+    stamp: Stamp | None
+
+
+def parse(given: Mapping[str, str], kind: str, *, streaming: bool) -> TableOptions:
+    """Read the options of one query.
+
+    Args:
+        kind: delta or iceberg.
+
+    Raises:
+        ConfigError: an unknown, missing or unreadable option; says what was given and what to do.
+    """
+    known = DELTA_OPTIONS if kind == "delta" else ICEBERG_OPTIONS
+    prefix, key = ("storage.", "path") if kind == "delta" else ("catalog.", "table")
+    values = {name.lower(): value for name, value in given.items()}
+    names = {name.lower() for name in known}
+    for name in values:
+        if name not in names and name not in _OF_SPARK and not name.startswith(prefix):
+            raise ConfigError(_unknown(name, known))
+    place = values.get(key, "").strip()
+    if not place:
+        raise ConfigError(f"option {key} is missing: {known[key][0].lower()}{known[key][1:]}")
+    merge = values.get("mergeschema", "false").strip().lower()
+    if merge not in ("true", "false"):
+        raise ConfigError(f"option mergeSchema: {values['mergeschema']!r} is not true or false")
+    return TableOptions(
+        place=place,
+        settings={
+            name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)
+        },
+        catalog=values.get("catalog", "").strip() or "default",
+        partition_by=tuple(part.strip() for part in values.get("partitionby", "").split(",") if part.strip()),
+        merge_schema=merge == "true",
+        stamp=_stamp(values, streaming=streaming),
+    )
+
+
+def _stamp(values: Mapping[str, str], *, streaming: bool) -> Stamp | None:
+    writer, version = values.get("txnappid"), values.get("txnversion")
+    if writer is None and version is None:
+        return None
+    if streaming:
+        raise ConfigError(
+            "options txnAppId and txnVersion are for batches: a stream has its query's id and its batch's number"
+        )
+    if not writer or version is None:
+        raise ConfigError(
+            "options txnAppId and txnVersion go together: who writes, and the number of the write"
+        )
+    if not version.strip().isdecimal():
+        raise ConfigError(f"option txnVersion: {version!r} is not a number")
+    return Stamp(writer, int(version))
+
+
+def _unknown(name: str, known: Mapping[str, str]) -> str:
+    if name == "path":
+        return "save() and start() take no path: name the table with the option table"
+    candidates = {option.lower(): option for option in known}
+    near = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
+    advice = f"did you mean {candidates[near[0]]!r}?" if near else f"known are {', '.join(known)}"
+    return f"unknown option {name!r}: {advice}"
+
+
+def hidden(text: str, settings: Mapping[str, str]) -> str:
+    """A library's message without the values of settings, which may be passwords or hold one."""
+    for value in sorted(settings.values(), key=len, reverse=True):
+        if len(value) >= 4:
+            text = text.replace(value, "***")
+    return text

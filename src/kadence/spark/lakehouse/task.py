@@ -1,0 +1,59 @@
+"""A task: its rows become files that no table has yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kadence.spark.lakehouse.columns import Columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["FileWriter", "write_rows"]
+
+CHUNK_BYTES: Final = 128 * 1024 * 1024
+"""How much of its rows a task holds before it writes a file of them, one for each partition of the table."""
+
+
+class FileWriter(Protocol):
+    """What travels to the tasks: how files of one table are written, as a picklable value."""
+
+    @property
+    def columns(self) -> Columns:
+        """The table's."""
+
+    def write(self, rows: pa.Table) -> list[Any]:
+        """Write files with these rows; what the table's commit must know of each."""
+
+    def remove(self, files: list[Any]) -> None:
+        """Delete files."""
+
+
+def write_rows(
+    batches: Iterator[pa.RecordBatch], writer: FileWriter, chunk_bytes: int = CHUNK_BYTES
+) -> list[Any]:
+    """Write all rows of a task; what the commit must know of its files.
+
+    If the rows or the writing fail, the files are deleted.
+    """
+    import pyarrow as pa
+
+    files: list[Any] = []
+    held: list[pa.RecordBatch] = []
+    size = 0
+    try:
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            held.append(writer.columns.align(batch))
+            size += held[-1].nbytes
+            if size >= chunk_bytes:
+                files += writer.write(pa.Table.from_batches(held))
+                held, size = [], 0
+        if held:
+            files += writer.write(pa.Table.from_batches(held))
+    except BaseException:
+        writer.remove(files)
+        raise
+    return files

@@ -1,0 +1,238 @@
+"""Both libraries behind the sink's port, without Spark: what is written is read back by DuckDB."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.spark.lakehouse.conftest import Lake, needs
+
+from kadence.errors import ConfigError, IllegalStateError, SerializationError
+from kadence.spark.lakehouse.commit import ConflictError, Stamp
+from kadence.spark.lakehouse.task import write_rows
+
+ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "city": ["Bonn", None, "Köln"]})
+
+AT = dt.datetime(2024, 2, 29, 12, 30, 0, 123456)  # noqa: DTZ001 - a local time
+WIDE = pa.schema(
+    [
+        ("yes", pa.bool_()),
+        ("tiny", pa.int8()),
+        ("small", pa.int16()),
+        ("id", pa.int64()),
+        ("half", pa.float32()),
+        ("text", pa.string()),
+        ("raw", pa.binary()),
+        ("day", pa.date32()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("local", pa.timestamp("us")),
+        ("price", pa.decimal128(12, 2)),
+        ("tags", pa.list_(pa.string())),
+        ("counts", pa.map_(pa.string(), pa.int64())),
+        ("place", pa.struct([("lat", pa.float64()), ("seen", pa.timestamp("us", "UTC"))])),
+    ]
+)
+WIDE_ROW: dict[str, Any] = {
+    "yes": True,
+    "tiny": -1,
+    "small": 300,
+    "id": 2**40,
+    "half": 0.5,
+    "text": "a/b c%=ü",
+    "raw": b"\0\xff",
+    "day": AT.date(),
+    "at": AT.replace(tzinfo=dt.UTC),
+    "local": AT,
+    "price": Decimal("12.50"),
+    "tags": ["x", None],
+    "counts": [("a", 1)],
+    "place": {"lat": 1.5, "seen": AT.replace(tzinfo=dt.UTC)},
+}
+
+
+def test_a_batch_that_comes_again_is_there_once(lake: Lake) -> None:
+    assert lake.add(ROWS, Stamp("q", 0))
+    assert not lake.add(ROWS, Stamp("q", 0))
+    assert lake.add(ROWS.slice(0, 1), Stamp("q", 1))
+    assert lake.add(ROWS.slice(0, 1), Stamp("r", 0))
+    assert lake.rows() == [(1, "Bonn"), (1, "Bonn"), (1, "Bonn"), (2, None), (3, "Köln")]
+    assert lake.opened().last_batch("q") == 1
+    assert lake.opened().last_batch("nobody") is None
+
+
+def test_two_drivers_with_the_same_batch(lake: Lake) -> None:
+    """The second one opened the table before the first one committed."""
+    first, second = lake.files(ROWS), lake.files(ROWS)
+    late = lake.opened()
+    assert lake.commit(first, Stamp("q", 0))
+    with pytest.raises(ConflictError):
+        late.commit(second, Stamp("q", 0), overwrite=False)
+    assert not lake.commit(second, Stamp("q", 0))
+    assert len(lake.rows()) == 3
+
+
+def test_every_type_comes_back(lake: Lake) -> None:
+    null = dict.fromkeys(WIDE_ROW)
+    lake.add(pa.Table.from_pylist([WIDE_ROW, null], schema=WIDE))
+    found = lake.rows()
+    assert tuple(null.values()) in found
+    (full,) = [row for row in found if row[0]]
+    expected = WIDE_ROW | {"counts": {"a": 1}}
+    assert dict(zip(WIDE.names, full, strict=True)) == expected
+    # What the libraries themselves read, by the table's schema and not by the files'.
+    assert lake.kind == "iceberg" or lake.table.to_pyarrow_table().num_rows == 2
+    assert lake.kind == "delta" or lake.table.scan().to_arrow().num_rows == 2
+
+
+def test_overwriting_replaces_what_is_there(lake: Lake) -> None:
+    assert lake.add(ROWS, overwrite=True)
+    assert lake.add(ROWS.slice(0, 1), Stamp("q", 3), overwrite=True)
+    assert lake.rows() == [(1, "Bonn")]
+    assert not lake.add(ROWS, Stamp("q", 3), overwrite=True)
+    assert lake.rows() == [(1, "Bonn")]
+
+
+def test_partitions(lake: Lake) -> None:
+    odd = pa.table(
+        {"id": [1, 2, 3, 4], "city": ["a/b c%=ü", None, "a/b c%=ü", "2024"], "n": pa.array([1, 1, 1, 2])}
+    )
+    lake.add(odd, partitionBy="city,n")
+    assert len(lake.paths()) == 3
+    lake.add(odd)
+    if lake.kind == "delta":
+        found = lake.table.to_pyarrow_table(filters=[("city", "=", "a/b c%=ü")])
+    else:
+        found = lake.table.scan(row_filter="city = 'a/b c%=ü'").to_arrow()
+    assert sorted(found["id"].to_pylist()) == [1, 1, 3, 3]
+    with pytest.raises(ConfigError, match="partitionBy: the table is partitioned by"):
+        lake.add(odd, partitionBy="city")
+
+
+def test_readers_may_trust_the_bounds_of_files(lake: Lake) -> None:
+    """A file is left out by its bounds; none that has rows may be."""
+    for number in range(3):
+        row = {**WIDE_ROW, "id": number, "text": "x" * (60 + 10 * number)}
+        row["day"] = dt.date(2024 + number, 2, 28)
+        row["at"] = dt.datetime(2024 + number, 1, 1, 0, 0, 0, 999_999, tzinfo=dt.UTC)
+        lake.add(pa.Table.from_pylist([row], schema=WIDE))
+    lake.add(pa.Table.from_pylist([{"id": 7}], schema=WIDE))
+    at, day = dt.datetime(2025, 1, 1, 0, 0, 0, 999_999, tzinfo=dt.UTC), dt.date(2025, 2, 28)
+    if lake.kind == "delta":
+        import pyarrow.dataset as ds
+
+        table = lake.table.to_pyarrow_dataset()
+        for condition in (ds.field("at") == at, ds.field("day") == day, ds.field("text") == "x" * 70):
+            assert table.to_table(filter=condition)["id"].to_pylist() == [1]
+        assert table.to_table(filter=ds.field("text").is_null())["id"].to_pylist() == [7]
+        assert table.to_table(filter=ds.field("half") == 0.5).num_rows == 3
+        assert (
+            table.to_table(
+                filter=ds.field("price") == pa.scalar(Decimal("12.50"), pa.decimal128(12, 2))
+            ).num_rows
+            == 3
+        )
+    else:
+        for condition in (f"at = '{at.isoformat()}'", f"day = '{day}'", f"text = '{'x' * 70}'"):
+            assert lake.table.scan(row_filter=condition).to_arrow()["id"].to_pylist() == [1]
+
+
+def test_columns_that_the_table_lacks(lake: Lake) -> None:
+    lake.add(ROWS, Stamp("q", 0))
+    wider = ROWS.append_column("zip", pa.array(["53111", "50667", None]))
+    with pytest.raises(ConfigError, match=r"no column zip: .* mergeSchema=true"):
+        lake.add(wider, Stamp("q", 1))
+    assert lake.add(wider, Stamp("q", 1), mergeSchema="true")
+    assert lake.add(ROWS.select(["id"]), Stamp("q", 2))
+    ids, cities, zips = (1, 2, 3), ("Bonn", None, "Köln"), ("53111", "50667", None)
+    nothing = (None, None, None)
+    batches = ((cities, nothing), (cities, zips), (nothing, nothing))
+    wanted = [row for batch in batches for row in zip(ids, *batch, strict=True)]
+    assert lake.rows("id, city, zip") == sorted(wanted, key=str)
+
+
+def test_a_column_of_another_type_is_refused(lake: Lake) -> None:
+    lake.add(ROWS)
+    with pytest.raises(ConfigError, match=r"column id is string in the rows and int64 in the table: cast it"):
+        lake.add(pa.table({"id": ["1"], "city": ["Bonn"]}))
+    lake.add(pa.table({"id": pa.array([7], pa.int32())}))
+    assert (7, None) in lake.rows()
+
+
+def test_a_failing_task_takes_its_files_with_it(lake: Lake) -> None:
+    writer = lake._library.prepared(lake.parsed(), ROWS.schema)
+
+    def breaking() -> Any:
+        yield from ROWS.to_batches()
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_rows(breaking(), writer, chunk_bytes=1)
+    assert not [path for path in lake.directory.rglob("*.parquet") if path.stat().st_size]
+
+
+def test_a_large_task_writes_several_files(lake: Lake) -> None:
+    writer = lake._library.prepared(lake.parsed(), ROWS.schema)
+    files = write_rows(iter(ROWS.to_batches() * 3), writer, chunk_bytes=2 * ROWS.nbytes)
+    assert len(files) == 2
+    lake.commit(files)
+    assert len(lake.rows()) == 9
+
+
+def test_what_the_library_says_has_no_setting_in_it(tmp_path: Path) -> None:
+    lake = Lake("iceberg", tmp_path)
+    options = lake.parsed(**{"catalog.uri": "postgresql+nodriver://u:secret-word@nowhere/db"})
+    assert "secret" not in repr(options)
+    with pytest.raises(IllegalStateError) as caught:
+        lake._library.prepared(options, ROWS.schema)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("configuration", "metadata", "said"),
+    [
+        ({"delta.enableRowTracking": "true"}, {}, "row tracking"),
+        (
+            {"delta.columnMapping.mode": "name"},
+            {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "c"},
+            "column mapping",
+        ),
+        ({"delta.constraints.positive": "id > 0"}, {}, "CHECK constraints"),
+        ({}, {"delta.generationExpression": "1"}, "column id of the table is generated"),
+    ],
+)
+def test_delta_tables_that_ask_more_of_their_writers_are_refused(
+    tmp_path: Path, configuration: dict[str, str], metadata: dict[str, Any], said: str
+) -> None:
+    needs("deltalake")
+    log = tmp_path / "table" / "_delta_log"
+    log.mkdir(parents=True)
+    field = {"name": "id", "type": "long", "nullable": True, "metadata": metadata}
+    meta = {"id": "x", "format": {"provider": "parquet", "options": {}}, "partitionColumns": []}
+    meta |= {
+        "schemaString": json.dumps({"type": "struct", "fields": [field]}),
+        "configuration": configuration,
+    }
+    actions = [{"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}, {"metaData": meta}]
+    (log / f"{0:020}.json").write_text("\n".join(map(json.dumps, actions)))
+    lake = Lake("delta", tmp_path)
+    with pytest.raises(ConfigError, match=said):
+        lake._library.prepared(lake.parsed(), pa.schema([("id", pa.int64())]))
+
+
+def test_a_column_that_must_not_be_null(tmp_path: Path) -> None:
+    needs("deltalake")
+    import deltalake
+
+    lake = Lake("delta", tmp_path)
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("city", pa.string())])
+    deltalake.DeltaTable.create(lake.options["path"], deltalake.Schema.from_arrow(schema))
+    lake.add(ROWS)
+    with pytest.raises(SerializationError, match="column id of the table must not be null, and a row's is"):
+        lake.add(pa.table({"id": pa.array([None], pa.int64())}))
+    with pytest.raises(ConfigError, match="must not be null, and the rows lack it"):
+        lake.add(pa.table({"city": ["Bonn"]}))

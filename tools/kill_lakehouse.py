@@ -1,0 +1,267 @@
+"""kill -9 of a Spark application that writes a topic into a Delta and an Iceberg table, and an account of every row.
+
+    make kill-lakehouse ROUNDS=100
+
+A producer writes numbered records without a pause. An application streams them by format("kadence-delta") and by
+format("kadence-iceberg") at once. In each round it is started on the same checkpoints and killed: at a moment of
+chance, or right before or right after the commit of one of the tables, where it is held until it is dead. In the end it
+runs once undisturbed. DuckDB then reads the files of both tables: each record must be there exactly once.
+
+POSIX with /proc (Linux), as `kill_spark`, whose parts it uses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from kadence import Admin
+from kill_spark import _CONF, PARTITIONS, TOPIC, Records, _broker, _kill
+
+KINDS = ("delta", "iceberg")
+_HOLD = "KADENCE_KILL_LAKEHOUSE"
+"""The directory in which a file says where to hold, and one that it is held there."""
+
+
+def options(kind: str, directory: Path) -> dict[str, str]:
+    """Those of the sink."""
+    if kind == "delta":
+        return {"path": str(directory / "table")}
+    return {
+        "table": "kill.rows",
+        "catalog.type": "sql",
+        "catalog.uri": f"sqlite:///{directory}/catalogue.db",
+        "catalog.warehouse": f"file://{directory}/warehouse",
+    }
+
+
+# ---------------------------------------------------------------- the application that is killed
+
+
+def held_sources() -> list[Any]:
+    """The two sinks, held before or after their commits where the file says so."""
+    from kadence.spark.lakehouse.datasource import DeltaSource, IcebergSource
+    from kadence.spark.lakehouse.options import parse
+    from kadence.spark.lakehouse.writers import StreamWriter
+
+    def hold(kind: str, where: str) -> None:
+        directory = Path(os.environ[_HOLD])
+        place = directory / "hold"
+        if place.exists() and place.read_text() == f"{kind} {where}":
+            (directory / "held").touch()
+            time.sleep(3600)
+
+    class Held(StreamWriter):
+        def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
+            hold(self._kind, "before")
+            super().commit(messages, batchId)
+            hold(self._kind, "after")
+
+    class HeldDelta(DeltaSource):
+        @classmethod
+        def name(cls) -> str:
+            return "held-delta"
+
+        def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
+            return Held("delta", parse(self.options, "delta", streaming=True), schema, overwrite=overwrite)
+
+    class HeldIceberg(IcebergSource):
+        @classmethod
+        def name(cls) -> str:
+            return "held-iceberg"
+
+        def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
+            return Held(
+                "iceberg", parse(self.options, "iceberg", streaming=True), schema, overwrite=overwrite
+            )
+
+    return [HeldDelta, HeldIceberg]
+
+
+def application(servers: str, directory: Path, *, to_the_end: bool) -> None:
+    """Stream the topic into both tables; says "started" when both queries have begun."""
+    from kadence.spark import session
+
+    spark = session("kill-lakehouse", master="local[2]", conf=_CONF)
+    for source in held_sources():
+        spark.dataSource.register(source)
+    queries = []
+    for kind in KINDS:
+        writer = (
+            spark.readStream.format("kadence")
+            .option("kafka.bootstrap.servers", servers)
+            .option("subscribe", TOPIC)
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", 20_000)
+            .load()
+            .selectExpr("partition", "offset", "cast(value as string) as value", "timestamp")
+            .writeStream.format(f"held-{kind}")
+            .options(**options(kind, directory))
+            .option("checkpointLocation", str(directory / f"checkpoint-{kind}"))
+        )
+        queries.append((writer.trigger(availableNow=True) if to_the_end else writer).start())
+    print("started", flush=True)
+    for query in queries:
+        query.awaitTermination()
+    spark.stop()
+
+
+def _start(servers: str, directory: Path, *, to_the_end: bool = False) -> subprocess.Popen[str]:
+    """In a session of its own, in which all of its processes stay."""
+    command = [sys.executable, __file__, "--application", servers, str(directory)]
+    log = (directory / "application.log").open("a")
+    return subprocess.Popen(
+        [*command, "--to-the-end"] if to_the_end else command,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, _HOLD: str(directory)},
+    )
+
+
+# ---------------------------------------------------------------- rounds and the account
+
+
+def run(servers: str, directory: Path, rounds: int, seconds: float, seed: int, per_second: int) -> bool:
+    """``rounds`` kills, or as many as begin in that time, one undisturbed run, and the account; whether it is clean."""
+    ends = time.monotonic() + seconds
+    chance = random.Random(seed)
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics({TOPIC: PARTITIONS})
+    places: Counter[str] = Counter()
+    with Records(servers, per_second) as records:
+        for number in range(1, rounds + 1):
+            if time.monotonic() > ends:
+                break
+            places[_round(servers, directory, number, chance)] += 1
+    (directory / "hold").unlink(missing_ok=True)
+    last = _start(servers, directory, to_the_end=True)
+    if last.wait() != 0:
+        raise SystemExit(f"the last run failed, see {directory / 'application.log'}")
+    told = ", ".join(f"{count} {place}" for place, count in sorted(places.items()))
+    print(f"{places.total()} kills: {told}")
+    clean = [_account(kind, directory, records.sent) for kind in KINDS]
+    return all(clean)
+
+
+def _round(servers: str, directory: Path, number: int, chance: random.Random) -> str:
+    """Start and kill; where it was killed."""
+    began = time.monotonic()
+    hold, held = directory / "hold", directory / "held"
+    held.unlink(missing_ok=True)
+    place = chance.choice(
+        (*(f"{kind} {where}" for kind in KINDS for where in ("before", "after")), *[""] * 4)
+    )
+    hold.write_text(place)
+    app = _start(servers, directory)
+    assert app.stdout is not None
+    if not app.stdout.readline():
+        raise SystemExit(
+            f"round {number}: the application ended by itself, see {directory / 'application.log'}"
+        )
+    if place:
+        while not held.exists() and app.poll() is None:
+            time.sleep(0.02)
+    else:
+        batches = chance.choice((0, 0, 1, 2))
+        enough = {kind: _begun(directory, kind) + batches for kind in KINDS}
+        while app.poll() is None and any(_begun(directory, kind) < enough[kind] for kind in KINDS):
+            time.sleep(0.02)
+        time.sleep(chance.uniform(0, 1.5))
+    if app.poll() is not None:
+        raise SystemExit(f"round {number}: a query failed, see {directory / 'application.log'}")
+    processes = _kill(app.pid)
+    app.wait()
+    app.stdout.close()
+    where = f"{place.split()[1]} the commit of {place.split()[0]}" if place else "at random"
+    so_far = ", ".join(f"{_begun(directory, kind)} batches of {kind}" for kind in KINDS)
+    print(
+        f"round {number}: {processes} processes killed {where}; {so_far}, {time.monotonic() - began:.0f} s",
+        flush=True,
+    )
+    return where
+
+
+def _begun(directory: Path, kind: str) -> int:
+    found = (directory / f"checkpoint-{kind}" / "offsets").glob("[0-9]*")
+    return max((int(path.name) for path in found), default=-1) + 1
+
+
+def _files(kind: str, directory: Path) -> list[str]:
+    """Those of the table, by its own library."""
+    if kind == "delta":
+        from deltalake import DeltaTable
+
+        return list(DeltaTable(str(directory / "table")).file_uris())
+    from pyiceberg.catalog import load_catalog
+
+    settings = {
+        name.removeprefix("catalog."): value
+        for name, value in options(kind, directory).items()
+        if name.startswith("catalog.")
+    }
+    table = load_catalog("default", **settings).load_table("kill.rows")
+    return [task.file.file_path.removeprefix("file://") for task in table.scan().plan_files()]
+
+
+def _account(kind: str, directory: Path, sent: Counter[int]) -> bool:
+    import duckdb
+
+    files = _files(kind, directory)
+    with duckdb.connect() as connection:
+        found = connection.execute(
+            'select partition, count(*), count(distinct "offset"), max("offset"), '
+            "count_if(value != concat(partition, '/', \"offset\")) from read_parquet(?) group by all",
+            [files],
+        ).fetchall()
+    counts = {partition: rest for partition, *rest in found}
+    lost = twice = wrong = rows = 0
+    for partition, count in sent.items():
+        there, different, highest, differ = counts.get(partition, (0, 0, -1, 0))
+        rows += there
+        lost += max(count - different, 0)
+        twice += there - different
+        wrong += differ + max(highest - (count - 1), 0)
+    print(
+        f"{kind}: {sum(sent.values()):,} records sent, {rows:,} rows in {len(files):,} files read by DuckDB: "
+        f"{lost} lost, {twice} twice, {wrong} wrong"
+    )
+    return not (lost or twice or wrong)
+
+
+def main() -> int:
+    """Run the rounds; 1 when a row is lost, there twice or wrong."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--broker", choices=("embedded", "kafka"), default="embedded")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="no round begins later")
+    parser.add_argument("--rate", type=int, default=600, help="records a second")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1, 2**31))
+    parser.add_argument("--application", nargs=2, metavar=("SERVERS", "DIRECTORY"), help=argparse.SUPPRESS)
+    parser.add_argument("--to-the-end", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.application:
+        servers, directory = given.application
+        application(servers, Path(directory), to_the_end=given.to_the_end)
+        return 0
+    began = time.monotonic()
+    print(f"seed {given.seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="kadence-kill-") as scratch, _broker(given.broker) as servers:
+        is_clean = run(servers, Path(scratch), given.rounds, 60 * given.minutes, given.seed, given.rate)
+    print(f"{given.broker} broker, {time.monotonic() - began:.0f} s")
+    return 0 if is_clean else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
