@@ -32,6 +32,7 @@ from pyspark.sql.types import (
 )
 
 from kadence.errors import ConfigError, MissingDependencyError
+from kadence.spark.worker_log import log_as_spark_does
 
 __all__ = ["KadenceDataSource"]
 
@@ -55,6 +56,7 @@ class KadenceDataSource(DataSource):
         Those of Kafka come as a type: Spark would load its SQL parser for a text. Decoded ones are a text, since
         users and registries give them as such.
         """
+        log_as_spark_does()
         from kadence.spark.decode.options import parse as parse_decoding
         from kadence.spark.source.schema import COLUMNS, all_columns
 
@@ -73,6 +75,7 @@ class KadenceDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Of a batch query."""
+        log_as_spark_does()
         from kadence.spark.source.options import parse
         from kadence.spark.source.reads import BatchReader
 
@@ -86,6 +89,7 @@ class KadenceDataSource(DataSource):
             MissingDependencyError: PySpark is older than 4.2. Such a one tells a restarted source nothing of
                 where it stands, and runs an availableNow query as one unbounded batch.
         """
+        log_as_spark_does()
         from kadence.spark.source.reads import spark_version
 
         if spark_version() < (4, 2):
@@ -109,6 +113,7 @@ class KadenceDataSource(DataSource):
         Args:
             schema: of the rows. overwrite: the save mode; a topic can only be appended to.
         """
+        log_as_spark_does()
         from kadence.spark.sink.options import parse
         from kadence.spark.sink.writers import BatchWriter
 
@@ -120,6 +125,7 @@ class KadenceDataSource(DataSource):
         Raises:
             MissingDependencyError: PySpark is older than 4.1, which has no stream writer for Arrow batches.
         """
+        log_as_spark_does()
         from kadence.spark.source.reads import spark_version
 
         if spark_version() < (4, 1):

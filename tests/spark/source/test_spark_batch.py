@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from tests.spark.conftest import Cluster
 
-from kadence import Producer
+from kadence import Producer, TopicPartition
 
 
 def load(spark: SparkSession, cluster: Cluster, schema: str | None = None, **options: str) -> DataFrame:
@@ -100,6 +100,24 @@ def test_queries_of_one_load_with_filters_and_without(spark: SparkSession, clust
     finally:
         spark.conf.unset(setting)
         spark.catalog.dropTempView("pushed")
+
+
+def test_spark_collects_what_was_lost(spark: SparkSession, cluster: Cluster) -> None:
+    cluster.create(1)
+    cluster.produce(range(50))
+    cluster.admin.delete_records({TopicPartition(cluster.topic, 0): 20})
+    since = f'{{"{cluster.topic}":{{"0":5}}}}'
+    setting = "spark.sql.pyspark.worker.logging.enabled"
+    spark.conf.set(setting, "true")
+    try:
+        assert load(spark, cluster, startingOffsets=since, failOnDataLoss="false").count() == 30
+        (lost,) = (
+            spark.sql("select * from python_worker_logs()").where(f"msg like '%{cluster.topic}%'").collect()
+        )
+    finally:
+        spark.conf.unset(setting)
+    assert (lost.level, lost.logger) == ("WARNING", "kadence.spark")
+    assert f"15 offsets of {cluster.topic}-0 were deleted" in lost.msg
 
 
 @pytest.mark.parametrize(

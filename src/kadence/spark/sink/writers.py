@@ -18,6 +18,7 @@ from kadence.spark.sink.clients import PRODUCERS, executor_sink
 from kadence.spark.sink.columns import RecordColumns
 from kadence.spark.sink.options import SinkOptions
 from kadence.spark.sink.task import write_rows
+from kadence.spark.worker_log import log_as_spark_does
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,6 +63,7 @@ class Writes:
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
         """One task."""
+        log_as_spark_does()
         connect = partial(executor_sink, dict(self.client), self.transactional_prefix)
         with PRODUCERS.borrow((self.client, self.transactional_prefix), connect) as sink:
             return Written(write_rows(batches, self.columns, sink))

@@ -20,6 +20,7 @@ from kadence.spark.source.options import SourceOptions
 from kadence.spark.source.planning import Task
 from kadence.spark.source.ports import RecordClient
 from kadence.spark.source.same_topics import SameTopics
+from kadence.spark.worker_log import log_as_spark_does
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,6 +101,7 @@ class Reads:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """One task."""
+        log_as_spark_does()
         if not isinstance(partition, KadencePartition):
             return  # what Spark makes of a plan without partitions
         with CONSUMERS.borrow((self.client, self.name, self.reading.columns), self._connect) as client:
