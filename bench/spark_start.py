@@ -23,7 +23,7 @@ from kadence.testing.kafka import KAFKA_VERSION
 from spark import ENGINES, ROOT, SPARK_VERSION, connector_jars, environment
 
 RECORDS = 8_000
-FIGURES = ("session", "load", "first batch", "processor")
+FIGURES = ("session", "load", "first batch", "in all", "processor")
 
 
 def application(python: Path, plan: dict[str, object]) -> dict[str, float]:
@@ -33,7 +33,31 @@ def application(python: Path, plan: dict[str, object]) -> dict[str, float]:
     figures: dict[str, float] = json.loads(run.stdout.splitlines()[-1])
     if figures["rows"] != RECORDS:
         raise SystemExit(f"the first batch has {figures['rows']} rows, and there are {RECORDS}")
+    figures["in all"] = figures["session"] + figures["first batch"]
     return figures
+
+
+def fresh_starts(
+    python: Path, bootstrap: str, jars: list[str], scratch: Path, rounds: int, *, is_warm: bool = False
+) -> dict[str, list[dict[str, float]]]:
+    """The figures of each engine's applications, which take turns."""
+    topic = "first"
+    fill(bootstrap, topic, 100, RECORDS)
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in ENGINES}
+    for turn in range(rounds):
+        for name, form in ENGINES.items():
+            plan = {
+                "format": form,
+                "bootstrap": bootstrap,
+                "topic": topic,
+                "jars": jars if form == "kafka" else [],
+                "scratch": f"{scratch}/{form}-{turn}",
+                "warm": is_warm,
+            }
+            figures = application(python, plan)
+            found[name].append(figures)
+            print(f"  {name}: " + ", ".join(f"{key} {figures[key]:.2f} s" for key in FIGURES), flush=True)
+    return found
 
 
 def main() -> None:
@@ -46,23 +70,11 @@ def main() -> None:
     )
     options = parser.parse_args()
     python = environment()
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in ENGINES}
     with tempfile.TemporaryDirectory() as scratch, benchmark_kafka(Path(scratch)) as kafka:
         jars = connector_jars(Path(scratch))
-        fill(kafka.bootstrap_servers, "first", 100, RECORDS)
-        for turn in range(options.rounds):
-            for name, form in ENGINES.items():
-                plan = {
-                    "format": form,
-                    "bootstrap": kafka.bootstrap_servers,
-                    "topic": "first",
-                    "jars": jars if form == "kafka" else [],
-                    "scratch": f"{scratch}/{form}-{turn}",
-                    "warm": options.warm,
-                }
-                figures = application(python, plan)
-                found[name].append(figures)
-                print(f"  {name}: " + ", ".join(f"{key} {figures[key]:.2f} s" for key in FIGURES), flush=True)
+        found = fresh_starts(
+            python, kafka.bootstrap_servers, jars, Path(scratch), options.rounds, is_warm=options.warm
+        )
     print(f"\n| seconds, median of {options.rounds} | {' | '.join(FIGURES)} |")
     print(f"|---|{'---:|' * len(FIGURES)}")
     for name, runs in found.items():

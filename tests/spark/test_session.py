@@ -22,6 +22,7 @@ from kadence.spark import session as make_session
 from kadence.spark.home import home_without_zip
 from kadence.spark.interpreter import choose
 from kadence.spark.session import _check, _environment, _surroundings
+from kadence.spark.spawner import is_launcher
 
 
 @pytest.fixture
@@ -35,7 +36,8 @@ def unnamed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_workers_get_this_interpreter() -> None:
     surroundings = _surroundings("local[2]")
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
-    assert surroundings["PYSPARK_DRIVER_PYTHON"] == sys.executable
+    assert is_launcher(surroundings["PYSPARK_DRIVER_PYTHON"]) == (sys.platform == "linux")
+    assert _surroundings("spark://somewhere:7077")["PYSPARK_DRIVER_PYTHON"] == sys.executable
 
 
 @pytest.mark.usefixtures("unnamed")

@@ -5,6 +5,7 @@
 * Workers talk over TCP by default, where each task waits 34 ms for an acknowledgement; Unix sockets have no such wait.
 * A new worker spends half a second with imports; those of `kadence.spark.daemon` have them behind them.
 * Spark's Python processes compile PySpark out of a zip, one to two seconds each; here they find it installed (`home`).
+* Each of those processes imports the same; with a local master they are forked from one that has (`spawner`).
 
 If something is missing, an error says so in one sentence before Spark starts. Spark's own error would be stack
 traces of two languages.
@@ -27,6 +28,7 @@ from kadence.logs import logger
 from kadence.spark.home import home_without_zip
 from kadence.spark.interpreter import NAMED_BY, choose, is_submitted, what_it_lacks
 from kadence.spark.parallelism import known_parallelism, parallelism_of, told
+from kadence.spark.spawner import PROGRAM, is_launcher, launcher
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -45,8 +47,6 @@ SETTINGS: Final[Mapping[str, str]] = (
     else {}
 )
 """What `session` sets unless told otherwise; a Spark Connect server wants the same."""
-
-_PLANNERS: Final = "PYSPARK_DRIVER_PYTHON"
 
 
 def session(
@@ -149,10 +149,18 @@ def _surroundings(master: str) -> dict[str, str]:
         "JAVA_HOME": str(find_java().home),
         # Spark plans a source, and runs its tasks on executors, with this variable's Python before the other's. It may
         # say jupyter; and what was chosen for executors may not be here.
-        _PLANNERS: chosen if not local and what_it_lacks(chosen) is None else sys.executable,
+        PROGRAM: chosen if not local and what_it_lacks(chosen) is None else sys.executable,
     }
     home = home_without_zip() if local and chosen == sys.executable else None
-    return variables if home is None else {**variables, "SPARK_HOME": str(home)}
+    if home is None:
+        return variables
+    ready = launcher() if _is_in_one_process(master) else {}
+    return {**variables, "SPARK_HOME": str(home), **ready}
+
+
+def _is_in_one_process(master: str) -> bool:
+    """Whether driver and executor are one, so that all of Spark's Python processes are on this machine."""
+    return master == "local" or master.startswith("local[")
 
 
 def _check(running: SparkContext) -> None:
@@ -246,8 +254,9 @@ def _able(spark: SparkSession) -> SparkSession:
     begun_with = jvm.java.lang.System.getenv()
     settings = dict(context.getConf().getAll())
     # Spark runs both planners and tasks of a source with this one, as long as nobody registers another.
-    python = begun_with.get(_PLANNERS) or begun_with.get(NAMED_BY) or "python3"
-    if python != sys.executable and what_it_lacks(python) is not None:
+    python = begun_with.get(PROGRAM) or begun_with.get(NAMED_BY) or "python3"
+    is_ours = python == sys.executable or is_launcher(python)
+    if not is_ours and what_it_lacks(python) is not None:
         python = context.pythonExec
     elif known_parallelism(begun_with) == parallelism_of(context.master, settings):
         return spark
