@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from kadence.errors import ConfigError
 from kadence.spark.pipeline.environment import Environment
-from kadence.spark.pipeline.frames import FIRST_VIEW
-from kadence.spark.pipeline.model import Output, Pipeline
-from kadence.spark.pipeline.outputs import FILE_FORMATS, LAKEHOUSE, lakehouse_options, topic_options
+from kadence.spark.pipeline.model import FIRST_VIEW, Output, Pipeline
+from kadence.spark.pipeline.outputs import FILE_FORMATS, LAKEHOUSE, MODES, lakehouse_options, topic_options
 from kadence.spark.pipeline.positions import Path
 from kadence.spark.pipeline.reading import Document, Mistake, PipelineFileError, dotted
 from kadence.spark.source import options as source_options
@@ -54,6 +53,7 @@ def check(document: Document, environment: Environment, spark: SparkSession | No
         *_source(document, pipeline, environment),
         *_decode(document, pipeline),
         *_names(document, pipeline),
+        *_aggregate(document, pipeline),
         *_output(document, pipeline, "sink", pipeline.sink, environment),
         *_output(document, pipeline, "dead_letters", pipeline.dead_letters, environment),
     ]
@@ -169,6 +169,40 @@ def _names(document: Document, pipeline: Pipeline) -> list[Mistake]:
     return found
 
 
+def _aggregate(document: Document, pipeline: Pipeline) -> list[Mistake]:
+    step, sink = pipeline.aggregate, pipeline.sink
+    if step is None:
+        return []
+    found = []
+
+    def wrong(key: str, text: str) -> None:
+        path: Path = ("aggregate", key) if ("aggregate", key) in document.lines else ("aggregate",)
+        found.append(document.mistake(path, text))
+
+    if step.watermark is None and step.delay is not None:
+        wrong("delay", 'is that of a watermark; name its column, such as watermark = "at"')
+    elif step.watermark is not None and step.delay is None:
+        wrong("delay", 'the watermark needs a delay, such as delay = "10m": how late a row may come')
+    elif step.watermark is None and step.mode == "append":
+        wrong(
+            "mode",
+            "append writes a group when no row can change it any more, which a watermark tells; name the column of the "
+            'rows\' times, such as watermark = "at", and a delay',
+        )
+    modes = MODES.get(sink.written_as, ("append",))
+    if step.mode not in modes:
+        wrong(
+            "mode",
+            f"format {sink.written_as} takes {' and '.join(modes)}, not {step.mode}: rows of earlier batches stay "
+            "there as they are",
+        )
+    if ("sink", "provenance") in document.lines and sink.provenance:
+        found.append(
+            document.mistake(("sink", "provenance"), "groups are made of many records, and have none")
+        )
+    return found
+
+
 def _output(
     document: Document, pipeline: Pipeline, table: str, output: Output | None, environment: Environment
 ) -> list[Mistake]:
@@ -275,6 +309,8 @@ def _sql(
         texts.append((("decode", "schema"), pipeline.decode.schema, parser.parseTableSchema))
     for place, step in enumerate(pipeline.transform):
         texts.append((("transform", place, "sql"), step.sql, parser.parsePlan))
+    if pipeline.aggregate is not None:
+        texts.append((("aggregate", "sql"), pipeline.aggregate.sql, parser.parsePlan))
     for place, each in enumerate(pipeline.expect):
         texts.append((("expect", place, "condition"), each.condition, parser.parseExpression))
     found = []
@@ -297,6 +333,8 @@ def _sql(
 
 
 def _step_of(text: str, pipeline: Pipeline) -> Path:
+    if text.startswith("aggregate"):
+        return ("aggregate",)
     named = re.match(r"transform (\w+)[ :]", text)
     for place, step in enumerate(pipeline.transform):
         if named and step.name == named.group(1):

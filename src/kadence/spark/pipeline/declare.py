@@ -15,10 +15,10 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kadence.errors import ConfigError
 from kadence.spark.pipeline.checks import checked
 from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.frames import (
-    FIRST_VIEW,
     RECORD,
     decodable,
     decoded,
@@ -31,7 +31,7 @@ from kadence.spark.pipeline.frames import (
     value_type,
     with_record,
 )
-from kadence.spark.pipeline.model import Transform
+from kadence.spark.pipeline.model import FIRST_VIEW, Transform
 from kadence.spark.pipeline.reading import read
 
 if TYPE_CHECKING:
@@ -51,16 +51,20 @@ def declare(file: str | os.PathLike[str]) -> None:
 
     Raises:
         PipelineFileError: the file has mistakes.
-        ConfigError: the file cannot be read.
+        ConfigError: the file cannot be read, or has an aggregate.
     """
     from pyspark import pipelines as dp
 
     environment = Environment(os.environ)
     pipeline = filled(checked(read(file), environment), environment)
+    if pipeline.aggregate is not None:
+        raise ConfigError(
+            "declare() takes no file with an aggregate; declare the rows without it, and make a table of your own "
+            "of them"
+        )
     options = environment.fill_all(pipeline.source_options())
     # Nothing may be analysed within the functions below: what a type needs is asked here.
     kind = value_type(pipeline, options, _session().read)
-    last = pipeline.transform[-1].name if pipeline.transform else FIRST_VIEW
 
     def all_records() -> DataFrame:
         return decoded(loaded(pipeline, options, _session().readStream, kind), pipeline)
@@ -73,7 +77,7 @@ def declare(file: str | os.PathLike[str]) -> None:
         _declare_step(step)
 
     def result() -> DataFrame:
-        return judged(_session().readStream.table(last), pipeline.expect)
+        return judged(_session().readStream.table(pipeline.last_view), pipeline.expect)
 
     dead = pipeline.dead_letters
     if dead is not None and any(each.action == "drop" for each in pipeline.expect):

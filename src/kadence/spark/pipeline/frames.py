@@ -2,7 +2,7 @@
 
 Each row carries the struct `RECORD`, which is the record that it came from: dead letters and provenance are made of
 it. A transform keeps it; where a SELECT leaves it out it is put in. So a transform makes rows of rows, and an
-aggregate is refused, for nobody could say of which record its rows are.
+aggregate is refused, for nobody could say of which record its rows are: it has a query of its own (`aggregating`).
 
 Records that cannot be decoded go past the transforms: a WHERE would drop them without a word.
 """
@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from kadence.errors import ConfigError
 from kadence.spark.pipeline.environment import Environment
-from kadence.spark.pipeline.model import Expectation, Output, Pipeline, Transform
+from kadence.spark.pipeline.model import FIRST_VIEW, Expectation, Output, Pipeline, Transform
 from kadence.spark.source.schema import all_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = [
-    "FIRST_VIEW",
     "PROVENANCE",
     "REASON",
     "RECORD",
@@ -31,6 +30,7 @@ __all__ = [
     "decoded",
     "expectation_counts",
     "filled",
+    "first_line",
     "judged",
     "judged_rows",
     "letters",
@@ -41,9 +41,9 @@ __all__ = [
     "undecodable",
     "value_type",
     "with_record",
+    "written",
 ]
 
-FIRST_VIEW: Final = "records"
 RECORD: Final = "_record"
 REASON: Final = "_reason"
 PROVENANCE: Final = ("_topic", "_partition", "_offset")
@@ -64,7 +64,7 @@ def filled(pipeline: Pipeline, environment: Environment) -> Pipeline:
         key = None if each.key is None else fill(each.key)
         return replace(each, key=key, partition_by=tuple(map(fill, each.partition_by)))
 
-    decode, dead = pipeline.decode, pipeline.dead_letters
+    decode, group, dead = pipeline.decode, pipeline.aggregate, pipeline.dead_letters
     if decode is not None and decode.schema is not None:
         decode = replace(decode, schema=fill(decode.schema))
     return replace(
@@ -73,6 +73,7 @@ def filled(pipeline: Pipeline, environment: Environment) -> Pipeline:
         transform=tuple(replace(each, sql=fill(each.sql)) for each in pipeline.transform),
         expect=tuple(replace(each, condition=fill(each.condition)) for each in pipeline.expect),
         sink=output(pipeline.sink),
+        aggregate=None if group is None else replace(group, sql=fill(group.sql)),
         dead_letters=None if dead is None else output(dead),
     )
 
@@ -166,15 +167,17 @@ def transform(session: SparkSession, step: Transform) -> DataFrame:
         else:
             is_kept = True
     except AnalysisException as problem:
-        raise ConfigError(f"transform {step.name}: {_first_line(problem)}") from None
+        raise ConfigError(f"transform {step.name}: {first_line(problem)}") from None
     if not is_kept:
         raise ConfigError(
-            f"transform {step.name} loses the column {RECORD}, by which each row knows its record; add it to the SELECT"
+            f"transform {step.name} loses the column {RECORD}, by which each row knows its record; an aggregate, also "
+            "DISTINCT, belongs into [aggregate]"
         )
     return result
 
 
-def _first_line(problem: Exception) -> str:
+def first_line(problem: Exception) -> str:
+    """What Spark refuses, without its plan."""
     return str(problem).split("\n\nJVM stacktrace", 1)[0].strip().partition("\n")[0]
 
 
@@ -283,6 +286,11 @@ def shaped(judged: DataFrame, output: Output, *also: str) -> DataFrame:
         )
     # Not drop(): a server of Spark Connect analyses it at once, and within spark-pipelines it knows no views then.
     return judged.select(f.expr(f"* EXCEPT ({', '.join(own)})"), *kept)
+
+
+def written(frame: DataFrame, output: Output) -> DataFrame:
+    """Rows that belong to no record, as the sink takes them."""
+    return frame if output.topic is None else frame.select(*_message(frame, frame.columns, output))
 
 
 def _named(name: str) -> Column:

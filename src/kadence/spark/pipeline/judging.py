@@ -15,7 +15,7 @@ import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,15 +30,21 @@ from kadence.spark.pipeline.frames import (
     shaped,
     undecodable,
 )
-from kadence.spark.pipeline.model import Pipeline
+from kadence.spark.pipeline.model import Output, Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructField, StructType
 
-__all__ = ["Judge", "Verdict", "named", "observed", "record_counts"]
+__all__ = ["ROWS", "Judge", "Verdict", "named", "observed", "record_counts"]
 
 _TOLD_WITHIN_S: Final = 60.0
 """How long a batch waits for what Spark counted of it, which comes within milliseconds after the write."""
+
+_VERDICT: Final = "verdict.json"
+
+ROWS: Final = Output(provenance=False)
+"""An output that takes the rows as they are."""
 
 _WHOLE_FILE: Final = {
     "spark.sql.files.maxPartitionBytes": str(1 << 50),
@@ -86,17 +92,46 @@ class Judge:
             IllegalStateError: a record could be decoded at one time and not at another, or Spark does not tell what it
                 counted. Nothing has been written to an output then.
         """
-        place = f"{self._place}/{number}"
+        place, half = f"{self._place}/{number}", f"{self._place}/_half"
         marker = self._marker(query)
-        kept = json.loads(self._files.read(f"{place}/verdict.json") or "{}")
+        kept = json.loads(self._files.read(f"{place}/{_VERDICT}") or "{}")
         if any(kept.get(name) != value for name, value in marker.items()):
             # The batch before is committed, for this one has begun.
             self.forget()
-            kept = marker | self._judge(source, place)
-            self._files.write(f"{place}/verdict.json", json.dumps(kept) + "\n")
+            kept = marker | self._judge(source, half)
+            self._files.write(f"{half}/{_VERDICT}", json.dumps(kept) + "\n")
+            # All of it at once: an aggregate may be looking for rows.
+            self._files.move(half, place)
         session = source.sparkSession
         with _settings(session, _WHOLE_FILE):
             yield _read(session, place, kept)
+
+    def stream(self, session: SparkSession, schema: StructType) -> DataFrame:
+        """The rows of the sink of all verdicts to come, and of one that is kept.
+
+        Args:
+            schema: of the rows.
+
+        Raises:
+            IllegalStateError: the verdict that is kept has other columns.
+        """
+        from pyspark.sql import functions as f
+        from pyspark.sql.types import StringType, StructType
+
+        for name in self._files.names(self._place):
+            kept = json.loads(self._files.read(f"{self._place}/{name}/{_VERDICT}") or "null")
+            if kept is not None and _types(StructType.fromJson(kept["schema"]).fields[:-2]) != _types(
+                schema.fields
+            ):
+                raise IllegalStateError(
+                    "rows of the last batch wait for the aggregate with the columns that the file had then; run the "
+                    "file as it was once more, and change its columns after that"
+                )
+        whole = StructType(schema.fields).add(REASON, StringType())
+        stored, columns = _stored(whole)
+        # A pattern, for there may be no verdict yet; it must not fit one that is being written.
+        rows = session.readStream.schema(stored).parquet(f"{self._place}/[0-9]*/rows")
+        return rows.where(f.col(f"c{len(columns) - 1}").isNull()).select(*columns[:-1])
 
     def forget(self) -> None:
         """Delete what is kept."""
@@ -106,6 +141,9 @@ class Judge:
         """What a verdict holds for: a batch is judged anew where the file has changed since."""
         each = self._pipeline
         decode = each.decode and (each.decode, sorted(each.decode.options.items()))
+        if each.aggregate is not None:
+            # Its rows may be in groups already, which cannot be taken back.
+            return {"query": query}
         rules = repr((query, decode, each.decode_action, each.transform, each.expect, each.sink))
         return {"query": query, "rules": hashlib.sha256(rules.encode()).hexdigest()}
 
@@ -117,7 +155,9 @@ class Judge:
         records = decoded(source, self._pipeline).observe(seen, *named(record_counts()), _which())
         rows = judged_rows(records, self._pipeline)
         rows = rows.observe(told, *named(expectation_counts(self._pipeline.expect)))
-        verdict = shaped(rows, self._pipeline.sink, REASON, RECORD)
+        # Groups are made of the rows as the transforms left them.
+        sink = self._pipeline.sink if self._pipeline.aggregate is None else ROWS
+        verdict = shaped(rows, sink, REASON, RECORD)
         # Of a row of the sink nobody asks for the record any more.
         verdict = verdict.withColumn(RECORD, f.when(f.col(REASON).isNotNull(), f.col(RECORD)))
         _write(verdict, f"{place}/rows")
@@ -164,23 +204,32 @@ def _write(rows: DataFrame, place: str) -> None:
     kept.drop(*void).write.mode("overwrite").option("compression", "lz4_raw").parquet(place)
 
 
-def _read(session: SparkSession, place: str, kept: Mapping[str, Any]) -> Verdict:
+def _stored(schema: StructType) -> tuple[StructType, list[Column]]:
+    """The columns of the files, and how those of the rows are made of them."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import NullType, StructField, StructType
 
+    fields, columns = [], []
+    for at, each in enumerate(schema):
+        is_void = isinstance(each.dataType, NullType)
+        columns.append((f.lit(None) if is_void else f.col(f"c{at}")).alias(each.name))
+        if not is_void:
+            fields.append(StructField(f"c{at}", each.dataType))
+    return StructType(fields), columns
+
+
+def _types(fields: Sequence[StructField]) -> list[tuple[str, str]]:
+    return [(each.name, each.dataType.simpleString()) for each in fields]
+
+
+def _read(session: SparkSession, place: str, kept: Mapping[str, Any]) -> Verdict:
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import StructField, StructType
+
     schema = StructType.fromJson(kept["schema"])
-    stored = [
-        StructField(f"c{at}", each.dataType)
-        for at, each in enumerate(schema)
-        if not isinstance(each.dataType, NullType)
-    ]
-    known = {each.name for each in stored}
-    columns = [
-        (f.col(f"c{at}") if f"c{at}" in known else f.lit(None)).alias(each.name)
-        for at, each in enumerate(schema)
-    ]
+    stored, columns = _stored(schema)
     reason, record = columns[-2:]
-    rows = session.read.schema(StructType(stored)).parquet(f"{place}/rows")
+    rows = session.read.schema(stored).parquet(f"{place}/rows")
     no_reason = f.col(f"c{len(columns) - 2}").isNull()
     good = rows.where(no_reason).select(*columns[:-2])
     dropped = rows.where(~no_reason).select(record, reason)

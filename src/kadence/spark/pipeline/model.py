@@ -14,6 +14,8 @@ from typing import Any, Final
 
 __all__ = [
     "ANY_KEYS",
+    "FIRST_VIEW",
+    "Aggregate",
     "DecodeStep",
     "Expectation",
     "Kind",
@@ -29,7 +31,13 @@ AVAILABLE_NOW: Final = "available-now"
 
 TRIGGER: Final = re.compile(r"every\s+(\d+)\s*(ms|s|m|h)")
 NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+DELAY: Final = re.compile(r"(\d+)\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?|d|days?)")
 VIEW: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+FIRST_VIEW: Final = "records"
+"""The view that the first step reads."""
+
+_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 ANY_KEYS: Final = "any_keys"
 
@@ -112,7 +120,7 @@ class Transform:
     name: str = _key(
         "The view under which later steps know it.", pattern=VIEW, allowed="letters, digits and _"
     )
-    sql: str = _key("A SELECT that makes rows of rows: no aggregate.")
+    sql: str = _key("A SELECT that makes rows of single rows; an aggregate has a table of its own.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +135,43 @@ class Expectation:
         choices=("warn", "drop", "fail"),
         default="warn",
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aggregate:
+    """Rows that are made of many rows, over all batches."""
+
+    sql: str = _key(
+        "A SELECT with GROUP BY over the view of the last transform, or over records where there is none. It gets the "
+        "rows that no expectation drops."
+    )
+    watermark: str | None = _key(
+        "The column, a timestamp, that says when each row happened. Rows that come later than the newest one by more "
+        "than the delay are left out, and groups that only such rows could change are given up.",
+        default=None,
+    )
+    delay: str | None = _key(
+        "How much later than the newest row another one may come.",
+        pattern=DELAY,
+        allowed='a time such as "30s", "10m", "10 minutes" or "2h"',
+        default=None,
+    )
+    mode: str = _key(
+        "append writes each group once, when the watermark has passed it. update writes each group whenever a batch "
+        "has changed it, and complete writes all groups with each batch.",
+        choices=("append", "update", "complete"),
+        default="append",
+    )
+
+    @property
+    def delay_ms(self) -> int | None:
+        """The delay."""
+        match = DELAY.fullmatch(self.delay or "")
+        if match is None:
+            return None
+        unit = match.group(2)
+        short = "ms" if unit.startswith(("ms", "mil")) else unit[0]
+        return int(match.group(1)) * _MS[short]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +244,12 @@ class Pipeline:
     expect: tuple[Expectation, ...] = _key(
         "What must be true of each row.", shape="tables", of=Expectation, default=()
     )
+    aggregate: Aggregate | None = _key(
+        "Groups of rows, such as counts by hour. Their state is in the checkpoint.",
+        shape="table",
+        of=Aggregate,
+        default=None,
+    )
     sink: Output = _key("Where the rows go.", shape="table", of=Output)
     dead_letters: Output | None = _key(
         "Where records go that could not be decoded or were dropped, with the reason and all that is known of them.",
@@ -218,7 +269,12 @@ class Pipeline:
         match = TRIGGER.fullmatch(self.trigger)
         if match is None:
             return None
-        return int(match.group(1)) * {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}[match.group(2)]
+        return int(match.group(1)) * _MS[match.group(2)]
+
+    @property
+    def last_view(self) -> str:
+        """The view of the rows after the transforms."""
+        return self.transform[-1].name if self.transform else FIRST_VIEW
 
     @property
     def decode_action(self) -> str:

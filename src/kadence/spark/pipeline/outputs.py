@@ -20,12 +20,24 @@ from kadence.spark.pipeline.replace import BATCH, batches_of, must_fit, recover
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["FILE_FORMATS", "LAKEHOUSE", "Writer", "guarantee", "lakehouse_options", "topic_options", "writer"]
+__all__ = [
+    "FILE_FORMATS",
+    "LAKEHOUSE",
+    "MODES",
+    "Writer",
+    "guarantee",
+    "lakehouse_options",
+    "topic_options",
+    "writer",
+]
 
 FILE_FORMATS: Final = ("parquet", "orc", "json", "csv")
 
 LAKEHOUSE: Final = {"kadence-delta": "path", "kadence-iceberg": "table"}
 """The formats of `kadence.spark.lakehouse`, and by which key and option each names its table."""
+
+MODES: Final = {"kadence": ("append", "update", "complete"), "delta": ("append", "complete")}
+"""The modes in which an aggregate can be written, by format; all others take append alone."""
 
 _MARKER: Final = "_kadence.json"
 
@@ -49,6 +61,9 @@ def writer(output: Output, pipeline: Pipeline, environment: Environment, files: 
         ConfigError: the output lacks what its format needs.
     """
     options = environment.fill_all(output.options)
+    is_complete = (
+        output is pipeline.sink and pipeline.aggregate is not None and pipeline.aggregate.mode == "complete"
+    )
     if output.topic is not None:
         source = environment.fill_all(pipeline.source_options())
         return _Topic(topic_options(output, source, environment))
@@ -58,7 +73,7 @@ def writer(output: Output, pipeline: Pipeline, environment: Environment, files: 
         return _Directory(output, environment.fill(output.path), options, files)
     if output.written_as in LAKEHOUSE:
         return _Lakehouse(output.written_as, lakehouse_options(output, environment))
-    return _Table(output, environment.fill(output.place), options)
+    return _Table(output, environment.fill(output.place), options, "overwrite" if is_complete else "append")
 
 
 def topic_options(output: Output, source: dict[str, str], environment: Environment) -> dict[str, str]:
@@ -123,13 +138,14 @@ class _Directory:
 class _Table:
     """Delta, which knows the last batch of a writer itself, and whatever else Spark can append to."""
 
-    def __init__(self, output: Output, place: str, options: dict[str, str]) -> None:
+    def __init__(self, output: Output, place: str, options: dict[str, str], mode: str) -> None:
         self._output = output
         self._place = place
         self._options = options
+        self._mode = mode
 
     def write(self, rows: DataFrame, batch: int, query: str) -> None:
-        saver = rows.write.mode("append").format(self._output.written_as).options(**self._options)
+        saver = rows.write.mode(self._mode).format(self._output.written_as).options(**self._options)
         if self._output.written_as == "delta":
             saver = saver.option("txnAppId", query).option("txnVersion", str(batch))
         if self._output.partition_by:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kadence.spark.pipeline.aggregating import groups
 from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.files import HadoopFiles
 from kadence.spark.pipeline.frames import (
@@ -17,7 +18,9 @@ from kadence.spark.pipeline.frames import (
     loaded,
     rows,
     undecodable,
+    written,
 )
+from kadence.spark.pipeline.judging import ROWS
 from kadence.spark.pipeline.model import Pipeline
 from kadence.spark.pipeline.ranges import Range, batch_options, pending
 from kadence.spark.pipeline.run import check_plan, told_simply
@@ -72,7 +75,11 @@ def _preview(pipeline: Pipeline, environment: Environment, spark: SparkSession, 
     # A few records: what of them Spark loses ends the command.
     records = decoded(source, pipeline).localCheckpoint()
     made = judged_rows(records, pipeline).localCheckpoint()
-    sample = _documents(rows(made, pipeline.sink).limit(count))
+    if pipeline.aggregate is None:
+        found = rows(made, pipeline.sink)
+    else:
+        found = written(groups(rows(made, ROWS), pipeline), pipeline.sink)
+    sample = _documents(found.limit(count))
     reasons = None
     if pipeline.dead_letters is not None and pipeline.dead_letters.topic is None:
         reasons = letters(undecodable(records), made, pipeline, "plan")

@@ -91,6 +91,11 @@ def replay(pipeline: Pipeline, environment: Environment, spark: SparkSession, wa
         IllegalStateError: the pipeline is running, or has never run.
         PipelineError: Spark could not do it; the tables are as they were, or the next replay or run finishes it.
     """
+    if pipeline.aggregate is not None:
+        raise ConfigError(
+            "the pipeline has an aggregate, whose rows are made of many records: replay cannot replace some of them. "
+            "Run the file with another checkpoint into another place instead"
+        )
     pipeline = filled(pipeline, environment)
     must_be_replaceable(pipeline.sink, "the sink")
     dead = pipeline.dead_letters

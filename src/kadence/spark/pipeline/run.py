@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kadence.errors import ConfigError, IllegalStateError, KafkaError
 from kadence.spark.jvm import close_session, session_apart
+from kadence.spark.pipeline.aggregating import Aggregation, check_groups
 from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.files import Files, HadoopFiles
 from kadence.spark.pipeline.frames import (
@@ -31,16 +32,17 @@ from kadence.spark.pipeline.frames import (
     rows,
     undecodable,
 )
-from kadence.spark.pipeline.judging import Judge, named, observed, record_counts
+from kadence.spark.pipeline.judging import ROWS, Judge, named, observed, record_counts
 from kadence.spark.pipeline.lock import Lock
 from kadence.spark.pipeline.model import Pipeline
-from kadence.spark.pipeline.outputs import Writer, writer
+from kadence.spark.pipeline.outputs import writer
 from kadence.spark.pipeline.progress import Batch, Progress, progress_file
 from kadence.spark.progress import lag
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructType
 
 __all__ = ["PipelineError", "Run", "check_plan", "close_session", "open_session", "reason", "told_simply"]
 
@@ -124,6 +126,11 @@ class Run:
         dead = pipeline.dead_letters
         self._dead = None if dead is None else writer(dead, pipeline, environment, self._files)
         self._judge = Judge(self._pipeline, self._files, f"{self._checkpoint}/kadence/judged")
+        self._aggregation = (
+            None
+            if pipeline.aggregate is None
+            else Aggregation(self._pipeline, self._files, self._checkpoint, self._judge, self._sink)
+        )
         self._asked = threading.Event()
         self._at_work = threading.Event()
         self._latest: int | None = None
@@ -154,9 +161,15 @@ class Run:
             ConfigError, IllegalStateError: it could not begin.
         """
         with Lock(self._checkpoint, self._pipeline.name), told_simply(self._environment):
-            self._check_plan()
+            columns = self._check_plan()
             self._publish()
-            query = self._start()
+            if self._aggregation is not None:
+                self._aggregation.start(self._spark, columns)
+            try:
+                query = self._start()
+            except BaseException:
+                self._stop_aggregation()
+                raise
             try:
                 # A run with nothing to read has no batch and no report of Spark's that would tell it.
                 with self._guard:
@@ -166,6 +179,7 @@ class Run:
                 failure = query.exception() if not self._asked.is_set() else None
             finally:
                 query.stop()
+                self._stop_aggregation()
             if failure is not None:
                 text = self._environment.hide(reason(str(failure)))
                 self._end("failed", text)
@@ -178,10 +192,18 @@ class Run:
 
     # ------------------------------------------------------------ the query
 
-    def _check_plan(self) -> None:
-        """Analyse the plan once with no rows: a misspelt column ends the run before it began."""
+    def _check_plan(self) -> StructType:
+        """Analyse the plan once with no rows: a misspelt column ends the run before it began.
+
+        The columns of the rows after the transforms.
+        """
         empty = loaded(self._pipeline, self._options, self._spark.read).limit(0)
         check_plan(empty, self._pipeline)
+        return rows(judged_rows(decoded(empty, self._pipeline), self._pipeline), ROWS).schema
+
+    def _stop_aggregation(self) -> None:
+        if self._aggregation is not None:
+            self._aggregation.stop()
 
     def _start(self) -> StreamingQuery:
         once = {} if self._adopt_topic_ids is None else {"adoptTopicIds": self._adopt_topic_ids}
@@ -259,14 +281,15 @@ class Run:
     def _write(self, source: DataFrame, number: int) -> Batch:
         began = time.monotonic()
         query = json.loads((self._files.read(f"{self._checkpoint}/metadata") or "{}").splitlines()[-1])["id"]
-        if self._dead is None:
+        if self._dead is None and self._aggregation is None:
             counts = self._write_rows(source, number, query)
+            written = counts["rows"] - counts["dropped"]
         else:
-            counts = self._write_both(self._dead, source, number, query)
+            counts, written = self._write_verdict(source, number, query)
         return Batch(
             number=number,
             rows_in=counts["records"],
-            rows_out=counts["rows"] - counts["dropped"],
+            rows_out=written,
             undecoded=counts["undecoded"],
             dropped=counts["dropped"],
             expectations={each.name: counts[f"expect.{each.name}"] for each in self._pipeline.expect},
@@ -284,13 +307,19 @@ class Run:
         self._sink.write(rows(made.observe(told, *named(after)), self._pipeline.sink), number, query)
         return observed(seen) | observed(told)
 
-    def _write_both(self, dead: Writer, source: DataFrame, number: int, query: str) -> Mapping[str, int]:
+    def _write_verdict(self, source: DataFrame, number: int, query: str) -> tuple[Mapping[str, int], int]:
+        """Both outputs, or groups; what was counted, and the rows that the sink got."""
         with self._judge.verdict(source, number, query) as verdict:
-            self._sink.write(verdict.rows, number, query)
-            if verdict.counts["undecoded"] or verdict.counts["dropped"]:
+            counts = verdict.counts
+            if self._aggregation is None:
+                self._sink.write(verdict.rows, number, query)
+                written = counts["rows"] - counts["dropped"]
+            else:
+                written = self._aggregation.take()
+            if self._dead is not None and (counts["undecoded"] or counts["dropped"]):
                 bad = letters(verdict.undecoded, verdict.dropped, self._pipeline, self.run_id)
-                dead.write(bad, number, query)
-        return verdict.counts
+                self._dead.write(bad, number, query)
+        return counts, written
 
 
 def check_plan(empty: DataFrame, pipeline: Pipeline) -> DataFrame:
@@ -306,6 +335,8 @@ def check_plan(empty: DataFrame, pipeline: Pipeline) -> DataFrame:
         made = judged_rows(records, pipeline)
         if pipeline.dead_letters is not None:
             letters(undecodable(records), made, pipeline, "").schema  # noqa: B018 - asking for the schema analyses it
+        if pipeline.aggregate is not None:
+            return check_groups(empty.sparkSession, rows(made, ROWS).schema, pipeline)
         result = rows(made, pipeline.sink)
         result.schema  # noqa: B018 - see above
     except (AnalysisException, ParseException) as problem:
