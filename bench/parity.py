@@ -21,8 +21,9 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from conformity.checks import CHECKS, Check, Differs, Do, Expected, Read, Refused, Same, Stream
+from conformity.checks import CHECKS, Back, Check, Differs, Do, Expected, Read, Refused, Same, Stream
 from conformity.topics import ACTIONS, SETUPS, World
+from kadence.spark.checkpoints import rewrite_for_connector
 from kadence.testing.kafka import KAFKA_VERSION, Kafka
 from spark import SPARK_VERSION, connector_jars, environment
 
@@ -91,12 +92,22 @@ class Stage:
             if isinstance(step, Do):
                 ACTIONS[step.action](self.world, topic)
                 continue
+            if isinstance(step, Back):
+                self._write_for_connector(check)
+                continue
             last = {
                 side: self.worker.ask(self._order(check, step, side, topic, known)) for side in (THEIRS, OURS)
             }
             if at < len(check.steps) - 1 and (wrong := difference(Same(), last)):
                 return f"step {at + 1}: {wrong}"
         return difference(check.expected, last)
+
+    def _checkpoint(self, check: Check, side: str) -> Path:
+        return self.scratch / "checkpoints" / side / check.name.replace(" ", "-").replace(",", "")
+
+    def _write_for_connector(self, check: Check) -> None:
+        for side in (THEIRS, OURS):
+            rewrite_for_connector(self._checkpoint(check, side))
 
     def _order(
         self, check: Check, step: Read | Stream, side: str, topic: str, known: dict[str, int]
@@ -119,13 +130,12 @@ class Stage:
         }
         if isinstance(step, Read):
             return {**order, "kind": "batch", "schema": step.schema}
-        checkpoint = self.scratch / "checkpoints" / side / check.name.replace(" ", "-").replace(",", "")
         return {
             **order,
             "kind": "stream",
             "format": step.by or side,
             "trigger": step.trigger,
-            "checkpoint": str(checkpoint),
+            "checkpoint": str(self._checkpoint(check, side)),
         }
 
 

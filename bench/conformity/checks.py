@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["CHECKS", "Check", "Differs", "Do", "Expected", "Read", "Refused", "Same", "Stream"]
+__all__ = ["CHECKS", "Back", "Check", "Differs", "Do", "Expected", "Read", "Refused", "Same", "Stream"]
 
 Options = Mapping[str, str]
 
@@ -42,7 +42,12 @@ class Do:
     action: str
 
 
-Step = Read | Stream | Do
+@dataclass(frozen=True, slots=True)
+class Back:
+    """``kadence checkpoint to-connector`` on the checkpoint of each side."""
+
+
+Step = Read | Stream | Do | Back
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,6 +453,14 @@ STREAMS: Final = (
         expected=Differs(
             "rows", "error", "the connector takes our notes beside the offsets for partitions that are gone"
         ),
+    ),
+    streams(
+        "Kadence's checkpoint, written for the connector",
+        "one",
+        Stream(EARLIEST),
+        Do("more"),
+        Back(),
+        Stream(EARLIEST, by="kafka"),
     ),
     streams(
         "the connector's checkpoint, broken off between batches",

@@ -24,6 +24,7 @@ from tests.spark.processes import environment
 
 from kadence.broker import Broker
 from kadence.errors import MissingDependencyError
+from kadence.spark.checkpoints import Checkpoint, rewrite_for_connector
 from kadence.testing.kafka import Kafka
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def worlds(kafka: Kafka) -> Iterator[list[World]]:
 
 def answer(check: Check, worker: Worker, world: World, topic: str, checkpoint: Path) -> dict[str, Any]:
     """What the connector says to the last step."""
-    from conformity.checks import Do, Read
+    from conformity.checks import Back, Do, Read
     from conformity.topics import ACTIONS, SETUPS
 
     known = {name: str(value) for name, value in SETUPS[check.setup](world, topic).items()}
@@ -121,6 +122,9 @@ def answer(check: Check, worker: Worker, world: World, topic: str, checkpoint: P
     for step in check.steps:
         if isinstance(step, Do):
             ACTIONS[step.action](world, topic)
+            continue
+        if isinstance(step, Back):
+            rewrite_for_connector(checkpoint)
             continue
         given = {"kafka.bootstrap.servers": world.bootstrap_servers, "subscribe": topic, **step.options}
         options = {
@@ -147,6 +151,64 @@ def test_it_reads_the_same(name: str, worker: Worker, worlds: list[World], tmp_p
     )
     assert ours == kafkas
     assert ours.get("rows"), ours
+
+
+def test_a_job_moves_by_one_word_and_back(worker: Worker, worlds: list[World], tmp_path: Path) -> None:
+    """A stream and a batch: each record is read once, whichever format the query has in a run."""
+    world, topic, checkpoint = worlds[1], "moving", tmp_path / "checkpoint"
+    world.create(topic, 2)
+    options = {"kafka.bootstrap.servers": world.bootstrap_servers, "subscribe": topic}
+    sizes = [0, 0]
+
+    def places(answer: dict[str, Any]) -> list[tuple[int, int]]:
+        assert "rows" in answer, answer
+        return [(row[1], row[2]) for row in answer["rows"]]
+
+    def more(count: int) -> None:
+        for partition, size in enumerate(sizes):
+            world.produce(topic, range(size, size + count), partition)
+            sizes[partition] += count
+
+    def stream(by: str) -> list[tuple[int, int]]:
+        given = {**options, "startingOffsets": "earliest"}
+        return places(
+            worker.ask(
+                kind="stream", format=by, options=given, trigger="availableNow", checkpoint=str(checkpoint)
+            )
+        )
+
+    seen: list[tuple[int, int]] = []
+    for run, by in enumerate(("kafka", "kadence", "kafka", "kadence", "kafka")):
+        if run == 3:
+            world.grow(topic, 3)
+            sizes.append(0)
+        more(11)
+        if run and by == "kafka":
+            assert rewrite_for_connector(checkpoint)
+        seen += stream(by)
+    everything = [(partition, offset) for partition, size in enumerate(sizes) for offset in range(size)]
+    assert sorted(seen) == everything
+
+    # A batch that Kadence has begun and not ended: the connector repeats it, where Kadence began it.
+    world.grow(topic, 4)
+    sizes.append(0)
+    more(3)
+    expected = stream("kadence")
+    assert len(expected) == 4 * 3
+    last = Checkpoint.read(checkpoint).last
+    for name in (str(last.number), f".{last.number}.crc"):
+        (checkpoint / "commits" / name).unlink()
+    rewrite_for_connector(checkpoint)
+    assert sorted(stream("kafka")) == sorted(expected)
+
+    batches = [
+        worker.ask(kind="batch", format=by, options=options, schema="")
+        for by in ("kafka", "kadence", "kafka")
+    ]
+    assert batches[0] == batches[1] == batches[2]
+    assert sorted(places(batches[0])) == [
+        (partition, offset) for partition, size in enumerate(sizes) for offset in range(size)
+    ]
 
 
 def test_it_writes_the_same(worker: Worker, worlds: list[World], tmp_path: Path) -> None:

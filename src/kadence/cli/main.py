@@ -12,7 +12,7 @@ from importlib import import_module, metadata
 from types import FrameType
 
 from kadence import records
-from kadence.cli import broker, cluster, consume, doctor, groups, pipeline, produce, topics
+from kadence.cli import broker, checkpoint, cluster, consume, doctor, groups, pipeline, produce, topics
 from kadence.cli.common import CommandError, Parser, UsageError, say
 from kadence.cli.demo import command as demo
 from kadence.cli.top import command as top
@@ -54,7 +54,7 @@ localhost:9092. Status: 0 success, 1 failure, 2 the command line or a setting
 is wrong, 130 Ctrl-C, 141 the reader of the output has closed it.
 """
 
-_COMMANDS = (broker, produce, consume, topics, groups, top, cluster, pipeline, doctor, demo)
+_COMMANDS = (broker, produce, consume, topics, groups, top, cluster, pipeline, checkpoint, doctor, demo)
 
 
 class _Terminated(BaseException):
