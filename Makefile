@@ -26,7 +26,7 @@ help:
 	@echo "make test-spark      the tests of the Spark room with another PySpark (PYSPARK=4.2)"
 	@echo "make soak            property tests, simulations and fuzzing with other seeds (MINUTES=10; SEED=n repeats a round)"
 	@echo "make hold            C calls that hold the interpreter for 15 and for 30 s, which must not cost the membership"
-	@echo "make kill-spark      kill -9 of a Spark application ROUNDS times, every row accounted for (BROKER=kafka, ARGS='--seed N')"
+	@echo "make kill-spark      kill -9 of a Spark application ROUNDS times, every row accounted for (BROKER=kafka, SINK=topic, ARGS='--seed N')"
 	@echo "make kill-lakehouse  the same with a Delta and an Iceberg table, also right before and after their commits; DuckDB counts"
 	@echo "make lint            ruff, mypy --strict, the directions between rooms, generated code up to date"
 	@echo "make pyright         whether pyright takes and refuses the same user programs as mypy does (downloads 75 MB)"
@@ -66,7 +66,7 @@ hold: $(VENV)/.has-test
 	@for seconds in 15 30; do KADENCE_HOLD=$$seconds $(RUN) -m pytest tests/consumer/test_pulse.py -q -rP $(ARGS) || exit 1; done
 
 kill-spark: $(VENV)/.has-test
-	@$(RUN) tools/kill_spark.py --rounds $(ROUNDS) --broker $(BROKER) $(ARGS)
+	@$(RUN) tools/kill_$(if $(filter topic,$(SINK)),transactions,spark).py --rounds $(ROUNDS) --broker $(BROKER) $(ARGS)
 
 kill-lakehouse: $(VENV)/.has-test
 	@$(RUN) tools/kill_lakehouse.py --rounds $(ROUNDS) --broker $(BROKER) $(ARGS)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from kadence import Admin
-from kill_spark import _CONF, PARTITIONS, TOPIC, Records, _broker, _kill
+from kill_spark import CONF, PARTITIONS, TOPIC, Records, _broker, kill_session
 
 KINDS = ("delta", "iceberg")
 _HOLD = "KADENCE_KILL_LAKEHOUSE"
@@ -90,7 +90,7 @@ def application(servers: str, directory: Path, *, to_the_end: bool) -> None:
     """Stream the topic into both tables; says "started" when both queries have begun."""
     from kadence.spark import session
 
-    spark = session("kill-lakehouse", master="local[2]", conf=_CONF)
+    spark = session("kill-lakehouse", master="local[2]", conf=CONF)
     for source in held_sources():
         spark.dataSource.register(source)
     queries = []
@@ -179,7 +179,7 @@ def _round(servers: str, directory: Path, number: int, chance: random.Random) ->
         time.sleep(chance.uniform(0, 1.5))
     if app.poll() is not None:
         raise SystemExit(f"round {number}: a query failed, see {directory / 'application.log'}")
-    processes = _kill(app.pid)
+    processes = kill_session(app.pid)
     app.wait()
     app.stdout.close()
     where = f"{place.split()[1]} the commit of {place.split()[0]}" if place else "at random"

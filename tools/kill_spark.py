@@ -7,6 +7,7 @@ A producer writes numbered records without a pause. An application (driver, JVM,
 from format("kadence") into a Parquet table, with a group. In each round it is started on the same checkpoint and
 killed at a moment of chance: before its first batch, within one, between the table and the checkpoint. In the end it
 runs once undisturbed. Each record must then be in the table exactly once, and the group must stand where the logs end.
+SINK=topic kills a stream from topic to topic: kill_transactions.py.
 
 POSIX with /proc (Linux): that is how the processes of an application are found.
 """
@@ -37,7 +38,7 @@ TOPIC = "rows"
 GROUP = "kill-spark"
 PARTITIONS = 3
 
-_CONF = {
+CONF = {
     "spark.driver.memory": "512m",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -59,7 +60,7 @@ def application(servers: str, directory: Path, *, to_the_end: bool) -> None:
 
     from kadence.spark import session
 
-    spark = session("kill-spark", master="local[2]", conf=_CONF)
+    spark = session("kill-spark", master="local[2]", conf=CONF)
     writer = (
         spark.readStream.format("kadence")
         .option("kafka.bootstrap.servers", servers)
@@ -102,7 +103,7 @@ def _start(servers: str, directory: Path, *, to_the_end: bool = False) -> subpro
     )
 
 
-def _processes(session: int) -> list[int]:
+def processes_of(session: int) -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -113,10 +114,10 @@ def _processes(session: int) -> list[int]:
     return found
 
 
-def _kill(session: int) -> int:
+def kill_session(session: int) -> int:
     """SIGKILL to every process of it, until there is none; how many there were."""
     killed = set()
-    while alive := [pid for pid in _processes(session) if not _is_zombie(pid)]:
+    while alive := [pid for pid in processes_of(session) if not _is_zombie(pid)]:
         for pid in alive:
             killed.add(pid)
             try:
@@ -216,27 +217,27 @@ def _round(servers: str, directory: Path, number: int, chance: random.Random) ->
         )
     # Some batches later, and then at once or within the next one; none later is within what a former kill left.
     batches, pause = chance.choice((0, 0, 1, 1, 2, 3)), chance.uniform(0, 0.5)
-    enough = _begun(directory) + batches
-    while _begun(directory) < enough and app.poll() is None:
+    enough = begun(directory) + batches
+    while begun(directory) < enough and app.poll() is None:
         time.sleep(0.02)
     time.sleep(pause)
     if app.poll() is not None:
         raise SystemExit(f"round {number}: the query failed, see {directory / 'application.log'}")
-    processes = _kill(app.pid)
+    processes = kill_session(app.pid)
     app.wait()
     app.stdout.close()
     print(
         f"round {number}: {processes} processes killed {pause:.2f} s after batch {batches} since the start began, "
-        f"{_batches(directory)} batches done so far, {time.monotonic() - began:.0f} s",
+        f"{batches_done(directory)} batches done so far, {time.monotonic() - began:.0f} s",
         flush=True,
     )
 
 
-def _begun(directory: Path) -> int:
+def begun(directory: Path) -> int:
     return _logged(directory, "offsets")
 
 
-def _batches(directory: Path) -> int:
+def batches_done(directory: Path) -> int:
     return _logged(directory, "commits")
 
 
@@ -246,7 +247,7 @@ def _logged(directory: Path, log: str) -> int:
 
 
 def _account(admin: Admin, directory: Path, rounds: int, sent: Counter[int]) -> Account:
-    account = Account(rounds=rounds, batches=_batches(directory))
+    account = Account(rounds=rounds, batches=batches_done(directory))
     found = {partition: counts for partition, *counts in json.loads((directory / "rows.json").read_text())}
     committed = {tp.partition: at.offset for tp, at in admin.group_offsets(GROUP).items()}
     for partition, count in sent.items():

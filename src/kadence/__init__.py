@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         ConfigChange,
         ConfigEntry,
         ConfigResource,
+        FencedProducer,
         GroupDescription,
         GroupListing,
         MemberDescription,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
         OffsetSpec,
         Outcomes,
         TopicDescription,
+        TransactionDescription,
+        TransactionListing,
     )
     from kadence.admin.async_admin import AsyncAdmin
     from kadence.admin.settings import AdminSettings
@@ -168,6 +171,7 @@ __all__ = [
     "DisconnectedError",
     "FatalNetworkError",
     "FencedInstanceIdError",
+    "FencedProducer",
     "ForkedError",
     "GroupAuthorizationError",
     "GroupDescription",
@@ -234,6 +238,8 @@ __all__ = [
     "TopicDescription",
     "TopicPartition",
     "TransactionAbortedError",
+    "TransactionDescription",
+    "TransactionListing",
     "TransportError",
     "UnknownMemberIdError",
     "UnknownTopicOrPartitionError",
@@ -346,6 +352,9 @@ _HOMES = {
     "TopicAlreadyExistsError": "kadence.errors",
     "TopicAuthorizationError": "kadence.errors",
     "TopicDescription": "kadence.admin",
+    "TransactionDescription": "kadence.admin",
+    "TransactionListing": "kadence.admin",
+    "FencedProducer": "kadence.admin",
     "TopicPartition": "kadence.types",
     "TransactionAbortedError": "kadence.errors",
     "TransportError": "kadence.errors",

@@ -71,6 +71,20 @@ class GroupMetadata:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction that a producer has written and left open: what somebody else needs to end it.
+
+    Attributes:
+        is_v2: whether it was written with transactions v2 (KIP-890), which its end must follow.
+    """
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    is_v2: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SubscriptionPattern:
     """A regular expression that the *broker* matches whole topic names with, for `Consumer.subscribe` (KIP-848).
 

@@ -15,7 +15,9 @@ from tests.patience import PATIENCE, once_inside, overdue, until
 
 from kadence.admin import Acl, AclFilter, Admin, ConfigChange, ConfigEntry, ConfigResource, NewTopic
 from kadence.admin.calls import Leaders
+from kadence.admin.transactions import end_transactions
 from kadence.broker import Broker
+from kadence.consumer.consumer import Consumer
 from kadence.errors import (
     BrokerError,
     ClosedError,
@@ -29,18 +31,20 @@ from kadence.errors import (
     UnknownTopicOrPartitionError,
 )
 from kadence.producer import Producer
+from kadence.producer.handing_over import begin_as, leave_open
 from kadence.protocol import error_codes as ec
 from kadence.protocol.create_partitions import CreatePartitionsRequest
 from kadence.protocol.create_topics import CreateTopicsRequest
 from kadence.protocol.delete_topics import DeleteTopicsRequest
 from kadence.protocol.describe_groups import DescribeGroupsRequest
 from kadence.protocol.find_coordinator import FindCoordinatorRequest
+from kadence.protocol.init_producer_id import InitProducerIdRequest
 from kadence.protocol.list_groups import ListGroupsRequest
 from kadence.protocol.list_offsets import ListOffsetsRequest
 from kadence.protocol.metadata import MetadataRequest
 from kadence.protocol.offset_fetch import OffsetFetchRequest
 from kadence.testing.kafka import Kafka
-from kadence.types import OffsetAndMetadata, TopicPartition
+from kadence.types import OffsetAndMetadata, OpenTransaction, TopicPartition
 
 
 @pytest.fixture(params=["embedded", "kafka"])
@@ -94,6 +98,88 @@ def fill(servers: str, topic: str, count: int, partition: int = 0) -> None:
     with Producer(bootstrap_servers=servers) as producer:
         for n in range(count):
             producer.send(topic, b"%d" % n, partition=partition, timestamp=1000 + n)
+
+
+# ---------------------------------------------------------------- transactions
+
+
+def test_transactions_are_listed_described_fenced_and_ended_by_others(
+    admin: Admin, servers: str, name: str
+) -> None:
+    """As Spark's tasks write them: by one producer under many names, and left open."""
+    admin.create_topics({name: 2})
+    until(lambda: name in admin.list_topics(), what="the topic is known")
+    started: dict[str, OpenTransaction] = {}
+    with Producer(bootstrap_servers=servers, transactional_id=name) as producer:
+        for task in "abcd":
+            begin_as(producer, f"{name}-{task}")
+            producer.send(name, task.encode(), partition=0).result(PATIENCE)
+            left = leave_open(producer)
+            assert left is not None
+            started[task] = left
+        begin_as(producer, f"{name}-idle")
+        assert leave_open(producer) is None
+    ours = {left.transactional_id: left.producer_id for left in started.values()}
+    listed = {each.transactional_id: each for each in admin.list_transactions(states=["Ongoing"])}
+    assert {each: listed[each].producer_id for each in ours} == ours
+    assert f"{name}-idle" not in listed
+    ids = [started[task].producer_id for task in "ab"]
+    assert {each.transactional_id for each in admin.list_transactions(producer_ids=ids)} == {
+        f"{name}-{task}" for task in "ab"
+    }
+    described = admin.describe_transactions(list(ours))
+    for each, found in described.items():
+        assert (found.state, found.producer_id) == ("Ongoing", ours[each])
+        assert found.partitions == {TopicPartition(name, 0)}
+        assert found.started_ms is not None
+        assert found.coordinator == listed[each].coordinator
+    with pytest.raises(BrokerError, match="TRANSACTIONAL_ID_NOT_FOUND"):
+        admin.describe_transactions("nobody")
+
+    def ended(tasks: str, *, committed: bool) -> dict[str, str]:
+        wanted = [started[task] for task in tasks]
+        outcomes = admin._shell.run(None, end_transactions, wanted, committed=committed)
+        return {each: getattr(error, "name", "") for each, error in outcomes.errors.items()}
+
+    fenced = admin.fence_producers(f"{name}-d")
+    assert fenced[f"{name}-d"].epoch > started["d"].epoch
+    assert ended("ab", committed=True) == {}
+    assert ended("c", committed=False) == {}
+    assert ended("ab", committed=True) == {}, "an answer may have been lost"
+    assert ended("c", committed=True) == {f"{name}-c": "INVALID_TXN_STATE"}
+    assert ended("d", committed=True) == {f"{name}-d": "PRODUCER_FENCED"}
+    until(
+        lambda: (
+            {admin.describe_transactions(each)[each].state for each in ours}
+            == {"CompleteCommit", "CompleteAbort", "Empty"}
+        ),
+        what="all have ended",
+    )
+    with Consumer(bootstrap_servers=servers, isolation_level="read_committed") as reader:
+        reader.assign([TopicPartition(name, 0)])
+        reader.seek_to_beginning()
+        end = reader.end_offsets([TopicPartition(name, 0)])[TopicPartition(name, 0)]
+        seen: list[bytes] = []
+        while reader.position(TopicPartition(name, 0)) < end:
+            seen += [record.value for record in reader.poll(PATIENCE) if record.value is not None]
+    assert seen == [b"a", b"b"]
+
+
+def test_states_that_transactions_do_not_have(admin: Admin) -> None:
+    with pytest.raises(ValueError, match=r"one of the states Empty, Ongoing, .*, not 'Open'"):
+        admin.list_transactions(states=["Open"])
+
+
+@pytest.mark.parametrize("code", [ec.NOT_COORDINATOR, ec.CONCURRENT_TRANSACTIONS])
+def test_the_coordinator_of_a_transaction_moves(flaky: tuple[Broker, Admin], code: int) -> None:
+    broker, admin = flaky
+    admin.fence_producers("x")
+    with (
+        broker.faults.error(InitProducerIdRequest, code, times=1),
+        broker.faults.observe(InitProducerIdRequest) as asked,
+    ):
+        assert admin.fence_producers("x")["x"].epoch >= 1
+    assert len(asked) == 2
 
 
 # ---------------------------------------------------------------- topics

@@ -35,7 +35,7 @@ from kadence.protocol.produce import ProduceRequest
 from kadence.protocol.txn_offset_commit import (
     TxnOffsetCommitRequest,
 )
-from kadence.types import GroupMetadata, OffsetAndMetadata
+from kadence.types import GroupMetadata, OffsetAndMetadata, OpenTransaction
 
 GROUP = GroupMetadata("g", 3, "member")
 OFFSETS = {TP: OffsetAndMetadata(5)}
@@ -497,8 +497,41 @@ def test_a_commit_that_ran_out_of_time_can_be_waited_for_again_but_not_aborted()
     world.run(world.now_in.begin_commit())
 
 
+def test_a_transaction_left_open_is_somebody_elses_and_the_next_has_another_name() -> None:
+    world = TransactionWorld()
+    world.warm()
+    world.asked.clear()
+    with world.gate:
+        left = world.now_in.leave_open()
+    assert left == OpenTransaction("x", 9, 0, is_v2=True)
+    assert not world.is_open
+    assert world.turn() == []
+    with world.gate:
+        assert not world.now_in.end_for_close()  # a close ends nothing
+    world.codes[InitProducerIdRequest] = [ec.CONCURRENT_TRANSACTIONS]
+    world.run(world.now_in.begin_as("y"))
+    assert world.asked_for() == ["FindCoordinator", "InitProducerId", "InitProducerId"]
+    assert (world.asked[-1].transactional_id, world.asked[-1].producer_id) == ("y", -1)
+    world.begin()
+    world.append()
+    (produce,) = world.turn()
+    assert produce.message.transactional_id == "y"
+    world.acknowledge(produce, 41)
+    with world.gate:
+        assert world.now_in.leave_open() == OpenTransaction("y", 9, 0, is_v2=True)
+    world.run(world.now_in.begin_as("x"))
+    assert world.asked_for() == ["InitProducerId"], "who coordinates it is still known"
+
+
+def test_a_transaction_that_brokers_know_nothing_of_needs_no_end() -> None:
+    world = TransactionWorld()
+    world.begin()
+    with world.gate:
+        assert world.now_in.leave_open() is None
+
+
 def test_every_state_can_be_reached_and_only_one_is_the_end() -> None:
-    assert set().union(*TRANSITIONS.values()) == set(State) - {State.UNINITIALIZED}
+    assert set().union(*TRANSITIONS.values()) == set(State)
     assert [state for state, after in TRANSITIONS.items() if not after] == [State.FAILED]
 
 

@@ -41,6 +41,7 @@ def test_each_row_once_whatever_becomes_of_tasks_and_workers(cluster: Cluster, t
     """First a task that is slow and gets a second attempt beside it, and one that fails once; then a worker dies."""
     cluster.create(2)
     cluster.produce(range(600))
+    cluster.admin.create_topics({f"{cluster.topic}-{name}": 2 for name in ("uneven", "held")})
     command = [str(SPARK / "bin" / "spark-class"), "org.apache.spark.deploy.master.Master"]
     command += ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
     with service(command, tmp_path / "master.log", **QUICK) as master, ThreadPoolExecutor() as threads:
@@ -88,6 +89,9 @@ def test_each_row_once_whatever_becomes_of_tasks_and_workers(cluster: Cluster, t
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"uneven": list(range(600)), "held": list(range(600))}
     assert list(tmp_path.glob("held-*-1")), "no task was run again"
+    assert cluster.admin.list_transactions(states=["Ongoing"]) == [], (
+        "attempts that do not count left something open"
+    )
 
 
 def test_a_submitted_job_with_a_shipped_environment_has_tasks_for_its_executors(

@@ -1,4 +1,4 @@
-"""The admin client for topics, settings, access rules, groups and offsets: `Admin`, and `AsyncAdmin` for asyncio.
+"""The admin client: topics, settings, access rules, groups, offsets, transactions. `Admin`; `AsyncAdmin` for asyncio.
 
 `calls` sends requests and repeats them after retriable errors. Each subject has a file that builds and reads its
 messages. A shell runs the calls: `shell` on the caller's thread, `async_shell` on a thread beside the event loop.
@@ -12,6 +12,7 @@ from kadence.admin.values import (
     ConfigChange,
     ConfigEntry,
     ConfigResource,
+    FencedProducer,
     GroupDescription,
     GroupListing,
     MemberDescription,
@@ -19,6 +20,8 @@ from kadence.admin.values import (
     OffsetSpec,
     Outcomes,
     TopicDescription,
+    TransactionDescription,
+    TransactionListing,
 )
 
 __all__ = [
@@ -29,6 +32,7 @@ __all__ = [
     "ConfigChange",
     "ConfigEntry",
     "ConfigResource",
+    "FencedProducer",
     "GroupDescription",
     "GroupListing",
     "MemberDescription",
@@ -36,4 +40,6 @@ __all__ = [
     "OffsetSpec",
     "Outcomes",
     "TopicDescription",
+    "TransactionDescription",
+    "TransactionListing",
 ]

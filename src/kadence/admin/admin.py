@@ -13,6 +13,7 @@ from kadence.admin import groups as _groups
 from kadence.admin import offsets as _offsets
 from kadence.admin import records as _records
 from kadence.admin import topics as _topics
+from kadence.admin import transactions as _transactions
 from kadence.admin.arguments import (
     Partitions,
     as_acls,
@@ -24,6 +25,7 @@ from kadence.admin.arguments import (
     as_offsets,
     as_partitions,
     as_resources,
+    as_states,
     as_topics,
     as_totals,
     by_partition,
@@ -38,12 +40,15 @@ from kadence.admin.values import (
     ClusterDescription,
     ConfigEntry,
     ConfigResource,
+    FencedProducer,
     GroupDescription,
     GroupListing,
     NewTopic,
     OffsetSpec,
     Outcomes,
     TopicDescription,
+    TransactionDescription,
+    TransactionListing,
 )
 from kadence.clock import Seconds, SystemClock
 from kadence.config import AdminConfig, generated_client_id
@@ -60,7 +65,7 @@ P = TypeVar("P", bound=tuple[str, int])
 
 
 class Admin:
-    """Topics, settings, records, groups, offsets and access rules of a cluster.
+    """Topics, settings, records, groups, offsets, transactions and access rules of a cluster.
 
     Any number of threads may share one; their calls run side by side. Every call blocks for at most
     ``timeout`` seconds (``default.api.timeout.ms`` when None). It repeats a request after a retriable error, such
@@ -269,6 +274,54 @@ class Admin:
         outcomes = self._shell.run(
             timeout, _offsets.delete_group_offsets, as_name("a group", group), as_partitions(partitions)
         )
+        return checked(outcomes, raise_errors)
+
+    # ------------------------------------------------------------ transactions
+
+    def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        timeout: Seconds | None = None,
+    ) -> list[TransactionListing]:
+        """The transactional ids of all brokers, sorted (KIP-664). Those that this client may not describe are left out.
+
+        Args:
+            states: only those in one of these states, such as "Ongoing"; empty: all. producer_ids: only those of these
+                producers; empty: all.
+        """
+        return self._shell.run(
+            timeout, _transactions.list_transactions, as_states(states), list(producer_ids)
+        )
+
+    def describe_transactions(
+        self,
+        transactional_ids: str | Iterable[str],
+        *,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[str, TransactionDescription]:
+        """What the coordinators know of transactional ids: state, producer, partitions and since when (KIP-664).
+
+        Raises:
+            BrokerError: TRANSACTIONAL_ID_NOT_FOUND: brokers do not know the id, or not any more.
+        """
+        outcomes = self._shell.run(timeout, _transactions.describe_transactions, as_names(transactional_ids))
+        return checked(outcomes, raise_errors)
+
+    def fence_producers(
+        self,
+        transactional_ids: str | Iterable[str],
+        *,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[str, FencedProducer]:
+        """Fence the producers with these transactional ids (KIP-730): their next call fails.
+
+        What they have open is aborted. An id that no producer has used is taken, too.
+        """
+        outcomes = self._shell.run(timeout, _transactions.fence_producers, as_names(transactional_ids))
         return checked(outcomes, raise_errors)
 
     # ------------------------------------------------------------ records

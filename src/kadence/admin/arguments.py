@@ -20,6 +20,7 @@ __all__ = [
     "as_partition",
     "as_partitions",
     "as_resources",
+    "as_states",
     "as_topics",
     "as_totals",
     "by_partition",
@@ -30,6 +31,8 @@ __all__ = [
 K = TypeVar("K")
 V = TypeVar("V")
 P = TypeVar("P", bound=tuple[str, int])
+
+_STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 
 Partitions = TopicPartition | Iterable[TopicPartition | tuple[str, int]]
 """What calls take that speak of partitions: several, or one."""
@@ -105,6 +108,15 @@ def as_offsets(offsets: Mapping[P, OffsetAndMetadata | int]) -> dict[TopicPartit
     for partition, at in by_partition(offsets).items():
         _check(at, (int, OffsetAndMetadata), f"{partition}: an offset is a whole number or OffsetAndMetadata")
         found[partition] = OffsetAndMetadata(at) if isinstance(at, int) else at
+    return found
+
+
+def as_states(states: Iterable[str]) -> list[str]:
+    """States of transactions. A broker passes over names that it does not know, and lists all if none is left."""
+    found = as_names(states)
+    for state in found:
+        if state not in _STATES:
+            raise ValueError(f"a transaction is in one of the states {', '.join(_STATES)}, not {state!r}")
     return found
 
 

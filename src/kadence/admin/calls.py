@@ -86,10 +86,11 @@ class Leaders:
         self._fresh_until = 0
         self.topics: dict[str, MetadataResponseTopic] = {}
         self.coordinators: dict[str, int] = {}
+        self.of_transactions: dict[str, int] = {}
 
     def forget(self) -> None:
         """Forget all; a call that reads what was known keeps it."""
-        self.topics, self.coordinators = {}, {}
+        self.topics, self.coordinators, self.of_transactions = {}, {}, {}
 
     def at(self, now: int) -> Self:
         """What is known and not older than ``metadata.max.age.ms``."""
@@ -296,22 +297,40 @@ class Calls:
 
     def coordinators(self, groups: Collection[str], deadline: int) -> dict[str, int | KafkaError]:
         """The coordinator of each group."""
+        return self._find(groups, deadline, 0, "group")
+
+    def _find(
+        self, names: Collection[str], deadline: int, key_type: int, kind: str
+    ) -> dict[str, int | KafkaError]:
         self.metadata([], deadline)
         # Versions above 3 take many keys at once, but every broker still has the old form.
         answers = self.ask_all(
-            [Ask(FindCoordinatorRequest(key=group), max_version=3) for group in groups], deadline
+            [Ask(FindCoordinatorRequest(key=name, key_type=key_type), max_version=3) for name in names],
+            deadline,
         )
         found: dict[str, int | KafkaError] = {}
-        for group, answer in zip(groups, answers, strict=True):
+        for name, answer in zip(names, answers, strict=True):
             if isinstance(answer, KafkaError):
-                found[group] = answer
+                found[name] = answer
             elif answer.error_code:
-                found[group] = for_code(
-                    answer.error_code, f"group {group!r}: {answer.error_message or 'no coordinator'}"
+                found[name] = for_code(
+                    answer.error_code, f"{kind} {name!r}: {answer.error_message or 'no coordinator'}"
                 )
             else:
-                found[group] = answer.node_id
+                found[name] = answer.node_id
         return found
+
+    def transaction_coordinators(self, names: Collection[str], deadline: int) -> dict[str, int | KafkaError]:
+        """The coordinator of each transactional id. They are kept."""
+        kept = self._leaders.at(self._clock.now_ms()).of_transactions
+        unknown = [name for name in names if name not in kept]
+        found = self._find(unknown, deadline, 1, "transactional id") if unknown else {}
+        kept.update({name: node for name, node in found.items() if isinstance(node, int)})
+        return {name: found[name] if name in found else kept[name] for name in names}
+
+    def remember_coordinators(self, found: Mapping[str, int]) -> None:
+        """Keep who coordinates these transactional ids, as an answer has told."""
+        self._leaders.at(self._clock.now_ms()).of_transactions.update(found)
 
     def coordinator(self, group: str, deadline: int) -> int:
         """The coordinator of one group, which is kept; raises instead of giving an error."""

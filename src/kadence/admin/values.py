@@ -16,6 +16,7 @@ __all__ = [
     "ConfigChange",
     "ConfigEntry",
     "ConfigResource",
+    "FencedProducer",
     "GroupDescription",
     "GroupListing",
     "MemberDescription",
@@ -23,6 +24,8 @@ __all__ = [
     "OffsetSpec",
     "Outcomes",
     "TopicDescription",
+    "TransactionDescription",
+    "TransactionListing",
 ]
 
 K = TypeVar("K")
@@ -122,6 +125,49 @@ class GroupDescription:
     coordinator: int
     members: tuple[MemberDescription, ...]
     epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    """A transactional id as `Admin.list_transactions` returns it.
+
+    Attributes:
+        state: Kafka's name: "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit" or "CompleteAbort".
+        coordinator: the id of the broker that coordinates it.
+    """
+
+    transactional_id: str
+    producer_id: int
+    state: str
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """A transactional id as its coordinator knows it.
+
+    Attributes:
+        state: as in `TransactionListing`. coordinator: the id of the broker that coordinates it.
+        timeout_ms: for how long its transaction may be open. started_ms: when the open transaction began, in ms since
+            1970; None: none is open. partitions: those that the open transaction has written to.
+    """
+
+    transactional_id: str
+    state: str
+    coordinator: int
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    started_ms: int | None
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class FencedProducer:
+    """The identity that `Admin.fence_producers` has got in place of the producer that can go on no more."""
+
+    producer_id: int
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,7 +220,7 @@ class Sender:
             return None
         self._requests_in_flight[node_id] = self._requests_in_flight.get(node_id, 0) + 1
         message = ProduceRequest(
-            transactional_id=self._config.transactional_id,
+            transactional_id=None if self._transactions is None else self._transactions.transactional_id,
             acks=self._acks,
             timeout_ms=self._config.request_timeout_ms,
             topic_data=list(topics.values()),

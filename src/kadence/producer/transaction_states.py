@@ -34,7 +34,9 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
     State.UNINITIALIZED: frozenset({State.INITIALIZING, State.FAILED}),
     State.INITIALIZING: frozenset({State.READY, State.FAILED}),
     State.READY: frozenset({State.IN_TRANSACTION, State.FAILED}),
-    State.IN_TRANSACTION: frozenset({State.COMMITTING, State.ABORTING, State.ABORTABLE, State.FAILED}),
+    State.IN_TRANSACTION: frozenset(
+        {State.COMMITTING, State.ABORTING, State.ABORTABLE, State.UNINITIALIZED, State.FAILED}
+    ),
     State.COMMITTING: frozenset({State.READY, State.ABORTABLE, State.FAILED}),
     State.ABORTING: frozenset({State.READY, State.ABORTABLE, State.FAILED}),
     State.ABORTABLE: frozenset({State.ABORTING, State.FAILED}),
@@ -60,7 +62,7 @@ class Lifecycle:
     """
 
     def __init__(self, transactional_id: str, admit: Callable[[bool], None]) -> None:
-        self.transactional_id: Final = transactional_id
+        self.transactional_id = transactional_id
         self.state = State.UNINITIALIZED
         self.error: KafkaError | None = None
         self.lines = HeldLines()

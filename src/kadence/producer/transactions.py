@@ -32,12 +32,12 @@ from kadence.producer.gate import Gate
 from kadence.producer.transaction_requests import Outcome
 from kadence.producer.transaction_states import ENDING, SENDING, Done, Lifecycle, State
 from kadence.protocol import error_codes as ec
-from kadence.types import GroupMetadata, Node, OffsetAndMetadata, TopicPartition
+from kadence.types import GroupMetadata, Node, OffsetAndMetadata, OpenTransaction, TopicPartition
 
 __all__ = ["Transactions"]
 
 _ADD_AGAIN_MS: Final = 20
-"""How soon partitions are added again that came before the end of the transaction before was written; as Java's."""
+"""How soon is asked again for what came before the end of the transaction before was written; as Java's."""
 
 
 @dataclass(eq=False)
@@ -70,8 +70,9 @@ class Transactions(Lifecycle):
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._in_flight: Request | None = None
         self._on_answer: Callable[[int, Any], None] = lambda now, response: None
-        # Whoever coordinates the transactional id, "", and the groups whose offsets are sent.
-        self._found: dict[str, int] = {}
+        # Whoever coordinates the transactional id and the groups whose offsets are sent. The id may change, and an id
+        # and a group may have the same name.
+        self._found: dict[tuple[str, bool], int] = {}
         self._is_v2: bool | None = None
         self._id: tuple[int, int] = (-1, -1)
         self._raise_epoch = False
@@ -101,6 +102,29 @@ class Transactions(Lifecycle):
             return not sent.pending
 
         return done
+
+    def leave_open(self) -> OpenTransaction | None:
+        """Leave the transaction as it is, for somebody else to end. All records are acknowledged, all offsets taken.
+
+        The producer goes on with `begin_as`; closing it ends nothing.
+
+        Returns:
+            Who the transaction is; None if brokers know of none.
+        """
+        self.check_open()
+        left = (
+            OpenTransaction(self.transactional_id, *self._id, bool(self._is_v2)) if self._is_started else None
+        )
+        self._move(State.UNINITIALIZED)
+        return left
+
+    def begin_as(self, transactional_id: str) -> Done:
+        """As `begin_init`, under another name."""
+        if self.state is State.UNINITIALIZED:
+            self._forget()
+            self.transactional_id = transactional_id
+            self._id = (-1, -1)
+        return self.begin_init()
 
     # ------------------------------------------------------------ the sender's side, network thread
 
@@ -203,17 +227,21 @@ class Transactions(Lifecycle):
         if self._is_v2 is None:
             self._ask(now, requests.api_versions(), ANY_NODE, self._on_features)
             return None
-        if group not in self._found:
-            message = requests.find_coordinator(group or self.transactional_id, is_group=bool(group))
+        key = self._key(group)
+        if key not in self._found:
+            message = requests.find_coordinator(key[0], is_group=bool(group))
 
             def found(now: int, response: Any) -> None:
                 if self._is_well(now, response.error_code, group=group, adds=bool(group)):
                     self.coordinators[response.node_id] = Node(response.node_id, response.host, response.port)
-                    self._found[group] = response.node_id
+                    self._found[key] = response.node_id
 
             self._ask(now, message, ANY_NODE, found, max_version=requests.SINGLE_KEY)
             return None
-        return self._found[group]
+        return self._found[key]
+
+    def _key(self, group: str) -> tuple[str, bool]:
+        return (group or self.transactional_id, bool(group))
 
     def _on_features(self, now: int, response: Any) -> None:
         self._is_v2 = requests.is_v2(response)
@@ -233,7 +261,9 @@ class Transactions(Lifecycle):
             )
 
     def _on_id(self, now: int, response: Any) -> None:
-        if self._is_well(now, response.error_code):
+        if not self._is_well(now, response.error_code):
+            self._try_again_soon(now, response.error_code)
+        else:
             self._id = (response.producer_id, response.producer_epoch)
             self.lines.add(logging.INFO, "%s: producer id %d epoch %d", self.transactional_id, *self._id)
             self._begin_anew()
@@ -273,7 +303,11 @@ class Transactions(Lifecycle):
         if added:
             self._is_started, self._is_unsure = True, False
         code = requests.worst(codes.values())
-        if not self._is_well(now, code, adds=True) and code == ec.CONCURRENT_TRANSACTIONS:
+        if not self._is_well(now, code, adds=True):
+            self._try_again_soon(now, code)
+
+    def _try_again_soon(self, now: int, code: int) -> None:
+        if code == ec.CONCURRENT_TRANSACTIONS:
             # The end of the transaction before is being written, which is a matter of milliseconds.
             self._backoff.until = min(self._backoff.until, now + _ADD_AGAIN_MS)
 
@@ -342,11 +376,15 @@ class Transactions(Lifecycle):
         self._begin_anew()
 
     def _begin_anew(self) -> None:
+        self._forget()
+        self._move(State.READY)
+
+    def _forget(self) -> None:
+        """What was of the transaction that has ended, or was left."""
         self._partitions.clear()
         self._to_add.clear()
         self._offsets.clear()
         self._is_started = self._is_unsure = self._is_ended = self._raise_epoch = self._asks_why = False
-        self._move(State.READY)
 
     # ------------------------------------------------------------ what answers mean
 
@@ -372,7 +410,7 @@ class Transactions(Lifecycle):
                 self._move(State.ABORTABLE, for_code(code))
         elif outcome in (Outcome.RETRY, Outcome.FIND_AGAIN):
             if outcome is Outcome.FIND_AGAIN:
-                self._found.pop(group, None)
+                self._found.pop(self._key(group), None)
             self._backoff.failed(now)
         else:
             self._fail(for_code(code))

@@ -57,7 +57,7 @@ spark = session(
 
 
 def rows(at_first_row: Callable[[int, int], None]) -> list[int]:
-    """What a stream of the whole topic puts into a table."""
+    """What a stream of the whole topic puts into another one, in transactions."""
     name = at_first_row.__name__
 
     @udf(StringType())
@@ -79,15 +79,23 @@ def rows(at_first_row: Callable[[int, int], None]) -> list[int]:
         .option("minPartitions", "6")
         .load()
         .select(passed("value").alias("value"))
-        .writeStream.format("parquet")
-        .option("path", str(directory / name / "table"))
+        .writeStream.format("kadence")
+        .option("kafka.bootstrap.servers", servers)
+        .option("topic", f"{topic}-{name}")
+        .option("transactions", "true")
         .option("checkpointLocation", str(directory / name / "checkpoint"))
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
-    table = spark.read.parquet(str(directory / name / "table")).collect()
-    return sorted(int(row.value) for row in table)
+    written = (
+        spark.read.format("kadence")
+        .option("kafka.bootstrap.servers", servers)
+        .option("kafka.isolation.level", "read_committed")
+        .option("subscribe", f"{topic}-{name}")
+        .load()
+    )
+    return sorted(int(row.value) for row in written.select("value").collect())
 
 
 print(json.dumps({each.__name__: rows(each) for each in (uneven, held)}))

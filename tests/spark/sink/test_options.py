@@ -44,7 +44,7 @@ def test_secrets_are_not_shown() -> None:
         ({**SERVERS, "kafka.value.serializer": "x"}, "option kafka.value.serializer cannot be used"),
         (
             {**SERVERS, "kafka.transactional.id": "x"},
-            "each worker needs its own; transactions=true makes them",
+            "each task needs its own; transactions=true makes them",
         ),
         ({**SERVERS, "transactions": "yes"}, "option transactions: 'yes' is not true or false"),
         (

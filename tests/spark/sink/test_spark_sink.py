@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
-from tests.patience import until
 from tests.spark.conftest import Cluster
 
 from kadence import Producer
@@ -146,31 +145,6 @@ def test_a_stream_writes_each_batch_once(spark: SparkSession, cluster: Cluster, 
     cluster.produce(range(100, 150))
     run()
     assert sorted(int(row.value) for row in read(spark, cluster, copy)) == list(range(150))
-
-
-def test_the_rows_of_a_task_become_visible_together(spark: SparkSession, real_cluster: Cluster) -> None:
-    """Each of two tasks is a transaction; the one with a bad row shows nothing, for good."""
-    real_cluster.create(2, **{"max.message.bytes": "20000"})
-    ids = spark.range(0, 40, numPartitions=2)
-
-    def write_all(value: str) -> None:
-        frame = ids.selectExpr(f"{value} value", "cast(id % 2 as int) partition")
-        write(frame, real_cluster, topic=real_cluster.topic, transactions="true")
-
-    def visible(level: str) -> list[int]:
-        reader = spark.read.format("kadence").option(
-            "kafka.bootstrap.servers", real_cluster.bootstrap_servers
-        )
-        frame = reader.option("subscribe", real_cluster.topic).option("kafka.isolation.level", level).load()
-        return sorted(len(row.value) if len(row.value) > 2 else int(row.value) for row in frame.collect())
-
-    write_all("cast(id as string)")
-    until(lambda: visible("read_committed") == list(range(40)), what="both tasks are visible")
-    with pytest.raises(PySparkException, match=f"a record for {real_cluster.topic}-1"):
-        write_all("if(id = 39, repeat('x', 50000), cast(id as string))")
-    seen = visible("read_committed")
-    assert seen in (list(range(40)), sorted([*range(40), *range(20)]))
-    assert set(seen) <= set(visible("read_uncommitted"))
 
 
 def test_transactions_on_brokers_without_them_are_refused(

@@ -9,6 +9,7 @@ import pytest
 
 from kadence.errors import KafkaError, RecordTooLargeError
 from kadence.spark.sink.columns import RecordColumns
+from kadence.spark.sink.digest import RowsDigest
 from kadence.spark.sink.task import Delivery, write_rows
 
 COLUMNS = RecordColumns(("value",), "t")
@@ -35,20 +36,12 @@ class ListSink:
     def __init__(self, fails: int = -1) -> None:
         self.sent: list[tuple[list[bytes], str | None]] = []
         self.waited: list[int] = []
-        self.finished_after: list[int] | None = None
         self._fails = fails
 
     def send(self, records: pa.RecordBatch, topic: str | None) -> Delivery:
         number = len(self.sent)
         self.sent.append((records.column("value").to_pylist(), topic))
         return Acknowledged(self.waited, number, RecordTooLargeError("no") if number == self._fails else None)
-
-    def finish(self) -> None:
-        self.finished_after = list(self.waited)
-
-    def park(self) -> None: ...
-
-    def close(self) -> None: ...
 
 
 def batches(count: int, taken: list[int]) -> Iterator[pa.RecordBatch]:
@@ -61,7 +54,13 @@ def test_every_row_is_waited_for() -> None:
     sink = ListSink()
     assert write_rows(batches(4, []), COLUMNS, sink) == 6
     assert sink.sent == [([b"1"], "t"), ([b"2"] * 2, "t"), ([b"3"] * 3, "t")]
-    assert sink.waited == sink.finished_after == [0, 1, 2]
+    assert sink.waited == [0, 1, 2]
+
+
+def test_what_is_written_is_summed_up() -> None:
+    digest = RowsDigest()
+    write_rows(batches(4, []), COLUMNS, ListSink(), digest)
+    assert (digest.rows, digest.topic) == (6, "t")
 
 
 def test_a_refused_row_ends_the_task_before_the_rest_is_sent() -> None:
@@ -70,4 +69,3 @@ def test_a_refused_row_ends_the_task_before_the_rest_is_sent() -> None:
     with pytest.raises(RecordTooLargeError):
         write_rows(batches(100, taken), COLUMNS, sink)
     assert taken == [0, 1]
-    assert sink.finished_after is None

@@ -1,9 +1,16 @@
 """The sink: rows of a batch or of a stream as records of topics.
 
 `options`: what the user says. `columns`: which columns make a record, checked once on the driver. `task`: what a task
-does, and when its rows count as written. `clients` is the only file that knows Kadence's producer; `writers` is the
-only one that knows Spark's classes.
+does. `clients` is the only file that knows Kadence's clients; `writers` and `stream_writer` are the classes that Spark
+loads, `spark_task` is what a task learns from Spark.
 
-At least once: a task's rows are written when brokers have acknowledged all of them. A task that Spark repeats, or runs
-twice (speculation), writes its rows again, and so does a micro-batch that is repeated after a crash.
+Without transactions at least once: a task's rows are written when brokers have acknowledged all of them. A task that
+Spark repeats, or runs twice (speculation), writes its rows again, and so does a micro-batch repeated after a crash.
+
+With transactions no task commits anything. It leaves its transaction open, and tells the driver which one it is;
+`ending` commits those that Spark has accepted and aborts all others. For streams `decision` keeps in Kafka what is
+decided of a batch, before the first transaction is committed, and `digest` sums up each task's rows, so that a driver
+that died in between is followed by one that completes the batch, or recognises that it is done.
+
+Two drivers at once on one checkpoint are Spark's matter, which lets only one of them note a batch as done.
 """

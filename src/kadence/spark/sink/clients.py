@@ -1,69 +1,58 @@
-"""The port of this room, done with Kadence's own producer. The only file of the room that knows it."""
+"""The ports of this room, done with Kadence's own clients. The only file of the room that knows them."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from kadence import Producer
-from kadence.errors import ConfigError, UnsupportedVersionError
+from kadence import Admin, Producer
+from kadence.admin.transactions import end_transactions
+from kadence.config import AdminConfig, keys
+from kadence.errors import BrokerError, ConfigError, KafkaError, UnsupportedVersionError
+from kadence.producer.handing_over import begin_as, leave_open
+from kadence.protocol import error_codes
 from kadence.spark.pool import Pool
 from kadence.spark.sink.task import Delivery
+from kadence.types import GroupMetadata, OffsetAndMetadata, OpenTransaction, TopicPartition
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     import pyarrow as pa
 
-__all__ = ["PRODUCERS", "ProducerSink", "executor_sink"]
+__all__ = ["PRODUCERS", "WRITERS", "Coordinators", "ProducerSink", "TransactionalSink"]
 
 _NAME: Final = "spark-kafka-sink"
 """client.id where the options have none."""
 
 
 _TRANSACTION_MS: Final = 300_000
-"""Kafka's minute is short for a task: its transaction is open while Spark computes its rows."""
+"""Kafka's minute is short for a task: its transaction is open from its first row until the whole batch is written."""
 
 _FAREWELL_SECONDS: Final = 5.0
 """How long the abort of a failed task's transaction may take."""
 
+_ADMIN_KEYS: Final = {key.name for key in keys(AdminConfig)}
 
-def executor_sink(client: Mapping[str, str], transactional_prefix: str | None) -> ProducerSink:
-    """The writer of a worker.
-
-    Args:
-        client: Kafka's keys, as `SinkOptions.client`. transactional_prefix: of its transactional.id; None: it has none.
-    """
-    settings: dict[str, Any] = {"client.id": _NAME, **client}
-    if transactional_prefix is None:
-        return ProducerSink(Producer(settings))
-    # A name of its own for each producer: two attempts of one task (speculation) must not fence each other.
-    name = f"{transactional_prefix}-{uuid.uuid4().hex}"
-    producer = Producer({"transaction.timeout.ms": _TRANSACTION_MS, **settings, "transactional.id": name})
-    try:
-        producer.init_transactions()
-    except UnsupportedVersionError:
-        producer.close(0)
-        raise ConfigError(
-            "option transactions=true: the brokers at "
-            f"{client['bootstrap.servers']} have no transactions; leave the option out"
-        ) from None
-    except BaseException:
-        producer.close(0)
-        raise
-    return TransactionalSink(producer)
+_NOT_ENDED: Final = frozenset(
+    {
+        error_codes.INVALID_PRODUCER_EPOCH,
+        error_codes.INVALID_PRODUCER_ID_MAPPING,
+        error_codes.INVALID_TXN_STATE,
+        error_codes.PRODUCER_FENCED,
+    }
+)
+"""A coordinator's final word that this transaction is not open (any more)."""
 
 
 class ProducerSink:
-    """`kadence.spark.sink.task.RecordSink`."""
+    """`kadence.spark.sink.task.RecordSink`, for rows that count once they are acknowledged."""
 
-    def __init__(self, producer: Producer) -> None:
-        self._producer = producer
+    def __init__(self, client: Mapping[str, str]) -> None:
+        self._producer = Producer({"client.id": _NAME, **client})
 
     def send(self, records: pa.RecordBatch, topic: str | None) -> Delivery:
         return self._producer.send_arrow(records, topic)
-
-    def finish(self) -> None:
-        """Nothing to do: what is acknowledged counts."""
 
     def park(self) -> None:
         """Nothing to do: an idle producer sends nothing."""
@@ -73,23 +62,51 @@ class ProducerSink:
         self._producer.close(0)
 
 
-class TransactionalSink(ProducerSink):
-    """The same, with a transaction for each task that has rows."""
+class TransactionalSink:
+    """The same for rows that count once somebody else ends their transaction.
 
-    def __init__(self, producer: Producer) -> None:
-        super().__init__(producer)
+    One producer writes the transactions of many tasks, each under a name of its own.
+    """
+
+    def __init__(self, client: Mapping[str, str]) -> None:
+        self._servers = client["bootstrap.servers"]
+        settings: dict[str, Any] = {"client.id": _NAME, "transaction.timeout.ms": _TRANSACTION_MS, **client}
+        self._producer = Producer({**settings, "transactional.id": _NAME})
+        self._name = ""
         self._is_open = False
+
+    def use(self, transactional_id: str) -> Self:
+        """Write the next task's transaction under this name. It begins with the first row."""
+        self._name = transactional_id
+        return self
 
     def send(self, records: pa.RecordBatch, topic: str | None) -> Delivery:
         if not self._is_open:
-            self._producer.begin_transaction()
+            try:
+                begin_as(self._producer, self._name)
+            except UnsupportedVersionError:
+                raise ConfigError(
+                    f"option transactions=true: the brokers at {self._servers} have no transactions; leave the "
+                    "option out"
+                ) from None
             self._is_open = True
-        return super().send(records, topic)
+        return self._producer.send_arrow(records, topic)
 
-    def finish(self) -> None:
+    def mark(self, group: str, at: TopicPartition, offset: int, text: str) -> None:
+        """Have a group's offset become part of the transaction."""
         if self._is_open:
-            self._producer.commit_transaction()
-            self._is_open = False
+            marker = {at: OffsetAndMetadata(offset, metadata=text)}
+            self._producer.send_offsets_to_transaction(marker, GroupMetadata(group))
+
+    def leave(self) -> OpenTransaction | None:
+        """Leave the transaction to whoever ends it; None: there were no rows. All rows are acknowledged."""
+        if not self._is_open:
+            return None
+        self._is_open = False
+        return leave_open(self._producer)
+
+    def park(self) -> None:
+        """Nothing to do: what the task has written was left to somebody else."""
 
     def close(self) -> None:
         # Aborts what is open, or readers would wait for it until transaction.timeout.ms.
@@ -98,3 +115,62 @@ class TransactionalSink(ProducerSink):
 
 PRODUCERS: Final[Pool[ProducerSink]] = Pool()
 """The producers of this process."""
+
+WRITERS: Final[Pool[TransactionalSink]] = Pool()
+"""Its producers with transactions."""
+
+
+class Coordinators:
+    """`kadence.spark.sink.ending.Cluster`."""
+
+    def __init__(self, client: Mapping[str, str]) -> None:
+        settings = {"client.id": _NAME, **client}
+        self._admin = Admin({key: value for key, value in settings.items() if key in _ADMIN_KEYS})
+
+    def open_names(self, prefix: str) -> set[str]:
+        listed = self._admin.list_transactions(states=["Ongoing"])
+        return {each.transactional_id for each in listed if each.transactional_id.startswith(prefix)}
+
+    def are_open(self, transactions: Collection[OpenTransaction]) -> bool:
+        found = self._admin.describe_transactions(
+            [each.transactional_id for each in transactions], raise_errors=False
+        )
+        for error in found.errors.values():
+            if not isinstance(error, BrokerError):
+                raise error
+        return all(
+            (seen := found.get(each.transactional_id)) is not None
+            and (seen.state, seen.producer_id, seen.producer_epoch)
+            == ("Ongoing", each.producer_id, each.epoch)
+            for each in transactions
+        )
+
+    def end(
+        self, transactions: Collection[OpenTransaction], *, committed: bool
+    ) -> dict[OpenTransaction, KafkaError]:
+        outcomes = self._admin._shell.run(None, end_transactions, transactions, committed=committed)
+        refused: dict[OpenTransaction, KafkaError] = {}
+        for each in transactions:
+            error = outcomes.errors.get(each.transactional_id)
+            if isinstance(error, BrokerError) and error.code in _NOT_ENDED:
+                refused[each] = error
+            elif error is not None:
+                raise error
+        return refused
+
+    def fence(self, names: Iterable[str]) -> None:
+        self._admin.fence_producers(names)
+
+    def offsets(self, group: str, *, stable: bool = False) -> dict[TopicPartition, OffsetAndMetadata]:
+        return dict(self._admin.group_offsets(group, require_stable=stable))
+
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        self._admin.alter_group_offsets(group, offsets)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._admin.close()

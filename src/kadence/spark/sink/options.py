@@ -6,6 +6,7 @@ Options of the source are left out with a word in the log, as jobs often share o
 from __future__ import annotations
 
 import difflib
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -22,7 +23,7 @@ _log = logger("kadence.spark")
 
 OPTIONS: Final[dict[str, str]] = {
     "topic": "The topic of all rows. It goes before the column topic.",
-    "transactions": "Whether each task is a transaction: read_committed readers see all of it or nothing; false.",
+    "transactions": "Whether tasks write in transactions, which the driver commits when all tasks have written; false.",
     "transactionalIdPrefix": "What the names of transactions begin with, for rights to them; spark-kafka-sink.",
     "includeHeaders": "Without effect, as in Spark's connector: a column headers is always written.",
 }
@@ -31,7 +32,7 @@ OPTIONS: Final[dict[str, str]] = {
 REFUSED_CLIENT_KEYS: Final = {
     "key.serializer": "keys are written as they are; make the column binary or string in Spark",
     "value.serializer": "values are written as they are; make the column binary or string in Spark",
-    "transactional.id": "each worker needs its own; transactions=true makes them, transactionalIdPrefix names them",
+    "transactional.id": "each task needs its own; transactions=true makes them, transactionalIdPrefix names them",
     "interceptor.classes": "interceptors of the Java client cannot run here",
     "partitioner.class": "partitioners of the Java client cannot run here; the column partition chooses",
     "partitioner": "keys choose by murmur2_random, and the column partition where it is set",
@@ -56,11 +57,13 @@ class SinkOptions:
         client: Kafka's keys for the producers. Not shown: there may be passwords in it.
         topic: of all rows; None = each row's column says.
         transactional_prefix: what transactional.ids begin with; None = no transactions.
+        checkpoint: stands for a stream's checkpointLocation, in a few letters; "" where it is not among the options.
     """
 
     client: Mapping[str, str] = field(repr=False)
     topic: str | None
     transactional_prefix: str | None = None
+    checkpoint: str = ""
 
 
 def parse(given: Mapping[str, str]) -> SinkOptions:
@@ -89,7 +92,12 @@ def parse(given: Mapping[str, str]) -> SinkOptions:
         client=settings.values,
         topic=None if topic is None else topic.strip(),
         transactional_prefix=prefix,
+        checkpoint=_short(values.get("checkpointlocation", "")),
     )
+
+
+def _short(place: str) -> str:
+    return f"{zlib.crc32(place.encode()):08x}" if place else ""
 
 
 def _check_transactional(client: Mapping[str, str], prefix: str) -> None:

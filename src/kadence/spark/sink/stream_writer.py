@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+from kadence.spark.sink.ending import abort_batch, abort_unknown, commit_batch
 from kadence.spark.sink.options import SinkOptions
-from kadence.spark.sink.writers import Writes, Written
+from kadence.spark.sink.writers import BatchWritten, Writes, Written, told
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,16 +19,38 @@ __all__ = ["StreamWriter"]
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """``df.writeStream``. In the output mode complete, too, rows are appended, as Spark's connector does it."""
+    """``df.writeStream``. In the output mode complete, too, rows are appended, as Spark's connector does it.
+
+    Spark makes one for a batch's tasks, and another one to commit or abort it: they share nothing but the messages.
+    """
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._writes = Writes.of(options, schema)
+        self._checkpoint = options.checkpoint
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return self._writes.write(iterator)
+        if self._writes.transactional_prefix is None:
+            return self._writes.write(iterator)
+        return self._writes.write_of_stream(iterator, self._writes.transactional_prefix, self._checkpoint)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Nothing is left to do: each task has waited for its acknowledgements."""
+        """Commit the transactions of all tasks; without transactions nothing is left to do."""
+        written = [each for each in messages if isinstance(each, BatchWritten)]
+        if written:
+            of = written[0]
+            # Whichever worker has found something of a run before: others may have started later.
+            before = next((each.before for each in written if each.before.repeats == batchId), of.before)
+            with self._writes.coordinators() as cluster:
+                commit_batch(cluster, of.names, of.run, batchId, before, [each.slice for each in written])
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Nothing can be done: what was acknowledged is written."""
+        """Abort what is open; without transactions nothing can be done: what was acknowledged is written."""
+        prefix = self._writes.transactional_prefix
+        if prefix is None:
+            return
+        of = next((each for each in messages if isinstance(each, BatchWritten)), None)
+        with self._writes.coordinators() as cluster, told():
+            if of is not None:
+                abort_batch(cluster, of.names)
+            elif self._checkpoint:
+                abort_unknown(cluster, prefix, self._checkpoint)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from kadence.spark.sink.columns import RecordColumns
+from kadence.spark.sink.digest import RowsDigest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,22 +35,17 @@ class RecordSink(Protocol):
     def send(self, records: pa.RecordBatch, topic: str | None) -> Delivery:
         """Hand over records; blocks while too much is on its way. ``topic`` goes before their column."""
 
-    def finish(self) -> None:
-        """All rows of the task are acknowledged; in a transaction they count from now on.
 
-        Raises:
-            KafkaError: they do not.
-        """
-
-    def park(self) -> None:
-        """End of the task."""
-
-    def close(self) -> None:
-        """Let go of connections and threads, and of what is on its way."""
-
-
-def write_rows(batches: Iterator[pa.RecordBatch], columns: RecordColumns, sink: RecordSink) -> int:
+def write_rows(
+    batches: Iterator[pa.RecordBatch],
+    columns: RecordColumns,
+    sink: RecordSink,
+    digest: RowsDigest | None = None,
+) -> int:
     """Write all rows; returns their number once every one of them is acknowledged.
+
+    Args:
+        digest: sums up what is written, where somebody wants to know.
 
     Raises:
         KafkaError: a row was not written. Others may have been.
@@ -60,11 +56,13 @@ def write_rows(batches: Iterator[pa.RecordBatch], columns: RecordColumns, sink: 
         if not batch.num_rows:
             continue
         rows += batch.num_rows
-        pending.append(sink.send(columns.records(batch), columns.topic))
+        records = columns.records(batch)
+        pending.append(sink.send(records, columns.topic))
+        if digest is not None:
+            digest.add(records, columns.topic)
         # A failure ends the task soon, not after hours of rows that have to be written again.
         while pending and pending[0].done():
             pending.popleft().result()
     while pending:
         pending.popleft().result()
-    sink.finish()
     return rows

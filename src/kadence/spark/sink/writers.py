@@ -1,30 +1,40 @@
 """The writer classes that Spark loads. Everything is checked when a writer is made, on the driver.
 
 Spark makes a writer for each batch, pickles it, and runs `write` in a worker for each task. `commit` and `abort` run on
-the driver afterwards, when everything is decided already: what brokers have acknowledged cannot be taken back.
+the driver afterwards, with what the tasks that count have returned.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from kadence.errors import ConfigError
-from kadence.spark.sink.clients import PRODUCERS, executor_sink
+from kadence.errors import ConfigError, KafkaError
+from kadence.logs import logger
+from kadence.spark.sink.clients import PRODUCERS, WRITERS, Coordinators, ProducerSink, TransactionalSink
 from kadence.spark.sink.columns import RecordColumns
+from kadence.spark.sink.decision import Names, Slice, marker
+from kadence.spark.sink.digest import RowsDigest
+from kadence.spark.sink.ending import Before, abort_job, commit_job, look_back
 from kadence.spark.sink.options import SinkOptions
+from kadence.spark.sink.spark_task import StreamBatch, attempt, check_input_ended, stream_batch
 from kadence.spark.sink.task import write_rows
 from kadence.spark.worker_log import log_as_spark_does
+from kadence.types import OpenTransaction, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["BatchWriter", "Writes", "Written"]
+__all__ = ["BatchWriter", "BatchWritten", "JobWritten", "Writes", "Written", "told"]
+
+_log = logger("kadence.spark")
 
 
 @dataclass
@@ -32,6 +42,27 @@ class Written(WriterCommitMessage):
     """What a task reports: how many rows brokers have acknowledged."""
 
     rows: int
+
+
+@dataclass
+class JobWritten(Written):
+    """The same of a task with a transaction, in a batch job. None: it had no rows."""
+
+    transaction: OpenTransaction | None
+
+
+@dataclass
+class BatchWritten(Written):
+    """The same of a stream's task."""
+
+    slice: Slice
+    names: Names
+    run: str
+    before: Before
+
+
+_LOOKED_BACK: dict[tuple[str, str, str], Before] = {}
+"""What this worker has found of earlier runs of a query: for servers, prefix and run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +92,67 @@ class Writes:
             options.transactional_prefix,
         )
 
+    def coordinators(self) -> Coordinators:
+        """The driver's client."""
+        return Coordinators(dict(self.client))
+
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
-        """One task."""
+        """One task, whose rows count at once."""
         log_as_spark_does()
-        connect = partial(executor_sink, dict(self.client), self.transactional_prefix)
-        with PRODUCERS.borrow((self.client, self.transactional_prefix), connect) as sink:
+        with PRODUCERS.borrow(self.client, partial(ProducerSink, dict(self.client))) as sink:
             return Written(write_rows(batches, self.columns, sink))
+
+    def write_of_job(self, batches: Iterator[pa.RecordBatch], prefix: str) -> JobWritten:
+        """One task of a batch job, whose rows count when the driver commits. ``prefix``: of the job's ids."""
+        log_as_spark_does()
+        partition, number = attempt()
+        with WRITERS.borrow(self.client, partial(TransactionalSink, dict(self.client))) as sink:
+            rows = write_rows(batches, self.columns, sink.use(f"{prefix}{partition}-{number}"))
+            check_input_ended()
+            return JobWritten(rows, sink.leave())
+
+    def write_of_stream(
+        self, batches: Iterator[pa.RecordBatch], prefix: str, checkpoint: str
+    ) -> BatchWritten:
+        """One task of a stream's batch, whose rows count when the driver commits."""
+        log_as_spark_does()
+        of = stream_batch()
+        names = Names(prefix, of.query, checkpoint)
+        before = self._looked_back(names, of)
+        partition, number = attempt()
+        digest = RowsDigest()
+        with WRITERS.borrow(self.client, partial(TransactionalSink, dict(self.client))) as sink:
+            sink.use(names.transaction(before.side, partition, number))
+            write_rows(batches, self.columns, sink, digest)
+            check_input_ended()
+            written = Slice(partition, digest.rows, digest.text(), digest.topic)
+            at = TopicPartition(written.topic, partition)
+            sink.mark(names.markers(before.side), at, of.batch, marker(of.run, written))
+            found = Slice(partition, digest.rows, written.digest, digest.topic, sink.leave())
+            return BatchWritten(digest.rows, found, names, of.run, before)
+
+    def _looked_back(self, names: Names, of: StreamBatch) -> Before:
+        key = (dict(self.client)["bootstrap.servers"], names.decisions, of.run)
+        before = _LOOKED_BACK.get(key)
+        if before is None:
+            with self.coordinators() as cluster:
+                before = look_back(cluster, names, of.run, of.batch)
+            _LOOKED_BACK.clear()
+            _LOOKED_BACK[key] = before
+        return before
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """An abort that fails is told in the log: raised, it would hide why Spark has called it."""
+    try:
+        yield
+    except KafkaError as problem:
+        _log.warning(
+            "transactions that do not count could not be aborted; the next start of the query does it, or brokers "
+            "after transaction.timeout.ms: %s",
+            problem,
+        )
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -79,6 +165,24 @@ class BatchWriter(DataSourceArrowWriter):
                 "shall go"
             )
         self._writes = Writes.of(options, schema)
+        prefix = options.transactional_prefix
+        # Ids of its own for each job: several may run side by side.
+        self._prefix = None if prefix is None else f"{prefix}-{uuid.uuid4().hex}-"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return self._writes.write(iterator)
+        if self._prefix is None:
+            return self._writes.write(iterator)
+        return self._writes.write_of_job(iterator, self._prefix)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit the transactions of all tasks; without transactions nothing is left to do."""
+        if self._prefix is not None:
+            written = [each.transaction for each in messages if isinstance(each, JobWritten)]
+            with self._writes.coordinators() as cluster:
+                commit_job(cluster, self._prefix, [each for each in written if each is not None])
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Abort what is open; without transactions nothing can be done: what was acknowledged is written."""
+        if self._prefix is not None:
+            with self._writes.coordinators() as cluster, told():
+                abort_job(cluster, self._prefix)

@@ -1,0 +1,159 @@
+"""Transactions as their coordinators know them: the messages and what their answers mean (KIP-664, KIP-730).
+
+`end_transactions` is not part of the public client. It ends transactions that another process has written, for those
+who were told producer id and epoch: Spark's driver ends what its tasks have written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+from kadence.admin.calls import Ask, Calls, refusal
+from kadence.admin.values import FencedProducer, Outcomes, TransactionDescription, TransactionListing
+from kadence.errors import KafkaError, for_code
+from kadence.printable import printable
+from kadence.protocol import error_codes as ec
+from kadence.protocol.describe_transactions import DescribeTransactionsRequest, TransactionState
+from kadence.protocol.end_txn import EndTxnRequest
+from kadence.protocol.init_producer_id import InitProducerIdRequest
+from kadence.protocol.list_transactions import ListTransactionsRequest
+from kadence.types import OpenTransaction, TopicPartition
+
+__all__ = ["describe_transactions", "end_transactions", "fence_producers", "list_transactions"]
+
+_LAST_END_OF_V1: Final = 4
+"""With a later version the coordinator takes the transaction for one of transactions v2 (KIP-890)."""
+
+_FENCED_TIMEOUT_MS: Final = 60_000
+"""An InitProducerId must name a timeout; it is that of a transaction which is never begun."""
+
+
+def list_transactions(
+    calls: Calls, deadline: int, states: Iterable[str], producer_ids: Iterable[int]
+) -> list[TransactionListing]:
+    """The transactional ids of all brokers, sorted."""
+    message = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids))
+
+    def attempt(deadline: int) -> list[TransactionListing]:
+        brokers = [broker.node_id for broker in calls.metadata([], deadline).brokers]
+        found: dict[str, TransactionListing] = {}
+        answers = calls.ask_all([Ask(message, node) for node in brokers], deadline)
+        for node, answer in zip(brokers, answers, strict=True):
+            if isinstance(answer, KafkaError):
+                raise answer
+            if answer.error_code:
+                raise for_code(answer.error_code)
+            for each in answer.transaction_states:
+                found[each.transactional_id] = TransactionListing(
+                    each.transactional_id, each.producer_id, each.transaction_state, node
+                )
+        return [found[name] for name in sorted(found)]
+
+    listed = calls.settle_one(attempt, deadline)
+    calls.remember_coordinators({each.transactional_id: each.coordinator for each in listed})
+    return listed
+
+
+def describe_transactions(
+    calls: Calls, deadline: int, names: Iterable[str]
+) -> Outcomes[str, TransactionDescription]:
+    """What the coordinators know of these transactional ids."""
+
+    def attempt(names: Collection[str], deadline: int) -> dict[str, TransactionDescription | KafkaError]:
+        result: dict[str, TransactionDescription | KafkaError] = {}
+        by_node: dict[int, list[str]] = {}
+        for name, node in calls.transaction_coordinators(names, deadline).items():
+            if isinstance(node, KafkaError):
+                result[name] = node
+            else:
+                by_node.setdefault(node, []).append(name)
+        asks = [Ask(DescribeTransactionsRequest(given), node) for node, given in by_node.items()]
+        for (node, given), answer in zip(by_node.items(), calls.ask_all(asks, deadline), strict=True):
+            if isinstance(answer, KafkaError):
+                result.update(dict.fromkeys(given, answer))
+                continue
+            for each in answer.transaction_states:
+                result[each.transactional_id] = _described(each, node)
+        return result
+
+    return calls.settle(names, attempt, deadline)
+
+
+def _described(found: TransactionState, node: int) -> TransactionDescription | KafkaError:
+    if found.error_code:
+        return _refused(found.error_code, found.transactional_id)
+    return TransactionDescription(
+        found.transactional_id,
+        found.transaction_state,
+        node,
+        found.producer_id,
+        found.producer_epoch,
+        found.transaction_timeout_ms,
+        found.transaction_start_time_ms if found.transaction_start_time_ms >= 0 else None,
+        frozenset(
+            TopicPartition(topic.topic, partition) for topic in found.topics for partition in topic.partitions
+        ),
+    )
+
+
+def fence_producers(calls: Calls, deadline: int, names: Iterable[str]) -> Outcomes[str, FencedProducer]:
+    """Take the ids over, so that their producers can go on no more and what they have open is aborted.
+
+    A coordinator answers "concurrent transactions" until the abort is written, which passes.
+    """
+    messages = {name: InitProducerIdRequest(name, _FENCED_TIMEOUT_MS) for name in names}
+
+    def read(name: str, answer: Any) -> FencedProducer | KafkaError:
+        if answer.error_code:
+            return _refused(answer.error_code, name)
+        return FencedProducer(answer.producer_id, answer.producer_epoch)
+
+    return _ask_coordinators(calls, deadline, {name: Ask(each) for name, each in messages.items()}, read)
+
+
+def end_transactions(
+    calls: Calls, deadline: int, transactions: Iterable[OpenTransaction], *, committed: bool
+) -> Outcomes[str, None]:
+    """Commit or abort transactions of others.
+
+    An answer that was lost does no harm: coordinators recognise a repeated request, until the id is taken over. Each
+    error that remains means that the transaction was not ended in this way: brokers have aborted it, or a producer has
+    taken the id over.
+    """
+    asks = {
+        each.transactional_id: Ask(
+            EndTxnRequest(each.transactional_id, each.producer_id, each.epoch, committed=committed),
+            max_version=None if each.is_v2 else _LAST_END_OF_V1,
+        )
+        for each in transactions
+    }
+
+    def read(name: str, answer: Any) -> KafkaError | None:
+        return _refused(answer.error_code, name) if answer.error_code else None
+
+    return _ask_coordinators(calls, deadline, asks, read)
+
+
+def _ask_coordinators(calls: Calls, deadline: int, asks: Mapping[str, Ask], read: Any) -> Outcomes[str, Any]:
+    """One request for each id, all at the same time, each to the id's coordinator."""
+
+    def attempt(names: Collection[str], deadline: int) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        wanted: dict[str, Ask] = {}
+        for name, node in calls.transaction_coordinators(names, deadline).items():
+            if isinstance(node, KafkaError):
+                result[name] = node
+            else:
+                wanted[name] = asks[name]
+                wanted[name].node_id = node
+        answers = calls.ask_all(list(wanted.values()), deadline)
+        for name, answer in zip(wanted, answers, strict=True):
+            result[name] = answer if isinstance(answer, KafkaError) else read(name, answer)
+        return result
+
+    return calls.settle(asks, attempt, deadline)
+
+
+def _refused(code: int, name: str) -> KafkaError:
+    return refusal(code, f"transactional id {printable(name)!r}", ec.MESSAGES.get(code))

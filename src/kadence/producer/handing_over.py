@@ -1,0 +1,44 @@
+"""A transaction that one process writes and another one ends. For `kadence.spark`, whose driver decides what counts.
+
+A producer that hands its transactions over keeps its connections, and takes another transactional id for each.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from kadence.producer.producer import Producer
+from kadence.producer.transaction_calls import settle
+from kadence.producer.transactions import Transactions
+from kadence.types import OpenTransaction
+
+__all__ = ["begin_as", "leave_open"]
+
+
+def begin_as(producer: Producer, transactional_id: str) -> None:
+    """Begin a transaction under this id. What another producer has open under it is aborted first.
+
+    Raises:
+        KafkaError: as `Producer.init_transactions`.
+    """
+    producer._shell.run(
+        settle(
+            producer._entrance,
+            partial(Transactions.begin_as, transactional_id=transactional_id),
+            "init_transactions()",
+        )
+    )
+    producer.begin_transaction()
+
+
+def leave_open(producer: Producer) -> OpenTransaction | None:
+    """Leave the transaction open for somebody else to end, once all of its records are acknowledged.
+
+    Returns:
+        Who it is; None if nothing was written in it.
+    """
+    entrance = producer._entrance
+    entrance.check_usable()
+    with entrance.gate:
+        assert entrance.transactions is not None
+        return entrance.transactions.leave_open()

@@ -1,0 +1,266 @@
+"""What the driver decides of a stream's batch, and how it is kept in Kafka. Values only.
+
+A *slice* is what one task has written in one transaction. The driver cannot commit several transactions at once. So
+it keeps, before it commits the first, the decision which ones are to be committed, as offsets of a group: a driver that
+is started again reads it and goes on. And each transaction carries a *marker*, an offset of another group that becomes
+visible together with the slice's rows: it is the proof that a slice is committed, whatever became of its id since.
+
+Two runs of a query use different ids and different markers (the *side*, 0 or 1, of the run before is never used), so
+that the tasks of a run cannot disturb what the run before has decided, and its markers can be read meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+from kadence.errors import IllegalStateError
+from kadence.types import OffsetAndMetadata, OpenTransaction, TopicPartition
+
+__all__ = ["Decision", "Names", "Slice", "Verdict", "judged", "marker"]
+
+_FORMAT: Final = 1
+
+_CHUNK: Final = 3_500
+"""Characters for one offset's metadata; brokers allow 4,096 bytes by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What one task has written.
+
+    Attributes:
+        partition: the task's. digest: as `RowsDigest.text`. topic: one that it wrote to.
+        transaction: None: it had no rows, or was committed before.
+    """
+
+    partition: int
+    rows: int
+    digest: str = ""
+    topic: str = ""
+    transaction: OpenTransaction | None = None
+
+    @property
+    def facts(self) -> tuple[int, str]:
+        return (self.rows, self.digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """How a query's transactions and groups are called.
+
+    Attributes:
+        prefix: as `SinkOptions.transactional_prefix`. query: Spark's id of the query, the same in all of its runs.
+        checkpoint: as `SinkOptions.checkpoint`; by it a driver that knows no id finds what is its own.
+    """
+
+    prefix: str
+    query: str
+    checkpoint: str
+
+    def transactions(self, side: int | None = None) -> str:
+        """What the names of its transactions begin with; of one side, or of both."""
+        return f"{self.prefix}-{self.query}-" + ("" if side is None else f"{side}-")
+
+    def transaction(self, side: int, partition: int, attempt: int) -> str:
+        """Two attempts of a task do not fence each other; the same one of the next batch takes the name again."""
+        return f"{self.transactions(side)}{self.checkpoint}-{partition}-{attempt}"
+
+    @classmethod
+    def of_transaction(cls, prefix: str, checkpoint: str, name: str) -> Self | None:
+        """Whose transaction this is, if it is one of a query with this prefix and checkpoint."""
+        found = re.fullmatch(
+            rf"{re.escape(prefix)}-([0-9a-f-]{{36}})-[01]-{re.escape(checkpoint)}-\d+-\d+", name
+        )
+        return None if found is None else cls(prefix, found[1], checkpoint)
+
+    @property
+    def decisions(self) -> str:
+        """The group that keeps the decision."""
+        return f"{self.prefix}-{self.query}"
+
+    def markers(self, side: int) -> str:
+        """The group of the markers."""
+        return f"{self.prefix}-{self.query}-{side}"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Which slices of a batch count.
+
+    Attributes:
+        names: of the query. run: Spark's id of the run that decided. side: of its transactions and markers.
+        topic: under which it is kept; a later decision of the same batch takes its place only under the same one.
+        slices: of all tasks, in order; those without a transaction are empty or known to be committed.
+    """
+
+    names: Names
+    batch: int
+    run: str
+    side: int
+    topic: str
+    slices: tuple[Slice, ...]
+
+    @property
+    def undecided(self) -> list[OpenTransaction]:
+        """What is to be committed."""
+        return [each.transaction for each in self.slices if each.transaction is not None]
+
+    def offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """As offsets of a group: of partitions that need not exist, of a topic that was written to."""
+        chunks: list[str] = []
+        for each in self.slices:
+            entry = json.dumps(_entry(each), separators=(",", ":"))
+            if chunks and len(chunks[-1]) + len(entry) < _CHUNK:
+                chunks[-1] += f",{entry}"
+            else:
+                chunks.append(entry)
+        head = json.dumps(
+            {
+                "format": _FORMAT,
+                "run": self.run,
+                "side": self.side,
+                "checkpoint": self.names.checkpoint,
+                "chunks": len(chunks),
+            },
+            separators=(",", ":"),
+        )
+        return {
+            TopicPartition(self.topic, number): OffsetAndMetadata(self.batch, metadata=text)
+            for number, text in enumerate([head, *(f"[{chunk}]" for chunk in chunks)])
+        }
+
+    @classmethod
+    def read(cls, offsets: Mapping[TopicPartition, OffsetAndMetadata], names: Names) -> Self | None:
+        """The newest decision among a group's offsets; None: there is none.
+
+        Raises:
+            IllegalStateError: it is not whole, or of a newer version.
+        """
+        heads = [(at.offset, tp) for tp, at in offsets.items() if tp.partition == 0]
+        if not heads:
+            return None
+        batch, (topic, _) = max(heads)
+        try:
+            head = json.loads(offsets[TopicPartition(topic, 0)].metadata)
+            texts = [offsets[TopicPartition(topic, number + 1)] for number in range(head["chunks"])]
+            entries = [entry for text in texts if text.offset == batch for entry in json.loads(text.metadata)]
+            if head["format"] != _FORMAT or any(text.offset != batch for text in texts):
+                raise ValueError(f"format {head['format']}")
+            side, its = int(head["side"]), replace(names, checkpoint=str(head["checkpoint"]))
+            slices = tuple(_slice(entry, side, its, topic) for entry in entries)
+            return cls(its, batch, str(head["run"]), side, topic, slices)
+        except (KeyError, TypeError, ValueError) as problem:
+            raise IllegalStateError(
+                f"the offsets of group {names.decisions!r} are not what the sink has written there ({problem!r}); "
+                "use another transactionalIdPrefix if the group belongs to somebody else"
+            ) from None
+
+
+def _entry(each: Slice) -> list[object]:
+    found = each.transaction
+    if found is None:
+        return [each.partition, each.rows, each.digest]
+    attempt = int(found.transactional_id.rpartition("-")[2])
+    return [each.partition, each.rows, each.digest, attempt, found.producer_id, found.epoch, int(found.is_v2)]
+
+
+def _slice(entry: list[object], side: int, names: Names, topic: str) -> Slice:
+    partition, rows, digest, *rest = entry
+    transaction = None
+    if rest:
+        attempt, producer_id, epoch, is_v2 = (int(str(each)) for each in rest)
+        name = names.transaction(side, int(str(partition)), attempt)
+        transaction = OpenTransaction(name, producer_id, epoch, bool(is_v2))
+    return Slice(int(str(partition)), int(str(rows)), str(digest), topic, transaction)
+
+
+def marker(run: str, each: Slice) -> str:
+    """The metadata of a slice's marker."""
+    return f"{run} {each.rows} {each.digest}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is to become of what the tasks of a batch have written.
+
+    Attributes:
+        decision: to be kept, and carried out; None: nothing is to be committed.
+        others: what was committed before is another set of rows; for the log.
+    """
+
+    decision: Decision | None
+    others: bool = False
+
+
+def judged(
+    names: Names,
+    batch: int,
+    run: str,
+    side: int,
+    slices: Iterable[Slice],
+    before: Decision | None,
+    markers: Mapping[TopicPartition, OffsetAndMetadata],
+) -> Verdict:
+    """Judge what the tasks of a batch have written.
+
+    Args:
+        before: what another run has decided of the same batch; nothing of it is open any more. markers: of that run.
+
+    Raises:
+        IllegalStateError: some of its slices are committed, and the tasks have other rows this time.
+    """
+    written = sorted(slices, key=lambda each: each.partition)
+    topic = next((each.topic for each in written if each.topic), "") if before is None else before.topic
+    now = Decision(names, batch, run, side, topic, tuple(written))
+    if before is None:
+        return Verdict(now if now.undecided else None)
+    proofs = {(tp.partition, at.metadata.strip()) for tp, at in markers.items() if at.offset == batch}
+    committed = {
+        each.partition: each
+        for each in before.slices
+        if each.rows and (each.transaction is None or (each.partition, marker(before.run, each)) in proofs)
+    }
+    if not committed:
+        return Verdict(now if now.undecided else None)
+    same = [each.facts for each in before.slices] == [each.facts for each in written]
+    if len(committed) == sum(1 for each in before.slices if each.rows):
+        return Verdict(None, others=not same)
+    found = {each.partition: each for each in written}
+    changed = [
+        partition
+        for partition, each in committed.items()
+        if partition not in found or found[partition].facts != each.facts
+    ]
+    if changed or len(written) != len(before.slices):
+        raise IllegalStateError(_cannot_go_on(names, batch, committed, before, written, changed))
+    rest = [
+        replace(committed[each.partition], transaction=None) if each.partition in committed else each
+        for each in written
+    ]
+    return Verdict(replace(now, slices=tuple(rest)))
+
+
+def _cannot_go_on(
+    names: Names,
+    batch: int,
+    committed: Mapping[int, Slice],
+    before: Decision,
+    written: list[Slice],
+    changed: list[int],
+) -> str:
+    if changed:
+        told = ", ".join(str(each) for each in changed[:5]) + (", ..." if len(changed) > 5 else "")
+        differs = f"task {told} has other rows this time"
+    else:
+        differs = f"it had {len(before.slices)} tasks, and has {len(written)} this time"
+    return (
+        f"batch {batch} is partly committed: the transactions of {len(committed)} of its {len(before.slices)} tasks "
+        "were committed, and brokers have aborted the others after kafka.transaction.timeout.ms, because the driver "
+        f"was gone for longer. They cannot be written again, because {differs}: the plan is not deterministic, or was "
+        "changed. Nothing was committed now. Start the query with the plan that it had. Or have the whole batch "
+        f"written again, and what is committed of it twice: delete the group {names.decisions}"
+    )

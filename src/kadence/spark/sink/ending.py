@@ -1,0 +1,200 @@
+"""What the driver does at the end of a job or of a stream's batch: it ends the transactions of the tasks.
+
+Nothing is committed in a task. Spark's driver knows which attempt of each task counts, and only those are committed;
+whatever else is open under the names of the job or the query is fenced, which aborts it, so that no reader waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from kadence.errors import IllegalStateError, KafkaError, TransactionAbortedError
+from kadence.logs import logger
+from kadence.spark.sink.decision import Decision, Names, Slice, judged
+from kadence.types import OffsetAndMetadata, OpenTransaction, TopicPartition
+
+__all__ = [
+    "Before",
+    "Cluster",
+    "abort_batch",
+    "abort_job",
+    "abort_unknown",
+    "commit_batch",
+    "commit_job",
+    "look_back",
+]
+
+_log = logger("kadence.spark")
+
+
+class Cluster(Protocol):
+    """The coordinators of transactions and of groups. Any call raises `KafkaError` when it cannot be made."""
+
+    def open_names(self, prefix: str) -> set[str]:
+        """Transactional ids that begin so and have an open transaction."""
+
+    def are_open(self, transactions: Collection[OpenTransaction]) -> bool:
+        """Whether all of these are open."""
+
+    def end(
+        self, transactions: Collection[OpenTransaction], *, committed: bool
+    ) -> dict[OpenTransaction, KafkaError]:
+        """Commit or abort. Returns those that were not open any more and had not ended in this way, with the reason."""
+
+    def fence(self, names: Iterable[str]) -> None:
+        """Abort what is open under these ids, and keep their producers from going on."""
+
+    def offsets(self, group: str, *, stable: bool = False) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """All offsets of a group; with ``stable`` once no transaction has any pending."""
+
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Have the group keep these, all or none."""
+
+
+def commit_job(cluster: Cluster, prefix: str, accepted: Iterable[OpenTransaction]) -> None:
+    """Commit what the tasks of a batch job have written.
+
+    Args:
+        prefix: what the ids of the job begin with. accepted: what Spark has accepted.
+
+    Raises:
+        TransactionAbortedError: brokers have aborted some; says whether others are committed.
+    """
+    counted = list(accepted)
+    rest = _checked(cluster, prefix, counted)
+    _commit(cluster, counted, rest, "the rows of the others are committed")
+
+
+def abort_job(cluster: Cluster, prefix: str) -> None:
+    """Abort what the tasks of a batch job have open."""
+    cluster.fence(cluster.open_names(prefix))
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What a run has found of the runs before.
+
+    Attributes:
+        side: that of this run. repeats: the batch that another run has decided, and that is not Spark's past yet.
+    """
+
+    side: int
+    repeats: int | None
+
+
+def look_back(cluster: Cluster, names: Names, run: str, batch: int) -> Before:
+    """What a worker does before it writes for the first time in a run: it ends what the runs before have left.
+
+    Raises:
+        IllegalStateError: the checkpoint is older than what the sink has committed.
+    """
+    decision = Decision.read(cluster.offsets(names.decisions), names)
+    if decision is None:
+        return Before(0, None)
+    if decision.run == run:
+        return Before(decision.side, None)
+    if decision.batch > batch:
+        raise IllegalStateError(
+            f"this is batch {batch} of query {names.query}, and the sink has committed its batch {decision.batch}: the "
+            "checkpoint is older than what is written, and rows would be written twice. To have them written again, "
+            f"delete the group {names.decisions}"
+        )
+    # As soon as possible: brokers abort it after transaction.timeout.ms.
+    _carry_out(cluster, decision)
+    cluster.fence(cluster.open_names(names.transactions(decision.side)))
+    return Before(1 - decision.side, decision.batch if decision.batch == batch else None)
+
+
+def commit_batch(
+    cluster: Cluster, names: Names, run: str, batch: int, before: Before, slices: Collection[Slice]
+) -> None:
+    """Commit what the tasks of a stream's batch have written, unless it was committed before.
+
+    Raises:
+        IllegalStateError: the batch is partly committed, and the tasks have other rows this time.
+        TransactionAbortedError: brokers have aborted what a task has written. The query can be started again.
+    """
+    decided, markers = None, {}
+    if before.repeats == batch:
+        decided = Decision.read(cluster.offsets(names.decisions), names)
+        if decided is not None and (decided.batch != batch or decided.run == run):
+            raise IllegalStateError(
+                f"another driver has written batch {decided.batch} of query {names.query}"
+            )
+        if decided is not None:
+            markers = dict(cluster.offsets(names.markers(decided.side), stable=True))
+    try:
+        verdict = judged(names, batch, run, before.side, slices, decided, markers)
+    except IllegalStateError:
+        cluster.fence(cluster.open_names(names.transactions()))
+        raise
+    if decided is not None:
+        _tell(batch, names, verdict.decision is None, others=verdict.others)
+    wanted = [] if verdict.decision is None else verdict.decision.undecided
+    rest = _checked(cluster, names.transactions(), wanted)
+    if verdict.decision is not None:
+        cluster.commit_offsets(names.decisions, verdict.decision.offsets())
+    _commit(cluster, wanted, rest, "started again, the query writes this batch's rows that are missing")
+
+
+def abort_batch(cluster: Cluster, names: Names) -> None:
+    """Abort what the tasks of a stream's batch have open, unless it is decided that it is committed."""
+    decision = Decision.read(cluster.offsets(names.decisions), names)
+    if decision is not None:
+        _carry_out(cluster, decision)
+    cluster.fence(cluster.open_names(names.transactions()))
+
+
+def abort_unknown(cluster: Cluster, prefix: str, checkpoint: str) -> None:
+    """The same for a batch of which no task has said to which query it belongs."""
+    found = {Names.of_transaction(prefix, checkpoint, each) for each in cluster.open_names(f"{prefix}-")}
+    for names in found:
+        if names is not None:
+            abort_batch(cluster, names)
+
+
+def _carry_out(cluster: Cluster, decision: Decision) -> None:
+    """Commit what is decided. Nothing happens to what has ended, or to what its producers have written since."""
+    if decision.undecided:
+        cluster.end(decision.undecided, committed=True)
+
+
+def _checked(cluster: Cluster, prefix: str, wanted: Collection[OpenTransaction]) -> set[str]:
+    """Make sure that all can be committed, before the first one is; returns what else is open."""
+    there = cluster.open_names(prefix)
+    names = {each.transactional_id for each in wanted}
+    if not names <= there and not cluster.are_open(wanted):
+        cluster.fence(there)
+        raise TransactionAbortedError(
+            "a task's transaction is no longer open, so nothing is committed: brokers abort a transaction after "
+            "kafka.transaction.timeout.ms, and it must stay open until all tasks have written. Raise it, or make the "
+            "batch smaller"
+        )
+    return there - names
+
+
+def _commit(cluster: Cluster, wanted: Collection[OpenTransaction], rest: set[str], consequence: str) -> None:
+    refused = cluster.end(wanted, committed=True) if wanted else {}
+    if rest:
+        cluster.fence(rest)
+    if refused:
+        _, why = next(iter(refused.items()))
+        raise TransactionAbortedError(
+            f"brokers have aborted the transactions of {len(refused)} of {len(wanted)} tasks; {consequence}"
+        ) from why
+
+
+def _tell(batch: int, names: Names, is_whole: bool, *, others: bool) -> None:
+    if others:
+        _log.warning(
+            "batch %d of query %s was committed before, and this time its rows are others; those that were committed "
+            "first are kept",
+            batch,
+            names.query,
+        )
+    elif is_whole:
+        _log.info("batch %d of query %s was committed before, and is not written again", batch, names.query)
+    else:
+        _log.info("batch %d of query %s was partly committed; what is missing is", batch, names.query)
