@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import json
 import logging
+import pickle
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatch
@@ -291,3 +292,17 @@ def test_every_key_that_a_client_takes_is_read_by_it(config: type[ClientConfig])
     patterns = [each for each in read if re.fullmatch(r"[a-z_]+_\*", each)]
     unread = {each.name for each in dataclasses.fields(config)} - read
     assert sorted(name for name in unread if not any(fnmatch(name, each) for each in patterns)) == []
+
+
+def test_an_error_carries_its_key() -> None:
+    for settings, key in (
+        ({"group.idd": "g"}, "group.idd"),
+        ({"session.timeout.ms": "long"}, "session.timeout.ms"),
+        ({"heartbeat.interval.ms": 60_000}, "heartbeat.interval.ms"),
+        ({"security.protocol": "SASL_SSL"}, "security.protocol"),
+        ({"fetch.min.bytes": -5, "group.idd": "g"}, "fetch.min.bytes"),
+    ):
+        with pytest.raises(ConfigError) as raised:
+            ConsumerConfig.parse({"bootstrap.servers": "b:1", **settings})
+        assert raised.value.key == key
+        assert pickle.loads(pickle.dumps(raised.value)).key == key

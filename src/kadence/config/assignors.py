@@ -31,11 +31,16 @@ def read_assignors(value: Any) -> tuple[Any, ...]:
         given = [value]
     chosen = tuple(_read(each) for each in given)
     if not chosen:
-        raise ConfigError("partition.assignment.strategy must name at least one assignor")
+        raise ConfigError(
+            "partition.assignment.strategy must name at least one assignor",
+            key="partition.assignment.strategy",
+        )
     names = [each if isinstance(each, str) else each.name for each in chosen]
     for name in names:
         if names.count(name) > 1:
-            raise ConfigError(f"partition.assignment.strategy: {name!r} is given twice")
+            raise ConfigError(
+                f"partition.assignment.strategy: {name!r} is given twice", key="partition.assignment.strategy"
+            )
     return chosen
 
 
@@ -45,17 +50,20 @@ def _read(each: Any) -> Any:
         if name not in ASSIGNORS:
             raise ConfigError(
                 f"partition.assignment.strategy: {name!r} is none of {', '.join(ASSIGNORS)}; an assignor of your own "
-                "is given as an object, see kadence.Assignor"
+                "is given as an object, see kadence.Assignor",
+                key="partition.assignment.strategy",
             )
         return name
     if isinstance(each, type):
         raise ConfigError(
-            f"partition.assignment.strategy: {each.__name__} is a class; give an object: {each.__name__}()"
+            f"partition.assignment.strategy: {each.__name__} is a class; give an object: {each.__name__}()",
+            key="partition.assignment.strategy",
         )
     called = getattr(each, "name", None)
     if not (isinstance(called, str) and called and callable(getattr(each, "assign", None))):
         raise ConfigError(
             f"partition.assignment.strategy: {each!r} is no assignor: it needs a name and assign(), "
-            "see kadence.Assignor"
+            "see kadence.Assignor",
+            key="partition.assignment.strategy",
         )
     return each

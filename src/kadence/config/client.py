@@ -15,9 +15,12 @@ from kadence.security.secret import Secret
 if TYPE_CHECKING:
     from kadence.security.credentials import Token
 
-__all__ = ["AdminConfig", "ClientConfig", "api_timeout", "generated_client_id"]
+__all__ = ["AdminConfig", "ClientConfig", "Fault", "api_timeout", "generated_client_id"]
 
 _client_ids = itertools.count(1)
+
+Fault = tuple[str | None, str]
+"""A key that is wrong, and the sentence that says why."""
 
 
 def api_timeout() -> Any:
@@ -231,7 +234,7 @@ class ClientConfig:
         rows = {row.name: row for row in keys(cls)}
         given: dict[str, Any] = {}
         spelled: dict[str, str] = {}
-        mistakes: list[str] = []
+        mistakes: list[Fault] = []
         whatever: object = config or {}
         if not isinstance(whatever, Mapping):
             kind = type(whatever).__name__  # Not the value: it may hold a password.
@@ -248,24 +251,23 @@ class ClientConfig:
         for name, value in settings.items():
             dotted = name.replace("_", ".")
             if dotted in given:
-                mistakes.append(f"{dotted} is given twice: in the dict and as {name}=")
+                mistakes.append((dotted, f"{dotted} is given twice: in the dict and as {name}="))
                 continue
             given[dotted] = value
             spelled[dotted] = name
         values: dict[str, Any] = {}
         for name, value in given.items():
             if name not in rows:
-                mistakes.append(
-                    java_logins.advice(name, value)
-                    or stores.advice(name, given)
-                    or unknown(spelled[name], cls, rows)
-                )
+                advice = java_logins.advice(name, value) or stores.advice(name, given)
+                mistakes.append((name, advice or unknown(spelled[name], cls, rows)))
                 continue
             try:
                 values[name.replace(".", "_")] = read(rows[name], value, spelled[name])
             except ConfigError as error:
-                mistakes.append(java_logins.advice(name, value) or str(error))
-        mistakes = list(dict.fromkeys(mistakes))
+                mistakes.append((name, java_logins.advice(name, value) or str(error)))
+        # What to do instead of a login of Java's is the same sentence for each of its keys.
+        texts = [text for _, text in mistakes]
+        mistakes = [each for at, each in enumerate(mistakes) if each[1] not in texts[:at]]
         result = cls(**values)
         faults = list(result._faults())
         if mistakes:
@@ -273,28 +275,34 @@ class ClientConfig:
         _refuse(cls, faults + list(result._contradictions(spelled)))
         return result
 
-    def _faults(self) -> Iterator[str]:
-        """What is wrong with a key by itself, where its type alone does not show it; a sentence each."""
+    def _faults(self) -> Iterator[Fault]:
+        """What is wrong with a key by itself, where its type alone does not show it."""
         for address in self.bootstrap_servers:
             host, colon, port = address.rpartition(":")
             if not (colon and host and "://" not in host and port.isdigit() and 0 < int(port) < 65536):
-                yield f"bootstrap.servers: {address!r} is not host:port, e.g. 'localhost:9092'"
+                yield (
+                    "bootstrap.servers",
+                    f"bootstrap.servers: {address!r} is not host:port, e.g. 'localhost:9092'",
+                )
 
-    def _contradictions(self, given: Mapping[str, str]) -> Iterator[str]:
-        """What is wrong with the keys together, a sentence each.
+    def _contradictions(self, given: Mapping[str, str]) -> Iterator[Fault]:
+        """What is wrong with the keys together.
 
         Args:
             given: the keys that the caller set, dotted, and how they were written.
         """
         if not self.bootstrap_servers:
-            yield "bootstrap.servers is required, e.g. bootstrap_servers='localhost:9092'"
+            yield (
+                "bootstrap.servers",
+                "bootstrap.servers is required, e.g. bootstrap_servers='localhost:9092'",
+            )
         if self.retry_backoff_ms > self.retry_backoff_max_ms and "retry.backoff.max.ms" in given:
-            yield "retry.backoff.ms is above retry.backoff.max.ms"
+            yield "retry.backoff.ms", "retry.backoff.ms is above retry.backoff.max.ms"
         try:
             stores.check(self)
             login.check(self, given)
         except ConfigError as error:
-            yield str(error)
+            yield error.key, str(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,14 +312,14 @@ class AdminConfig(ClientConfig):
     default_api_timeout_ms: int = api_timeout()
 
 
-def _refuse(cls: type, mistakes: list[str]) -> None:
+def _refuse(cls: type, mistakes: list[Fault]) -> None:
     """Raise what is wrong, if anything is."""
     if len(mistakes) > 1:
         kind = cls.__name__.removesuffix("Config").lower()
-        listed = "".join(f"\n- {mistake}" for mistake in mistakes)
-        raise ConfigError(f"{len(mistakes)} mistakes in the {kind}'s settings:{listed}")
+        listed = "".join(f"\n- {text}" for _, text in mistakes)
+        raise ConfigError(f"{len(mistakes)} mistakes in the {kind}'s settings:{listed}", key=mistakes[0][0])
     if mistakes:
-        raise ConfigError(mistakes[0])
+        raise ConfigError(mistakes[0][1], key=mistakes[0][0])
 
 
 def generated_client_id(kind: str) -> str:

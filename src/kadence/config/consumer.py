@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from kadence.config import foreign
-from kadence.config.client import ClientConfig, api_timeout
+from kadence.config.client import ClientConfig, Fault, api_timeout
 from kadence.config.durations import duration_ms
 from kadence.config.table import AUTO, INT32_MAX, key
 
@@ -266,43 +266,58 @@ class ConsumerConfig(ClientConfig):
         word, _, duration = self.auto_offset_reset.partition(":")
         return duration_ms(duration) if word == _BY_DURATION else None
 
-    def _faults(self) -> Iterator[str]:
+    def _faults(self) -> Iterator[Fault]:
         yield from ClientConfig._faults(self)
         yield from self._check_reset()
         if self.group_id == "":
-            yield "group.id is empty; give it a name, or leave it out to use assign()"
+            yield "group.id", "group.id is empty; give it a name, or leave it out to use assign()"
         name = self.group_instance_id
         if name is not None and (name in (".", "..") or not _INSTANCE.fullmatch(name)):
             yield (
-                f"group.instance.id: {name!r} is no name that brokers take: 1 to 249 letters (a-z, A-Z), digits, dots, "
-                "underscores and hyphens, and not '.' or '..'"
+                "group.instance.id",
+                (
+                    f"group.instance.id: {name!r} is no name that brokers take: 1 to 249 letters (a-z, A-Z), digits, "
+                    "dots, underscores and hyphens, and not '.' or '..'"
+                ),
             )
 
-    def _contradictions(self, given: Mapping[str, str]) -> Iterator[str]:
+    def _contradictions(self, given: Mapping[str, str]) -> Iterator[Fault]:
         yield from ClientConfig._contradictions(self, given)
         yield from self._check_protocol(given)
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             yield (
-                f"heartbeat.interval.ms ({self.heartbeat_interval_ms}) must be below session.timeout.ms "
-                f"({self.session_timeout_ms}); a third of it is usual"
+                "heartbeat.interval.ms",
+                (
+                    f"heartbeat.interval.ms ({self.heartbeat_interval_ms}) must be below session.timeout.ms "
+                    f"({self.session_timeout_ms}); a third of it is usual"
+                ),
             )
         if self.prefetch_heuristic != "bytes" and self.max_poll_records < 1:
             yield (
-                f"prefetch.heuristic={self.prefetch_heuristic} needs max.poll.records as a number to fill a poll with; "
-                "without a cap, and with auto, use bytes"
+                "prefetch.heuristic",
+                (
+                    f"prefetch.heuristic={self.prefetch_heuristic} needs max.poll.records as a number "
+                    "to fill a poll with; without a cap, and with auto, use bytes"
+                ),
             )
         if "max.poll.records.share" in given and self.max_poll_records != AUTO:
-            yield "max.poll.records.share means nothing without max.poll.records=auto"
+            yield (
+                "max.poll.records.share",
+                "max.poll.records.share means nothing without max.poll.records=auto",
+            )
         if self.group_id is None and self.enable_auto_commit and "enable.auto.commit" in given:
-            yield "enable.auto.commit needs group.id: offsets are committed for a group"
+            yield "enable.auto.commit", "enable.auto.commit needs group.id: offsets are committed for a group"
         if self.group_instance_id is not None and self.group_id is None:
-            yield "group.instance.id needs group.id"
+            yield "group.instance.id", "group.instance.id needs group.id"
         yield from self._check_deserializers(given)
         # The default may be above a small buffer: fetches never ask for more than there is room for.
         if self.max_partition_fetch_bytes > self.buffer_memory and "max.partition.fetch.bytes" in given:
-            yield ("max.partition.fetch.bytes is above buffer.memory, so no full fetch would ever fit")
+            yield (
+                "max.partition.fetch.bytes",
+                "max.partition.fetch.bytes is above buffer.memory, so no full fetch would ever fit",
+            )
 
-    def _check_reset(self) -> Iterator[str]:
+    def _check_reset(self) -> Iterator[Fault]:
         word, colon, duration = self.auto_offset_reset.partition(":")
         word = word.strip().lower()
         if word == _BY_DURATION and colon:
@@ -310,41 +325,63 @@ class ConsumerConfig(ClientConfig):
                 duration_ms(duration)
             except ValueError as error:
                 yield (
-                    f"auto.offset.reset: {error}; write for instance by_duration:PT1H (an hour), PT30M, P7D or P1DT12H"
+                    "auto.offset.reset",
+                    (
+                        f"auto.offset.reset: {error}; write for instance by_duration:PT1H (an hour), "
+                        "PT30M, P7D or P1DT12H"
+                    ),
                 )
         elif colon or word not in ("earliest", "latest", "none"):
             if (called := foreign.reset(word)) is not None:
-                yield f"auto.offset.reset: {word!r} is librdkafka's word: here it is {called!r}"
+                yield (
+                    "auto.offset.reset",
+                    f"auto.offset.reset: {word!r} is librdkafka's word: here it is {called!r}",
+                )
             else:
                 yield (
-                    f"auto.offset.reset: {self.auto_offset_reset!r} is not one of earliest, latest, none, "
-                    "by_duration:<duration>, e.g. by_duration:PT1H"
+                    "auto.offset.reset",
+                    (
+                        f"auto.offset.reset: {self.auto_offset_reset!r} is not one of earliest, latest, none, "
+                        "by_duration:<duration>, e.g. by_duration:PT1H"
+                    ),
                 )
         object.__setattr__(self, "auto_offset_reset", word + colon + duration.strip().upper())
 
-    def _check_deserializers(self, given: Mapping[str, str]) -> Iterator[str]:
+    def _check_deserializers(self, given: Mapping[str, str]) -> Iterator[Fault]:
         """A policy for bad records that can never be needed, or never be kept, is a mistake."""
         decodes = self.key_deserializer is not None or self.value_deserializer is not None
         if "deserialization.errors" in given and self.deserialization_errors != "raise" and not decodes:
-            yield ("deserialization.errors needs key.deserializer or value.deserializer: bytes are never bad")
+            yield (
+                "deserialization.errors",
+                "deserialization.errors needs key.deserializer or value.deserializer: bytes are never bad",
+            )
         if (self.deserialization_errors == "dead-letter") != (self.dead_letter_topic is not None):
-            yield ("deserialization.errors=dead-letter and dead.letter.topic belong together; one is missing")
+            yield (
+                "deserialization.errors",
+                "deserialization.errors=dead-letter and dead.letter.topic belong together; one is missing",
+            )
 
-    def _check_protocol(self, given: Mapping[str, str]) -> Iterator[str]:
+    def _check_protocol(self, given: Mapping[str, str]) -> Iterator[Fault]:
         """Each group protocol has keys that mean nothing to the other (C4)."""
         if self.group_protocol == "consumer":
             for name, instead in _CLASSIC_ONLY.items():
                 if name in given:
                     yield (
-                        f"{name} is a key of the classic protocol, where the client decides; with "
-                        f"group.protocol=consumer the broker does: {instead}, or set group.protocol=classic"
+                        name,
+                        (
+                            f"{name} is a key of the classic protocol, where the client decides; with "
+                            f"group.protocol=consumer the broker does: {instead}, or set group.protocol=classic"
+                        ),
                     )
         elif self.group_protocol == "auto" and not given.keys().isdisjoint(_CLASSIC_ONLY):
             object.__setattr__(self, "group_protocol", "classic")
         if self.group_protocol == "classic" and self.group_remote_assignor is not None:
             yield (
-                "group.remote.assignor needs group.protocol=consumer, and no key of the classic protocol, whose own "
-                "is partition.assignment.strategy"
+                "group.remote.assignor",
+                (
+                    "group.remote.assignor needs group.protocol=consumer, and no key of the classic protocol, "
+                    "whose own is partition.assignment.strategy"
+                ),
             )
 
 

@@ -29,21 +29,22 @@ def imported(key: str, text: str) -> Callable[..., Any]:
     """
     module, colon, path = text.strip().partition(":")
     if not (colon and all(part.isidentifier() for part in (*module.split("."), *path.split(".")))):
-        raise ConfigError(f"{key}: {text!r} is not {_FORM}")
+        raise ConfigError(f"{key}: {text!r} is not {_FORM}", key=key)
     try:
         found: Any = importlib.import_module(module)
     except Exception as error:
         raise ConfigError(
             f"{key}: the module {module!r} cannot be imported here ({type(error).__name__}: {error}). Each process "
             "with a client imports it, so it must be installed, or its directory be in PYTHONPATH, wherever one runs: "
-            "with Spark for the driver and for every worker (--py-files)"
+            "with Spark for the driver and for every worker (--py-files)",
+            key=key,
         ) from error
     try:
         found = reduce(getattr, path.split("."), found)
     except AttributeError:
         near = difflib.get_close_matches(path, dir(found), n=1)
         hint = f"; did you mean {module}:{near[0]}?" if near else ""
-        raise ConfigError(f"{key}: the module {module!r} has no {path!r}{hint}") from None
+        raise ConfigError(f"{key}: the module {module!r} has no {path!r}{hint}", key=key) from None
     if not callable(found):
-        raise ConfigError(f"{key}: {text.strip()} is {type(found).__name__}, which cannot be called")
+        raise ConfigError(f"{key}: {text.strip()} is {type(found).__name__}, which cannot be called", key=key)
     return found  # type: ignore[no-any-return] # it was looked at

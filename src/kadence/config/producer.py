@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kadence.config.client import ClientConfig
+from kadence.config.client import ClientConfig, Fault
 from kadence.config.table import INT32_MAX, key
 from kadence.logs import logger
 
@@ -155,39 +155,48 @@ class ProducerConfig(ClientConfig):
         since="KIP-98",
     )
 
-    def _contradictions(self, given: Mapping[str, str]) -> Iterator[str]:
+    def _contradictions(self, given: Mapping[str, str]) -> Iterator[Fault]:
         yield from ClientConfig._contradictions(self, given)
         if self.enable_idempotence and self.acks not in ("all", "-1"):
             if "enable.idempotence" in given:
-                yield f"enable.idempotence needs acks=all, not {self.acks}"
+                yield "enable.idempotence", f"enable.idempotence needs acks=all, not {self.acks}"
             self._without_idempotence(f"{given.get('acks', 'acks')}={self.acks}")
         if self.enable_idempotence and self.max_in_flight_requests_per_connection > 5:
-            yield "enable.idempotence allows at most 5 max.in.flight.requests.per.connection"
+            yield (
+                "enable.idempotence",
+                "enable.idempotence allows at most 5 max.in.flight.requests.per.connection",
+            )
         if self.enable_idempotence and self.retries == 0:
             if "enable.idempotence" in given:
-                yield "enable.idempotence needs retries above 0"
+                yield "enable.idempotence", "enable.idempotence needs retries above 0"
             self._without_idempotence(f"{given.get('retries', 'retries')}=0")
         low, high = _LEVELS.get(self.compression_type, (0, -1))
         if self.compression_level not in (None, -1) and not low <= self.compression_level <= high:
             of = f"compression.type={self.compression_type}"
             yield (
-                f"compression.level={self.compression_level} is not {low} to {high}, the levels of {of}"
-                if high > 0
-                else f"compression.level means nothing with {of}"
+                "compression.level",
+                (
+                    f"compression.level={self.compression_level} is not {low} to {high}, the levels of {of}"
+                    if high > 0
+                    else f"compression.level means nothing with {of}"
+                ),
             )
         if self.partitioner_ignore_keys and self.partitioner != "murmur2_random":
-            yield "partitioner.ignore.keys and partitioner contradict each other; give one of them"
+            yield (
+                "partitioner.ignore.keys",
+                "partitioner.ignore.keys and partitioner contradict each other; give one of them",
+            )
         yield from self._check_delivery(given)
         if self.transactional_id == "":
-            yield "transactional.id is empty; give it a name, or leave it out"
+            yield "transactional.id", "transactional.id is empty; give it a name, or leave it out"
         if self.transactional_id is not None and not self.enable_idempotence:
-            yield "transactional.id needs enable.idempotence=true and acks=all"
+            yield "transactional.id", "transactional.id needs enable.idempotence=true and acks=all"
 
     def _without_idempotence(self, cause: str) -> None:
         object.__setattr__(self, "enable_idempotence", False)
         _log.info("%s turns enable.idempotence off: a record that is sent again may be written twice", cause)
 
-    def _check_delivery(self, given: Mapping[str, str]) -> Iterator[str]:
+    def _check_delivery(self, given: Mapping[str, str]) -> Iterator[Fault]:
         """Whether there is time to wait for more records and then for the answer to a request.
 
         Java's producer also refuses a delivery.timeout.ms that is too short for the default of request.timeout.ms.
@@ -213,12 +222,18 @@ class ProducerConfig(ClientConfig):
             object.__setattr__(self, "delivery_timeout_ms", needed)
         elif self.linger_ms >= self.delivery_timeout_ms:
             yield (
-                f"{linger}={self.linger_ms} must be below {delivery}={self.delivery_timeout_ms}, or records fail "
-                "before they are sent"
+                "linger.ms",
+                (
+                    f"{linger}={self.linger_ms} must be below {delivery}={self.delivery_timeout_ms}, or records fail "
+                    "before they are sent"
+                ),
             )
         elif "request.timeout.ms" in given:
             yield (
-                f"{delivery}={self.delivery_timeout_ms} is below {linger}={self.linger_ms} plus "
-                f"{request}={self.request_timeout_ms}, so records fail while their request may still be answered; "
-                f"raise {delivery}, or lower {request}"
+                "delivery.timeout.ms",
+                (
+                    f"{delivery}={self.delivery_timeout_ms} is below {linger}={self.linger_ms} plus "
+                    f"{request}={self.request_timeout_ms}, so records fail while their request may still be answered; "
+                    f"raise {delivery}, or lower {request}"
+                ),
             )

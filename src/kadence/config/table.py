@@ -177,7 +177,7 @@ def _read_function(row: Key, value: Any) -> Any:
 def _not_awaited(row: Key, value: Any, method: object) -> Any:
     if is_coroutine_function(method):
         raise ConfigError(
-            f"{row.name}: {value!r} is, or has, a coroutine function, which nothing would await"
+            f"{row.name}: {value!r} is, or has, a coroutine function, which nothing would await", key=row.name
         )
     return value
 
@@ -187,7 +187,7 @@ def _read_deserializer(row: Key, value: Any) -> Any:
         try:
             return deserializers.named(value)
         except ValueError as error:
-            raise ConfigError(f"{row.name}: {value!r}: {error}") from None
+            raise ConfigError(f"{row.name}: {value!r}: {error}", key=row.name) from None
     if callable(getattr(value, "deserialize", None)):
         return _not_awaited(row, value() if isinstance(value, type) else value, value.deserialize)
     return _read_callable(row, value)
@@ -198,7 +198,7 @@ def _read_serializer(row: Key, value: Any) -> Any:
         try:
             return serializers.named(value)
         except ValueError as error:
-            raise ConfigError(f"{row.name}: {value!r}: {error}") from None
+            raise ConfigError(f"{row.name}: {value!r}: {error}", key=row.name) from None
     if callable(getattr(value, "serialize", None)):
         return _not_awaited(row, value() if isinstance(value, type) else value, value.serialize)
     return _read_callable(row, value)
@@ -228,7 +228,8 @@ def _read_interceptors(row: Key, value: Any) -> tuple[Any, ...]:
         if not (methods and all(map(callable, methods))):
             raise ConfigError(
                 f"{row.name}: {each!r} is no interceptor: it needs on_consume(), on_commit() or close(), "
-                "see kadence.Interceptor"
+                "see kadence.Interceptor",
+                key=row.name,
             )
         for method in methods:
             _not_awaited(row, each, method)
@@ -305,4 +306,4 @@ def read(row: Key, value: Any, spelled: str = "") -> Any:
         raise
     except (ValueError, TypeError, OverflowError):
         shown = "the given value" if row.kind == "password" else repr(value)
-        raise ConfigError(f"{spelled or row.name}: {shown} is not {_allowed(row)}") from None
+        raise ConfigError(f"{spelled or row.name}: {shown} is not {_allowed(row)}", key=row.name) from None

@@ -39,7 +39,16 @@ class LocalError(KafkaError):
 
 
 class ConfigError(LocalError, ValueError):
-    """A configuration key or value cannot be used. The message says what was given, what is allowed and what to do."""
+    """A configuration key or value cannot be used. The message says what was given, what is allowed and what to do.
+
+    Attributes:
+        key: the key or option that is wrong, as Kafka or the room's documentation spells it; where several are, the
+            first; None: the mistake is not that of one key.
+    """
+
+    def __init__(self, text: str = "", *, key: str | None = None) -> None:
+        super().__init__(text)
+        self.key = key
 
 
 class IllegalStateError(LocalError):

@@ -95,5 +95,6 @@ def _tokens(text: str) -> Iterator[str]:
 def _bad(what: str) -> ConfigError:
     return ConfigError(
         f"sasl.jaas.config cannot be read: {what}; e.g. org.apache.kafka.common.security.scram.ScramLoginModule "
-        'required username="…" password="…";'
+        'required username="…" password="…";',
+        key="sasl.jaas.config",
     )

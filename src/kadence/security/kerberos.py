@@ -37,15 +37,22 @@ def options(given: Mapping[str, str]) -> Mapping[str, str]:
     for name in given:
         if name not in _OPTIONS and name not in _HABITS:
             raise ConfigError(
-                f"sasl.jaas.config: Krb5LoginModule has no option {name!r} here; known: {', '.join(_OPTIONS)}"
+                f"sasl.jaas.config: Krb5LoginModule has no option {name!r} here; known: {', '.join(_OPTIONS)}",
+                key="sasl.jaas.config",
             )
     for switch, file in (("useKeyTab", "keyTab"), ("useTicketCache", "ticketCache")):
         if file in given and given.get(switch, "false").lower() != "true":
-            raise ConfigError(f"sasl.jaas.config: Krb5LoginModule has {file}, but not {switch}=true")
+            raise ConfigError(
+                f"sasl.jaas.config: Krb5LoginModule has {file}, but not {switch}=true", key="sasl.jaas.config"
+            )
     if given.get("useKeyTab", "false").lower() == "true" and "keyTab" not in given:
-        raise ConfigError("sasl.jaas.config: Krb5LoginModule has useKeyTab=true, and no keyTab")
+        raise ConfigError(
+            "sasl.jaas.config: Krb5LoginModule has useKeyTab=true, and no keyTab", key="sasl.jaas.config"
+        )
     if given.get("isInitiator", "true").lower() == "false":
-        raise ConfigError("sasl.jaas.config: a client is the initiator; leave out isInitiator")
+        raise ConfigError(
+            "sasl.jaas.config: a client is the initiator; leave out isInitiator", key="sasl.jaas.config"
+        )
     return given
 
 
@@ -58,21 +65,24 @@ def credentials(config: Settings, given: Mapping[str, str]) -> Credentials:
     if config.sasl_username is not None or config.sasl_password is not None:
         raise ConfigError(
             "sasl.username and sasl.password are not for GSSAPI; its keys are sasl.kerberos.principal and "
-            "sasl.kerberos.keytab, or kinit gets tickets before"
+            "sasl.kerberos.keytab, or kinit gets tickets before",
+            key="sasl.username",
         )
     found: dict[str, str | None] = {}
     for key, option in (("service.name", "serviceName"), ("principal", "principal"), ("keytab", "keyTab")):
         configured = getattr(config, f"sasl_kerberos_{key.replace('.', '_')}")
         if configured is not None and given.get(option, configured) != configured:
             raise ConfigError(
-                f"sasl.kerberos.{key} is another one than {option} in sasl.jaas.config; give it once"
+                f"sasl.kerberos.{key} is another one than {option} in sasl.jaas.config; give it once",
+                key=f"sasl.kerberos.{key}",
             )
         found[key] = given.get(option, configured)
     service, principal, keytab = found["service.name"], found["principal"], found["keytab"]
     if service is None:
         raise ConfigError(
             "sasl.mechanism=GSSAPI needs sasl.kerberos.service.name: the first part of the brokers' principals, "
-            "mostly kafka"
+            "mostly kafka",
+            key="sasl.mechanism",
         )
     kerberos = Kerberos(service, principal, keytab, given.get("ticketCache"))
     return Credentials("GSSAPI", principal or "", kerberos=kerberos)

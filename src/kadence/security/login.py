@@ -39,7 +39,8 @@ def credentials(config: Settings) -> Credentials | None:
     mechanism = config.sasl_mechanism
     if mechanism is None:
         raise ConfigError(
-            f"security.protocol={config.security_protocol} needs sasl.mechanism: one of {', '.join(MECHANISMS)}"
+            f"security.protocol={config.security_protocol} needs sasl.mechanism: one of {', '.join(MECHANISMS)}",
+            key="security.protocol",
         )
     options: Mapping[str, str] = {}
     if config.sasl_jaas_config is not None:
@@ -50,17 +51,19 @@ def credentials(config: Settings) -> Credentials | None:
         return kerberos.credentials(config, options)
     if options and (config.sasl_username is not None or config.sasl_password is not None):
         raise ConfigError(
-            "sasl.jaas.config holds the user and password; leave out sasl.username and sasl.password"
+            "sasl.jaas.config holds the user and password; leave out sasl.username and sasl.password",
+            key="sasl.jaas.config",
         )
     username = options.get("username", config.sasl_username)
     configured = config.sasl_password
     password = options.get("password", None if configured is None else configured.reveal())
     if not username or password is None:
         raise ConfigError(
-            f"sasl.mechanism={mechanism} needs sasl.username and sasl.password, or sasl.jaas.config"
+            f"sasl.mechanism={mechanism} needs sasl.username and sasl.password, or sasl.jaas.config",
+            key="sasl.mechanism",
         )
     if "\0" in username or "\0" in password:
-        raise ConfigError("sasl.username and sasl.password cannot hold a NUL character")
+        raise ConfigError("sasl.username and sasl.password cannot hold a NUL character", key="sasl.username")
     return Credentials(mechanism, username, Secret(password))
 
 
@@ -75,7 +78,8 @@ def check(config: Settings, given: Mapping[str, str]) -> None:
         raise ConfigError(
             java_logins.of_class(handler)
             or f"sasl.login.callback.handler.class: {handler!r} is Java's; give sasl.oauthbearer.token.provider "
-            "instead, a callable that returns kadence.Token, or module:function"
+            "instead, a callable that returns kadence.Token, or module:function",
+            key="sasl.login.callback.handler.class",
         )
     needed = credentials(config)
     for name in sorted(given):
@@ -84,12 +88,13 @@ def check(config: Settings, given: Mapping[str, str]) -> None:
         if needed is None:
             raise ConfigError(
                 f"{name} has no effect with security.protocol={config.security_protocol}; set it to SASL_SSL "
-                "(or SASL_PLAINTEXT, without encryption)"
+                "(or SASL_PLAINTEXT, without encryption)",
+                key=name,
             )
         if name.startswith("sasl.kerberos.") and needed.mechanism != "GSSAPI":
-            raise ConfigError(f"{name} is for sasl.mechanism=GSSAPI, not {needed.mechanism}")
+            raise ConfigError(f"{name} is for sasl.mechanism=GSSAPI, not {needed.mechanism}", key=name)
         if name.startswith("sasl.oauthbearer.") and needed.mechanism != "OAUTHBEARER":
-            raise ConfigError(f"{name} is for sasl.mechanism=OAUTHBEARER, not {needed.mechanism}")
+            raise ConfigError(f"{name} is for sasl.mechanism=OAUTHBEARER, not {needed.mechanism}", key=name)
 
 
 def _options(mechanism: str, text: str) -> Mapping[str, str]:
@@ -97,12 +102,14 @@ def _options(mechanism: str, text: str) -> Mapping[str, str]:
     if module.name not in _MODULES:
         raise ConfigError(
             java_logins.of_login_module(module.name)
-            or f"sasl.jaas.config: login module {module.name!r} is not supported; known are {', '.join(_MODULES)}"
+            or f"sasl.jaas.config: login module {module.name!r} is not supported; known are {', '.join(_MODULES)}",
+            key="sasl.jaas.config",
         )
     if mechanism not in _MODULES[module.name]:
         raise ConfigError(
             f"sasl.jaas.config names {module.name}, which is for sasl.mechanism="
-            f"{' or '.join(_MODULES[module.name])}, not {mechanism}"
+            f"{' or '.join(_MODULES[module.name])}, not {mechanism}",
+            key="sasl.jaas.config",
         )
     if mechanism == "GSSAPI":
         return kerberos.options(module.options)
@@ -110,8 +117,11 @@ def _options(mechanism: str, text: str) -> Mapping[str, str]:
     for name in module.options:
         if name not in known and not (mechanism == "OAUTHBEARER" and name.startswith(oauth.EXTENSION)):
             raise ConfigError(
-                f"sasl.jaas.config: {module.name} has no option {name!r} here; known: {', '.join(known)}"
+                f"sasl.jaas.config: {module.name} has no option {name!r} here; known: {', '.join(known)}",
+                key="sasl.jaas.config",
             )
     if mechanism != "OAUTHBEARER" and set(known) - set(module.options):
-        raise ConfigError(f"sasl.jaas.config: {module.name} needs username and password")
+        raise ConfigError(
+            f"sasl.jaas.config: {module.name} needs username and password", key="sasl.jaas.config"
+        )
     return module.options

@@ -38,7 +38,8 @@ def credentials(config: Settings, options: Mapping[str, str]) -> Credentials:
     if config.sasl_username is not None or config.sasl_password is not None:
         raise ConfigError(
             "sasl.username and sasl.password are not for OAUTHBEARER; its keys are "
-            "sasl.oauthbearer.client.credentials.client.id and .secret"
+            "sasl.oauthbearer.client.credentials.client.id and .secret",
+            key="sasl.username",
         )
     url, provider = config.sasl_oauthbearer_token_endpoint_url, config.sasl_oauthbearer_token_provider
     client_id = _either(
@@ -51,13 +52,15 @@ def credentials(config: Settings, options: Mapping[str, str]) -> Credentials:
     if provider is not None:
         if url or client_id or secret or scope:
             raise ConfigError(
-                "sasl.oauthbearer.token.provider gets tokens by itself; leave out the keys of an endpoint"
+                "sasl.oauthbearer.token.provider gets tokens by itself; leave out the keys of an endpoint",
+                key="sasl.oauthbearer.token.provider",
             )
         return Credentials("OAUTHBEARER", tokens=provider)
     if not url or not client_id or secret is None:
         raise ConfigError(
             "sasl.mechanism=OAUTHBEARER needs sasl.oauthbearer.token.provider (a callable, or module:function), or "
-            "sasl.oauthbearer.token.endpoint.url with sasl.oauthbearer.client.credentials.client.id and .secret"
+            "sasl.oauthbearer.token.endpoint.url with sasl.oauthbearer.client.credentials.client.id and .secret",
+            key="sasl.mechanism",
         )
     _check_url(url)
     extensions = {
@@ -80,7 +83,8 @@ def _either(key: str, configured: str | None, options: Mapping[str, str]) -> str
     in_jaas = options.get(_JAAS_NAMES[key])
     if configured is not None and in_jaas is not None:
         raise ConfigError(
-            f"sasl.oauthbearer.{key} is also in sasl.jaas.config as {_JAAS_NAMES[key]}; give it once"
+            f"sasl.oauthbearer.{key} is also in sasl.jaas.config as {_JAAS_NAMES[key]}; give it once",
+            key=f"sasl.oauthbearer.{key}",
         )
     return configured if in_jaas is None else in_jaas
 
@@ -89,9 +93,11 @@ def _check_url(url: str) -> None:
     parts = urlsplit(url)
     if not parts.hostname or parts.username is not None:
         raise ConfigError(
-            "sasl.oauthbearer.token.endpoint.url is no URL such as https://login.example.org/token"
+            "sasl.oauthbearer.token.endpoint.url is no URL such as https://login.example.org/token",
+            key="sasl.oauthbearer.token.endpoint.url",
         )
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
         raise ConfigError(
-            "sasl.oauthbearer.token.endpoint.url must begin with https://: the client's secret is sent there"
+            "sasl.oauthbearer.token.endpoint.url must begin with https://: the client's secret is sent there",
+            key="sasl.oauthbearer.token.endpoint.url",
         )

@@ -54,7 +54,9 @@ def trust(config: Settings) -> Trust:
         if found.file is not None or found.text is not None
     ]
     if len(given) > 1:
-        raise ConfigError(f"{given[0].key} and {given[1].key} both say whom to trust; give one")
+        raise ConfigError(
+            f"{given[0].key} and {given[1].key} both say whom to trust; give one", key=given[0].key
+        )
     return given[0] if given else Trust()
 
 
@@ -66,11 +68,15 @@ def identity(config: Settings) -> Identity | None:
     """
     _check_kind("keystore", config.ssl_keystore_type, config.ssl_keystore_location)
     if config.ssl_key_location is not None and config.ssl_certificate_location is None:
-        raise ConfigError("ssl.key.location needs ssl.certificate.location, the certificate of that key")
+        raise ConfigError(
+            "ssl.key.location needs ssl.certificate.location, the certificate of that key",
+            key="ssl.key.location",
+        )
     chain, key = config.ssl_keystore_certificate_chain, config.ssl_keystore_key
     if (chain is None) != (key is None):
         raise ConfigError(
-            "ssl.keystore.key and ssl.keystore.certificate.chain belong together; one is missing"
+            "ssl.keystore.key and ssl.keystore.certificate.chain belong together; one is missing",
+            key="ssl.keystore.key",
         )
     given = []
     if config.ssl_certificate_location is not None:
@@ -80,7 +86,10 @@ def identity(config: Settings) -> Identity | None:
     if chain is not None and key is not None:
         given.append(Identity(text=Secret(f"{key.reveal()}\n{chain}"), key="ssl.keystore.certificate.chain"))
     if len(given) > 1:
-        raise ConfigError(f"{given[0].key} and {given[1].key} both say which certificate to show; give one")
+        raise ConfigError(
+            f"{given[0].key} and {given[1].key} both say which certificate to show; give one",
+            key=given[0].key,
+        )
     return given[0] if given else None
 
 
@@ -107,7 +116,10 @@ def advice(name: str, given: Mapping[str, Any]) -> str | None:
 
 def _check_kind(side: str, kind: str | None, location: str | None) -> None:
     if (kind is not None or location is not None) and (kind or "JKS").upper() != "PEM":
-        raise ConfigError(_conversion(side, kind or "JKS", location))
+        raise ConfigError(
+            _conversion(side, kind or "JKS", location),
+            key=f"ssl.{side}.{'type' if location is None else 'location'}",
+        )
 
 
 def _conversion(side: str, kind: str, location: object) -> str:

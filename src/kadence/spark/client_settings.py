@@ -114,17 +114,20 @@ def client_settings(given: Mapping[str, str], side: Side) -> ClientSettings:
     }
     for key, refusal in side.refused.items():
         if key in values:
-            raise ConfigError(f"option {PREFIX}{key} cannot be used: {refusal}")
+            raise ConfigError(f"option {PREFIX}{key} cannot be used: {refusal}", key=f"{PREFIX}{key}")
     left_out = {key: reason for key in values if (reason := _without_effect(key, values, side)) is not None}
     for key in left_out:
         del values[key]
     try:
         side.table.parse({"bootstrap.servers": "localhost:9092", **values})
     except ConfigError as problem:
-        raise ConfigError(f"in the options {PREFIX}*: {problem}") from None
+        raise ConfigError(
+            f"in the options {PREFIX}*: {problem}", key=None if problem.key is None else PREFIX + problem.key
+        ) from None
     if "bootstrap.servers" not in values:
         raise ConfigError(
-            "the option kafka.bootstrap.servers is needed, which names brokers to ask first, e.g. localhost:9092"
+            "the option kafka.bootstrap.servers is needed, which names brokers to ask first, e.g. localhost:9092",
+            key="kafka.bootstrap.servers",
         )
     return ClientSettings(values, left_out)
 

@@ -116,12 +116,14 @@ def parse(given: Mapping[str, str]) -> DecodeOptions | None:
     mode = _one_of("mode", values, Mode)
     flat = values.get("value.flat", "false").lower()
     if flat not in ("true", "false"):
-        raise ConfigError(f"option value.flat: {flat!r} is not true or false")
+        raise ConfigError(f"option value.flat: {flat!r} is not true or false", key="value.flat")
     if value.format is Format.BINARY and key.format is Format.BINARY:
         named = {name.lower(): name for name in OPTIONS if not name.endswith(".format")}
         for name in values:
             if name in named:
-                raise ConfigError(f"option {named[name]} needs the option value.format or key.format")
+                raise ConfigError(
+                    f"option {named[name]} needs the option value.format or key.format", key=named[name]
+                )
         return None
     return DecodeOptions(value, key, mode, flat == "true", values.get("metadataprefix", ""))
 
@@ -131,7 +133,7 @@ def _side(name: str, values: Mapping[str, str], registry: RegistryOptions | None
     with_schema = form in (Format.AVRO, Format.PROTOBUF)
     wire = values.get(f"{name}.wire", "confluent" if with_schema and registry else "plain").lower()
     if wire not in ("confluent", "plain"):
-        raise ConfigError(f"option {name}.wire: {wire!r} is not confluent or plain")
+        raise ConfigError(f"option {name}.wire: {wire!r} is not confluent or plain", key=f"{name}.wire")
     side = SideOptions(
         name=name,
         format=form,
@@ -143,15 +145,18 @@ def _side(name: str, values: Mapping[str, str], registry: RegistryOptions | None
     )
     if with_schema and side.schema is None and registry is None:
         raise ConfigError(
-            f"{name}.format={form.value} needs the option schema.registry.url, or {name}.schema with the schema itself"
+            f"{name}.format={form.value} needs the option schema.registry.url, or {name}.schema with the schema itself",
+            key=f"{name}.format",
         )
     if with_schema and side.schema is None and not side.framed:
         raise ConfigError(
-            f"{name}.wire=plain needs the option {name}.schema: no record says which schema it was written with"
+            f"{name}.wire=plain needs the option {name}.schema: no record says which schema it was written with",
+            key=f"{name}.wire",
         )
     if form is Format.PROTOBUF and side.schema is not None and side.message is None:
         raise ConfigError(
-            f"{name}.schema of format protobuf needs the option {name}.message, a message's full name"
+            f"{name}.schema of format protobuf needs the option {name}.message, a message's full name",
+            key=f"{name}.schema",
         )
     return side
 
@@ -167,15 +172,20 @@ def _registry(values: Mapping[str, str]) -> RegistryOptions | None:
         return None
     for url in urls:
         if not url.startswith(("http://", "https://")):
-            raise ConfigError("option schema.registry.url: an address begins with http:// or https://")
+            raise ConfigError(
+                "option schema.registry.url: an address begins with http:// or https://",
+                key="schema.registry.url",
+            )
         if "@" in url.partition("://")[2].partition("/")[0]:
             raise ConfigError(
                 "option schema.registry.url: an address has no name and password; the option "
-                "schema.registry.basic.auth.user.info is for those"
+                "schema.registry.basic.auth.user.info is for those",
+                key="schema.registry.url",
             )
     if text("basic.auth.user.info") and text("bearer.auth.token"):
         raise ConfigError(
-            "schema.registry.basic.auth.user.info and schema.registry.bearer.auth.token: give one"
+            "schema.registry.basic.auth.user.info and schema.registry.bearer.auth.token: give one",
+            key="schema.registry.basic.auth.user.info",
         )
     return RegistryOptions(
         urls=urls,
@@ -199,4 +209,4 @@ def _one_of(name: str, values: Mapping[str, str], choices: type[_Choice]) -> _Ch
 
 
 def _wrong(name: str, text: str, allowed: list[str]) -> NoReturn:
-    raise ConfigError(f"option {name}: {text!r} is not one of {', '.join(allowed)}")
+    raise ConfigError(f"option {name}: {text!r} is not one of {', '.join(allowed)}", key=name)

@@ -73,13 +73,15 @@ def parse(given: Mapping[str, str], kind: str, *, streaming: bool) -> TableOptio
     names = {name.lower() for name in known}
     for name in values:
         if name not in names and name not in _OF_SPARK and not name.startswith(prefix):
-            raise ConfigError(_unknown(name, known))
+            raise ConfigError(_unknown(name, known), key=name)
     place = values.get(key, "").strip()
     if not place:
-        raise ConfigError(f"option {key} is missing: {known[key][0].lower()}{known[key][1:]}")
+        raise ConfigError(f"option {key} is missing: {known[key][0].lower()}{known[key][1:]}", key=key)
     merge = values.get("mergeschema", "false").strip().lower()
     if merge not in ("true", "false"):
-        raise ConfigError(f"option mergeSchema: {values['mergeschema']!r} is not true or false")
+        raise ConfigError(
+            f"option mergeSchema: {values['mergeschema']!r} is not true or false", key="mergeSchema"
+        )
     return TableOptions(
         place=place,
         settings={
@@ -98,14 +100,16 @@ def _stamp(values: Mapping[str, str], *, streaming: bool) -> Stamp | None:
         return None
     if streaming:
         raise ConfigError(
-            "options txnAppId and txnVersion are for batches: a stream has its query's id and its batch's number"
+            "options txnAppId and txnVersion are for batches: a stream has its query's id and its batch's number",
+            key="txnAppId",
         )
     if not writer or version is None:
         raise ConfigError(
-            "options txnAppId and txnVersion go together: who writes, and the number of the write"
+            "options txnAppId and txnVersion go together: who writes, and the number of the write",
+            key="txnAppId",
         )
     if not version.strip().isdecimal():
-        raise ConfigError(f"option txnVersion: {version!r} is not a number")
+        raise ConfigError(f"option txnVersion: {version!r} is not a number", key="txnVersion")
     return Stamp(writer, int(version))
 
 

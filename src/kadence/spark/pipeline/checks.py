@@ -97,7 +97,8 @@ def _refused(
         try:
             parse(left)
         except ConfigError as problem:
-            name = _culprit(str(problem), left)
+            wrong = (problem.key or "").lower()
+            name = next((each for each in left if each.lower() == wrong), None)
             found.append(document.mistake(_path(document, table, name), environment.hide(str(problem))))
             if name is None or name.lower() in _NEEDED:
                 return found
@@ -107,17 +108,6 @@ def _refused(
 
 
 _NEEDED = ("subscribe", "subscribepattern", "assign", "kafka.bootstrap.servers", "topic")
-
-
-def _culprit(text: str, options: Mapping[str, str]) -> str | None:
-    """The option that a message speaks of: the one that it names first."""
-    places: dict[str, int] = {}
-    for name in options:
-        for form in {name, name.removeprefix("kafka.")}:
-            match = re.search(rf"(?<![\w.]){re.escape(form)}(?![\w.])", text, re.IGNORECASE)
-            if match:
-                places[name] = min(match.start(), places.get(name, len(text)))
-    return min(places, key=lambda name: (places[name], -len(name))) if places else None
 
 
 def _path(document: Document, table: str, option: str | None) -> Path:

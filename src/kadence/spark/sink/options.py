@@ -86,7 +86,8 @@ def parse(given: Mapping[str, str]) -> SinkOptions:
     topic = values.get("topic")
     if topic is not None and not topic.strip():
         raise ConfigError(
-            "option topic is empty; name the topic, or leave it out and give each row a column topic"
+            "option topic is empty; name the topic, or leave it out and give each row a column topic",
+            key="topic",
         )
     return SinkOptions(
         client=settings.values,
@@ -104,13 +105,13 @@ def _check_transactional(client: Mapping[str, str], prefix: str) -> None:
     try:
         ProducerConfig.parse({**client, "transactional.id": prefix})
     except ConfigError as problem:
-        raise ConfigError(f"option transactions=true: {problem}") from None
+        raise ConfigError(f"option transactions=true: {problem}", key="transactions") from None
 
 
 def _transactional_prefix(values: Mapping[str, str]) -> str | None:
     text = values.get("transactions", "false")
     if text.strip().lower() not in ("true", "false"):
-        raise ConfigError(f"option transactions: {text!r} is not true or false")
+        raise ConfigError(f"option transactions: {text!r} is not true or false", key="transactions")
     if text.strip().lower() == "false":
         return None
     return values.get("transactionalidprefix", "").strip() or "spark-kafka-sink"
@@ -124,7 +125,7 @@ def _check_names(given: Mapping[str, str]) -> None:
         if name.startswith(PREFIX) or name in ours or name in _OF_SPARK:
             continue
         if name not in of_source:
-            raise ConfigError(_unknown(name))
+            raise ConfigError(_unknown(name), key=name)
         ignored.append(of_source[name])
     if ignored and (left_out := frozenset(ignored)) not in _told:
         _told.add(left_out)

@@ -142,20 +142,28 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     client = read_client(given).values
     group_id = client.pop("group.id", None)
     if group_id is not None and not group_id.strip():
-        raise ConfigError("option kafka.group.id is empty; name the group, or leave it out")
+        raise ConfigError(
+            "option kafka.group.id is empty; name the group, or leave it out", key="kafka.group.id"
+        )
     values.check_mode(streaming=streaming)
     starting = _starting(values, streaming=streaming)
     if starting == Everywhere(Found.COMMITTED) and group_id is None:
         raise ConfigError(
-            "startingOffsets=committed needs kafka.group.id, the group whose committed offsets are meant"
+            "startingOffsets=committed needs kafka.group.id, the group whose committed offsets are meant",
+            key="startingOffsets",
         )
     commits = values.boolean("commitOffsets", default=False)
     if commits and streaming and group_id is None:
-        raise ConfigError("commitOffsets=true needs kafka.group.id, the group that gets the offsets")
+        raise ConfigError(
+            "commitOffsets=true needs kafka.group.id, the group that gets the offsets", key="commitOffsets"
+        )
     maximum = values.number("maxOffsetsPerTrigger")
     minimum = values.number("minOffsetsPerTrigger")
     if maximum is not None and minimum is not None and minimum > maximum:
-        raise ConfigError(f"minOffsetsPerTrigger ({minimum}) is above maxOffsetsPerTrigger ({maximum})")
+        raise ConfigError(
+            f"minOffsetsPerTrigger ({minimum}) is above maxOffsetsPerTrigger ({maximum})",
+            key="minOffsetsPerTrigger",
+        )
     prefix = "spark-kafka-source" if streaming else "spark-kafka-relation"
     return SourceOptions(
         client=client,
@@ -195,12 +203,13 @@ def read_client(given: Mapping[str, str]) -> ClientSettings:
     known = {name.lower() for name in OF_SOURCE}
     for name in given:
         if not name.lower().startswith(PREFIX) and name.lower() not in known:
-            raise ConfigError(_unknown(name))
+            raise ConfigError(_unknown(name), key=name)
     polled = [text for name, text in given.items() if name.lower() == "kafka.max.poll.records"]
     if polled and not re.fullmatch(r"\s*-?\d+\s*", polled[0]):
         raise ConfigError(
             f"option kafka.max.poll.records: {polled[0]!r} is not a whole number; a task needs no measuring of "
-            "its pace, so leave it out, or say how many rows an Arrow batch may have"
+            "its pace, so leave it out, or say how many rows an Arrow batch may have",
+            key="kafka.max.poll.records",
         )
     return client_settings(given, CLIENT)
 
@@ -252,7 +261,8 @@ def _topic_ids(text: str) -> dict[str, str]:
         if not re.fullmatch(r"[A-Za-z0-9._-]+=[A-Za-z0-9_-]{22}", pair):
             raise ConfigError(
                 f"option adoptTopicIds: {pair!r} is not topic=id, with an id such as Zc3yHpHcQ-SEaDD5bUYm7w; "
-                "the error that tells of the new topic has the value"
+                "the error that tells of the new topic has the value",
+                key="adoptTopicIds",
             )
     return dict(pair.split("=") for pair in pairs)
 
@@ -261,7 +271,10 @@ def _starting(values: _Values, *, streaming: bool) -> Place:
     """StartingTimestamp goes before startingOffsetsByTimestamp, and that before startingOffsets."""
     strategy = (values.text("startingOffsetsByTimestampStrategy") or "error").lower()
     if strategy not in ("error", "latest"):
-        raise ConfigError(f"startingOffsetsByTimestampStrategy is error or latest, not {strategy!r}")
+        raise ConfigError(
+            f"startingOffsetsByTimestampStrategy is error or latest, not {strategy!r}",
+            key="startingOffsetsByTimestampStrategy",
+        )
     text = values.text("startingTimestamp")
     if text is not None:
         return timestamp_place("startingTimestamp", text, or_latest=strategy == "latest")
@@ -274,7 +287,8 @@ def _starting(values: _Values, *, streaming: bool) -> Place:
     if not streaming and text.strip().lower() == Found.LATEST.value:
         raise ConfigError(
             "option startingOffsets: 'latest' is for streams; a batch that starts there has nothing to read. "
-            "It may be earliest, committed, or JSON with an offset for each partition"
+            "It may be earliest, committed, or JSON with an offset for each partition",
+            key="startingOffsets",
         )
     allowed = (
         (Found.EARLIEST, Found.LATEST, Found.COMMITTED) if streaming else (Found.EARLIEST, Found.COMMITTED)
@@ -303,7 +317,7 @@ class _Values:
         if streaming:
             for name in _BATCH_ONLY:
                 if self.text(name) is not None:
-                    raise ConfigError(f"option {name} is for batch queries; a stream has no end")
+                    raise ConfigError(f"option {name} is for batch queries; a stream has no end", key=name)
         else:
             for name in _STREAM_ONLY:
                 if self.text(name) is not None:
@@ -362,4 +376,4 @@ class _Values:
 
     @staticmethod
     def _wrong(name: str, value: Any, allowed: str) -> ConfigError:
-        return ConfigError(f"option {name}: {value!r} is not {allowed}")
+        return ConfigError(f"option {name}: {value!r} is not {allowed}", key=name)

@@ -76,7 +76,9 @@ def read_subscribe(text: str) -> Subscription:
     """``"a, b"``."""
     names = tuple(sorted({name.strip() for name in text.split(",") if name.strip()}))
     if not names:
-        raise ConfigError("option subscribe names no topic, e.g. subscribe='orders,payments'")
+        raise ConfigError(
+            "option subscribe names no topic, e.g. subscribe='orders,payments'", key="subscribe"
+        )
     return Subscription(names)
 
 
@@ -85,12 +87,13 @@ def read_pattern(text: str) -> Pattern:
     text = text.strip()
     if not text:
         raise ConfigError(
-            "option subscribePattern is empty; it would match every topic, which .* says clearly"
+            "option subscribePattern is empty; it would match every topic, which .* says clearly",
+            key="subscribePattern",
         )
     try:
         compiled(text)
     except ConfigError as problem:
-        raise ConfigError(f"option subscribePattern: {problem}") from None
+        raise ConfigError(f"option subscribePattern: {problem}", key="subscribePattern") from None
     return Pattern(text)
 
 
@@ -100,10 +103,12 @@ def read_assign(text: str) -> Partitions:
     found: set[TopicPartition] = set()
     for topic, numbers in _json_object("assign", text, example).items():
         if not isinstance(numbers, list) or not all(_is_count(number) for number in numbers):
-            raise ConfigError(f"option assign: {topic!r} needs a list of partition numbers, e.g. {example}")
+            raise ConfigError(
+                f"option assign: {topic!r} needs a list of partition numbers, e.g. {example}", key="assign"
+            )
         found.update(TopicPartition(topic, number) for number in numbers)
     if not found:
-        raise ConfigError(f"option assign names no partition, e.g. {example}")
+        raise ConfigError(f"option assign names no partition, e.g. {example}", key="assign")
     return Partitions(tuple(sorted(found)))
 
 
@@ -207,14 +212,15 @@ def offsets_place(option: str, text: str, allowed: Iterable[Found]) -> Place:
         choice = ", ".join(words)
         raise ConfigError(
             f"option {option}: {text!r} is not one of {choice}, and not JSON such as "
-            '{"topic":{"0":23,"1":-1}}'
+            '{"topic":{"0":23,"1":-1}}',
+            key=option,
         )
     offsets: dict[TopicPartition, int | Found] = {}
     for partition, number in _partition_numbers(option, text, low=-2).items():
         found = _JSON_WORDS.get(number)
         if found is not None and found not in words.values():
             raise ConfigError(
-                f"option {option}: {number} ({found.value}) is not allowed here, see {partition}"
+                f"option {option}: {number} ({found.value}) is not allowed here, see {partition}", key=option
             )
         offsets[partition] = number if found is None else found
     return AtOffsets(option, offsets)
@@ -223,7 +229,7 @@ def offsets_place(option: str, text: str, allowed: Iterable[Found]) -> Place:
 def timestamp_place(option: str, text: str, *, or_latest: bool) -> Place:
     """StartingTimestamp and endingTimestamp."""
     if not re.fullmatch(r"\s*\d+\s*", text):
-        raise ConfigError(f"option {option}: {text!r} is not a time in milliseconds since 1970")
+        raise ConfigError(f"option {option}: {text!r} is not a time in milliseconds since 1970", key=option)
     return AtTimestamp(option, int(text), or_latest)
 
 
@@ -293,7 +299,8 @@ def _at_times(
     if late and not or_latest:
         raise ConfigError(
             f"option {option}: no record of {', '.join(map(str, late))} is as late as {times[late[0]]}; choose an "
-            "earlier time, or set startingOffsetsByTimestampStrategy=latest to start those at their end"
+            "earlier time, or set startingOffsetsByTimestampStrategy=latest to start those at their end",
+            key=option,
         )
     return _or_else({p: offsets.get(p) for p in times}, brokers.log_ends)
 
@@ -314,7 +321,8 @@ def _must_name_all(option: str, named: Mapping[TopicPartition, Any], wanted: lis
         parts = [f"lacks {', '.join(missing)}"] * bool(missing)
         parts += [f"names {', '.join(extra)}, which the query does not read"] * bool(extra)
         raise ConfigError(
-            f"option {option} must name every partition of the query and no other, but it {' and '.join(parts)}"
+            f"option {option} must name every partition of the query and no other, but it {' and '.join(parts)}",
+            key=option,
         )
 
 
@@ -325,9 +333,11 @@ def _json_object(option: str, text: str, example: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as problem:
-        raise ConfigError(f"option {option}: {text!r} is no JSON ({problem}); e.g. {example}") from None
+        raise ConfigError(
+            f"option {option}: {text!r} is no JSON ({problem}); e.g. {example}", key=option
+        ) from None
     if not isinstance(value, dict):
-        raise ConfigError(f"option {option}: {text!r} is no JSON object; e.g. {example}")
+        raise ConfigError(f"option {option}: {text!r} is no JSON object; e.g. {example}", key=option)
     return value
 
 
@@ -337,13 +347,18 @@ def _partition_numbers(option: str, text: str, *, low: int) -> dict[TopicPartiti
     numbers: dict[TopicPartition, int] = {}
     for topic, partitions in _json_object(option, text, example).items():
         if not isinstance(partitions, dict):
-            raise ConfigError(f"option {option}: {topic!r} needs an object of partitions; e.g. {example}")
+            raise ConfigError(
+                f"option {option}: {topic!r} needs an object of partitions; e.g. {example}", key=option
+            )
         for partition, number in partitions.items():
             if not re.fullmatch(r"\d+", partition):
-                raise ConfigError(f"option {option}: {partition!r} is no partition number; e.g. {example}")
+                raise ConfigError(
+                    f"option {option}: {partition!r} is no partition number; e.g. {example}", key=option
+                )
             if isinstance(number, bool) or not isinstance(number, int) or number < low:
                 raise ConfigError(
-                    f"option {option}: {topic}-{partition} needs a whole number >= {low}, not {number!r}"
+                    f"option {option}: {topic}-{partition} needs a whole number >= {low}, not {number!r}",
+                    key=option,
                 )
             numbers[TopicPartition(topic, int(partition))] = number
     return numbers
