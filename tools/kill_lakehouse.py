@@ -1,11 +1,15 @@
 """kill -9 of a Spark application that writes a topic into a Delta and an Iceberg table, and an account of every row.
 
     make kill-lakehouse ROUNDS=100
+    make kill-lakehouse ROUNDS=100 ARGS=--without-spark
 
 A producer writes numbered records without a pause. An application streams them by format("kadence-delta") and by
 format("kadence-iceberg") at once. In each round it is started on the same checkpoints and killed: at a moment of
 chance, or right before or right after the commit of one of the tables, where it is held until it is dead. In the end it
 runs once undisturbed. DuckDB then reads the files of both tables: each record must be there exactly once.
+
+Starting Spark takes nearly all of a round. Without it, a process does with the tables what Spark's driver and tasks
+have the sink do, with a checkpoint like Spark's, as fast as it can: many kills then come in the midst of a commit.
 
 POSIX with /proc (Linux), as `kill_spark`, whose parts it uses.
 """
@@ -13,13 +17,18 @@ POSIX with /proc (Linux), as `kill_spark`, whose parts it uses.
 from __future__ import annotations
 
 import argparse
+import importlib
+import itertools
+import multiprocessing
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +137,83 @@ def _start(servers: str, directory: Path, *, to_the_end: bool = False) -> subpro
     )
 
 
+# ---------------------------------------------------------------- the same without Spark
+
+
+def pretend(kind: str, directory: Path, batches: int | None, begun: Any) -> None:
+    """Be driver and tasks of a stream of numbers, for so many batches, or until killed; sets an event at the start."""
+    import pyarrow as pa
+
+    from kadence.spark.lakehouse.commit import Stamp, commit_once
+    from kadence.spark.lakehouse.options import parse
+    from kadence.spark.lakehouse.task import write_rows
+
+    library = importlib.import_module(f"kadence.spark.lakehouse.{kind}")
+    parsed = parse(options(kind, directory), kind, streaming=True)
+    done = itertools.count() if batches is None else range(batches)
+    begun.set()
+    for _ in done:
+        number = _begun(directory, kind, "commits")
+        start = _end(directory, kind, number - 1)
+        if _begun(directory, kind) == number:
+            _log(directory, kind, "offsets", number, start + random.randint(1, 50))
+        offsets = range(start, _end(directory, kind, number))
+        rows = pa.table(
+            {
+                "partition": pa.array([0] * len(offsets), pa.int32()),
+                "offset": pa.array(offsets, pa.int64()),
+                "value": [f"0/{offset}" for offset in offsets],
+            }
+        )
+        writer = library.prepared(parsed, rows.schema)
+        tasks = (rows.slice(0, len(rows) // 2), rows.slice(len(rows) // 2))
+        files = [file for task in tasks for file in write_rows(iter(task.to_batches()), writer)]
+        commit_once(partial(library.opened, parsed), files, Stamp("pretended", number))
+        _log(directory, kind, "commits", number, 0)
+
+
+def _end(directory: Path, kind: str, number: int) -> int:
+    return 0 if number < 0 else int((directory / f"checkpoint-{kind}" / "offsets" / str(number)).read_text())
+
+
+def _log(directory: Path, kind: str, log: str, number: int, value: int) -> None:
+    place = directory / f"checkpoint-{kind}" / log
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "new").write_text(str(value))
+    (place / "new").rename(place / str(number))
+
+
+def run_without_spark(directory: Path, rounds: int, seed: int) -> bool:
+    """``rounds`` kills for each table, and the account; whether it is clean."""
+    chance = random.Random(seed)
+    # Forked from one that has imported everything.
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(
+        ["__main__", "deltalake", "pyiceberg.catalog.sql", "pyiceberg.io.pyarrow"]
+    )
+    clean = []
+    for kind in KINDS:
+        again = 0
+        for batches in (*[None] * rounds, 1):
+            begun = processes.Event()
+            process = processes.Process(target=pretend, args=(kind, directory, batches, begun))
+            process.start()
+            begun.wait()
+            if batches is None:
+                time.sleep(chance.uniform(0, 1))
+                process.kill()
+            process.join()
+            if process.exitcode != (0 if batches else -signal.SIGKILL):
+                raise SystemExit(f"{kind}: the process ended by itself")
+            again += _begun(directory, kind) > _begun(directory, kind, "commits")
+        number = _begun(directory, kind, "commits")
+        print(
+            f"{kind}: {rounds} kills, {number} batches, {again} times one was begun and not known to be done"
+        )
+        clean.append(_account(kind, directory, Counter({0: _end(directory, kind, number - 1)})))
+    return all(clean)
+
+
 # ---------------------------------------------------------------- rounds and the account
 
 
@@ -191,8 +277,8 @@ def _round(servers: str, directory: Path, number: int, chance: random.Random) ->
     return where
 
 
-def _begun(directory: Path, kind: str) -> int:
-    found = (directory / f"checkpoint-{kind}" / "offsets").glob("[0-9]*")
+def _begun(directory: Path, kind: str, log: str = "offsets") -> int:
+    found = (directory / f"checkpoint-{kind}" / log).glob("[0-9]*")
     return max((int(path.name) for path in found), default=-1) + 1
 
 
@@ -250,6 +336,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1, 2**31))
     parser.add_argument("--application", nargs=2, metavar=("SERVERS", "DIRECTORY"), help=argparse.SUPPRESS)
     parser.add_argument("--to-the-end", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--without-spark", action="store_true", help="much faster: kill what pretends to be Spark"
+    )
     given = parser.parse_args()
     if given.application:
         servers, directory = given.application
@@ -257,6 +346,9 @@ def main() -> int:
         return 0
     began = time.monotonic()
     print(f"seed {given.seed}", flush=True)
+    if given.without_spark:
+        with tempfile.TemporaryDirectory(prefix="kadence-kill-") as scratch:
+            return 0 if run_without_spark(Path(scratch), given.rounds, given.seed) else 1
     with tempfile.TemporaryDirectory(prefix="kadence-kill-") as scratch, _broker(given.broker) as servers:
         is_clean = run(servers, Path(scratch), given.rounds, 60 * given.minutes, given.seed, given.rate)
     print(f"{given.broker} broker, {time.monotonic() - began:.0f} s")
