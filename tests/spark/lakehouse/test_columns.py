@@ -14,6 +14,9 @@ def test_types_that_no_table_has() -> None:
         ConfigError, match="column x has the type array<variant>, which cannot be written to delta"
     ):
         arrow_schema(StructType().add("x", t.ArrayType(t.VariantType())), "delta")
+    if hasattr(t, "TimeType"):
+        with pytest.raises(ConfigError, match="the type time"):
+            arrow_schema(StructType().add("x", t.TimeType(6)), "delta")
     with pytest.raises(ConfigError, match="interval day"):
         arrow_schema(StructType().add("x", StructType().add("y", t.DayTimeIntervalType(0, 0))), "iceberg")
 

@@ -26,6 +26,12 @@ def test_what_is_understood() -> None:
     assert hidden("no s3cret here", made.settings) == "no *** here"
 
 
+def test_a_password_within_an_address_is_hidden_by_itself() -> None:
+    settings = {"uri": "postgresql+psycopg2://me:p%40ss-word@host/db", "type": "sql"}
+    said = "login of me with p@ss-word (p%40ss-word) at host failed; sql"
+    assert hidden(said, settings) == "login of me with *** (***) at host failed; sql"
+
+
 def test_a_stream_has_options_of_spark_beside_its_own() -> None:
     made = parse(
         {"table": "a.b", "catalog": "prod", "catalog.uri": "u", "checkpointLocation": "/c", "queryName": "q"},

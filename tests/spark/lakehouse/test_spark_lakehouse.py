@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
-from tests.spark.lakehouse.conftest import Lake
+from tests.spark.lakehouse.conftest import Lake, needs
 
 
 def run(spark: SparkSession, lake: Lake, same: str = "value") -> None:
@@ -37,6 +37,21 @@ def test_a_stream_and_a_batch_of_it_that_is_repeated(spark: SparkSession, lake: 
     assert [row[0] for row in lake.rows("value")] == list(range(10))
     run(spark, lake)
     assert sorted(row[0] for row in lake.rows("value")) == list(range(20))
+
+
+def test_a_stream_of_counts_replaces_the_table(spark: SparkSession, tmp_path: Path) -> None:
+    """In the output mode complete."""
+    needs("deltalake")
+    needs("duckdb")
+    lake = Lake("delta", tmp_path)
+    rows = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=10, numPartitions=1).load()
+    counts = rows.selectExpr("value % 2 as odd").groupBy("odd").count()
+    writer = counts.writeStream.format("kadence-delta").outputMode("complete").options(**lake.options)
+    for _ in range(2):
+        writer.option("checkpointLocation", f"{tmp_path}/checkpoint").trigger(
+            once=True
+        ).start().awaitTermination()
+    assert lake.rows() == [(0, 10), (1, 10)]
 
 
 def test_batches(spark: SparkSession, lake: Lake) -> None:

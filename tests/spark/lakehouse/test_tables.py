@@ -13,7 +13,7 @@ import pytest
 from tests.spark.lakehouse.conftest import Lake, needs
 
 from kadence.errors import ConfigError, IllegalStateError, SerializationError
-from kadence.spark.lakehouse.commit import ConflictError, Stamp
+from kadence.spark.lakehouse.commit import ConflictError, Stamp, commit_once
 from kadence.spark.lakehouse.task import write_rows
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "city": ["Bonn", None, "Köln"]})
@@ -74,6 +74,19 @@ def test_two_drivers_with_the_same_batch(lake: Lake) -> None:
         late.commit(second, Stamp("q", 0), overwrite=False)
     assert not lake.commit(second, Stamp("q", 0))
     assert len(lake.rows()) == 3
+
+
+def test_a_commit_that_others_were_faster_than_is_made_again(lake: Lake) -> None:
+    files = lake.files(ROWS)
+    lake.add(ROWS.slice(0, 1), Stamp("other", 0))
+    late = [lake.opened()]
+    lake.add(ROWS.slice(1, 1), Stamp("other", 1))
+
+    def opened() -> Any:
+        return late.pop() if late else lake.opened()
+
+    assert commit_once(opened, files, Stamp("q", 0), wait=lambda seconds: None)
+    assert [row[0] for row in lake.rows()] == [1, 1, 2, 2, 3]
 
 
 def test_every_type_comes_back(lake: Lake) -> None:
@@ -222,6 +235,30 @@ def test_delta_tables_that_ask_more_of_their_writers_are_refused(
     lake = Lake("delta", tmp_path)
     with pytest.raises(ConfigError, match=said):
         lake._library.prepared(lake.parsed(), pa.schema([("id", pa.int64())]))
+
+
+def test_a_table_of_others_with_transforms(tmp_path: Path) -> None:
+    needs("pyiceberg")
+    needs("duckdb")
+    lake = Lake("iceberg", tmp_path)
+    lake.add(ROWS.slice(0, 0))
+    with lake.table.update_spec() as change:
+        change.add_field("id", "bucket[4]", "place")
+        change.add_field("city", "truncate[1]", "letter")
+    lake.add(ROWS)
+    assert len(lake.rows()) == 3
+    assert len(lake.paths()) > 1
+    assert lake.table.scan(row_filter="city = 'Bonn'").to_arrow()["id"].to_pylist() == [1]
+
+
+def test_a_partitioning_that_changes_in_the_midst_of_a_batch_is_told(tmp_path: Path) -> None:
+    needs("pyiceberg")
+    lake = Lake("iceberg", tmp_path)
+    files = lake.files(ROWS)
+    with lake.table.update_spec() as change:
+        change.add_identity("city")
+    with pytest.raises(IllegalStateError, match="the partitioning of the table changed"):
+        lake.commit(files)
 
 
 def test_a_column_that_must_not_be_null(tmp_path: Path) -> None:

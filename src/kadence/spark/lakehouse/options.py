@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import unquote
 
 from kadence.errors import ConfigError
 from kadence.spark.lakehouse.commit import Stamp
@@ -36,6 +38,9 @@ ICEBERG_OPTIONS: Final = {
     **_SHARED,
 }
 """Name and meaning of each option of ``format("kadence-iceberg")``."""
+
+_LOGIN: Final = re.compile(r"[\w+.-]+://[^/@:]*:([^/@]+)@")
+"""The password in an address."""
 
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 """What Spark itself puts among the options of a sink."""
@@ -124,7 +129,12 @@ def _unknown(name: str, known: Mapping[str, str]) -> str:
 
 def hidden(text: str, settings: Mapping[str, str]) -> str:
     """A library's message without the values of settings, which may be passwords or hold one."""
-    for value in sorted(settings.values(), key=len, reverse=True):
+    secrets = set(settings.values())
+    for value in settings.values():
+        if (login := _LOGIN.match(value)) is not None:
+            secrets |= {login.group(1), unquote(login.group(1))}
+    for value in sorted(secrets, key=len, reverse=True):
+        # A value so short would hide parts of words.
         if len(value) >= 4:
             text = text.replace(value, "***")
     return text
