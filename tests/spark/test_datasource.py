@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 from typing import Any
@@ -17,6 +18,7 @@ from kadence.errors import ConfigError, MissingDependencyError
 from kadence.spark.datasource import KadenceDataSource
 from kadence.spark.source.planning import OffsetRange
 from kadence.spark.source.reads import KadencePartition, Reads
+from kadence.spark.source.start import Subscription
 from kadence.spark.source.stream_reader import StreamReader
 
 PASSWORD = "hunter2"
@@ -153,3 +155,44 @@ def test_filters_are_spark_s_alone() -> None:
             ConfigError, match=r"pushdown is gone: .* Leave the option out\. To read less, give start"
         ):
             source(pushdown=value).schema()
+
+
+# ---------------------------------------------------------------- CREATE TABLE
+
+
+def new_table(**more: str) -> KadenceDataSource:
+    """As Spark makes it for a CREATE TABLE: the properties, with options twice."""
+    options = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t", **more}
+    properties = CaseInsensitiveDict({"provider": "kadence", "owner": "me", "path": "file:/t", "team": "x"})
+    properties.update({"option." + name: text for name, text in options.items()} | options)
+    return KadenceDataSource(properties)
+
+
+def test_a_table_keeps_its_options_in_its_schema() -> None:
+    made, plain = new_table().schema(), source().schema()
+    assert isinstance(made, StructType)
+    assert isinstance(plain, StructType)
+    assert made.simpleString() == plain.simpleString()
+    stored = StructType.fromJson(json.loads(made.json()))
+    table = KadenceDataSource(CaseInsensitiveDict())
+    reader = pickle.loads(pickle.dumps(table)).reader(stored)
+    assert reader._options.topics == Subscription(("t",))
+    with_more = KadenceDataSource(CaseInsensitiveDict({"maxRecordsPerPartition": "7"})).reader(stored)
+    assert with_more._options.max_records_per_partition == 7  # type: ignore[attr-defined]
+    assert isinstance(table.streamReader(stored), StreamReader)
+    other = source(subscribe="other").reader(stored)  # whoever takes the table's schema only
+    assert other._options.topics == Subscription(("other",))  # type: ignore[attr-defined]
+
+
+def test_what_a_table_cannot_keep_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"kafka\.sasl\.password: .* is a secret\. .*CREATE TEMPORARY VIEW"
+    ) as caught:
+        new_table(**{"kafka.sasl.password": PASSWORD}).schema()
+    assert PASSWORD not in str(caught.value)
+    with pytest.raises(ConfigError, match="a table cannot decode"):
+        new_table(**{"value.format": "json"}).schema()
+    with pytest.raises(ConfigError, match="did you mean 'subscribe'"):
+        new_table(subscirbe="t").schema()
+    with pytest.raises(ConfigError, match="only if the statement names no columns"):
+        KadenceDataSource(CaseInsensitiveDict()).reader(schema())

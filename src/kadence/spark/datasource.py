@@ -10,7 +10,7 @@ is imported by the method that needs it.
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Final
 
 from pyspark.sql.datasource import (
@@ -32,6 +32,7 @@ from pyspark.sql.types import (
 )
 
 from kadence.errors import ConfigError, MissingDependencyError
+from kadence.spark.table import METADATA, NO_OPTIONS, kept_in, options_of_new_table
 from kadence.spark.worker_log import log_as_spark_does
 
 __all__ = ["KadenceDataSource"]
@@ -60,14 +61,16 @@ class KadenceDataSource(DataSource):
         from kadence.spark.decode.options import parse as parse_decoding
         from kadence.spark.source.schema import COLUMNS, all_columns
 
-        self._check_read()
-        with_headers = self.options.get("includeHeaders", "false").strip().lower() == "true"
+        table = options_of_new_table(self.options)
+        given = self._checked(self.options if table is None else table)
+        with_headers = given.get("includeheaders", "false").strip().lower() == "true"
         columns = all_columns() if with_headers else COLUMNS
-        decode = parse_decoding(self.options)
+        decode = parse_decoding(given)
         if decode is None:
             made = StructType()
             for name, kind in columns.items():
-                made.add(name, _TYPES[kind])
+                is_first = not made.fields
+                made.add(name, _TYPES[kind], metadata={METADATA: table} if table and is_first else None)
             return made
         from kadence.spark.decode.inference import decoded_ddl
 
@@ -79,8 +82,7 @@ class KadenceDataSource(DataSource):
         from kadence.spark.source.options import parse
         from kadence.spark.source.reads import BatchReader
 
-        self._check_read()
-        return BatchReader(parse(self.options, streaming=False), schema)
+        return BatchReader(parse(self._checked(self._options_with(schema)), streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Of a streaming query. Options that cannot be are told by its first call.
@@ -102,8 +104,7 @@ class KadenceDataSource(DataSource):
 
         find_job_files()
         try:
-            self._check_read()
-            return StreamReader(parse(self.options, streaming=True), schema)
+            return StreamReader(parse(self._checked(self._options_with(schema)), streaming=True), schema)
         except ConfigError as problem:
             return RefusedReader(problem)
 
@@ -137,13 +138,22 @@ class KadenceDataSource(DataSource):
 
         return StreamWriter(parse(self.options), schema)
 
-    def _check_read(self) -> None:
+    def _options_with(self, schema: StructType) -> Mapping[str, str]:
+        """Those of the query; beside them, where it reads a table, those of the table."""
+        if "kafka.bootstrap.servers" in self.options:
+            return self.options
+        return kept_in(schema) | dict(self.options)
+
+    def _checked(self, given: Mapping[str, str]) -> Mapping[str, str]:
         """Fail at load(), not in the first task, for what needs no knowledge of batch or stream. Once for a query."""
         if not self._is_checked:
             from kadence.spark.source.options import read_client
 
-            read_client(self.options).tell()
+            if not given:
+                raise ConfigError(NO_OPTIONS)
+            read_client(given).tell()
             self._is_checked = True
+        return given
 
 
 _TYPES: Final[dict[str, DataType]] = {

@@ -120,6 +120,21 @@ def test_spark_collects_what_was_lost(spark: SparkSession, cluster: Cluster) -> 
     assert f"15 offsets of {cluster.topic}-0 were deleted" in lost.msg
 
 
+def test_a_table_of_the_catalog(spark: SparkSession, cluster: Cluster) -> None:
+    cluster.create(1)
+    cluster.produce(range(50))
+    name = cluster.topic.replace("-", "_")
+    options = f"'kafka.bootstrap.servers' '{cluster.bootstrap_servers}', subscribe '{cluster.topic}'"
+    spark.sql(f"create table {name} using kadence options ({options})")
+    try:
+        table = spark.table(name).selectExpr("count(*)", "max(offset)")
+        assert table.collect() == [(50, 49)]
+        ends = f'{{"{cluster.topic}":{{"0":7}}}}'
+        assert spark.read.option("endingOffsets", ends).table(name).count() == 7
+    finally:
+        spark.sql(f"drop table {name}")
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -1,0 +1,77 @@
+"""``CREATE TABLE … USING kadence``: a table keeps its options where Spark gives them back.
+
+Spark asks a source in Python for the schema of a table that is made, and tells it the table's properties: the options
+are those under ``option.``. Later it reads the table without any options, but with the schema that it has stored. So
+the options are kept in the metadata of the schema's first column. Spark shows a schema in many places, so there are no
+passwords among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from kadence.errors import ConfigError
+from kadence.spark.client_settings import PREFIX
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+__all__ = ["METADATA", "NO_OPTIONS", "kept_in", "options_of_new_table"]
+
+METADATA: Final = "kadence.options"
+"""The name of the entry in a column's metadata."""
+
+NO_OPTIONS: Final = (
+    "there are no options. A table of CREATE TABLE ... USING kadence has its own only if the statement names no "
+    "columns; give them with the query, behind the table's name: WITH ('kafka.bootstrap.servers'='...', ...)"
+)
+
+_OF_TABLE: Final = "option."
+_SECRETS_OF_REGISTRY: Final = (
+    "schema.registry.basic.auth.user.info",
+    "schema.registry.bearer.auth.token",
+    "schema.registry.ssl.key.password",
+)
+
+
+def options_of_new_table(given: Mapping[str, str]) -> dict[str, str] | None:
+    """The options in a CREATE TABLE; None: no table is being made.
+
+    Args:
+        given: what Spark makes a source with.
+
+    Raises:
+        ConfigError: options that a table cannot keep.
+    """
+    if "provider" not in given:
+        return None
+    options = {name[len(_OF_TABLE) :]: text for name, text in given.items() if name.startswith(_OF_TABLE)}
+    for name in options:
+        if name in _secrets():
+            raise ConfigError(
+                f"option {name}: Spark shows a table's options, and this one is a secret. Give it with the query, "
+                f"WITH ('{name}'='...') behind the table's name, or make it a CREATE TEMPORARY VIEW ... USING kadence"
+            )
+    if {"key.format", "value.format"} & options.keys():
+        raise ConfigError(
+            "a table cannot decode (value.format, key.format): make it a CREATE TEMPORARY VIEW ... USING kadence, or "
+            "use from_json on the table"
+        )
+    return options
+
+
+def kept_in(schema: StructType) -> dict[str, str]:
+    """The options of the table whose schema this is; of another schema none."""
+    kept: dict[str, str] = {}
+    for column in schema.fields:
+        kept |= column.metadata.get(METADATA, {})
+    return kept
+
+
+def _secrets() -> set[str]:
+    from kadence.config import ConsumerConfig, keys
+
+    return {PREFIX + row.name for row in keys(ConsumerConfig) if row.kind == "password"} | {
+        *_SECRETS_OF_REGISTRY
+    }
