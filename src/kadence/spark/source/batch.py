@@ -9,12 +9,11 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from kadence.errors import ConfigError
-from kadence.spark.source.limits import ByteEstimate
+from kadence.spark.source.limits import ByteEstimate, measured
 from kadence.spark.source.loss import Loss
 from kadence.spark.source.options import SourceOptions
 from kadence.spark.source.planning import OffsetRange, Task, plan
 from kadence.spark.source.ports import OffsetClient
-from kadence.spark.source.sizes import measured
 from kadence.spark.source.start import (
     AtTimestamp,
     AtTimestamps,

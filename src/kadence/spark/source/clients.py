@@ -31,9 +31,9 @@ from kadence.errors import (
 )
 from kadence.logs import logger
 from kadence.protocol import error_codes
+from kadence.spark.source.limits import read_samples
 from kadence.spark.source.options import SourceOptions
 from kadence.spark.source.ports import LeadersAwayError, Listing
-from kadence.spark.source.sizes import read_samples
 from kadence.spark.source.start import Partitions, Pattern, Subscription, Topics
 from kadence.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 

@@ -28,12 +28,11 @@ from typing import Final
 from kadence.spark.source.cluster import DISCOVERY_MS, Cluster, Pace
 from kadence.spark.source.commits import Commits
 from kadence.spark.source.judge import Judge, Step
-from kadence.spark.source.limits import ByteEstimate, Gate, offsets_for_bytes, spread
+from kadence.spark.source.limits import ByteEstimate, Gate, measured, offsets_for_bytes, spread
 from kadence.spark.source.offsets import FIRST_MARK, Json, Offsets, Point, to_shape
 from kadence.spark.source.options import SourceOptions
 from kadence.spark.source.planning import OffsetRange, Task, plan
 from kadence.spark.source.ports import OffsetClient
-from kadence.spark.source.sizes import measured
 from kadence.types import TopicPartition
 
 __all__ = ["StreamDriver"]
