@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 from tests.spark.lakehouse.conftest import Lake, needs
 
-from kadence.errors import ConfigError, IllegalStateError, SerializationError
+from kadence.errors import ConfigError, IllegalStateError, MissingDependencyError, SerializationError
 from kadence.spark.lakehouse.commit import ConflictError, Stamp, commit_once
 from kadence.spark.lakehouse.task import write_rows
 
@@ -63,6 +64,25 @@ def test_a_batch_that_comes_again_is_there_once(lake: Lake) -> None:
     assert lake.rows() == [(1, "Bonn"), (1, "Bonn"), (1, "Bonn"), (2, None), (3, "Köln")]
     assert lake.opened().last_batch("q") == 1
     assert lake.opened().last_batch("nobody") is None
+
+
+def test_maintenance_does_not_forget_the_batch(lake: Lake) -> None:
+    """Delta's log cut off behind a checkpoint, Iceberg's snapshots expired."""
+    for batch in range(3):
+        lake.add(ROWS, Stamp("q", batch))
+    table = lake.table
+    if lake.kind == "delta":
+        table.create_checkpoint()
+        for old in Path(table.table_uri, "_delta_log").glob("*.json"):
+            old.unlink()
+        table = lake.table
+        table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    else:
+        history = [snapshot.snapshot_id for snapshot in table.snapshots()]
+        table.maintenance.expire_snapshots().by_ids(history[:-1]).commit()
+        assert len(lake.table.snapshots()) == 1
+    assert not lake.add(ROWS, Stamp("q", 2))
+    assert len(lake.rows()) == 9
 
 
 def test_two_drivers_with_the_same_batch(lake: Lake) -> None:
@@ -194,6 +214,15 @@ def test_a_large_task_writes_several_files(lake: Lake) -> None:
     assert len(files) == 2
     lake.commit(files)
     assert len(lake.rows()) == 9
+
+
+@pytest.mark.parametrize(("kind", "module"), [("delta", "deltalake"), ("iceberg", "pyiceberg.catalog")])
+def test_a_missing_library_is_told_in_one_sentence(
+    kind: str, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingDependencyError, match=rf"format 'kadence-{kind}' needs .*kadence\[{kind}\]"):
+        Lake(kind, tmp_path).add(ROWS)
 
 
 def test_what_the_library_says_has_no_setting_in_it(tmp_path: Path) -> None:

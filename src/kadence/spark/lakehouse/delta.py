@@ -85,11 +85,7 @@ class DeltaFiles:
 
     def remove(self, files: Sequence[DeltaFile]) -> None:
         """Delete them; what cannot be deleted is left to VACUUM."""
-        for file in files:
-            try:
-                _store(self.uri, self.settings).delete_file(file.path)
-            except Exception as problem:  # noqa: BLE001 - no reader sees the file
-                _log.warning("%s was not deleted: %s", file.path, hidden(str(problem), self.settings))
+        _remove(self.uri, self.settings, files)
 
 
 class DeltaTarget:
@@ -130,7 +126,7 @@ class DeltaTarget:
             raise ConflictError(hidden(str(problem), self._settings)) from None
 
     def remove(self, files: Sequence[DeltaFile]) -> None:
-        DeltaFiles(self._table.table_uri, self._settings, Columns(None), ()).remove(files)
+        _remove(self._table.table_uri, self._settings, files)
 
 
 def opened(options: TableOptions) -> DeltaTarget:
@@ -215,6 +211,14 @@ def _store(uri: str, settings: Mapping[str, str]) -> Any:
     from pyarrow.fs import PyFileSystem
 
     return PyFileSystem(DeltaStorageHandler(uri, dict(settings)))
+
+
+def _remove(uri: str, settings: Mapping[str, str], files: Sequence[DeltaFile]) -> None:
+    for file in files:
+        try:
+            _store(uri, settings).delete_file(file.path)
+        except Exception as problem:  # noqa: BLE001 - no reader sees the file
+            _log.warning("%s was not deleted: %s", file.path, hidden(str(problem), settings))
 
 
 # ---------------------------------------------------------------- what a table asks of its writers
