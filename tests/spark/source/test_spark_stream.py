@@ -156,11 +156,11 @@ def test_triggers_that_spark_has_for_java_alone(spark: SparkSession, runs: Runs,
     writer = runs.load().writeStream.format("noop").option("checkpointLocation", str(tmp_path / "none"))
     with pytest.raises(Exception, match=r"kadence does not support continuous processing"):
         writer.trigger(continuous="5 seconds").start()
+    real_time: Any = {"realTime": "5 seconds"}
     any_sink = "spark.sql.streaming.realTimeMode.allowlistCheck"
     spark.conf.set(any_sink, "false")
     try:
         with pytest.raises(Exception, match=r"INPUT_STREAM_NOT_SUPPORTED"):
-            real_time: Any = {"realTime": "5 seconds"}
             writer.trigger(**real_time).outputMode("update").start().awaitTermination()
     finally:
         spark.conf.unset(any_sink)
