@@ -11,6 +11,7 @@ import io
 import json
 import time
 from collections.abc import Callable
+from datetime import UTC
 from typing import Any
 
 import fastavro
@@ -19,6 +20,7 @@ from google.protobuf import descriptor_pb2, message_factory
 
 from harness.flights import departures
 from kadence.spark.decode.avro import AvroFormat, parsed
+from kadence.spark.decode.json_shapes import Rules
 from kadence.spark.decode.json_values import JsonFormat
 from kadence.spark.decode.protobuf import Messages, ProtobufFormat
 
@@ -50,12 +52,12 @@ def main() -> None:
     broken = pa.array(
         [documents[0][:-1] if row % 100 == 0 else document for row, document in enumerate(documents)]
     )
-    form = JsonFormat(target)
+    form = JsonFormat(target, Rules(UTC))
     print(f"{documents[0].decode()}\n{sum(map(len, documents)) / ROWS:.0f} B of JSON on average")
     show("JSON: the compiled reader", lambda: form.decode(values))
     show("JSON: the same, one record in a hundred is bad", lambda: form.decode(broken))
     show("JSON: a number where a text is expected in every fifth record", lambda: form.decode(mixed))
-    show("JSON: whole batches by pyarrow", lambda: form._whole(values))
+    show("JSON: the reader in Python", lambda: form._careful(values))
     show("JSON: json.loads and pa.array", lambda: pa.array(map(json.loads, documents), target))
 
     schema = {

@@ -46,7 +46,7 @@ arguments = {
     "net._drain_c.Poller": (found["net._drain_c.Wake"](),) if session else (),
     "net._pulse_c.Beat": (session,),
     "records._records_c.Cursor": ("t", 0),
-    "spark.decode._json_c.Reader": (Column(b"", 9, children=(Column(b"a", 1, 8),)),),
+    "spark.decode._json_c.Reader": (Column(b"", 9, children=(Column(b"a", 1, 8),)), bytes(8), b""),
 }
 objects = [kind.__new__(kind, *arguments.get(name, ())) for name, kind in found.items()]
 objects.append(found["records._records_c.Record"]("t", 1, 2, 3, 1, b"k", None, (("h", None),), 4))

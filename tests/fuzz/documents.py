@@ -1,4 +1,4 @@
-"""JSON documents: what the compiled reader takes, it reads as pyarrow and Python's parser do.
+"""JSON documents: what the compiled reader takes, it reads as the one behind it does.
 
 The input is one document per line, as one column. Two more reads of it: the whole column at once, as the Spark source
 does it, and each document alone.
@@ -38,11 +38,12 @@ def _readers() -> tuple[Any, JsonRows, JsonFormat, JsonFormat]:
     """The row type, the compiled reader, what there is without it, and both as the Spark source has them."""
     from tests.spark.decode.json_row import (  # pyarrow, which is not needed to list seeds
         ROW,
+        RULES,
         reader_of,
         without_rows,
     )
 
-    return ROW, reader_of(ROW), without_rows(ROW), JsonFormat(ROW)
+    return ROW, reader_of(ROW), without_rows(ROW), JsonFormat(ROW, RULES)
 
 
 def _read(data: bytes) -> object:

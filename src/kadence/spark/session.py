@@ -4,6 +4,7 @@
 * Java may have to be found, or to be brought along (`kadence.java`).
 * Workers talk over TCP by default, where each task waits 34 ms for an acknowledgement; Unix sockets have no such wait.
 * A new worker spends half a second with imports; those of `kadence.spark.daemon` have them behind them.
+* Tasks have to be told the session's time zone, in which the source reads times of JSON that name none.
 * Spark's Python processes compile PySpark out of a zip, one to two seconds each; here they find it installed (`home`).
 * Each of those processes imports the same; with a local master they are forked from one that has (`spawner`).
 
@@ -48,6 +49,8 @@ SETTINGS: Final[Mapping[str, str]] = (
 )
 """What `session` sets unless told otherwise; a Spark Connect server wants the same."""
 
+_ZONE: Final = "spark.sql.session.timeZone"
+
 
 def session(
     app_name: str = "kadence", *, master: str | None = None, conf: Mapping[str, Any] | None = None
@@ -86,12 +89,12 @@ def started(
         raise MissingDependencyError(f"a Spark session needs PySpark ({problem}): {_INSTALL}") from None
     builder = SparkSession.builder.appName(app_name)
     if is_remote() or "SPARK_REMOTE" in os.environ:
-        return _with(builder, conf).getOrCreate()
+        return _with_zone(_with(builder, conf).getOrCreate())
     from pyspark import SparkContext
 
     if (running := SparkContext._active_spark_context) is not None:
         _check(running)
-        spark = _able(_with(builder, conf).getOrCreate())
+        spark = _with_zone(_able(_with(builder, conf).getOrCreate()))
         _tell_of_late_settings(spark, ({} if master is None else {"spark.master": master}) | dict(conf or {}))
         return spark
     if master is not None:
@@ -101,7 +104,7 @@ def started(
     named = {"spark.app.name": app_name} | ({} if master is None else {"spark.master": master})
     with _environment(_surroundings(place) | told(place, conf or {})):
         before({**named, **settings})
-        spark = _able(_with(builder, settings).getOrCreate())
+        spark = _with_zone(_able(_with(builder, settings).getOrCreate()))
     _on_ctrl_c(spark.sparkContext)
     return spark
 
@@ -113,6 +116,12 @@ def _with(builder: SparkSession.Builder, settings: Mapping[str, Any] | None) -> 
     for key, value in (settings or {}).items():
         builder = builder.config(key, value)
     return builder
+
+
+def _with_zone(spark: SparkSession) -> SparkSession:
+    """Say the session's time zone: its tasks are told of settings, and not of what Spark takes where there are none."""
+    spark.conf.set(_ZONE, str(spark.conf.get(_ZONE)))
+    return spark
 
 
 @contextmanager

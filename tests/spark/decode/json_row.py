@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import UTC
+from typing import Final
 from unittest import mock
 
 import pyarrow as pa
 
 from kadence.spark.decode import json_values
 from kadence.spark.decode.json_rows import JsonRows, rows_reader
+from kadence.spark.decode.json_shapes import Rules
 from kadence.spark.decode.json_values import JsonFormat
 
-__all__ = ["ROW", "reader_of", "without_rows"]
+__all__ = ["ROW", "RULES", "reader_of", "without_rows"]
 
+RULES: Final = Rules(UTC)
 ROW = pa.struct(
     [
         ("id", pa.int64()),
@@ -32,7 +36,7 @@ ROW = pa.struct(
 
 def reader_of(kind: pa.DataType) -> JsonRows:
     """The compiled reader; the extension must be there."""
-    found = rows_reader(kind)
+    found = rows_reader(kind, RULES.zone)
     assert found is not None
     return found
 
@@ -40,4 +44,4 @@ def reader_of(kind: pa.DataType) -> JsonRows:
 def without_rows(kind: pa.DataType) -> JsonFormat:
     """What there is without the extension."""
     with mock.patch.object(json_values, "rows_reader", return_value=None):
-        return JsonFormat(kind)
+        return JsonFormat(kind, RULES)

@@ -1,4 +1,4 @@
-"""The compiled JSON reader reads what it takes as the readers behind it do, and it takes what records mostly are."""
+"""The compiled JSON reader reads what it takes as the one behind it does, and it takes what records mostly are."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import random
 import struct
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -13,10 +14,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.luck import examples
-from tests.spark.decode.json_row import ROW, reader_of, without_rows
+from tests.spark.decode.json_row import ROW, RULES, reader_of, without_rows
 
 from kadence.spark.decode import json_rows
-from kadence.spark.decode.json_rows import rows_reader
+from kadence.spark.decode.json_rows import Column, rows_reader
+from kadence.spark.decode.json_times import time_of, zone_of
 from kadence.spark.decode.json_values import JsonFormat
 
 if not json_rows.COMPILED:
@@ -107,10 +109,12 @@ def test_what_it_takes_it_reads_as_the_others_do(documents: list[bytes]) -> None
         b' \n{ "id" : 1 , "x" : 2.5e3 }\t',
         '{"näme":"Ä😀","other":{"a":[1,"]}",{}]}}'.encode(),
         b'{"n\xc3\xa4me":"\\ud83d\\ude00 \\u00e4\\n\\"\\\\"}',
-        b'{"n\xc3\xa4me":5.10,"tags":[true,null,7],"id":null}',
+        b'{"n\xc3\xa4me":510,"tags":[true,null,7],"id":null}',
         b'{"x":0.30000000000000004,"f":0.1,"price":-12345678.1}',
         b'{"x":1.7976931348623157e308,"id":-9223372036854775808,"tiny":-128}',
         b'{"at":"2024-01-02T03:04:05.123456+02:00","local":"2024-01-02 03:04:05","day":"2024-02-29","ok":true}',
+        b'{"at":"2024-01-02T03:04:05","tiny":-0,"x":-0}',
+        b'{"at":"2024-01-02 03:04:05.1234567Z"}',
         b'{"at":1704164645,"inner":{"b":[{"c":"d"},null,{}],"a":1}}',
     ],
 )
@@ -124,10 +128,10 @@ def test_rows_that_it_refuses_are_read_by_the_others_and_keep_their_places() -> 
     documents = [b'{"id":%d}' % row for row in range(500)]
     documents[7] = b'{"id":1.5}'
     documents[100] = b'{"id":7,"id":100}'
-    documents[101] = b'{"at":"2024-01-02"}'
+    documents[101] = b'{"at":"2024-01-02","n\xc3\xa4me":5.10}'
     documents[499] = b"no JSON"
     values = pa.array([None, *documents], pa.binary()).slice(1)
-    decoded = JsonFormat(ROW).decode(values)
+    decoded = JsonFormat(ROW, RULES).decode(values)
     expected = OTHERS.decode(values)
     assert decoded.column.equals(expected.column)
     assert decoded.bad == expected.bad
@@ -147,7 +151,7 @@ def test_rows_that_it_refuses_are_read_by_the_others_and_keep_their_places() -> 
     ],
 )
 def test_types_that_are_left_to_the_others(kind: pa.DataType) -> None:
-    assert rows_reader(kind) is None
+    assert rows_reader(kind, None) is None
 
 
 def test_a_name_that_begins_another_one() -> None:
@@ -177,7 +181,7 @@ def test_its_memory_is_used_again_and_nothing_of_the_batch_before_is_left() -> N
 
 def test_two_threads_with_one_format() -> None:
     """A reader that is at work leaves the second batch to the others."""
-    form = JsonFormat(ROW)
+    form = JsonFormat(ROW, RULES)
     batches = [
         pa.array([b'{"id":%d,"n\xc3\xa4me":"x"}' % (row * number) for row in range(3_000)])
         for number in range(8)
@@ -198,3 +202,52 @@ def test_offsets_that_go_back_or_lead_outside_are_refused(ends: tuple[int, int, 
 def test_a_buffer_of_offsets_that_is_too_short_is_refused() -> None:
     with pytest.raises(ValueError, match="too short"):
         OURS._reader.read(b"\0" * 8, b"", 0, 2)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "America/New_York",
+        "Europe/Dublin",
+        "Africa/Casablanca",
+        "Australia/Lord_Howe",
+        "Asia/Kathmandu",
+        "Etc/UTC",
+    ],
+)
+def test_times_without_a_zone_are_the_sessions(name: str) -> None:
+    """Each quarter of an hour around all changes of some years, in gaps and overlaps, too."""
+    zone = zone_of(name)
+    kind = pa.struct([("at", pa.timestamp("us", "UTC"))])
+    found = rows_reader(kind, zone)
+    assert found is not None
+    hours = range(17_167 * 24, 17_167 * 24 + 3 * 365 * 24, 7)
+    near = [hour * 3600 + 900 * part for hour in hours for part in range(4)]
+    texts = [f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%S}" for at in near]
+    texts += ["1969-12-31T23:59:59", "2050-12-30T00:00:00", "2051-01-01T00:00:00", "1883-11-18T12:00:00"]
+    rows = found.read(pa.array([f'{{"at":"{text}"}}'.encode() for text in texts]))
+    assert rows is not None
+    column, refused = rows
+    taken = column.field("at").cast(pa.int64()).to_pylist()
+    assert all(row in refused or taken[row] == time_of(text, zone) for row, text in enumerate(texts))
+    assert set(refused) <= set(range(len(near), len(texts)))
+
+
+def test_without_a_zone_it_takes_no_time_that_names_none() -> None:
+    kind = pa.struct([("at", pa.timestamp("us", "UTC"))])
+    found = rows_reader(kind, None)
+    assert found is not None
+    rows = found.read(pa.array([b'{"at":"2024-01-02T03:04:05"}', b'{"at":"2024-01-02T03:04:05Z"}']))
+    assert rows is not None
+    assert rows[1] == [0]
+
+
+def test_a_zone_whose_parts_do_not_fit_is_refused() -> None:
+    with pytest.raises(ValueError, match="one more than"):
+        _json_c().Reader(Column(b"", 9, children=(Column(b"a", 1, 8),)), b"", b"\0" * 4)
+
+
+def _json_c() -> Any:
+    from kadence.spark.decode import _json_c
+
+    return _json_c

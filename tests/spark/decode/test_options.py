@@ -50,7 +50,7 @@ def test_secrets_hide() -> None:
     [
         (
             {"value.format": "xml"},
-            "option value.format: 'xml' is not one of binary, string, json, avro, protobuf",
+            "option value.format: 'xml' is not one of binary, string, json, json-strict, avro, protobuf",
         ),
         ({"value.format": "json", "mode": "strict"}, "option mode: 'strict' is not one of permissive"),
         ({"mode": "failfast"}, "option mode needs the option value.format or key.format"),
@@ -61,6 +61,12 @@ def test_secrets_hide() -> None:
             "option value.wire: 'glue' is not confluent or plain",
         ),
         ({"value.format": "protobuf", "value.schema": "x.desc"}, "needs the option value.message"),
+        (
+            {"value.format": "json", "timeZone": "Mars/Phobos"},
+            "option timeZone: 'Mars/Phobos' is no time zone",
+        ),
+        ({"value.format": "json", "allowComments": "1"}, "option allowComments: '1' is not true or false"),
+        ({"value.format": "json-strict", "timeZone": "UTC"}, "option timeZone needs value.format=json"),
         ({"value.format": "json", "value.flat": "yes"}, "option value.flat: 'yes' is not true or false"),
         ({"value.format": "json", "schema.registry.ssl.ca.location": "x"}, "need schema.registry.url"),
         ({**REGISTRY, "schema.registry.url": "host:8081"}, "an address begins with http:// or https://"),

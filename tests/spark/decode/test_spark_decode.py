@@ -43,6 +43,27 @@ def test_json_as_columns(spark: SparkSession, cluster: Cluster) -> None:
     assert flat.orderBy("offset").collect() == [(0, 1), (2, None)]
 
 
+def test_times_without_a_zone_are_the_sessions(spark: SparkSession, cluster: Cluster) -> None:
+    """As the session is when the query begins, or as the option says."""
+    cluster.create(1)
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        producer.send(cluster.topic, b'{"at":"2024-07-02T03:04:05"}')
+    reader = spark.read.format("kadence").options(
+        **{"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": cluster.topic}
+    )
+    reader = reader.options(**{"value.format": "json", "value.schema": "at timestamp"})
+    by_source = reader.load().selectExpr("unix_seconds(value.at)", "_error")
+    here = reader.option("timeZone", "+01:00").load().selectExpr("unix_seconds(value.at)", "_error")
+    before = str(spark.conf.get("spark.sql.session.timeZone"))
+    try:
+        for zone, ahead in (("America/New_York", -4 * 3600), ("Asia/Kolkata", 19_800), ("UTC", 0)):
+            spark.conf.set("spark.sql.session.timeZone", zone)
+            assert by_source.collect() == [(1719889445 - ahead, None)]
+            assert here.collect() == [(1719889445 - 3600, None)]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+
+
 def test_a_stream_decodes_too(cluster: Cluster, runs: Runs) -> None:
     cluster.create(2)
     with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:

@@ -15,9 +15,10 @@ kind = pa.struct([("n", pa.int32()), ("s", pa.string())])
 """
 
 JSON = """
+from kadence.spark.decode.json_shapes import Rules
 from kadence.spark.decode.json_values import JsonFormat
 values = pa.array([b'{"n": 1}', None, b'{"n": 2, "s": [1]}', b"broken", b'{"n": 3}', b'{"n": 4, "s": "\\u0000"}'])
-decoded = JsonFormat(kind).decode(values)
+decoded = JsonFormat(kind, Rules(None)).decode(values)
 print([row and row["n"] for row in decoded.column.to_pylist()], sorted(decoded.bad))
 """
 

@@ -145,8 +145,6 @@ def test_triggers(text: str, ms: int) -> None:
         ('path = "table"', 'path = "a"\nformat = "kadence"', r"^24: sink\.path: format kadence and path do not go"),
         ('path = "table"', 'path = "a"\nkey = "id"', r"^25: sink\.key: is for a topic"),
         ('path = "letters"', 'path = "table"', r"^28: dead_letters\.path: is the sink's own"),
-        ('path = "table"', 'path = "a"\ntransactions = true', r"^25: sink\.transactions: is for a topic"),
-        ('path = "letters"', 'topic = "l"\ntransactions = true', r"^29: dead_letters\.transactions: is the sink's"),
         ('path = "letters"', 'topic = "l"\nkey = "id"', r"^29: dead_letters\.key: is the sink's"),
         ("options = { compression", 'partition_by = ["id"]\noptions = { compression', None),
     ],

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from tests.patience import until
 from tests.spark.conftest import Cluster
 from tests.spark.pipeline.conftest import SINK, TABLES, File
@@ -355,45 +355,6 @@ def test_a_topic_as_sink_and_a_clean_stop(spark: SparkSession, cluster: Cluster,
         ConfigError, match="a topic keeps what it has, so replay would write its records again"
     ):
         replay(pipeline, file.environment, spark, Wanted.read(cluster.topic, None, "0", None))
-
-
-def test_a_topic_gets_a_repeated_batch_once(
-    spark: SparkSession, cluster: Cluster, file: File, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With transactions: the rows are written, then the batch fails, and Spark repeats it."""
-    cluster.create(2)
-    out = f"{cluster.topic}-out"
-    cluster.admin.create_topics({out: 2})
-    file.produce(range(40))
-    file.send(b"{broken")
-    sink = f'[sink]\ntopic = "{out}"\ntransactions = true\n'
-    pipeline = file.write(sink=sink, source="maxOffsetsPerTrigger = 30", tables=ANY_DAY)
-    run = Run(pipeline, file.environment, spark)
-
-    def fail(rows: DataFrame, batch: int, query: str) -> None:
-        raise IllegalStateError("the disk is full")
-
-    monkeypatch.setattr(run._dead, "write", fail)
-    with pytest.raises(PipelineError, match=r"^the disk is full$"):
-        run.run()
-    done = Run(pipeline, file.environment, spark).run()
-    assert (done.state, done.batches, done.rows_in) == ("finished", 2, 41)
-    letters_at = spark.read.parquet(str(tmp_path / "letters")).select("partition", "offset").collect()
-    with Consumer(bootstrap_servers=cluster.bootstrap_servers, isolation_level="read_committed") as consumer:
-        consumer.assign([TopicPartition(out, each) for each in (0, 1)])
-        consumer.seek_to_beginning()
-        seen: list[int] = []
-
-        def all_seen() -> bool:
-            seen.extend(json.loads(each.value or b"")["id"] for each in consumer.poll(0.1))
-            return len(seen) + len(letters_at) >= 41
-
-        until(all_seen, every=0)
-        seen.extend(json.loads(each.value or b"")["id"] for each in consumer.poll(0.5))
-    assert len(seen) == len(set(seen))
-    assert len(seen) + len(letters_at) == 41
-    # What the first run has written is counted by that run.
-    assert done.rows_out <= len(seen)
 
 
 def test_files_through_spark(spark: SparkSession, tmp_path: Path) -> None:

@@ -238,7 +238,7 @@ class Lengths:
 
     SCHEMA = pa.schema([("offset", pa.int64()), ("length", pa.int32())])
 
-    def decoder(self, schema: pa.Schema) -> Decoder:
+    def decoder(self, schema: pa.Schema, zone: str | None = None) -> Decoder:
         def decode(batch: pa.RecordBatch) -> pa.RecordBatch:
             batch = batch.filter(pc.less(pc.binary_length(batch["value"]), 50))
             return pa.RecordBatch.from_arrays(

@@ -210,6 +210,9 @@ def test_values_that_cannot_be(given: dict[str, str], said: str) -> None:
         ("paths", "load() takes no path"),
         ("zzz", "known are subscribe"),
         ("kafka.fetch.min.byte", "did you mean 'fetch.min.bytes'"),
+        ("timestampformat", "make the field a string in the schema, and use to_timestamp(field, form)"),
+        ("columnNameOfCorruptRecord", "put _error string and _raw binary into the schema"),
+        ("primitivesAsString", "from_json with a schema ignores it; leave it out"),
     ],
 )
 def test_an_unknown_option_gets_the_nearest_known_one(name: str, said: str) -> None:

@@ -26,7 +26,12 @@ cdef extern from "json_rows.h" nogil:
         kd_pile ends
         kd_pile nulls
         int32_t length
+    ctypedef struct kd_zone:
+        const int64_t* starts
+        const int32_t* offsets
+        int count
     ctypedef struct kd_reading:
+        kd_zone zone
         int is_out_of_memory
     bint kd_are_sound(const int32_t* ends, int64_t from_, int64_t to, int64_t size)
     void kd_cut(kd_node* node, int32_t length)
@@ -43,7 +48,7 @@ cdef class Reader:
     cdef kd_node root
     cdef kd_reading reading
     cdef kd_pile refused
-    cdef list names
+    cdef list names  # and what else the columns point into
     cdef bint is_busy
     cdef void build(self, kd_node* node, object column) except *
     cdef object taken(self, kd_node* node)

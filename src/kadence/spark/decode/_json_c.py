@@ -1,7 +1,8 @@
 # mypy: ignore-errors
 """The compiled JSON reader: documents to buffers in Arrow's layout, by json_rows.h.
 
-Cython in pure-Python syntax. There is no twin in Python: without it pyarrow's reader does the work (`json_values`).
+Cython in pure-Python syntax. There is no twin in Python: without it the reader behind it does all of the work
+(`json_values`).
 """
 
 import cython
@@ -86,10 +87,16 @@ class Reader:
 
     Args:
         column: the struct's `kadence.spark.decode.json_rows.Column`.
+        starts, offsets: of `kadence.spark.decode.json_rows.Zone`, as bytes of int64 and of int32.
     """
 
-    def __cinit__(self, column):
-        self.names = []
+    def __cinit__(self, column, starts: bytes, offsets: bytes):
+        self.names = [starts, offsets]
+        if len(starts) != 2 * len(offsets) + 8:
+            raise ValueError("a zone whose starts are not one more than its offsets")
+        self.reading.zone.starts = cython.cast(cython.pointer(int64_t), PyBytes_AS_STRING(starts))
+        self.reading.zone.offsets = cython.cast(cython.pointer(int32_t), PyBytes_AS_STRING(offsets))
+        self.reading.zone.count = len(offsets) // 4
         self.build(cython.address(self.root), column)
 
     def __dealloc__(self):

@@ -34,9 +34,15 @@ class SourceDecoding:
     options: DecodeOptions
     layout: Layout
 
-    def decoder(self, schema: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
-        """Of one task."""
-        return _Batches(self, schema).decode
+    def decoder(
+        self, schema: pa.Schema, zone: str | None = None
+    ) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+        """Of one task.
+
+        Args:
+            zone: the session's time zone; None: it is not known.
+        """
+        return _Batches(self, schema, zone).decode
 
 
 @dataclass(slots=True)
@@ -48,7 +54,7 @@ class _Side:
 
 
 class _Batches:
-    def __init__(self, decoding: SourceDecoding, schema: pa.Schema) -> None:
+    def __init__(self, decoding: SourceDecoding, schema: pa.Schema, zone: str | None) -> None:
         self._layout = decoding.layout
         self._schema = schema
         self._columns = {name: place for place, name in enumerate(decoding.layout.columns)}
@@ -56,12 +62,14 @@ class _Batches:
         self._sides: list[_Side] = []
         target = _target_of(decoding.layout, ":value", schema)
         if target is not None:
-            side = _Side("value", self._columns["value"], decoder_of(decoding.options.value, target))
+            side = _Side("value", self._columns["value"], decoder_of(decoding.options.value, target, zone))
             side.fields = {name: place for place, name in enumerate(decoding.layout.fields)}
             self._sides.append(side)
         target = _target_of(decoding.layout, ":key", schema)
         if target is not None:
-            self._sides.append(_Side("key", self._columns["key"], decoder_of(decoding.options.key, target)))
+            self._sides.append(
+                _Side("key", self._columns["key"], decoder_of(decoding.options.key, target, zone))
+            )
 
     def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The query's rows of these records."""

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from kadence.clock import SystemClock
 from kadence.errors import ConfigError
 from kadence.spark.decode.isolation import BadRecordError, Decoded
+from kadence.spark.decode.json_times import zone_of
 from kadence.spark.decode.options import Format, RegistryOptions, SideOptions
 from kadence.spark.decode.registry import Registered, Registry, Schemas
 from kadence.spark.decode.wire import DecodersFor, Frame, FramedFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from kadence.spark.decode.json_shapes import Rules
 
 __all__ = ["SideDecoder", "arrow_of_side", "decoder_of"]
 
@@ -31,8 +34,11 @@ class SideDecoder(Protocol):
 
 
 @lru_cache(maxsize=64)
-def decoder_of(side: SideOptions, target: Any) -> SideDecoder:
+def decoder_of(side: SideOptions, target: Any, zone: str | None = None) -> SideDecoder:
     """The decoder for one Arrow type. A worker keeps it, and with it what it has learned from a registry.
+
+    Args:
+        zone: the session's time zone; None: it is not known.
 
     Raises:
         ConfigError: the schema cannot be had or read, or its types are never those of the query.
@@ -50,8 +56,25 @@ def decoder_of(side: SideOptions, target: Any) -> SideDecoder:
     else:
         from kadence.spark.decode.json_values import JsonFormat
 
-        made = JsonFormat(target)
+        made = JsonFormat(target, _rules(side, target, zone))
     return FramedFormat(target, _always(made)) if side.framed else made
+
+
+def _rules(side: SideOptions, target: pa.DataType, zone: str | None) -> Rules:
+    from kadence.spark.decode.json_shapes import STRICT, Rules, has_zoned_times
+
+    if side.format is Format.STRICT_JSON:
+        return STRICT
+    name = side.json.zone or zone
+    if name is None or not has_zoned_times(target):
+        return Rules(None, side.json.syntax)
+    found = zone_of(name)
+    if found is None:
+        raise ConfigError(
+            f"the session's time zone is {name}, which this Python does not know: pip install tzdata for the workers, "
+            "or give the zone with the option timeZone, such as +01:00"
+        )
+    return Rules(found, side.json.syntax)
 
 
 def _avro(side: SideOptions, target: pa.DataType) -> SideDecoder:

@@ -29,10 +29,10 @@ def _ddl(side: SideOptions, given: Mapping[str, str], *, flat: bool) -> str:
         return "binary"
     if side.format is Format.STRING:
         return "string"
-    if side.format is Format.JSON:
+    if side.format.is_json:
         if side.schema is None:
             raise ConfigError(
-                f"{side.name}.format=json needs to know the fields: give load() a schema, such as "
+                f"{side.name}.format={side.format.value} needs to know the fields: give load() a schema, such as "
                 f'.schema("id bigint, name string, _error string"), or the option {side.name}.schema with such a text'
             )
         return side.schema if flat else f"struct<{side.schema}>"

@@ -31,6 +31,8 @@ static inline int kd_double(kd_at p, kd_at end, PyThreadState **held, double *in
                                     1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
     kd_at start = p;
     int minus = *p == '-', digits = 0, power = 0, written = 0, below = 0;
+    /* A whole number has no zero below zero. */
+    if (end - p == 2 && p[0] == '-' && p[1] == '0') p++, minus = 0;
     uint64_t found = 0;
     for (p += minus; p < end && digits <= 19; p++) {
         if (*p == '.') {
@@ -131,29 +133,55 @@ static inline int kd_date(kd_at p, int64_t *days) {
     return 1;
 }
 
-/* ``YYYY-MM-DD``, ``T`` or a blank, ``hh:mm:ss``, up to six digits of a fraction, and nothing, ``Z`` or ``+hh:mm``, as
- * microseconds since 1970. The zone is cut off where the column has none. */
-static inline int kd_time(kd_at p, kd_at end, int is_zoned, int64_t *micros) {
+/* How far local times are ahead of UTC, in seconds: offsets[i] from starts[i] to starts[i + 1], which are seconds of local
+ * time since 1970. count: of the offsets; 0: nothing is known. last: where it was found the last time. */
+typedef struct {
+    const int64_t *starts;
+    const int32_t *offsets;
+    int count, last;
+} kd_zone;
+
+static inline int kd_to_utc(kd_zone *zone, int64_t *seconds) {
+    int from = 0, to = zone->count, at = zone->last;
+    if (to == 0 || *seconds < zone->starts[0] || *seconds >= zone->starts[to]) return 0;
+    if (*seconds < zone->starts[at] || *seconds >= zone->starts[at + 1]) {
+        while (to - from > 1) {
+            at = (from + to) / 2;
+            if (*seconds < zone->starts[at]) to = at;
+            else from = at;
+        }
+        zone->last = at = from;
+    }
+    *seconds -= zone->offsets[at];
+    return 1;
+}
+
+/* ``YYYY-MM-DD``, ``T`` or a blank, ``hh:mm:ss``, a fraction, and nothing, ``Z`` or ``+hh:mm``, as microseconds since
+ * 1970. Without a zone it is `zone`'s; a column without one (NULL) takes no text that has one. */
+static inline int kd_time(kd_at p, kd_at end, kd_zone *zone, int64_t *micros) {
     int hour, minute, second, far, near;
-    int64_t days, unit = 1000000;
+    int64_t days, seconds, fraction = 0, unit = 1000000;
     if (end - p < 19 || !kd_date(p, &days) || (p[10] != 'T' && p[10] != ' ') || p[13] != ':' || p[16] != ':') return 0;
     if (!kd_two_digits(p + 11, 23, &hour) || !kd_two_digits(p + 14, 59, &minute) || !kd_two_digits(p + 17, 59, &second))
         return 0;
-    *micros = (days * 86400 + hour * 3600 + minute * 60 + second) * unit;
+    seconds = days * 86400 + hour * 3600 + minute * 60 + second;
     p += 19;
     if (p < end && *p == '.') {
         kd_at first = ++p;
-        for (; p < end && *p >= '0' && *p <= '9'; p++) {
-            if ((unit /= 10) == 0) return 0;
-            *micros += unit * (*p - '0');
-        }
+        /* What is below a microsecond is cut off. */
+        for (; p < end && *p >= '0' && *p <= '9'; p++) fraction += (unit /= 10) * (*p - '0');
         if (p == first) return 0;
     }
-    if (p == end || (end - p == 1 && *p == 'Z')) return 1;
-    if (end - p != 6 || (*p != '+' && *p != '-') || p[3] != ':') return 0;
-    if (!kd_two_digits(p + 1, 14, &far) || !kd_two_digits(p + 4, 59, &near)) return 0;
-    int64_t ahead = (far * 3600 + near * 60) * (int64_t)1000000;
-    if (is_zoned) *micros += *p == '-' ? ahead : -ahead;
+    if (p == end) {
+        if (zone != NULL && !kd_to_utc(zone, &seconds)) return 0;
+    } else if (zone == NULL) return 0;
+    else if (end - p != 1 || *p != 'Z') {
+        if (end - p != 6 || (*p != '+' && *p != '-') || p[3] != ':') return 0;
+        if (!kd_two_digits(p + 1, 14, &far) || !kd_two_digits(p + 4, 59, &near)) return 0;
+        int64_t ahead = far * 3600 + near * 60;
+        seconds += *p == '-' ? ahead : -ahead;
+    }
+    *micros = seconds * 1000000 + fraction;
     return 1;
 }
 

@@ -1,7 +1,7 @@
 /* JSON documents → columns in Arrow's layout, in one pass and without the interpreter.
  *
- * A record is taken or refused as a whole. What is refused costs nothing but time: pyarrow's reader, and behind it
- * Python's, look at it again (json_values.py). So this one takes only what all of them read alike, and refuses the
+ * A record is taken or refused as a whole. What is refused costs nothing but time: the reader in Python, which says what
+ * a document means, looks at it again (json_values.py). So this one takes only what it is certain of, and refuses the
  * rest: a name written with escapes or twice, a value of another type, a time in a rarer form, what is no JSON at all.
  */
 #ifndef KADENCE_JSON_ROWS_H
@@ -38,9 +38,10 @@ typedef struct kd_node {
     uint64_t seen, begin, mask;
 } kd_node;
 
-/* objects: how many were begun. held: what gives the interpreter back, NULL while it is here. */
+/* objects: how many were begun. zone: of times without one. held: what gives the interpreter back, NULL while it is here. */
 typedef struct {
     uint64_t objects;
+    kd_zone zone;
     PyThreadState *held;
     int is_wide, is_out_of_memory;
 } kd_reading;
@@ -129,7 +130,7 @@ static inline kd_at kd_of_text(kd_reading *reading, kd_node *node, kd_at p, kd_a
     }
     if (has_escapes) return NULL;
     if (node->kind == KD_JSON_TIME) {
-        if (!kd_time(p, close, node->is_zoned, &number)) return NULL;
+        if (!kd_time(p, close, node->is_zoned ? &reading->zone : NULL, &number)) return NULL;
         done = kd_put_value(reading, &node->values, &number, 8);
     } else if (node->kind == KD_JSON_DATE) {
         if (close - p != 10 || !kd_date(p, &number)) return NULL;
@@ -149,7 +150,7 @@ static inline int kd_put_integer(kd_reading *reading, kd_node *node, int64_t num
     return kd_put_value(reading, &node->values, &number, (size_t)node->width);
 }
 
-/* A value that is written as a number; a column of texts takes it as it is written. */
+/* A value that is written as a number; a column of texts takes a whole one as it is written. */
 static inline kd_at kd_of_number(kd_reading *reading, kd_node *node, kd_at p, kd_at end) {
     int is_whole, done = 0;
     int64_t wide[2];
@@ -166,6 +167,7 @@ static inline kd_at kd_of_number(kd_reading *reading, kd_node *node, kd_at p, kd
     if (close == NULL) return NULL;
     switch (node->kind) {
     case KD_JSON_STRING:
+        if (!is_whole || (p[0] == '-' && p[1] == '0')) return NULL;
         done = kd_put_value(reading, &node->values, p, (size_t)(close - p)) && kd_put_end(reading, node);
         return done ? close : NULL;
     case KD_JSON_INT:
@@ -185,7 +187,7 @@ static inline kd_at kd_of_number(kd_reading *reading, kd_node *node, kd_at p, kd
         done = kd_put_value(reading, &node->values, wide, 16);
         break;
     case KD_JSON_TIME:
-        if (!is_whole || !kd_seconds(p, close, wide)) return NULL;
+        if (!is_whole || !node->is_zoned || !kd_seconds(p, close, wide)) return NULL;
         done = kd_put_value(reading, &node->values, wide, 8);
         break;
     default: return NULL;
@@ -269,7 +271,11 @@ static inline kd_at kd_object(kd_reading *reading, kd_node *node, kd_at p, kd_at
                 if (member->seen == self) return NULL;
                 member->seen = self;
                 found++;
-            } else if ((p = kd_text(p, end, &has_escapes, &reading->is_wide)) == NULL || has_escapes) return NULL;
+            } else {
+                kd_at name = p;
+                p = kd_text(p, end, &has_escapes, &reading->is_wide);
+                if (p == NULL || has_escapes || p - name > KD_JSON_NAME) return NULL;
+            }
             p = kd_blanks(p + 1, end);
             if (p >= end || *p++ != ':') return NULL;
             p = kd_blanks(p, end);

@@ -1,16 +1,22 @@
 """The compiled JSON reader over Arrow types, where the extension was built.
 
-It takes a record at a time, and refuses what it does not read exactly as the readers behind it do; see json_rows.h.
-pyarrow's reader takes three times as long: it makes a text of each number before it makes a number of that.
+It takes a record at a time, and refuses each one of which it is not certain that the reader behind it (`json_shapes`)
+makes the same of it; see json_rows.h.
 """
 
 from __future__ import annotations
 
 import os
+import struct
 import sys
+from bisect import bisect_left
+from datetime import datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kadence.records import IMPLEMENTATION
+from kadence.spark.decode.json_shapes import has_zoned_times
+from kadence.spark.decode.json_times import offset_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,15 +54,22 @@ class Column(NamedTuple):
     children: tuple[Column, ...] = ()
 
 
+class Zone(NamedTuple):
+    """How far local times are ahead of UTC: offsets[i] from starts[i] to starts[i + 1], in seconds of local time."""
+
+    starts: bytes
+    offsets: bytes
+
+
 class JsonRows:
     """Makes structs of documents, and says which ones it refuses."""
 
-    def __init__(self, target: pa.DataType, column: Column) -> None:
+    def __init__(self, target: pa.DataType, column: Column, zone: tzinfo | None) -> None:
         from kadence.spark.decode._json_c import Reader
 
         made: Any = Reader
         self._target = target
-        self._reader = made(column)
+        self._reader = made(column, *_table_of(zone if has_zoned_times(target) else None))
 
     def read(self, values: pa.Array) -> tuple[pa.Array, list[int]] | None:
         """A row for each document, null where it is refused, and which rows those are; None: another thread is at it.
@@ -72,14 +85,52 @@ class JsonRows:
         return _array(self._target, column), refused
 
 
-def rows_reader(target: pa.DataType) -> JsonRows | None:
-    """The reader for a type; None: there is none, as for maps, for bytes, and for documents that are no objects."""
+def rows_reader(target: pa.DataType, zone: tzinfo | None) -> JsonRows | None:
+    """The reader for a type; None: there is none, as for maps, for bytes, and for documents that are no objects.
+
+    Args:
+        zone: of times that name none; None: such records are refused.
+    """
     import pyarrow as pa
 
     if not COMPILED or not pa.types.is_struct(target):
         return None
     column = _column("", target)
-    return None if column is None else JsonRows(target, column)
+    return None if column is None else JsonRows(target, column, zone)
+
+
+_FIRST, _END = -719_162 * 86_400, 2_932_897 * 86_400
+"""The years from 1 to 9999, which are all that the reader knows."""
+
+_WEEK: Final = 7 * 86_400
+_KNOWN_FROM, _KNOWN_TO = 0, 4_226 * _WEEK
+"""1970 to 2050, of a region's zone; times outside of it are for the reader behind this one."""
+
+
+@lru_cache(maxsize=16)
+def _table_of(zone: tzinfo | None) -> Zone:
+    """What the compiled reader needs to know of a zone. No zone has changed twice within a week since 1970."""
+    if zone is None:
+        return _zone([0], [])
+    if isinstance(zone, timezone):
+        return _zone([_FIRST, _END], [offset_at(zone, 0, 0)])
+    starts, offsets = [_KNOWN_FROM], [offset_at(zone, 0, 0)]
+    at = datetime(1970, 1, 1, tzinfo=zone)
+    week, before = timedelta(days=7), at.utcoffset()
+    for end in range(_KNOWN_FROM + _WEEK, _KNOWN_TO + 1, _WEEK):
+        at += week
+        after = at.utcoffset()
+        if after != before:
+            within = range(end - _WEEK, end + 1)
+            changed = bisect_left(within, True, key=lambda second: offset_at(zone, 0, second) != offsets[-1])
+            starts.append(within[changed])
+            offsets.append(offset_at(zone, 0, end))
+            before = after
+    return _zone([*starts, _KNOWN_TO], offsets)
+
+
+def _zone(starts: list[int], offsets: list[int]) -> Zone:
+    return Zone(struct.pack(f"<{len(starts)}q", *starts), struct.pack(f"<{len(offsets)}i", *offsets))
 
 
 def _column(name: str, kind: pa.DataType) -> Column | None:

@@ -10,6 +10,9 @@
 #include <string.h>
 
 #define KD_JSON_DEPTH 64
+/* Spark refuses longer ones. */
+#define KD_JSON_NUMBER 1000
+#define KD_JSON_NAME 50000
 
 typedef const unsigned char *kd_at;
 
@@ -115,6 +118,7 @@ static inline kd_at kd_text(kd_at p, kd_at end, int *has_escapes, int *is_wide) 
 
 /* A number as it is written, without its value. is_whole: neither a fraction nor an exponent. */
 static inline kd_at kd_number(kd_at p, kd_at end, int *is_whole) {
+    kd_at begin = p;
     *is_whole = 1;
     if (p < end && *p == '-') p++;
     if (p >= end || *p < '0' || *p > '9') return NULL;
@@ -131,7 +135,7 @@ static inline kd_at kd_number(kd_at p, kd_at end, int *is_whole) {
         if (p >= end || *p < '0' || *p > '9') return NULL;
         while (p < end && *p >= '0' && *p <= '9') p++;
     }
-    return p;
+    return p - begin < KD_JSON_NUMBER ? p : NULL;
 }
 
 static inline kd_at kd_word(kd_at p, kd_at end, const char *word) {
@@ -160,7 +164,9 @@ static kd_at kd_pass_over(kd_at p, kd_at end, int *is_wide, int depth) {
     if (p < end && *p == close) return p + 1;
     for (;;) {
         if (is_object) {
-            if (p >= end || *p != '"' || (p = kd_text(p + 1, end, &ignored, is_wide)) == NULL) return NULL;
+            kd_at name = p + 1;
+            if (p >= end || *p != '"' || (p = kd_text(name, end, &ignored, is_wide)) == NULL) return NULL;
+            if (p - name > KD_JSON_NAME) return NULL;
             p = kd_blanks(p + 1, end);
             if (p >= end || *p++ != ':') return NULL;
             p = kd_blanks(p, end);

@@ -1,42 +1,25 @@
-"""format json: one JSON document in each value, by the rules of Spark's ``from_json``.
+"""format json: one JSON document in each value, read as Spark's ``from_json`` reads it.
 
-Three readers stand behind each other, and each is asked only about what the one before it refused.
-
-*Records as most are* are read by a compiled reader of our own (`kadence.spark.decode.json_rows`), one after the other.
-
-*Whole batches* go through pyarrow's JSON reader, the values joined by newlines. What could shift rows is ruled out:
-every value that is joined begins with ``{`` and ends with ``}``. After a ``}`` and a newline a ``{`` is legal between
-documents only (inside an object or list there would be a comma, and inside a text no newline), so each value begins a
-document. If there are as many documents as values, each value is one document. A value may have newlines itself.
-
-*Single records* are read by Python's own parser, which keeps the text of numbers: a string column takes a number's or
-an object's text, as in ``from_json``. The rules that both keep are told in docs/spark.md.
+There is one reader, in Python: `json_tokens` walks over a document as Jackson's parser does, and `json_shapes` makes of
+the tokens what Spark makes of them. In front of it a compiled one (`json_rows`) takes the documents of which it is
+certain, which are nearly all that are met, and leaves every other one alone. How far this equals ``from_json`` is told
+in docs/spark.md; ``make parity-json`` compares.
 """
 
 from __future__ import annotations
 
-import json
+import re
 from typing import TYPE_CHECKING, Any, Final
 
-from kadence.spark.decode.fitting import fit
-from kadence.spark.decode.isolation import (
-    BadRecordError,
-    Decoded,
-    WholeRefusedError,
-    decode_isolating,
-    over_nulls,
-    rows_of,
-)
+from kadence.spark.decode.isolation import BadRecordError, Decoded, over_nulls
 from kadence.spark.decode.json_rows import rows_reader
-from kadence.spark.decode.json_shapes import Number, Shape, shape_of
-from kadence.spark.decode.texts import texts_of
+from kadence.spark.decode.json_shapes import PartialError, Rules, document_shape
+from kadence.spark.decode.json_tokens import Tokens
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["JsonFormat"]
-
-_BLANKS: Final = " \t\r\n"
 
 
 class JsonFormat:
@@ -44,26 +27,22 @@ class JsonFormat:
 
     Args:
         target: Spark's Arrow type; a struct for objects. Any other type that JSON can hold will do as well.
+        rules: see `Rules`.
     """
 
-    def __init__(self, target: pa.DataType) -> None:
+    def __init__(self, target: pa.DataType, rules: Rules) -> None:
         import pyarrow as pa
-        import pyarrow.json as arrow_json
 
         self._target = target
-        # pyarrow's reader knows documents that are objects, and no maps.
-        self._wrapped = not pa.types.is_struct(target)
-        self._parsed_as = _parsed_as(target)
-        self._shape = shape_of(target)
-        self._rows = rows_reader(target)
-        parsed = self._parsed_as
-        if parsed is not None:
-            fields = [pa.field("v", parsed)] if self._wrapped else list(parsed)
-            self._options = arrow_json.ParseOptions(
-                explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore"
-            )
+        self._rules = rules
+        self._shape = document_shape(target, rules)
+        self._numbered = _numbered(target)
+        self._rows = rows_reader(target, rules.zone)
+        # from_json gives an object without its bad members, even if no member is left.
+        self._nothing: Any = {} if pa.types.is_struct(target) and not rules.is_strict else None
 
     def decode(self, values: pa.Array) -> Decoded:
+        """A row for each value; what is left of a bad one, and why it is bad."""
         return over_nulls(values, self._present)
 
     def _present(self, values: pa.Array) -> Decoded:
@@ -71,145 +50,79 @@ class JsonFormat:
 
         found = None if self._rows is None else self._rows.read(values)
         if found is None:
-            return decode_isolating(values, self._whole, self._careful)
+            return self._careful(values)
         column, refused = found
         if not refused:
             return Decoded(column)
-        rest = decode_isolating(values.take(pa.array(refused)), self._whole, self._careful)
+        rest = self._careful(values.take(pa.array(refused)))
         places = list(range(len(column)))
         for place, row in enumerate(refused, len(column)):
             places[row] = place
         both = pa.concat_arrays([column, rest.column])
         return Decoded(both.take(pa.array(places)), {refused[row]: why for row, why in rest.bad.items()})
 
-    def _whole(self, values: pa.Array) -> pa.Array:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-        import pyarrow.json as arrow_json
-
-        if self._parsed_as is None or not len(values):
-            raise WholeRefusedError
-        texts = texts_of(values)
-        if self._wrapped:
-            texts = pc.binary_join_element_wise('{"v":', texts, "}", "")
-        elif not _objects(texts):
-            texts = pc.utf8_trim(texts, _BLANKS)
-            if not _objects(texts):
-                raise WholeRefusedError
-        joined = pc.binary_join(pa.ListArray.from_arrays([0, len(texts)], texts), "\n")[0].as_buffer()
-        # One block: pyarrow cuts blocks at newlines, and a value may have some.
-        reading = arrow_json.ReadOptions(use_threads=False, block_size=joined.size + 1)
-        try:
-            table = arrow_json.read_json(
-                pa.BufferReader(joined), read_options=reading, parse_options=self._options
-            )
-        except pa.ArrowInvalid:
-            raise WholeRefusedError from None
-        # A zero byte would end the reader's work early. To look for one so is forty times as fast as match_substring.
-        letters = pa.Array.from_buffers(pa.uint8(), joined.size, [None, joined])
-        if table.num_rows != len(values) or not pc.min(letters).as_py():
-            raise WholeRefusedError
-        columns = [column.combine_chunks() for column in table.columns]
-        found = (
-            columns[0] if self._wrapped else pa.StructArray.from_arrays(columns, fields=list(self._parsed_as))
-        )
-        try:
-            return fit(found, self._target)
-        except BadRecordError:
-            raise WholeRefusedError from None
-
-    # ------------------------------------------------------------ one by one
-
     def _careful(self, values: pa.Array) -> Decoded:
         import pyarrow as pa
 
-        documents: list[Any] = []
+        rows: list[Any] = []
         bad: dict[int, str] = {}
-        whole: dict[int, pa.Array] = {}
         for row, value in enumerate(values.to_pylist()):
-            document = None
-            try:
-                document = _document(value, self._shape)
-            except _TooMuchError as problem:
-                try:
-                    whole[row] = self._whole(pa.array([value], pa.binary()))
-                except WholeRefusedError:
-                    bad[row] = str(problem)
-            except BadRecordError as problem:
-                bad[row] = str(problem)
-            documents.append(document)
-        column = rows_of(documents, self._column, bad)
-        for row, found in whole.items():
-            column = pa.concat_arrays([column.slice(0, row), found, column.slice(row + 1)])
-        return Decoded(column, bad)
+            document, reason = self._read(value)
+            rows.append(document)
+            if reason is not None:
+                bad[row] = reason
+        return Decoded(pa.array(rows, self._numbered).cast(self._target), bad)
 
-    def _column(self, documents: list[Any]) -> pa.Array:
-        import pyarrow as pa
-
+    def _read(self, value: bytes) -> tuple[Any, str | None]:
+        """The document as the values that ``pa.array`` takes, and why it is bad."""
+        strict = self._rules.is_strict
         try:
-            return fit(pa.array(documents, _texts_for_times(self._target)), self._target)
-        except (pa.ArrowException, UnicodeEncodeError, OverflowError):
-            # Half of a surrogate pair, a decimal of too many digits.
-            raise BadRecordError("a value does not fit the type of its field") from None
+            tokens = Tokens(_text(value, strict=strict), self._rules.syntax)
+            if tokens.next() is None:
+                if strict:
+                    raise BadRecordError("the value is empty, which is no JSON")
+                return None, None
+            document = self._shape(tokens)
+            if document is None:
+                raise BadRecordError("the document is null")
+            if strict and tokens.next() is not None:
+                raise BadRecordError(f"not JSON: something behind the document, near character {tokens.at}")
+        except PartialError as problem:
+            return (None if strict else problem.left), str(problem)
+        except BadRecordError as problem:
+            return self._nothing, str(problem)
+        return document, None
 
 
-class _TooMuchError(BadRecordError):
-    """Python's parser refuses what pyarrow's may take: it decides, so that a record's neighbours do not."""
+_HALF: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
-def _document(value: bytes, shape: Shape) -> Any:
+def _text(value: bytes, *, strict: bool) -> str:
+    """UTF-8; what is none is replaced as Java does it, or refused."""
     try:
-        text = value.decode()
-        if not text.strip(_BLANKS):
-            raise BadRecordError("the value is empty, which is no JSON")
-        return shape(json.loads(text, parse_int=Number, parse_float=Number, parse_constant=Number))
+        return value.decode()
     except UnicodeDecodeError as problem:
-        raise BadRecordError(f"not UTF-8: byte {problem.start}") from None
-    except json.JSONDecodeError as problem:
-        kind = _TooMuchError if b"Inf" in value else BadRecordError
-        raise kind(f"not JSON: {problem.msg}, character {problem.pos}") from None
-    except RecursionError:
-        raise _TooMuchError("nested too deeply") from None
+        if strict:
+            raise BadRecordError(f"not UTF-8: byte {problem.start}") from None
+    # Half of a surrogate pair is one wrong character to Java, three to Python.
+    return _HALF.sub(b"\xef\xbf\xbd", value).decode(errors="replace")
 
 
-def _objects(texts: pa.Array) -> bool:
-    import pyarrow.compute as pc
-
-    return bool(pc.all(pc.starts_with(texts, "{")).as_py() and pc.all(pc.ends_with(texts, "}")).as_py())
-
-
-def _parsed_as(target: pa.DataType) -> pa.DataType | None:
-    """The type that pyarrow's reader is told; None if there is a map, which it does not know."""
+def _numbered(target: pa.DataType) -> pa.DataType:
+    """The same type with numbers for times and dates."""
     import pyarrow as pa
 
     types = pa.types
     if types.is_struct(target):
-        children = [(item.name, _parsed_as(item.type)) for item in target]
-        if not children or any(kind is None for _, kind in children):
-            return None
-        return pa.struct(children)
+        return pa.struct([pa.field(item.name, _numbered(item.type), item.nullable) for item in target])
     if types.is_list(target):
-        inner = _parsed_as(target.value_type)
-        return None if inner is None else pa.list_(inner)
+        return pa.list_(_renamed(target.value_field))
     if types.is_map(target):
-        return None
-    if types.is_decimal(target):
-        # The reader grows whole numbers to the scale without a look at the precision; the cast that follows looks.
-        return pa.decimal256(76, target.scale)
-    return _texts_for_times(target)
+        return pa.map_(target.key_type, _renamed(target.item_field))
+    if types.is_timestamp(target):
+        return pa.int64()
+    return pa.int32() if types.is_date(target) else target
 
 
-def _texts_for_times(target: pa.DataType) -> pa.DataType:
-    """The same with strings where JSON has texts for what Spark has types for."""
-    import pyarrow as pa
-
-    types = pa.types
-    if types.is_struct(target):
-        return pa.struct([(item.name, _texts_for_times(item.type)) for item in target])
-    if types.is_list(target):
-        return pa.list_(_texts_for_times(target.value_type))
-    if types.is_map(target):
-        return pa.map_(_texts_for_times(target.key_type), _texts_for_times(target.item_type))
-    if types.is_timestamp(target) or types.is_date(target) or types.is_binary(target):
-        return pa.string()
-    return target
+def _renamed(item: pa.Field) -> pa.Field:
+    return item.with_type(_numbered(item.type))

@@ -56,7 +56,7 @@ def layout_of(options: DecodeOptions, schema: StructType, known: dict[str, str])
     sources = []
     for column in schema.fields:
         sources.append(_source(options, column.name, column.dataType, kafka, known))
-        odd = _odd(column.dataType, text_keys=options.value.format is Format.JSON)
+        odd = _odd(column.dataType, text_keys=options.value.format.is_json)
         if odd is not None:
             raise ConfigError(f"column {column.name!r} has a type that nothing is decoded into: {odd}")
         if not column.nullable or not _is_nullable(column.dataType):

@@ -9,10 +9,21 @@ from typing import Final, NoReturn, TypeVar
 
 from kadence.errors import ConfigError
 
-__all__ = ["OPTIONS", "DecodeOptions", "Format", "Mode", "RegistryOptions", "SideOptions", "parse"]
+__all__ = [
+    "INSTEAD",
+    "OPTIONS",
+    "DecodeOptions",
+    "Format",
+    "JsonOptions",
+    "Mode",
+    "RegistryOptions",
+    "SideOptions",
+    "Syntax",
+    "parse",
+]
 
 OPTIONS: Final[dict[str, str]] = {
-    "value.format": "binary, string, json, avro or protobuf: what values are decoded from; binary.",
+    "value.format": "binary, string, json, json-strict, avro or protobuf: what values are decoded from; binary.",
     "key.format": "The same for keys.",
     "value.schema": (
         "json: Spark's DDL text; avro: the reader's schema as JSON or the name of a file with it; protobuf: the name "
@@ -31,6 +42,14 @@ OPTIONS: Final[dict[str, str]] = {
     "value.flat": "Whether load() without a schema gives the value's fields as columns of their own; false.",
     "metadataPrefix": "What the names of Kafka's columns begin with beside a value's fields, such as kafka_.",
     "mode": "permissive, dropmalformed or failfast: what to do with a record that cannot be decoded.",
+    "timeZone": "json: the zone of times that name none, such as Europe/Berlin; the session's.",
+    "allowComments": "json: whether there may be comments as in Java; false.",
+    "allowUnquotedFieldNames": "json: whether names may stand without quotes; false.",
+    "allowSingleQuotes": "json: whether names and texts may stand in single quotes; true.",
+    "allowNumericLeadingZeros": "json: whether numbers may begin with 0; false.",
+    "allowNonNumericNumbers": "json: whether NaN, INF and Infinity, with a sign or without, are numbers; true.",
+    "allowBackslashEscapingAnyCharacter": "json: whether a backslash may come before any character; false.",
+    "allowUnquotedControlChars": "json: whether control characters may stand in texts as they are; false.",
     "schema.registry.url": "Addresses of a schema registry, comma separated.",
     "schema.registry.basic.auth.user.info": "NAME:PASSWORD for the registry.",
     "schema.registry.bearer.auth.token": "A token for the registry.",
@@ -41,6 +60,34 @@ OPTIONS: Final[dict[str, str]] = {
 }
 """Every option of this room, with a line for the reader."""
 
+_BY_FORMAT: Final = (
+    "times and dates are read as Spark's casts read them; for another form make the field a string in the schema, and "
+    "use to_timestamp(field, form), to_timestamp_ntz or to_date on it"
+)
+_BY_SCHEMA: Final = "it is for guessing a schema, and from_json with a schema ignores it; leave it out"
+_BY_FILE: Final = "it is for files, and a record is one document in UTF-8; leave it out"
+INSTEAD: Final[dict[str, str]] = {
+    "timestampFormat": _BY_FORMAT,
+    "timestampNTZFormat": _BY_FORMAT,
+    "dateFormat": _BY_FORMAT,
+    "enableDateTimeParsingFallback": _BY_FORMAT,
+    "locale": "decimals in texts are read as in en-US; for others make the field a string in the schema",
+    "columnNameOfCorruptRecord": "put _error string and _raw binary into the schema",
+    "primitivesAsString": _BY_SCHEMA,
+    "prefersDecimal": _BY_SCHEMA,
+    "inferTimestamp": _BY_SCHEMA,
+    "samplingRatio": _BY_SCHEMA,
+    "dropFieldIfAllNull": _BY_SCHEMA,
+    "multiLine": _BY_FILE,
+    "encoding": _BY_FILE,
+    "charset": _BY_FILE,
+    "lineSep": _BY_FILE,
+    "maxNestingDepth": "it is 1000, Spark's default",
+    "maxNumLen": "it is 1000, Spark's default",
+    "maxStringLen": "there is no limit, as by Spark's default",
+}
+"""Options of ``from_json`` that are refused, and what to do."""
+
 _Choice = TypeVar("_Choice", bound=Enum)
 
 
@@ -50,8 +97,14 @@ class Format(Enum):
     BINARY = "binary"
     STRING = "string"
     JSON = "json"
+    STRICT_JSON = "json-strict"
     AVRO = "avro"
     PROTOBUF = "protobuf"
+
+    @property
+    def is_json(self) -> bool:
+        """Whether it is one of the two."""
+        return self in (Format.JSON, Format.STRICT_JSON)
 
 
 class Mode(Enum):
@@ -76,12 +129,34 @@ class RegistryOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class Syntax:
+    """What is read beside JSON itself: Spark's options of these names, with its defaults."""
+
+    comments: bool = False
+    unquoted_names: bool = False
+    single_quotes: bool = True
+    leading_zeros: bool = False
+    non_numeric: bool = True
+    any_escape: bool = False
+    control_chars: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JsonOptions:
+    """How JSON is read. zone: the option timeZone."""
+
+    zone: str | None = None
+    syntax: Syntax = Syntax()
+
+
+@dataclass(frozen=True, slots=True)
 class SideOptions:
     """How keys or values are decoded.
 
     Attributes:
         name: "key" or "value". schema, message, subject: see `OPTIONS`.
         framed: whether a schema id comes before the data.
+        json: for json only.
     """
 
     name: str
@@ -91,6 +166,7 @@ class SideOptions:
     framed: bool = False
     subject: str | None = None
     registry: RegistryOptions | None = None
+    json: JsonOptions = JsonOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +190,7 @@ def parse(given: Mapping[str, str]) -> DecodeOptions | None:
     registry = _registry(values)
     value, key = _side("value", values, registry), _side("key", values, registry)
     mode = _one_of("mode", values, Mode)
-    flat = values.get("value.flat", "false").lower()
-    if flat not in ("true", "false"):
-        raise ConfigError(f"option value.flat: {flat!r} is not true or false", key="value.flat")
+    flat = _flag("value.flat", values, default=False)
     if value.format is Format.BINARY and key.format is Format.BINARY:
         named = {name.lower(): name for name in OPTIONS if not name.endswith(".format")}
         for name in values:
@@ -125,7 +199,11 @@ def parse(given: Mapping[str, str]) -> DecodeOptions | None:
                     f"option {named[name]} needs the option value.format or key.format", key=named[name]
                 )
         return None
-    return DecodeOptions(value, key, mode, flat == "true", values.get("metadataprefix", ""))
+    if Format.JSON not in (value.format, key.format):
+        for name in ("timeZone", *_FLAGS):
+            if name.lower() in values:
+                raise ConfigError(f"option {name} needs value.format=json or key.format=json", key=name)
+    return DecodeOptions(value, key, mode, flat, values.get("metadataprefix", ""))
 
 
 def _side(name: str, values: Mapping[str, str], registry: RegistryOptions | None) -> SideOptions:
@@ -142,6 +220,7 @@ def _side(name: str, values: Mapping[str, str], registry: RegistryOptions | None
         framed=wire == "confluent" and form is not Format.BINARY,
         subject=values.get(f"{name}.subject") or None,
         registry=registry,
+        json=_json(values) if form is Format.JSON else JsonOptions(),
     )
     if with_schema and side.schema is None and registry is None:
         raise ConfigError(
@@ -159,6 +238,40 @@ def _side(name: str, values: Mapping[str, str], registry: RegistryOptions | None
             key=f"{name}.schema",
         )
     return side
+
+
+_FLAGS: Final = {
+    "allowComments": "comments",
+    "allowUnquotedFieldNames": "unquoted_names",
+    "allowSingleQuotes": "single_quotes",
+    "allowNumericLeadingZeros": "leading_zeros",
+    "allowNonNumericNumbers": "non_numeric",
+    "allowBackslashEscapingAnyCharacter": "any_escape",
+    "allowUnquotedControlChars": "control_chars",
+}
+
+
+def _json(values: Mapping[str, str]) -> JsonOptions:
+    plain = Syntax()
+    given = {field: _flag(name, values, default=getattr(plain, field)) for name, field in _FLAGS.items()}
+    zone = values.get("timezone")
+    if zone is not None:
+        from kadence.spark.decode.json_times import zone_of
+
+        if zone_of(zone) is None:
+            raise ConfigError(
+                f"option timeZone: {zone!r} is no time zone that is known here, such as Europe/Berlin, UTC or +01:00; "
+                "where Python knows no regions, pip install tzdata",
+                key="timeZone",
+            )
+    return JsonOptions(zone, Syntax(**given))
+
+
+def _flag(name: str, values: Mapping[str, str], *, default: bool) -> bool:
+    text = values.get(name.lower(), str(default)).lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"option {name}: {text!r} is not true or false", key=name)
+    return text == "true"
 
 
 def _registry(values: Mapping[str, str]) -> RegistryOptions | None:

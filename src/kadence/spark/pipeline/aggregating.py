@@ -1,10 +1,9 @@
-"""A second query of Spark's behind the one that judges the records: it groups rows, or writes them in transactions.
+"""Groups of rows over all batches: a second query of Spark's, with state, behind the one that judges the records.
 
 The first query judges the records of a batch and keeps the verdict in files (`judging`); this one reads the rows that
-no expectation drops from there. An aggregate makes groups of them, which needs a query with a state. A topic with
-transactions needs the stream's sink, which knows the batch that Spark repeats. The batch of the first one ends when
-this one has written all of it. So rows are judged before they are counted, dead letters are the first one's alone, and
-after a crash this query finds the very files that it had read. Its state lies in the checkpoint, too.
+no expectation drops from there, and writes the groups to the sink. The batch of the first one ends when this one has
+written all of it. So rows are judged before they are counted, dead letters are theirs alone, and after a crash this
+query finds the very files of which it had made its groups. Its state lies in the checkpoint, too.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 from kadence.errors import ConfigError, IllegalStateError
 from kadence.spark.pipeline.files import Files
 from kadence.spark.pipeline.frames import first_line, written
-from kadence.spark.pipeline.judging import Judge, named, observed, whole_files
+from kadence.spark.pipeline.judging import Judge, named, observed
 from kadence.spark.pipeline.model import FIRST_VIEW, Aggregate, Pipeline
-from kadence.spark.pipeline.outputs import Topic, Writer
+from kadence.spark.pipeline.outputs import Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
 
-__all__ = ["SecondQuery", "check_groups", "groups"]
+__all__ = ["Aggregation", "check_groups", "groups"]
 
 _LOOK_MS: Final = 1_000
 """How often the query looks for new rows, at most; a pipeline with a faster trigger looks as often as that."""
@@ -33,7 +32,7 @@ _LOOK_FAST_MS: Final = 200
 """The same where the pipeline ends with what there is."""
 
 
-class SecondQuery:
+class Aggregation:
     """The second query.
 
     Attributes:
@@ -43,52 +42,41 @@ class SecondQuery:
     def __init__(self, pipeline: Pipeline, files: Files, checkpoint: str, judge: Judge, sink: Writer) -> None:
         self._pipeline = pipeline
         self._files = files
-        self._checkpoint = f"{checkpoint}/kadence/{'sink' if pipeline.aggregate is None else 'aggregate'}"
+        self._checkpoint = f"{checkpoint}/kadence/aggregate"
         self._judge = judge
         self._sink = sink
         self._query: StreamingQuery | None = None
         self._rows = 0
-        self._reported = -1
         self.failure: BaseException | None = None
 
     def start(self, session: SparkSession, schema: StructType) -> None:
         """Begin, or go on where the checkpoint is.
 
         Args:
-            schema: of the rows that are judged.
+            schema: of the rows after the transforms.
 
         Raises:
             ConfigError: Spark does not take the statement in this mode.
             IllegalStateError: rows that wait for it have other columns.
         """
-        step = self._pipeline.aggregate
-        rows = self._judge.stream(session, schema)
-        if step is not None:
-            rows = written(groups(rows, self._pipeline), self._pipeline.sink)
+        made = groups(self._judge.stream(session, schema), self._pipeline)
         every = min(self._pipeline.trigger_ms or _LOOK_FAST_MS, _LOOK_MS)
-        starter = (
-            rows.writeStream.queryName(f"{self._pipeline.name}-sink")
+        self._query = (
+            written(made, self._pipeline.sink)
+            .writeStream.queryName(f"{self._pipeline.name}-aggregate")
             .option("checkpointLocation", self._checkpoint)
-            .outputMode("append" if step is None else step.mode)
+            .outputMode(_step(self._pipeline).mode)
             .trigger(processingTime=f"{every} milliseconds")
+            .foreachBatch(self._batch)
+            .start()
         )
-        if isinstance(self._sink, Topic) and self._pipeline.sink.transactions:
-            starter = starter.format("kadence").options(**self._sink.options)
-        else:
-            starter = starter.foreachBatch(self._batch)
-        with whole_files(session):
-            self._query = starter.start()
 
     def take(self) -> int:
         """Wait until all that is judged is in the state and in the sink; the rows that the sink got."""
         if self._query is None:
-            raise IllegalStateError("the second query was not started")
+            raise IllegalStateError("the aggregate was not started")
         before = self._rows
         self._query.processAllAvailable()
-        if self._pipeline.sink.transactions:
-            new = [each for each in self._query.recentProgress if each.batchId > self._reported]
-            self._rows += sum(max(each.sink.numOutputRows, 0) for each in new)
-            self._reported = max((each.batchId for each in new), default=self._reported)
         return self._rows - before
 
     def stop(self) -> None:

@@ -54,7 +54,6 @@ def check(document: Document, environment: Environment, spark: SparkSession | No
         *_decode(document, pipeline),
         *_names(document, pipeline),
         *_aggregate(document, pipeline),
-        *_transactions(document, pipeline),
         *_output(document, pipeline, "sink", pipeline.sink, environment),
         *_output(document, pipeline, "dead_letters", pipeline.dead_letters, environment),
     ]
@@ -158,19 +157,6 @@ def _names(document: Document, pipeline: Pipeline) -> list[Mistake]:
                     document.mistake(path, f"{name!r} is the name of the view that the first step reads")
                 )
     return found
-
-
-def _transactions(document: Document, pipeline: Pipeline) -> list[Mistake]:
-    dead = pipeline.dead_letters
-    if dead is not None and dead.transactions:
-        text = "is the sink's; into a topic dead letters are written at least once"
-        return [document.mistake(("dead_letters", "transactions"), text)]
-    if pipeline.sink.transactions and pipeline.sink.topic is None:
-        return [document.mistake(("sink", "transactions"), "is for a topic")]
-    if "transactions" in pipeline.sink.options:
-        text = "has transactions, which is a key of the table itself: transactions = true"
-        return [document.mistake(("sink", "options"), text)]
-    return []
 
 
 def _aggregate(document: Document, pipeline: Pipeline) -> list[Mistake]:

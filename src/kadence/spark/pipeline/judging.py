@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructField, StructType
 
-__all__ = ["ROWS", "Judge", "Verdict", "named", "observed", "record_counts", "whole_files"]
+__all__ = ["ROWS", "Judge", "Verdict", "named", "observed", "record_counts"]
 
 _TOLD_WITHIN_S: Final = 60.0
 """How long a batch waits for what Spark counted of it, which comes within milliseconds after the write."""
@@ -103,7 +103,7 @@ class Judge:
             # All of it at once: an aggregate may be looking for rows.
             self._files.move(half, place)
         session = source.sparkSession
-        with whole_files(session):
+        with _settings(session, _WHOLE_FILE):
             yield _read(session, place, kept)
 
     def stream(self, session: SparkSession, schema: StructType) -> DataFrame:
@@ -141,8 +141,8 @@ class Judge:
         """What a verdict holds for: a batch is judged anew where the file has changed since."""
         each = self._pipeline
         decode = each.decode and (each.decode, sorted(each.decode.options.items()))
-        if each.has_second_query:
-            # It may have written the rows, or put them into groups, and cannot take that back.
+        if each.aggregate is not None:
+            # Its rows may be in groups already, which cannot be taken back.
             return {"query": query}
         rules = repr((query, decode, each.decode_action, each.transform, each.expect, each.sink))
         return {"query": query, "rules": hashlib.sha256(rules.encode()).hexdigest()}
@@ -241,10 +241,9 @@ def _read(session: SparkSession, place: str, kept: Mapping[str, Any]) -> Verdict
 
 
 @contextlib.contextmanager
-def whole_files(session: SparkSession) -> Iterator[None]:
-    """Have each file read by one task, from its begin to its end."""
-    before = {name: session.conf.get(name) for name in _WHOLE_FILE}
-    for name, value in _WHOLE_FILE.items():
+def _settings(session: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    before = {name: session.conf.get(name) for name in values}
+    for name, value in values.items():
         session.conf.set(name, value)
     try:
         yield

@@ -196,12 +196,6 @@ class Output:
     partition_by: tuple[str, ...] = _key(
         "Columns by which the files are laid out.", shape="texts", default=()
     )
-    transactions: bool = _key(
-        "For the sink, a topic: whether a batch that Spark repeats is written once. Readers of committed records see "
-        "each row once then. It needs Kafka 3.0, and rights to transactional ids and groups.",
-        shape="boolean",
-        default=False,
-    )
     provenance: bool = _key(
         "Whether a table gets the columns _topic, _partition and _offset, which say where each row came from. "
         "replay needs them.",
@@ -276,11 +270,6 @@ class Pipeline:
         if match is None:
             return None
         return int(match.group(1)) * _MS[match.group(2)]
-
-    @property
-    def has_second_query(self) -> bool:
-        """Whether rows are written by a query of their own, which reads them when they are judged."""
-        return self.aggregate is not None or self.sink.transactions
 
     @property
     def last_view(self) -> str:

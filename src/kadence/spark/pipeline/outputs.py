@@ -24,7 +24,6 @@ __all__ = [
     "FILE_FORMATS",
     "LAKEHOUSE",
     "MODES",
-    "Topic",
     "Writer",
     "guarantee",
     "lakehouse_options",
@@ -52,11 +51,7 @@ class Writer(Protocol):
 
 def guarantee(output: Output) -> str:
     """What a crash can do to an output, in words."""
-    return (
-        "exactly once"
-        if output.transactions or output.written_as in (*FILE_FORMATS, *LAKEHOUSE, "delta")
-        else "at least once"
-    )
+    return "exactly once" if output.written_as in (*FILE_FORMATS, *LAKEHOUSE, "delta") else "at least once"
 
 
 def writer(output: Output, pipeline: Pipeline, environment: Environment, files: Files) -> Writer:
@@ -71,7 +66,7 @@ def writer(output: Output, pipeline: Pipeline, environment: Environment, files: 
     )
     if output.topic is not None:
         source = environment.fill_all(pipeline.source_options())
-        return Topic(topic_options(output, source, environment))
+        return _Topic(topic_options(output, source, environment))
     if output.written_as in FILE_FORMATS:
         if output.path is None:
             raise ConfigError(f"a table of format {output.written_as} needs a path")
@@ -87,8 +82,6 @@ def topic_options(output: Output, source: dict[str, str], environment: Environme
     options = {key: value for key, value in source.items() if key.startswith(shared)}
     if output.servers is not None:
         options = {"kafka.bootstrap.servers": environment.fill(output.servers)}
-    if output.transactions:
-        options["transactions"] = "true"
     return options | environment.fill_all(output.options) | {"topic": environment.fill(output.topic or "")}
 
 
@@ -177,15 +170,11 @@ class _Lakehouse:
         rows.write.format(self._form).options(**self._options, **stamp).mode("append").save()
 
 
-class Topic:
-    """``format("kadence")``, at least once; `aggregating.SecondQuery` writes it in transactions.
-
-    Attributes:
-        options: of the sink.
-    """
+class _Topic:
+    """``format("kadence")``, at least once."""
 
     def __init__(self, options: dict[str, str]) -> None:
-        self.options = options
+        self._options = options
 
     def write(self, rows: DataFrame, batch: int, query: str) -> None:
-        rows.write.format("kadence").options(**self.options).mode("append").save()
+        rows.write.format("kadence").options(**self._options).mode("append").save()

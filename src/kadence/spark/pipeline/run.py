@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kadence.errors import ConfigError, IllegalStateError, KafkaError
 from kadence.spark.jvm import close_session, session_apart
-from kadence.spark.pipeline.aggregating import SecondQuery, check_groups
+from kadence.spark.pipeline.aggregating import Aggregation, check_groups
 from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.files import Files, HadoopFiles
 from kadence.spark.pipeline.frames import (
@@ -126,10 +126,10 @@ class Run:
         dead = pipeline.dead_letters
         self._dead = None if dead is None else writer(dead, pipeline, environment, self._files)
         self._judge = Judge(self._pipeline, self._files, f"{self._checkpoint}/kadence/judged")
-        self._second = (
+        self._aggregation = (
             None
-            if not pipeline.has_second_query
-            else SecondQuery(self._pipeline, self._files, self._checkpoint, self._judge, self._sink)
+            if pipeline.aggregate is None
+            else Aggregation(self._pipeline, self._files, self._checkpoint, self._judge, self._sink)
         )
         self._asked = threading.Event()
         self._at_work = threading.Event()
@@ -163,12 +163,12 @@ class Run:
         with Lock(self._checkpoint, self._pipeline.name), told_simply(self._environment):
             columns = self._check_plan()
             self._publish()
-            if self._second is not None:
-                self._second.start(self._spark, columns)
+            if self._aggregation is not None:
+                self._aggregation.start(self._spark, columns)
             try:
                 query = self._start()
             except BaseException:
-                self._stop_second()
+                self._stop_aggregation()
                 raise
             try:
                 # A run with nothing to read has no batch and no report of Spark's that would tell it.
@@ -179,7 +179,7 @@ class Run:
                 failure = query.exception() if not self._asked.is_set() else None
             finally:
                 query.stop()
-                self._stop_second()
+                self._stop_aggregation()
             if failure is not None:
                 text = self._environment.hide(reason(str(failure)))
                 self._end("failed", text)
@@ -195,16 +195,15 @@ class Run:
     def _check_plan(self) -> StructType:
         """Analyse the plan once with no rows: a misspelt column ends the run before it began.
 
-        The columns of the rows that are kept in a verdict.
+        The columns of the rows after the transforms.
         """
         empty = loaded(self._pipeline, self._options, self._spark.read).limit(0)
         check_plan(empty, self._pipeline)
-        made = judged_rows(decoded(empty, self._pipeline), self._pipeline)
-        return rows(made, self._pipeline.sink if self._pipeline.aggregate is None else ROWS).schema
+        return rows(judged_rows(decoded(empty, self._pipeline), self._pipeline), ROWS).schema
 
-    def _stop_second(self) -> None:
-        if self._second is not None:
-            self._second.stop()
+    def _stop_aggregation(self) -> None:
+        if self._aggregation is not None:
+            self._aggregation.stop()
 
     def _start(self) -> StreamingQuery:
         once = {} if self._adopt_topic_ids is None else {"adoptTopicIds": self._adopt_topic_ids}
@@ -282,7 +281,7 @@ class Run:
     def _write(self, source: DataFrame, number: int) -> Batch:
         began = time.monotonic()
         query = json.loads((self._files.read(f"{self._checkpoint}/metadata") or "{}").splitlines()[-1])["id"]
-        if self._dead is None and self._second is None:
+        if self._dead is None and self._aggregation is None:
             counts = self._write_rows(source, number, query)
             written = counts["rows"] - counts["dropped"]
         else:
@@ -312,11 +311,11 @@ class Run:
         """Both outputs, or groups; what was counted, and the rows that the sink got."""
         with self._judge.verdict(source, number, query) as verdict:
             counts = verdict.counts
-            if self._second is None:
+            if self._aggregation is None:
                 self._sink.write(verdict.rows, number, query)
                 written = counts["rows"] - counts["dropped"]
             else:
-                written = self._second.take()
+                written = self._aggregation.take()
             if self._dead is not None and (counts["undecoded"] or counts["dropped"]):
                 bad = letters(verdict.undecoded, verdict.dropped, self._pipeline, self.run_id)
                 self._dead.write(bad, number, query)

@@ -48,10 +48,12 @@ class Reading:
         columns: names of Kafka's columns to read, in order.
         decoding: what makes the query's columns of them; None: they are the query's.
         fail_on_data_loss: the option. poll_timeout_ms: the option kafkaConsumer.pollTimeoutMs.
+        zone: the session's time zone; None: it is not known.
     """
 
     columns: tuple[str, ...]
     decoding: Decoding | None = None
+    zone: str | None = None
     fail_on_data_loss: bool = True
     poll_timeout_ms: int = 120_000
     max_rows: int = MAX_ROWS
@@ -86,7 +88,7 @@ class _Run:
         self._client = client
         self._reading = reading
         self._schema = schema
-        self._decode = None if reading.decoding is None else reading.decoding.decoder(schema)
+        self._decode = None if reading.decoding is None else reading.decoding.decoder(schema, reading.zone)
         self._clock = clock
         self._loss = Loss(fail=reading.fail_on_data_loss)
         # Two ranges of one partition (it was split, then packed together) are read one after the other.

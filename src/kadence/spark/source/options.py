@@ -215,6 +215,9 @@ def read_client(given: Mapping[str, str]) -> ClientSettings:
 
 
 def _unknown(name: str) -> str:
+    refused = {each.lower(): advice for each, advice in decode.INSTEAD.items()}
+    if name.lower() in refused:
+        return f"option {name} of from_json is not taken here: {refused[name.lower()]}"
     client_keys = {key.name for key in keys(ConsumerConfig)} | set(CLIENT.refused)
     if name.lower() in client_keys:
         return (

@@ -149,10 +149,11 @@ Decoder: TypeAlias = "Callable[[pa.RecordBatch], pa.RecordBatch]"
 class Decoding(Protocol):
     """How records are decoded in the source: a picklable value that travels with the tasks."""
 
-    def decoder(self, schema: pa.Schema) -> Decoder:
+    def decoder(self, schema: pa.Schema, zone: str | None = None) -> Decoder:
         """The decoder of one task, made in the worker.
 
         Args:
             schema: Spark's Arrow schema of the query; every batch that the decoder makes has exactly this one. What it
                 is given has the columns that `Reading.columns` names, as the consumer's ``poll_arrow`` makes them.
+            zone: the session's time zone; None: it is not known.
         """

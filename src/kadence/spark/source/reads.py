@@ -6,10 +6,11 @@ A process that only makes and pickles these imports neither the clients nor the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyspark
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -106,7 +107,10 @@ class Reads:
             return  # what Spark makes of a plan without partitions
         with CONSUMERS.borrow((self.client, self.name, self.reading.columns), self._connect) as client:
             same = SameTopics(client, partition.task, fail_on_data_loss=self.reading.fail_on_data_loss)
-            yield from read_ranges(partition.task, same, self.reading, self._arrow_schema())
+            reading = self.reading
+            if reading.decoding is not None:
+                reading = replace(reading, zone=_session_zone())
+            yield from read_ranges(partition.task, same, reading, self._arrow_schema())
 
     def _connect(self) -> ConsumerRecords:
         from kadence.spark.source.clients import executor_client
@@ -143,6 +147,12 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._reads.read(partition)
+
+
+def _session_zone() -> str | None:
+    """The time zone of the session that runs this task; None where nobody has set it, so that it is the driver's."""
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty("spark.sql.session.timeZone")
 
 
 def spark_version() -> tuple[int, ...]:
