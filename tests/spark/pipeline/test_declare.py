@@ -12,6 +12,7 @@ from tests.spark.conftest import Cluster
 from tests.spark.pipeline.conftest import File
 
 from kadence.spark.pipeline.declare import declare
+from kadence.spark.pipeline.frames import with_record
 from kadence.spark.pipeline.reading import PipelineFileError
 
 
@@ -58,6 +59,20 @@ def test_what_a_file_declares(spark: SparkSession, cluster: Cluster, file: File)
     assert rows.isStreaming
     assert sorted(rows.columns) == ["_offset", "_partition", "_topic", "half", "id", "part"]
     assert graph.flows["numbers_dead_letters"]().columns[-3:] == ["reason", "pipeline", "run_id"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "with_it"),
+    [
+        ("SELECT id, id * 2 AS twice FROM records", True),
+        ("select id*2 from records", True),
+        ("SELECT *, 1 AS one FROM records", False),
+        ("SELECT id, r.* FROM records r", False),
+        ("SELECT _record, id * 2 AS twice FROM records", False),
+    ],
+)
+def test_where_a_statement_lacks_the_record(sql: str, with_it: bool) -> None:
+    assert with_record(sql) == (f"SELECT _record, {sql[len('SELECT') :]}" if with_it else sql)
 
 
 def test_a_file_with_mistakes_declares_nothing(tmp_path: Path) -> None:

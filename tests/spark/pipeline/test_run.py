@@ -299,7 +299,7 @@ def test_what_ends_a_run(spark: SparkSession, cluster: Cluster, file: File, tmp_
 
     for sql, message in (
         ("SELECT nothing FROM records", "transform halves: .*nothing"),
-        ("SELECT count(*) AS n FROM records", "transform halves: "),
+        ("SELECT count(*) AS n FROM records", "transform halves loses the column _record"),
         ("SELECT DISTINCT id FROM records", "transform halves loses the column _record"),
     ):
         wrong = file.write(tables=f'[[transform]]\nname = "halves"\nsql = "{sql}"\n')

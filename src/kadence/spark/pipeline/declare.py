@@ -19,7 +19,6 @@ from kadence.errors import ConfigError
 from kadence.spark.pipeline.checks import checked
 from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.frames import (
-    RECORD,
     decodable,
     decoded,
     filled,
@@ -108,8 +107,7 @@ def _declare_step(step: Transform) -> None:
 
     @dp.temporary_view(name=step.name)
     def view() -> DataFrame:
-        has_record = RECORD in step.sql or "*" in step.sql
-        return _session().sql(step.sql if has_record else with_record(step.sql))
+        return _session().sql(with_record(step.sql))
 
 
 def _session() -> SparkSession:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from kadence.errors import ConfigError
 from kadence.spark.pipeline.environment import Environment
+from kadence.spark.pipeline.keeping import with_column_kept
 from kadence.spark.pipeline.model import FIRST_VIEW, Expectation, Output, Pipeline, Transform
 from kadence.spark.source.schema import all_columns
 
@@ -53,6 +54,7 @@ _FAILED: Final = "_failed"
 _PREFIX: Final = "_kafka_"
 _RECORD_FIELDS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
+_STAR: Final = re.compile(r"(?:\bSELECT|,|[A-Za-z_`]\.)\s*\*", re.IGNORECASE)
 _SELECT: Final = re.compile(r"\s*SELECT\b(?!\s+(?:DISTINCT|ALL)\b)", re.IGNORECASE)
 
 
@@ -151,8 +153,11 @@ def transformed(frame: DataFrame, steps: Sequence[Transform]) -> DataFrame:
 
 
 def with_record(sql: str) -> str:
-    """The statement with `RECORD` put into its SELECT."""
-    return _SELECT.sub(f"SELECT {RECORD}, ", sql, count=1)
+    """The statement with `RECORD` put into its first SELECT, unless it names it or takes all columns.
+
+    For spark-pipelines: there the plan is on a server, out of reach. Elsewhere `keeping` does it in the plan.
+    """
+    return sql if RECORD in sql or _STAR.search(sql) else _SELECT.sub(f"SELECT {RECORD}, ", sql, count=1)
 
 
 def transform(session: SparkSession, step: Transform) -> DataFrame:
@@ -161,19 +166,15 @@ def transform(session: SparkSession, step: Transform) -> DataFrame:
 
     try:
         result = session.sql(step.sql)
-        if RECORD not in result.columns:
-            result = session.sql(with_record(step.sql))
-            is_kept = RECORD in result.columns
-        else:
-            is_kept = True
+        kept = result if RECORD in result.columns else with_column_kept(result, RECORD)
     except AnalysisException as problem:
         raise ConfigError(f"transform {step.name}: {first_line(problem)}") from None
-    if not is_kept:
+    if kept is None:
         raise ConfigError(
             f"transform {step.name} loses the column {RECORD}, by which each row knows its record; an aggregate, also "
             "DISTINCT, belongs into [aggregate]"
         )
-    return result
+    return kept
 
 
 def first_line(problem: Exception) -> str:
