@@ -13,7 +13,8 @@ transactions=true. It is killed again and again, with SIGKILL, at a moment of ch
 - executor: the JVM of one of two executors (local-cluster), whose tasks Spark repeats;
 - broker: the broker, which is started again.
 
-In the end it runs once undisturbed. A consumer with isolation.level=read_committed must then see each record once.
+In the end, or after Ctrl-C, it runs once undisturbed. A consumer with isolation.level=read_committed must then see each
+record once.
 
 POSIX with /proc (Linux): that is how the processes of an application are found.
 """
@@ -348,7 +349,10 @@ def hunt(server: Server, directory: Path, rounds: int, rate: int, seed: int) -> 
         admin.create_topics({TOPIC: PARTITIONS, OUT: PARTITIONS})
         hunting = Hunt(server, directory, random.Random(seed))
         with Records(server.bootstrap_servers, rate) as records:
-            hunting.run(rounds)
+            try:
+                hunting.run(rounds)
+            except KeyboardInterrupt:
+                print("no more kills", flush=True)
         last = Application(server.bootstrap_servers, directory, "local[2,4]", 120_000, to_the_end=True)
         if last.wait():
             raise SystemExit(f"the last run failed, see {directory / 'application.log'}")
