@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -127,7 +127,7 @@ class Run:
                     NAMES.transaction(before.side, number, attempt), self._ids, 0, True
                 )
                 mark = OffsetAndMetadata(batch, metadata=marker(self.name, each))
-                group, at = NAMES.markers(before.side), TopicPartition("out", number)
+                group, at = NAMES.marker(before.side, number), TopicPartition("out", 0)
                 self.cluster.written(open_one, group, at, mark)
                 each = replace(each, transaction=open_one)
             slices.append(each)
@@ -371,38 +371,55 @@ def test_a_decision_of_many_tasks_is_spread_over_many_offsets(cluster: FakeClust
     digests = [f"{number:016x}" if number % 7 else "" for number in range(500)]
     before, slices = run.tasks(3, *digests)
     commit_batch(cluster, NAMES, "first", 3, before, slices)
-    kept = cluster.offsets(NAMES.decisions)
-    assert len(kept) > 5
-    assert max(len(each.metadata) for each in kept.values()) < 4096
-    found = Decision.read(kept, NAMES)
+    kept = [at for group in cluster.groups for at in cluster.groups[group].values()]
+    assert len([group for group in cluster.groups if "-more-" in group]) == 4
+    assert max(len(each.metadata) for each in kept) < 4096
+    found = Decision.read(cluster.offsets, NAMES)
     assert found is not None
     assert [replace(each, topic="") for each in found.slices] == [replace(each, topic="") for each in slices]
     run.batch(4, "a")
-    newest = Decision.read(cluster.offsets(NAMES.decisions), NAMES)
+    newest = Decision.read(cluster.offsets, NAMES)
     assert newest is not None
     assert (newest.batch, len(newest.slices)) == (4, 1)
+    before, slices = run.tasks(5, *digests)
+    cluster.commit_offsets = dies_at_the_last(cluster.commit_offsets)  # type: ignore[method-assign]
+    with pytest.raises(KafkaTimeoutError):
+        commit_batch(cluster, NAMES, "first", 5, before, slices)
+    unfinished = Decision.read(cluster.offsets, NAMES)
+    assert unfinished is not None
+    assert unfinished.batch == 4
 
 
-HEAD = '{"format":%d,"run":"r","side":0,"checkpoint":"c","chunks":%d}'
-FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
+def dies_at_the_last(commit: Callable[..., None]) -> Callable[..., None]:
+    def commit_unless(group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        if group == NAMES.decisions:
+            raise GONE
+        commit(group, offsets)
+
+    return commit_unless
+
+
+HEAD = '{"format":%d,"run":"r","side":0,"checkpoint":"c","more":%d,"slices":[]}'
+AT = TopicPartition("t", 0)
 
 
 @pytest.mark.parametrize(
     "kept",
     [
-        {FIRST: OffsetAndMetadata(5)},
-        {FIRST: OffsetAndMetadata(5, metadata=HEAD % (2, 0))},
-        {FIRST: OffsetAndMetadata(5, metadata=HEAD % (1, 1))},
+        {NAMES.decisions: OffsetAndMetadata(5)},
+        {NAMES.decisions: OffsetAndMetadata(5, metadata=HEAD % (2, 0))},
+        {NAMES.decisions: OffsetAndMetadata(5, metadata=HEAD % (1, 1))},
         {
-            FIRST: OffsetAndMetadata(5, metadata=HEAD % (1, 1)),
-            SECOND: OffsetAndMetadata(4, metadata='[[0,1,"a"]]'),
+            NAMES.decisions: OffsetAndMetadata(5, metadata=HEAD % (1, 1)),
+            NAMES.more_decisions(0, 1): OffsetAndMetadata(4, metadata='[[0,1,"a"]]'),
         },
     ],
 )
-def test_offsets_that_the_sink_has_not_written_are_refused(
-    kept: dict[TopicPartition, OffsetAndMetadata],
-) -> None:
+def test_offsets_that_the_sink_has_not_written_are_refused(kept: dict[str, OffsetAndMetadata]) -> None:
+    def offsets(group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        return {AT: kept[group]} if group in kept else {}
+
     with pytest.raises(
         IllegalStateError, match=r"offsets of group 'team-f+' are not what the sink has written"
     ):
-        Decision.read(kept, NAMES)
+        Decision.read(offsets, NAMES)

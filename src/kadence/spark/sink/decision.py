@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
@@ -82,9 +82,13 @@ class Names:
         """The group that keeps the decision."""
         return f"{self.prefix}-{self.query}"
 
-    def markers(self, side: int) -> str:
-        """The group of the markers."""
-        return f"{self.prefix}-{self.query}-{side}"
+    def more_decisions(self, side: int, number: int) -> str:
+        """Groups that keep what does not fit into one offset. The run before has the others."""
+        return f"{self.decisions}-{side}-more-{number}"
+
+    def marker(self, side: int, partition: int) -> str:
+        """The group of a task's marker. Brokers take offsets of partitions that there are, and a topic may have one."""
+        return f"{self.decisions}-{side}-{partition}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,50 +113,62 @@ class Decision:
         """What is to be committed."""
         return [each.transaction for each in self.slices if each.transaction is not None]
 
-    def offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """As offsets of a group: of partitions that need not exist, of a topic that was written to."""
-        chunks: list[str] = []
+    def kept(self) -> list[tuple[str, OffsetAndMetadata]]:
+        """As offsets of groups, to be written in this order: the last one makes it whole."""
+        chunks: list[str] = [""]
         for each in self.slices:
             entry = json.dumps(_entry(each), separators=(",", ":"))
-            if chunks and len(chunks[-1]) + len(entry) < _CHUNK:
+            if not chunks[-1]:
+                chunks[-1] = entry
+            elif len(chunks[-1]) + len(entry) < _CHUNK:
                 chunks[-1] += f",{entry}"
             else:
                 chunks.append(entry)
-        head = json.dumps(
-            {
-                "format": _FORMAT,
-                "run": self.run,
-                "side": self.side,
-                "checkpoint": self.names.checkpoint,
-                "chunks": len(chunks),
-            },
-            separators=(",", ":"),
-        )
-        return {
-            TopicPartition(self.topic, number): OffsetAndMetadata(self.batch, metadata=text)
-            for number, text in enumerate([head, *(f"[{chunk}]" for chunk in chunks)])
+        head = {
+            "format": _FORMAT,
+            "run": self.run,
+            "side": self.side,
+            "checkpoint": self.names.checkpoint,
+            "more": len(chunks) - 1,
         }
+        first = json.dumps(head, separators=(",", ":"))[:-1] + f',"slices":[{chunks[0]}]}}'
+        groups = [self.names.more_decisions(self.side, number) for number in range(1, len(chunks))]
+        kept = [
+            (group, OffsetAndMetadata(self.batch, metadata=f"[{chunk}]"))
+            for group, chunk in zip(groups, chunks[1:], strict=True)
+        ]
+        return [*kept, (self.names.decisions, OffsetAndMetadata(self.batch, metadata=first))]
 
     @classmethod
-    def read(cls, offsets: Mapping[TopicPartition, OffsetAndMetadata], names: Names) -> Self | None:
-        """The newest decision among a group's offsets; None: there is none.
+    def read(
+        cls, offsets: Callable[[str], Mapping[TopicPartition, OffsetAndMetadata]], names: Names
+    ) -> Self | None:
+        """The newest decision that groups keep; None: there is none.
 
         Raises:
             IllegalStateError: it is not whole, or of a newer version.
         """
-        heads = [(at.offset, tp) for tp, at in offsets.items() if tp.partition == 0]
+        heads = [(at.offset, tp, at.metadata) for tp, at in offsets(names.decisions).items()]
         if not heads:
             return None
-        batch, (topic, _) = max(heads)
+        batch, tp, text = max(heads)
         try:
-            head = json.loads(offsets[TopicPartition(topic, 0)].metadata)
-            texts = [offsets[TopicPartition(topic, number + 1)] for number in range(head["chunks"])]
-            entries = [entry for text in texts if text.offset == batch for entry in json.loads(text.metadata)]
-            if head["format"] != _FORMAT or any(text.offset != batch for text in texts):
+            head = json.loads(text)
+            if head["format"] != _FORMAT:
                 raise ValueError(f"format {head['format']}")
             side, its = int(head["side"]), replace(names, checkpoint=str(head["checkpoint"]))
-            slices = tuple(_slice(entry, side, its, topic) for entry in entries)
-            return cls(its, batch, str(head["run"]), side, topic, slices)
+            entries = list(head["slices"])
+            for number in range(1, head["more"] + 1):
+                more = offsets(names.more_decisions(side, number))[tp]
+                if more.offset > batch:
+                    # The next batch's, whose driver died before it was whole: this one is past.
+                    entries = []
+                    break
+                if more.offset < batch:
+                    raise ValueError(f"part {number} is of batch {more.offset}")
+                entries += json.loads(more.metadata)
+            slices = tuple(_slice(entry, side, its, tp.topic) for entry in entries)
+            return cls(its, batch, str(head["run"]), side, tp.topic, slices)
         except (KeyError, TypeError, ValueError) as problem:
             raise IllegalStateError(
                 f"the offsets of group {names.decisions!r} are not what the sink has written there ({problem!r}); "
@@ -203,12 +219,13 @@ def judged(
     side: int,
     slices: Iterable[Slice],
     before: Decision | None,
-    markers: Mapping[TopicPartition, OffsetAndMetadata],
+    markers: Mapping[int, Mapping[TopicPartition, OffsetAndMetadata]],
 ) -> Verdict:
     """Judge what the tasks of a batch have written.
 
     Args:
-        before: what another run has decided of the same batch; nothing of it is open any more. markers: of that run.
+        before: what another run has decided of the same batch; nothing of it is open any more.
+        markers: of that run, for each task.
 
     Raises:
         IllegalStateError: some of its slices are committed, and the tasks have other rows this time.
@@ -218,7 +235,12 @@ def judged(
     now = Decision(names, batch, run, side, topic, tuple(written))
     if before is None:
         return Verdict(now if now.undecided else None)
-    proofs = {(tp.partition, at.metadata.strip()) for tp, at in markers.items() if at.offset == batch}
+    proofs = {
+        (partition, at.metadata.strip())
+        for partition, offsets in markers.items()
+        for at in offsets.values()
+        if at.offset == batch
+    }
     committed = {
         each.partition: each
         for each in before.slices

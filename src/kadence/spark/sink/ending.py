@@ -90,7 +90,7 @@ def look_back(cluster: Cluster, names: Names, run: str, batch: int) -> Before:
     Raises:
         IllegalStateError: the checkpoint is older than what the sink has committed.
     """
-    decision = Decision.read(cluster.offsets(names.decisions), names)
+    decision = Decision.read(cluster.offsets, names)
     if decision is None:
         return Before(0, None)
     if decision.run == run:
@@ -116,15 +116,20 @@ def commit_batch(
         IllegalStateError: the batch is partly committed, and the tasks have other rows this time.
         TransactionAbortedError: brokers have aborted what a task has written. The query can be started again.
     """
-    decided, markers = None, {}
+    decided: Decision | None = None
+    markers: dict[int, Mapping[TopicPartition, OffsetAndMetadata]] = {}
     if before.repeats == batch:
-        decided = Decision.read(cluster.offsets(names.decisions), names)
+        decided = Decision.read(cluster.offsets, names)
         if decided is not None and (decided.batch != batch or decided.run == run):
             raise IllegalStateError(
                 f"another driver has written batch {decided.batch} of query {names.query}"
             )
         if decided is not None:
-            markers = dict(cluster.offsets(names.markers(decided.side), stable=True))
+            markers = {
+                each.partition: cluster.offsets(names.marker(decided.side, each.partition), stable=True)
+                for each in decided.slices
+                if each.transaction is not None
+            }
     try:
         verdict = judged(names, batch, run, before.side, slices, decided, markers)
     except IllegalStateError:
@@ -135,13 +140,15 @@ def commit_batch(
     wanted = [] if verdict.decision is None else verdict.decision.undecided
     rest = _checked(cluster, names.transactions(), wanted)
     if verdict.decision is not None:
-        cluster.commit_offsets(names.decisions, verdict.decision.offsets())
+        at = TopicPartition(verdict.decision.topic, 0)
+        for group, offset in verdict.decision.kept():
+            cluster.commit_offsets(group, {at: offset})
     _commit(cluster, wanted, rest, "started again, the query writes this batch's rows that are missing")
 
 
 def abort_batch(cluster: Cluster, names: Names) -> None:
     """Abort what the tasks of a stream's batch have open, unless it is decided that it is committed."""
-    decision = Decision.read(cluster.offsets(names.decisions), names)
+    decision = Decision.read(cluster.offsets, names)
     if decision is not None:
         _carry_out(cluster, decision)
     cluster.fence(cluster.open_names(names.transactions()))

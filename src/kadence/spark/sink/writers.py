@@ -126,8 +126,8 @@ class Writes:
             write_rows(batches, self.columns, sink, digest)
             check_input_ended()
             written = Slice(partition, digest.rows, digest.text(), digest.topic)
-            at = TopicPartition(written.topic, partition)
-            sink.mark(names.markers(before.side), at, of.batch, marker(of.run, written))
+            at = TopicPartition(written.topic, 0)
+            sink.mark(names.marker(before.side, partition), at, of.batch, marker(of.run, written))
             found = Slice(partition, digest.rows, written.digest, digest.topic, sink.leave())
             return BatchWritten(digest.rows, found, names, of.run, before)
 
