@@ -55,3 +55,11 @@ def test_instants_lose_the_zone_of_the_session() -> None:
 def test_types_that_do_not_fit(rows: pa.DataType, table: pa.DataType) -> None:
     with pytest.raises(ConfigError, match=r"column x is .* in the rows and .* in the table: cast it"):
         fit(pa.schema([("x", rows)]), pa.schema([("x", table)]), may_add=True)
+
+
+@pytest.mark.parametrize("may_add", [False, True])
+def test_a_name_in_another_case_is_no_new_column(may_add: bool) -> None:
+    """Spark reads no table that has both."""
+    rows, table = pa.schema([("City", pa.string())]), pa.schema([("city", pa.string())])
+    with pytest.raises(ConfigError, match="column City of the rows is city in the table: rename it"):
+        fit(rows, table, may_add=may_add)

@@ -118,6 +118,13 @@ def fit(rows: pa.Schema, table: pa.Schema, *, may_add: bool) -> Sequence[pa.Fiel
         ConfigError: a column is of another type in the table, or missing on one of the sides.
     """
     missing = [item for item in rows if item.name not in table.names]
+    # Spark reads no table with two names that differ only in case.
+    known = {name.lower(): name for name in table.names}
+    for item in missing:
+        if item.name.lower() in known:
+            raise ConfigError(
+                f"column {item.name} of the rows is {known[item.name.lower()]} in the table: rename it, case counts"
+            )
     if missing and not may_add:
         names = ", ".join(item.name for item in missing)
         raise ConfigError(
