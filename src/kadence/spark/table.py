@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from kadence.errors import ConfigError
-from kadence.spark.client_settings import PREFIX
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -71,6 +70,7 @@ def kept_in(schema: StructType) -> dict[str, str]:
 
 def _secrets() -> set[str]:
     from kadence.config import ConsumerConfig, keys
+    from kadence.spark.client_settings import PREFIX
 
     return {PREFIX + row.name for row in keys(ConsumerConfig) if row.kind == "password"} | {
         *_SECRETS_OF_REGISTRY
