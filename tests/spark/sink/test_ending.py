@@ -345,22 +345,72 @@ def test_an_abort_before_the_decision_aborts_all(cluster: FakeCluster) -> None:
 def test_a_transaction_that_is_aborted_in_the_last_moment_is_told(cluster: FakeCluster) -> None:
     run = Run(cluster, "first")
     before, slices = run.tasks(1, "a", "b")
-    listed = cluster.open_names
+    keep = cluster.commit_offsets
 
-    def listed_before_the_end(prefix: str) -> set[str]:
-        found = listed(prefix)
+    def aborts(group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        keep(group, offsets)
         assert slices[0].transaction is not None
         cluster.state[slices[0].transaction] = "aborted"
-        return found
 
-    cluster.open_names = listed_before_the_end  # type: ignore[method-assign]
+    cluster.commit_offsets = aborts  # type: ignore[method-assign]
     with pytest.raises(
         TransactionAbortedError, match="aborted the transactions of 1 of 2 tasks; started again"
     ):
         commit_batch(cluster, NAMES, "first", 1, before, slices)
-    cluster.open_names = listed  # type: ignore[method-assign]
+    cluster.commit_offsets = keep  # type: ignore[method-assign]
     Run(cluster, "second").batch(1, "a", "b")
     assert rows_of(cluster) == ["a", "b"]
+
+
+def test_what_another_driver_has_decided_meanwhile_is_not_written_again(cluster: FakeCluster) -> None:
+    """Spark stops a query without waiting for its Python: the driver of the run before may still commit."""
+    stopped = Run(cluster, "stopped")
+    before, slices = stopped.tasks(1, "a", "b")
+    other, written = Run(cluster, "next").tasks(1, "a", "", attempt=1)
+    commit_batch(cluster, NAMES, "stopped", 1, before, slices)
+    with pytest.raises(TransactionAbortedError, match=r"another driver of query f+ was at work"):
+        commit_batch(cluster, NAMES, "next", 1, other, written)
+    assert rows_of(cluster) == ["a", "b"]
+    assert "open" not in cluster.state.values()
+    Run(cluster, "third").batch(1, "a", "b")
+    assert rows_of(cluster) == ["a", "b"]
+
+
+def test_a_driver_that_was_overtaken_commits_nothing(cluster: FakeCluster) -> None:
+    stopped = Run(cluster, "stopped")
+    before, slices = stopped.tasks(1, "a", "b")
+    Run(cluster, "next").batch(1, "a", "b")
+    with pytest.raises(TransactionAbortedError):
+        commit_batch(cluster, NAMES, "stopped", 1, before, slices)
+    assert rows_of(cluster) == ["a", "b"]
+
+
+def test_tasks_that_have_found_different_pasts_are_not_committed_together(cluster: FakeCluster) -> None:
+    """The run before has decided between their looks; their markers would be kept in two places."""
+    stopped = Run(cluster, "stopped")
+    before, slices = stopped.tasks(1, "a", "b")
+    run = Run(cluster, "next")
+    early = run.tasks(1, "", "", "c")[1]
+    commit_batch(cluster, NAMES, "stopped", 1, before, [*slices, replace(early[2], transaction=None)])
+    later, written = run.tasks(1, "a", "b", "")
+    early_open = OpenTransaction(NAMES.transaction(0, 2, 0), 999, 0, True)
+    mark = OffsetAndMetadata(1, metadata=marker("next", early[2]))
+    cluster.written(early_open, NAMES.marker(0, 2), TopicPartition("out", 0), mark)
+    mixed = [*written[:2], replace(early[2], transaction=early_open)]
+    with pytest.raises(TransactionAbortedError, match="another driver"):
+        commit_batch(cluster, NAMES, "next", 1, later, mixed)
+    assert rows_of(cluster) == ["a", "b"]
+    assert "open" not in cluster.state.values()
+
+
+def test_a_name_that_another_attempt_has_taken_over_is_not_enough(cluster: FakeCluster) -> None:
+    """A stage that Spark repeats numbers its attempts from 0 again."""
+    mine = [OpenTransaction(f"job-{task}-0", task, 0, True) for task in range(2)]
+    for each in [*mine, replace(mine[1], epoch=1)]:
+        cluster.written(each, "g", TopicPartition("t", 0), OffsetAndMetadata(0))
+    with pytest.raises(TransactionAbortedError, match="nothing is committed"):
+        commit_job(cluster, "job-", mine)
+    assert set(cluster.state.values()) == {"aborted"}
 
 
 # ---------------------------------------------------------------- the decision as offsets

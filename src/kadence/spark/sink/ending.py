@@ -63,8 +63,8 @@ def commit_job(cluster: Cluster, prefix: str, accepted: Iterable[OpenTransaction
         TransactionAbortedError: brokers have aborted some; says whether others are committed.
     """
     counted = list(accepted)
-    rest = _checked(cluster, prefix, counted)
-    _commit(cluster, counted, rest, "the rows of the others are committed")
+    _check_open(cluster, prefix, counted)
+    _commit(cluster, counted, "the rows of the others are committed")
 
 
 def abort_job(cluster: Cluster, prefix: str) -> None:
@@ -114,22 +114,28 @@ def commit_batch(
 
     Raises:
         IllegalStateError: the batch is partly committed, and the tasks have other rows this time.
-        TransactionAbortedError: brokers have aborted what a task has written. The query can be started again.
+        TransactionAbortedError: brokers have aborted what a task has written, or another driver of the query was at
+            work. The query can be started again.
     """
-    decided: Decision | None = None
+    written = [each.transaction for each in slices if each.transaction is not None]
+    # Also what the driver of another run still wants to commit. What it has committed, its decision says.
+    _fence_others(cluster, names.transactions(), written)
+    decided = Decision.read(cluster.offsets, names)
     markers: dict[int, Mapping[TopicPartition, OffsetAndMetadata]] = {}
-    if before.repeats == batch:
-        decided = Decision.read(cluster.offsets, names)
-        if decided is not None and (decided.batch != batch or decided.run == run):
-            raise IllegalStateError(
-                f"another driver has written batch {decided.batch} of query {names.query}"
-            )
-        if decided is not None:
-            markers = {
-                each.partition: cluster.offsets(names.marker(decided.side, each.partition), stable=True)
-                for each in decided.slices
-                if each.transaction is not None
-            }
+    if not _fits(decided, names, batch, run, before, written):
+        cluster.fence(cluster.open_names(names.transactions()))
+        raise TransactionAbortedError(
+            f"another driver of query {names.query} was at work at the same time, so nothing of batch {batch} is "
+            "committed here; start the query again"
+        )
+    if decided is not None and before.repeats == batch:
+        markers = {
+            each.partition: cluster.offsets(names.marker(decided.side, each.partition), stable=True)
+            for each in decided.slices
+            if each.transaction is not None
+        }
+    else:
+        decided = None
     try:
         verdict = judged(names, batch, run, before.side, slices, decided, markers)
     except IllegalStateError:
@@ -138,12 +144,35 @@ def commit_batch(
     if decided is not None:
         _tell(batch, names, verdict.decision is None, others=verdict.others)
     wanted = [] if verdict.decision is None else verdict.decision.undecided
-    rest = _checked(cluster, names.transactions(), wanted)
+    _check_open(cluster, names.transactions(), wanted)
     if verdict.decision is not None:
         at = TopicPartition(verdict.decision.topic, 0)
         for group, offset in verdict.decision.kept():
             cluster.commit_offsets(group, {at: offset})
-    _commit(cluster, wanted, rest, "started again, the query writes this batch's rows that are missing")
+    _commit(cluster, wanted, "started again, the query writes this batch's rows that are missing")
+
+
+def _fits(
+    decided: Decision | None,
+    names: Names,
+    batch: int,
+    run: str,
+    before: Before,
+    written: Collection[OpenTransaction],
+) -> bool:
+    """Whether the tasks knew what is decided: Spark does not wait for a query's Python when it stops the query."""
+    side = names.transactions(before.side)
+    if not all(each.transactional_id.startswith(side) for each in written):
+        return False
+    if decided is None:
+        return before.repeats != batch
+    if decided.run == run:
+        return decided.batch < batch
+    return (
+        decided.side != before.side and decided.batch == batch
+        if before.repeats == batch
+        else decided.batch < batch
+    )
 
 
 def abort_batch(cluster: Cluster, names: Names) -> None:
@@ -168,24 +197,28 @@ def _carry_out(cluster: Cluster, decision: Decision) -> None:
         cluster.end(decision.undecided, committed=True)
 
 
-def _checked(cluster: Cluster, prefix: str, wanted: Collection[OpenTransaction]) -> set[str]:
-    """Make sure that all can be committed, before the first one is; returns what else is open."""
-    there = cluster.open_names(prefix)
-    names = {each.transactional_id for each in wanted}
-    if not names <= there and not cluster.are_open(wanted):
-        cluster.fence(there)
+def _fence_others(cluster: Cluster, prefix: str, kept: Collection[OpenTransaction]) -> None:
+    """Abort what is open under names of the job or the query and does not count."""
+    others = cluster.open_names(prefix) - {each.transactional_id for each in kept}
+    if others:
+        cluster.fence(others)
+
+
+def _check_open(cluster: Cluster, prefix: str, wanted: Collection[OpenTransaction]) -> None:
+    """Make sure that all can be committed, before the first one is, and that nothing else is open."""
+    _fence_others(cluster, prefix, wanted)
+    # A name alone does not say it: another attempt may have taken it over.
+    if wanted and not cluster.are_open(wanted):
+        cluster.fence(cluster.open_names(prefix))
         raise TransactionAbortedError(
             "a task's transaction is no longer open, so nothing is committed: brokers abort a transaction after "
             "kafka.transaction.timeout.ms, and it must stay open until all tasks have written. Raise it, or make the "
             "batch smaller"
         )
-    return there - names
 
 
-def _commit(cluster: Cluster, wanted: Collection[OpenTransaction], rest: set[str], consequence: str) -> None:
+def _commit(cluster: Cluster, wanted: Collection[OpenTransaction], consequence: str) -> None:
     refused = cluster.end(wanted, committed=True) if wanted else {}
-    if rest:
-        cluster.fence(rest)
     if refused:
         _, why = next(iter(refused.items()))
         raise TransactionAbortedError(

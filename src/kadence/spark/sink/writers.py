@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
@@ -63,6 +63,9 @@ class BatchWritten(Written):
 
 _LOOKED_BACK: dict[tuple[str, str, str], Before] = {}
 """What this worker has found of earlier runs of a query: for servers, prefix and run."""
+
+_QUERIES: Final = 100
+"""Of so many runs it is kept; a worker may write for several queries in turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,8 @@ class Writes:
         if before is None:
             with self.coordinators() as cluster:
                 before = look_back(cluster, names, of.run, of.batch)
-            _LOOKED_BACK.clear()
+            while len(_LOOKED_BACK) >= _QUERIES:
+                del _LOOKED_BACK[next(iter(_LOOKED_BACK))]
             _LOOKED_BACK[key] = before
         return before
 
