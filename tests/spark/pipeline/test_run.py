@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from tests.spark.pipeline.conftest import SINK, TABLES, File
 
 from kadence import Broker, Consumer, Record, TopicPartition
 from kadence.errors import ConfigError, IllegalStateError
+from kadence.spark.pipeline.checkpoint import planned
 from kadence.spark.pipeline.checks import check
 from kadence.spark.pipeline.files import HadoopFiles, LocalFiles
 from kadence.spark.pipeline.frames import loaded
@@ -201,7 +204,7 @@ def test_a_repeated_batch_keeps_its_verdict(
     judge = Judge(pipeline, HadoopFiles(spark), f"{tmp_path}/judged")
     seen = []
     for _ in range(2):
-        with judge.verdict(source, 7, "the query") as verdict:
+        with judge.verdict(source, 7, "the query", "0-202") as verdict:
             offsets = sorted(row._offset for row in verdict.rows.select("_offset").collect())
             dropped = sorted(row.o for row in verdict.dropped.selectExpr("_record.offset AS o").collect())
             bad = sorted(bytes(row.v) for row in verdict.undecoded.selectExpr("_record.value AS v").collect())
@@ -213,10 +216,76 @@ def test_a_repeated_batch_keeps_its_verdict(
     # Another batch, and a file that was changed before the batch was committed.
     for batch, rules in ((8, pipeline), (8, replace(pipeline, expect=()))):
         with Judge(rules, HadoopFiles(spark), f"{tmp_path}/judged").verdict(
-            source, batch, "the query"
+            source, batch, "the query", "0-202"
         ) as verdict:
             assert verdict.counts["dropped"] == (0 if not rules.expect else verdict.dropped.count())
         assert [each.name for each in (tmp_path / "judged").iterdir()] == ["8"]
+
+
+def test_a_verdict_that_is_not_whole_or_of_other_records_fails_the_batch(
+    spark: SparkSession, cluster: Cluster, file: File, tmp_path: Path
+) -> None:
+    """An output may have the batch already: it is neither written with fewer rows nor judged anew."""
+    cluster.create(1)
+    file.produce(range(20))
+    file.send(b"{broken", b'{"id":5000,"part":"x"}')
+    pipeline = file.write()
+    source = loaded(pipeline, pipeline.source_options(), spark.read)
+    place = tmp_path / "judged" / "7"
+    judge = Judge(pipeline, HadoopFiles(spark), f"{tmp_path}/judged")
+
+    def judged(plan: str = "0-22") -> tuple[int, int, int]:
+        with judge.verdict(source, 7, "the query", plan) as verdict:
+            return verdict.rows.count(), verdict.dropped.count(), verdict.undecoded.count()
+
+    assert judged() == (20, 1, 1)
+    whole = tmp_path / "whole"
+    shutil.copytree(place, whole)
+    rows, letters = (next(place.glob(f"{each}/*.parquet")) for each in ("rows", "undecoded"))
+    note = place / "verdict.json"
+    damages: tuple[tuple[Callable[[], object], str], ...] = (
+        (rows.unlink, f"{rows} is missing"),
+        (letters.unlink, f"{letters} is missing"),
+        (lambda: rows.write_bytes(b""), f"{rows} has 0 bytes instead of {rows.stat().st_size}"),
+        (lambda: shutil.copy(rows, rows.with_name("a.parquet")), "rows/a.parquet is no file of this verdict"),
+        (lambda: shutil.rmtree(rows.parent), f"{rows} is missing"),
+        (lambda: shutil.rmtree(letters.parent), f"{letters} is missing"),
+        (note.unlink, f"{note} is missing"),
+        (lambda: note.write_text(""), f"{note} is damaged"),
+        (lambda: note.write_text(note.read_text()[:99]), f"{note} is damaged"),
+        (lambda: note.write_text("[]"), f"{note} is damaged"),
+    )
+    for damage, message in [(each, re.escape(text)) for each, text in damages]:
+        for ask in (judged, lambda: judge.stream(spark, source.schema)):
+            shutil.rmtree(place)
+            shutil.copytree(whole, place)
+            for checksum in place.rglob(".*.crc"):
+                checksum.unlink()
+            damage()
+            with pytest.raises(
+                IllegalStateError, match=f"{message}: put .* or delete {re.escape(str(place))} "
+            ):
+                ask()
+    shutil.rmtree(place)
+    shutil.copytree(whole, place)
+    with pytest.raises(
+        IllegalStateError, match=r"batch 7 is planned with other offsets .* put offsets/7 .* delete"
+    ):
+        judged("0-30")
+    assert judged() == (20, 1, 1)
+
+
+def test_a_batch_is_known_by_the_offsets_between_which_it_lies(tmp_path: Path) -> None:
+    def plan(begin: int, end: int, now: int) -> str:
+        for number, offset in ((3, begin), (4, end)):
+            text = f'v1\n{{"batchTimestampMs":{now}}}\n{{"t":{{"0":{offset}}}}}'
+            LocalFiles().write(f"{tmp_path}/offsets/{number}", text)
+        return planned(LocalFiles(), str(tmp_path), 4)
+
+    assert plan(5, 9, 1) == plan(5, 9, 2)
+    assert len({plan(5, 9, 1), plan(5, 10, 1), plan(6, 9, 1)}) == 3
+    with pytest.raises(IllegalStateError, match="offsets/5 is missing"):
+        planned(LocalFiles(), str(tmp_path), 5)
 
 
 def test_names_and_types_that_files_do_not_take(spark: SparkSession, cluster: Cluster, file: File) -> None:
@@ -226,7 +295,7 @@ def test_names_and_types_that_files_do_not_take(spark: SparkSession, cluster: Cl
     sql = "SELECT id, part AS ID, NULL AS nothing, id AS `a b` FROM records"
     pipeline = file.write(tables=f'[[transform]]\nname = "odd"\nsql = "{sql}"\n')
     judge = Judge(pipeline, HadoopFiles(spark), f"{file.directory}/judged")
-    with judge.verdict(loaded(pipeline, pipeline.source_options(), spark.read), 0, "q") as verdict:
+    with judge.verdict(loaded(pipeline, pipeline.source_options(), spark.read), 0, "q", "") as verdict:
         assert verdict.rows.columns == ["id", "ID", "nothing", "a b", "_topic", "_partition", "_offset"]
         assert [tuple(row)[:4] for row in verdict.rows.collect()] == [
             (n, f"{n:03}", None, n) for n in range(3)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from kadence.errors import IllegalStateError
 from kadence.spark.pipeline.files import Files
 from kadence.spark.source.offsets import Offsets, Point
 
-__all__ = ["Committed", "committed"]
+__all__ = ["Committed", "committed", "planned"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +45,18 @@ def committed(files: Files, checkpoint: str) -> Committed | None:
     except (ValueError, IndexError, TypeError):
         raise IllegalStateError(f"{checkpoint}/offsets/{max(batches)} holds no offsets of Kafka") from None
     return Committed(max(batches), Point.from_json(shape).next)
+
+
+def planned(files: Files, checkpoint: str, batch: int) -> str:
+    """A digest of the offsets between which the batch lies: another plan under the same number has another one.
+
+    Raises:
+        IllegalStateError: the checkpoint has no offsets of the batch, which Spark writes before it begins.
+    """
+    text = files.read(f"{checkpoint}/offsets/{batch}")
+    if text is None:
+        raise IllegalStateError(f"{checkpoint}/offsets/{batch} is missing, which says what the batch reads")
+    before = files.read(f"{checkpoint}/offsets/{batch - 1}") or ""
+    # The first lines are a version, and the time and the settings of the plan.
+    sources = [each.splitlines()[2:] for each in (before, text)]
+    return hashlib.sha256(json.dumps(sources).encode()).hexdigest()

@@ -32,6 +32,9 @@ class Files(Protocol):
     def names(self, path: str) -> list[str]:
         """The names in a directory, sorted; none if it does not exist."""
 
+    def sizes(self, path: str) -> dict[str, int]:
+        """The bytes of each file in a directory, by name; none if it does not exist."""
+
     def delete(self, path: str) -> None:
         """Remove a file, or a directory with all that is in it, if it exists."""
 
@@ -67,6 +70,13 @@ class LocalFiles:
             return sorted(os.listdir(_local(path)))  # noqa: PTH208 - names are wanted, not paths
         except (FileNotFoundError, NotADirectoryError):
             return []
+
+    def sizes(self, path: str) -> dict[str, int]:
+        return {
+            name: place.stat().st_size
+            for name in self.names(path)
+            if (place := _local(path) / name).is_file()
+        }
 
     def delete(self, path: str) -> None:
         target = _local(path)
@@ -127,6 +137,13 @@ class HadoopFiles:
         if not system.exists(place):
             return []
         return sorted(status.getPath().getName() for status in system.listStatus(place))
+
+    def sizes(self, path: str) -> dict[str, int]:
+        system, place = self._at(path)
+        if not system.exists(place):
+            return {}
+        found = system.listStatus(place)
+        return {each.getPath().getName(): each.getLen() for each in found if each.isFile()}
 
     def delete(self, path: str) -> None:
         system, place = self._at(path)

@@ -53,6 +53,10 @@ _WHOLE_FILE: Final = {
 """A task reads one file from its begin to its end: rows keep the order in which a task of the source read them."""
 
 
+_SHAPE: Final = {"query": str, "plan": str, "counts": dict, "schema": dict, "files": dict}
+"""What the file of a verdict holds at least."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What was decided on the records of a batch. Reading it again decides nothing again.
@@ -82,26 +86,36 @@ class Judge:
         self._place = place
 
     @contextlib.contextmanager
-    def verdict(self, source: DataFrame, number: int, query: str) -> Iterator[Verdict]:
+    def verdict(self, source: DataFrame, number: int, query: str, plan: str) -> Iterator[Verdict]:
         """The verdict on a batch, which is kept until that of another batch or `forget`.
 
         Args:
             source: the records, as `frames.loaded` reads them. query: the id that Spark keeps in the checkpoint.
+            plan: what says which records these are, as `checkpoint.planned` does.
 
         Raises:
             IllegalStateError: a record could be decoded at one time and not at another, or Spark does not tell what it
-                counted. Nothing has been written to an output then.
+                counted; or the verdict that is kept is not whole, or is of other records under the same number, which
+                an output may have already. Nothing more has been written to an output then.
         """
         place, half = f"{self._place}/{number}", f"{self._place}/_half"
         marker = self._marker(query)
-        kept = json.loads(self._files.read(f"{place}/{_VERDICT}") or "{}")
-        if any(kept.get(name) != value for name, value in marker.items()):
+        kept = self._kept(place)
+        if kept is not None and kept["query"] == query and kept["plan"] != plan:
+            raise IllegalStateError(
+                f"batch {number} is planned with other offsets than those of {place}, and an output that has the batch "
+                f"already would leave the new ones out: put offsets/{number} of the checkpoint back as it was, or, "
+                f"only if neither output has the batch, delete {place}"
+            )
+        if kept is None or any(kept.get(name) != value for name, value in marker.items()):
             # The batch before is committed, for this one has begun.
             self.forget()
-            kept = marker | self._judge(source, half)
+            kept = marker | {"plan": plan} | self._judge(source, half)
+            kept["files"] = self._stored_files(half)
             self._files.write(f"{half}/{_VERDICT}", json.dumps(kept) + "\n")
             # All of it at once: an aggregate may be looking for rows.
             self._files.move(half, place)
+        self._check_whole(place, kept)
         session = source.sparkSession
         with _settings(session, _WHOLE_FILE):
             yield _read(session, place, kept)
@@ -113,16 +127,18 @@ class Judge:
             schema: of the rows.
 
         Raises:
-            IllegalStateError: the verdict that is kept has other columns.
+            IllegalStateError: the verdict that is kept has other columns, or is not whole.
         """
         from pyspark.sql import functions as f
         from pyspark.sql.types import StringType, StructType
 
-        for name in self._files.names(self._place):
-            kept = json.loads(self._files.read(f"{self._place}/{name}/{_VERDICT}") or "null")
-            if kept is not None and _types(StructType.fromJson(kept["schema"]).fields[:-2]) != _types(
-                schema.fields
-            ):
+        for name in filter(str.isdecimal, self._files.names(self._place)):
+            kept = self._kept(f"{self._place}/{name}")
+            if kept is None:
+                continue
+            # Here, too: the aggregate would take what is left before the batch looks.
+            self._check_whole(f"{self._place}/{name}", kept)
+            if _types(StructType.fromJson(kept["schema"]).fields[:-2]) != _types(schema.fields):
                 raise IllegalStateError(
                     "rows of the last batch wait for the aggregate with the columns that the file had then; run the "
                     "file as it was once more, and change its columns after that"
@@ -146,6 +162,43 @@ class Judge:
             return {"query": query}
         rules = repr((query, decode, each.decode_action, each.transform, each.expect, each.sink))
         return {"query": query, "rules": hashlib.sha256(rules.encode()).hexdigest()}
+
+    def _kept(self, place: str) -> dict[str, Any] | None:
+        """What the file of a verdict says; None: there is no verdict."""
+        text = self._files.read(f"{place}/{_VERDICT}")
+        if text is None and not self._files.names(place):
+            return None
+        try:
+            kept = json.loads(text or "")
+            if all(isinstance(kept[name], kind) for name, kind in _SHAPE.items()):
+                return dict(kept)
+        except (ValueError, TypeError, KeyError):
+            pass
+        state = "missing" if text is None else "damaged"
+        raise IllegalStateError(f"{place}/{_VERDICT} is {state}: {_mend(place)}")
+
+    def _check_whole(self, place: str, kept: Mapping[str, Any]) -> None:
+        """Spark reads what files there are, and would take the rows of a lost one for rows that never were."""
+        there = self._stored_files(place)
+        for name, size in sorted((kept["files"] | there).items()):
+            was, now = kept["files"].get(name), there.get(name)
+            if was == now:
+                continue
+            what = f"has {size} bytes instead of {was}"
+            if now is None:
+                what = "is missing"
+            elif was is None:
+                what = "is no file of this verdict"
+            raise IllegalStateError(f"{place}/{name} {what}: {_mend(place)}")
+
+    def _stored_files(self, place: str) -> dict[str, int]:
+        """The bytes of each file that Spark reads; it passes over names with these signs."""
+        return {
+            f"{part}/{name}": size
+            for part in ("rows", "undecoded")
+            for name, size in self._files.sizes(f"{place}/{part}").items()
+            if not name.startswith(("_", "."))
+        }
 
     def _judge(self, source: DataFrame, place: str) -> dict[str, Any]:
         from pyspark.sql import Observation
@@ -216,6 +269,13 @@ def _stored(schema: StructType) -> tuple[StructType, list[Column]]:
         if not is_void:
             fields.append(StructField(f"c{at}", each.dataType))
     return StructType(fields), columns
+
+
+def _mend(place: str) -> str:
+    return (
+        f"put the file back as it was, or delete {place} to have the batch judged anew; if an output has the batch "
+        "already, a row may then be in both outputs or in neither, and in a group twice"
+    )
 
 
 def _types(fields: Sequence[StructField]) -> list[tuple[str, str]]:

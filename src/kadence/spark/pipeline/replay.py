@@ -119,7 +119,7 @@ def replay(pipeline: Pipeline, environment: Environment, spark: SparkSession, wa
         # What another replay has left is of other ranges.
         judge.forget()
         # An expectation that fails ends it here, before anything was touched.
-        with judge.verdict(source, 0, "") as verdict:
+        with judge.verdict(source, 0, "", "") as verdict:
             own = environment.fill_all(pipeline.sink.options)
             place = environment.fill(pipeline.sink.place)
             before = replace(verdict.rows, pipeline.sink, place, own, ranges, PROVENANCE, files)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kadence.errors import ConfigError, IllegalStateError, KafkaError
 from kadence.spark.jvm import close_session, session_apart
 from kadence.spark.pipeline.aggregating import Aggregation, check_groups
+from kadence.spark.pipeline.checkpoint import planned
 from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.files import Files, HadoopFiles
 from kadence.spark.pipeline.frames import (
@@ -309,7 +310,8 @@ class Run:
 
     def _write_verdict(self, source: DataFrame, number: int, query: str) -> tuple[Mapping[str, int], int]:
         """Both outputs, or groups; what was counted, and the rows that the sink got."""
-        with self._judge.verdict(source, number, query) as verdict:
+        plan = planned(self._files, self._checkpoint, number)
+        with self._judge.verdict(source, number, query, plan) as verdict:
             counts = verdict.counts
             if self._aggregation is None:
                 self._sink.write(verdict.rows, number, query)
