@@ -8,6 +8,8 @@ WORKERS ?= 3
 ROUNDS ?= 100
 # What make test-spark runs on.
 PYSPARK ?= 4.2
+# Which of them.
+ONLY ?= tests/spark
 # How long make soak begins new rounds.
 MINUTES ?= 10
 PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -58,7 +60,7 @@ test: $(VENV)/.has-test
 # Beside the newest PySpark the oldest one whose streams we take: its files alone, before the others on the path.
 test-spark: export PYTHONHASHSEED ?= 0
 test-spark: $(VENV)/pyspark-$(PYSPARK)
-	@PYTHONPATH=$(CURDIR)/$< $(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not kafka" $(ARGS) tests/spark
+	@PYTHONPATH=$(CURDIR)/$< $(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not kafka" $(ARGS) $(ONLY)
 
 soak: $(VENV)/.has-fuzz
 	@$(RUN) tools/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) -- $(ARGS)

@@ -27,6 +27,10 @@ _OWN_SPARK: Final = (
 
 _SHARED_SPARK: Final = (
     "tests/spark/pipeline/test_run.py",
+    "tests/spark/pipeline/test_aggregate.py",
+    "tests/spark/lakehouse/test_spark_lakehouse.py",
+    "tests/spark/sink/test_spark_transactions.py",
+    "tests/spark/pipeline/test_lakehouse.py",
     "tests/spark/source/test_spark_stream.py",
     "tests/spark/test_session.py",
     "tests/spark/pipeline/test_formats.py",
@@ -38,6 +42,8 @@ _SHARED_SPARK: Final = (
     "tests/spark/source/test_restart.py",
     "tests/spark/source/test_gaps.py",
     "tests/spark/pipeline/test_declare.py",
+    "tests/spark/pipeline/test_keeping.py",
+    "tests/spark/test_logins.py",
 )
 """They use the session that a process of the run starts once; longest before shorter."""
 

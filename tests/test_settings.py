@@ -45,7 +45,9 @@ def examples(hint: Any, row: Key) -> list[Any]:
     if hint in (int, float):
         return [int(words[-1])] if words else [max(number, row.low or 0) or 1]
     if hint is str:
-        text = {"assignors": "range", "bool": "false", "serializer": "string"}.get(row.kind, str(number))
+        text = {"assignors": "range", "bool": "false", "serializer": "string", "function": "json:loads"}.get(
+            row.kind, str(number)
+        )
         return [words[0].upper() if words else text]
     if typing.get_origin(hint) is Iterable and row.kind == "list":
         return [["a:1", "b:2"], ("a:1",)]
@@ -80,4 +82,4 @@ def test_what_may_be_left_unset_may_be_none() -> None:
     assert told("group.id") == "str | None"
     assert told("fetch.min.bytes") == "int | str"
     assert told("isolation.level") == "Literal['read_uncommitted', 'read_committed'] | str"
-    assert told("sasl.oauthbearer.token.provider") == "Callable[[], Token] | None"
+    assert told("sasl.oauthbearer.token.provider") == "Callable[[], Token] | str | None"

@@ -53,6 +53,8 @@ _PACKAGES: Final = (
     _Package("pyruhvro", "pyruhvro", "decode", "fast Avro in Spark"),
     _Package("google.protobuf", "protobuf", "decode", "Protobuf in Spark"),
     _Package("ptars", "ptars", "decode", "Protobuf in Spark"),
+    _Package("deltalake", "deltalake", "delta", "Delta tables in Spark"),
+    _Package("pyiceberg", "pyiceberg", "iceberg", "Iceberg tables in Spark"),
     _Package("gssapi", "gssapi", "gssapi", "logins with Kerberos"),
     _Package("re2", "google-re2", "broker", "subscriptions by pattern at the embedded broker"),
 )
