@@ -20,11 +20,12 @@ PIP := $(RUN) -m pip --disable-pip-version-check -q
 # What the installed package is made of; a change of one of these installs it again.
 BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '_*_c.py' -o -name '*.pxd' -o -name '*.h' \))
 
-.PHONY: help demo test test-spark soak hold coverage check-browser screens lint pyright format generate bench bench-decode bench-gil bench-members bench-spark bench-stages parity-groups parity-json parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse docs site first-record wheel clean
+.PHONY: help demo test test-heavy test-spark soak hold coverage check-browser screens lint pyright format generate bench bench-decode bench-gil bench-members bench-spark bench-stages parity-groups parity-json parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse docs site first-record wheel clean
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
-	@echo "make test            every test (ARGS='-m \"not kafka\"' and the like reach pytest; WORKERS=0 for one process)"
+	@echo "make test            the tests (ARGS='-m \"not kafka\"' and the like reach pytest; WORKERS=0 for one process)"
+	@echo "make test-heavy      those of a minute of Spark's time each, which make test leaves out"
 	@echo "make test-spark      the tests of the Spark room with another PySpark (PYSPARK=4.2)"
 	@echo "make soak            property tests, simulations and fuzzing with other seeds (MINUTES=10; SEED=n repeats a round)"
 	@echo "make hold            C calls that hold the interpreter for 15 and for 30 s, which must not cost the membership"
@@ -55,12 +56,15 @@ demo: $(VENV)/.has-demo
 # The same order of sets and the same examples each time; make soak tries others.
 test: export PYTHONHASHSEED ?= 0
 test: $(VENV)/.has-test
-	@$(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not heavy" $(ARGS)
+
+test-heavy: $(VENV)/.has-test
+	@$(RUN) -m pytest -m heavy $(ARGS)
 
 # Beside the newest PySpark the oldest one whose streams we take: its files alone, before the others on the path.
 test-spark: export PYTHONHASHSEED ?= 0
 test-spark: $(VENV)/pyspark-$(PYSPARK)
-	@PYTHONPATH=$(CURDIR)/$< $(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not kafka" $(ARGS) $(ONLY)
+	@PYTHONPATH=$(CURDIR)/$< $(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not kafka and not heavy" $(ARGS) $(ONLY)
 
 soak: $(VENV)/.has-fuzz
 	@$(RUN) tools/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) -- $(ARGS)

@@ -179,7 +179,7 @@ def test_a_cancelled_send_has_handed_over_nothing(broker: Broker) -> None:
                 cancelled.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await cancelled
-                assert producer._gate.acquire(blocking=False), "a wait that ends gives the lock back"
+                assert producer._gate.acquire(timeout=PATIENCE), "a wait that ends gives the lock back"
                 producer._gate.release()
             futures = [await send for send in sends if send is not cancelled]
             await asyncio.gather(*futures)

@@ -9,6 +9,7 @@ import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from tests.patience import PATIENCE, until
 from tests.spark.conftest import Cluster
 from tests.spark.processes import JOBS, SPARK, environment, run_job, service
@@ -94,6 +95,7 @@ def test_each_row_once_whatever_becomes_of_tasks_and_workers(cluster: Cluster, t
     )
 
 
+@pytest.mark.heavy
 def test_a_submitted_job_with_a_shipped_environment_has_tasks_for_its_executors(
     cluster: Cluster, tmp_path: Path
 ) -> None:

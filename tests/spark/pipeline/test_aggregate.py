@@ -96,6 +96,7 @@ def test_delays(given: str, ms: int) -> None:
     assert Aggregate(sql="", delay=given).delay_ms == ms
 
 
+@pytest.mark.heavy
 def test_groups_over_a_restart_and_a_batch_that_is_repeated(
     spark: SparkSession, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

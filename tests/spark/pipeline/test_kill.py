@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
+import pytest
 from tests.patience import until
 from tests.spark.conftest import Cluster
 from tests.spark.pipeline.conftest import File
@@ -88,6 +89,7 @@ def java_of(process: subprocess.Popen[str]) -> int:
     return int(found.stdout)
 
 
+@pytest.mark.heavy
 def test_kill_9_and_signals_to_the_group(cluster: Cluster, file: File) -> None:
     cluster.create(2)
     source = "maxOffsetsPerTrigger = 40"

@@ -31,6 +31,7 @@ def in_delta(file: File) -> None:
     file.path.write_text(text.replace('letters"\n', 'table"\nformat = "kadence-delta"\n'))
 
 
+@pytest.mark.heavy
 def test_a_batch_done_again_is_in_both_tables_once(spark: SparkSession, cluster: Cluster, file: File) -> None:
     for module in ("deltalake", "pyiceberg", "duckdb"):
         needs(module)

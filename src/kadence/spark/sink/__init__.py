@@ -12,5 +12,6 @@ With transactions no task commits anything. It leaves its transaction open, and 
 decided of a batch, before the first transaction is committed, and `digest` sums up each task's rows, so that a driver
 that died in between is followed by one that completes the batch, or recognises that it is done.
 
-Two drivers at once on one checkpoint are Spark's matter, which lets only one of them note a batch as done.
+If two drivers of one checkpoint are at work at once, one of them fails before it commits. docs/spark.md names, under
+Transactions, the moment in which Kafka cannot tell them apart.
 """
