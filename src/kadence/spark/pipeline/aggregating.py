@@ -33,11 +33,7 @@ _LOOK_FAST_MS: Final = 200
 
 
 class Aggregation:
-    """The second query.
-
-    Attributes:
-        failure: what has ended it by an error, as its own thread saw it.
-    """
+    """The second query."""
 
     def __init__(self, pipeline: Pipeline, files: Files, checkpoint: str, judge: Judge, sink: Writer) -> None:
         self._pipeline = pipeline
@@ -47,7 +43,6 @@ class Aggregation:
         self._sink = sink
         self._query: StreamingQuery | None = None
         self._rows = 0
-        self.failure: BaseException | None = None
 
     def start(self, session: SparkSession, schema: StructType) -> None:
         """Begin, or go on where the checkpoint is.
@@ -88,16 +83,11 @@ class Aggregation:
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
 
-        try:
-            query = json.loads((self._files.read(f"{self._checkpoint}/metadata") or "{}").splitlines()[-1])[
-                "id"
-            ]
-            told = Observation()
-            self._sink.write(frame.observe(told, *named({"rows": f.count(f.lit(1))})), number, query)
-            self._rows += observed(told)["rows"]
-        except BaseException as problem:
-            self.failure = problem
-            raise
+        text = self._files.read(f"{self._checkpoint}/metadata") or "{}"
+        query = json.loads(text.splitlines()[-1])["id"]
+        told = Observation()
+        self._sink.write(frame.observe(told, *named({"rows": f.count(f.lit(1))})), number, query)
+        self._rows += observed(told)["rows"]
 
 
 def _step(pipeline: Pipeline) -> Aggregate:
