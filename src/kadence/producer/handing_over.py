@@ -12,7 +12,7 @@ from kadence.producer.transaction_calls import settle
 from kadence.producer.transactions import Transactions
 from kadence.types import OpenTransaction
 
-__all__ = ["begin_as", "leave_open"]
+__all__ = ["begin_as", "commit", "leave_open"]
 
 
 def begin_as(producer: Producer, transactional_id: str) -> None:
@@ -42,3 +42,14 @@ def leave_open(producer: Producer) -> OpenTransaction | None:
     with entrance.gate:
         assert entrance.transactions is not None
         return entrance.transactions.leave_open()
+
+
+def commit(producer: Producer) -> None:
+    """Commit the transaction; the next one may begin under another id.
+
+    Raises:
+        KafkaError: as `Producer.commit_transaction`.
+    """
+    producer.commit_transaction()
+    producer.begin_transaction()
+    leave_open(producer)

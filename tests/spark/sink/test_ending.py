@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -103,8 +103,14 @@ class FakeCluster:
             )
         return self.groups.get(group, {})
 
-    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        self.groups.setdefault(group, {}).update(offsets)
+    def begin(self, name: str) -> None:
+        assert not name.startswith(NAMES.transactions()), (
+            "whoever fences the tasks' would fence the driver's own"
+        )
+
+    def commit_offsets(self, offsets: Mapping[str, Mapping[TopicPartition, OffsetAndMetadata]]) -> None:
+        for group, kept in offsets.items():
+            self.groups.setdefault(group, {}).update(kept)
 
 
 class Run:
@@ -347,8 +353,8 @@ def test_a_transaction_that_is_aborted_in_the_last_moment_is_told(cluster: FakeC
     before, slices = run.tasks(1, "a", "b")
     keep = cluster.commit_offsets
 
-    def aborts(group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        keep(group, offsets)
+    def aborts(offsets: Mapping[str, Mapping[TopicPartition, OffsetAndMetadata]]) -> None:
+        keep(offsets)
         assert slices[0].transaction is not None
         cluster.state[slices[0].transaction] = "aborted"
 
@@ -431,22 +437,26 @@ def test_a_decision_of_many_tasks_is_spread_over_many_offsets(cluster: FakeClust
     newest = Decision.read(cluster.offsets, NAMES)
     assert newest is not None
     assert (newest.batch, len(newest.slices)) == (4, 1)
-    before, slices = run.tasks(5, *digests)
-    cluster.commit_offsets = dies_at_the_last(cluster.commit_offsets)  # type: ignore[method-assign]
-    with pytest.raises(KafkaTimeoutError):
-        commit_batch(cluster, NAMES, "first", 5, before, slices)
-    unfinished = Decision.read(cluster.offsets, NAMES)
-    assert unfinished is not None
-    assert unfinished.batch == 4
 
 
-def dies_at_the_last(commit: Callable[..., None]) -> Callable[..., None]:
-    def commit_unless(group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        if group == NAMES.decisions:
-            raise GONE
-        commit(group, offsets)
+def test_parts_of_a_decision_that_are_seen_late_are_waited_for(cluster: FakeCluster) -> None:
+    """The offsets of one transaction become visible group by group."""
+    run = Run(cluster, "first")
+    digests = [f"{number:016x}" for number in range(200)]
+    run.batch(3, *digests)
+    late = NAMES.more_decisions(0, 1)
 
-    return commit_unless
+    def offsets(group: str, *, stable: bool = False) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        found = cluster.offsets(group)
+        return (
+            {tp: OffsetAndMetadata(2, metadata="[]") for tp in found}
+            if group == late and not stable
+            else found
+        )
+
+    seen = Decision.read(offsets, NAMES)
+    assert seen is not None
+    assert (seen.batch, len(seen.slices)) == (3, 200)
 
 
 HEAD = '{"format":%d,"run":"r","side":0,"checkpoint":"c","more":%d,"slices":[]}'
@@ -466,7 +476,7 @@ AT = TopicPartition("t", 0)
     ],
 )
 def test_offsets_that_the_sink_has_not_written_are_refused(kept: dict[str, OffsetAndMetadata]) -> None:
-    def offsets(group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+    def offsets(group: str, *, stable: bool = False) -> dict[TopicPartition, OffsetAndMetadata]:
         return {AT: kept[group]} if group in kept else {}
 
     with pytest.raises(

@@ -43,6 +43,7 @@ class Coordinators:
         self.current: dict[str, OpenTransaction] = {}
         self.written: dict[OpenTransaction, Written] = {}
         self.groups: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
+        self.deciding = 0
         self.harm = 0.0
         self.between: Callable[[], None] | None = None
 
@@ -51,7 +52,7 @@ class Coordinators:
             each.digest for each in self.written.values() if each.batch == batch and each.state == "committed"
         )
 
-    def begin(self, name: str, written: Written) -> OpenTransaction:
+    def write(self, name: str, written: Written) -> OpenTransaction:
         self._step()
         self._abort(name)
         before = self.current.get(name)
@@ -126,14 +127,40 @@ class Coordinators:
             raise KafkaTimeoutError("offsets are pending")
         return dict(self.groups.get(group, {}))
 
-    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        # Kafka cannot refuse an old driver's offsets. That it stops just here, and goes on when the next run has
-        # committed, is not promised.
-        between, self.between = self.between, None
+    def begin(self, name: str) -> int:
         self._step()
-        self.between = between
-        self.groups.setdefault(group, {}).update(offsets)
+        self.deciding += 1
+        return self.deciding
+
+    def commit_offsets(
+        self, epoch: int, offsets: Mapping[str, Mapping[TopicPartition, OffsetAndMetadata]]
+    ) -> None:
         self._step()
+        if epoch != self.deciding:
+            raise for_code(error_codes.PRODUCER_FENCED)
+        for group, kept in offsets.items():
+            self.groups.setdefault(group, {}).update(kept)
+        self._step()
+
+
+class Driver:
+    """The coordinators as one driver, or one of its workers, uses them."""
+
+    def __init__(self, coordinators: Coordinators) -> None:
+        self._epoch = 0
+        self._all = coordinators
+        self.open_names = coordinators.open_names
+        self.are_open = coordinators.are_open
+        self.end = coordinators.end
+        self.fence = coordinators.fence
+        self.offsets = coordinators.offsets
+
+    def begin(self, name: str) -> None:
+        assert name == NAMES.decisions
+        self._epoch = self._all.begin(name)
+
+    def commit_offsets(self, offsets: Mapping[str, Mapping[TopicPartition, OffsetAndMetadata]]) -> None:
+        self._all.commit_offsets(self._epoch, offsets)
 
 
 class Query:
@@ -172,7 +199,7 @@ class Query:
         for task, attempt in attempts:
             worker = chance.randrange(4)
             if worker not in looked_back:
-                looked_back[worker] = look_back(self.cluster, NAMES, run, self.batch)
+                looked_back[worker] = look_back(Driver(self.cluster), NAMES, run, self.batch)
             before, digest = looked_back[worker], plan[task]
             topic = chance.choice("ab") if digest else ""
             each = Slice(task, len(digest), digest, topic)
@@ -180,7 +207,7 @@ class Query:
                 at, group = TopicPartition(topic, 0), NAMES.marker(before.side, task)
                 mark = OffsetAndMetadata(self.batch, metadata=marker(run, each))
                 name = NAMES.transaction(before.side, task, attempt)
-                begun = self.cluster.begin(name, Written(self.batch, digest, group, at, mark))
+                begun = self.cluster.write(name, Written(self.batch, digest, group, at, mark))
                 each = replace(each, transaction=begun)
             if task not in slices or chance.random() < 0.3:
                 slices[task] = each
@@ -200,13 +227,13 @@ class Query:
                 before, slices = self.tasks(run, looked_back)
                 if beside:
                     self.cluster.between = lambda: self.run(beside=False)
-                commit_batch(self.cluster, NAMES, run, batch, before, slices)
+                commit_batch(Driver(self.cluster), NAMES, run, batch, before, slices)
             except (KafkaError, IllegalStateError) as problem:
                 self.cluster.between = None
                 self.refusals[type(problem).__name__] += 1
                 if self.chance.random() < 0.5:
                     with suppress(KafkaError):
-                        abort_batch(self.cluster, NAMES)
+                        abort_batch(Driver(self.cluster), NAMES)
                 return
             finally:
                 self.check()

@@ -9,18 +9,16 @@ from kadence import Admin, Producer
 from kadence.admin.transactions import end_transactions
 from kadence.config import AdminConfig, keys
 from kadence.errors import BrokerError, ConfigError, KafkaError, UnsupportedVersionError
-from kadence.producer.handing_over import begin_as, leave_open
+from kadence.producer.handing_over import begin_as, commit, leave_open
 from kadence.protocol import error_codes
 from kadence.spark.pool import Pool
 from kadence.spark.sink.task import Delivery
 from kadence.types import GroupMetadata, OffsetAndMetadata, OpenTransaction, TopicPartition
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     import pyarrow as pa
 
-__all__ = ["PRODUCERS", "WRITERS", "Coordinators", "ProducerSink", "TransactionalSink"]
+__all__ = ["COORDINATORS", "PRODUCERS", "WRITERS", "Coordinators", "ProducerSink", "TransactionalSink"]
 
 _NAME: Final = "spark-kafka-sink"
 """client.id where the options have none."""
@@ -43,6 +41,12 @@ _NOT_ENDED: Final = frozenset(
     }
 )
 """A coordinator's final word that this transaction is not open (any more)."""
+
+
+def _transactional(client: Mapping[str, str]) -> Producer:
+    settings: dict[str, Any] = {"client.id": _NAME, "transaction.timeout.ms": _TRANSACTION_MS, **client}
+    # The name is another one for each transaction.
+    return Producer({**settings, "transactional.id": _NAME})
 
 
 class ProducerSink:
@@ -70,8 +74,7 @@ class TransactionalSink:
 
     def __init__(self, client: Mapping[str, str]) -> None:
         self._servers = client["bootstrap.servers"]
-        settings: dict[str, Any] = {"client.id": _NAME, "transaction.timeout.ms": _TRANSACTION_MS, **client}
-        self._producer = Producer({**settings, "transactional.id": _NAME})
+        self._producer = _transactional(client)
         self._name = ""
         self._is_open = False
 
@@ -124,6 +127,9 @@ class Coordinators:
     """`kadence.spark.sink.ending.Cluster`."""
 
     def __init__(self, client: Mapping[str, str]) -> None:
+        self._client = client
+        self._producer: Producer | None = None
+        self._has_begun = False
         settings = {"client.id": _NAME, **client}
         self._admin = Admin({key: value for key, value in settings.items() if key in _ADMIN_KEYS})
 
@@ -164,13 +170,29 @@ class Coordinators:
     def offsets(self, group: str, *, stable: bool = False) -> dict[TopicPartition, OffsetAndMetadata]:
         return dict(self._admin.group_offsets(group, require_stable=stable))
 
-    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        self._admin.alter_group_offsets(group, offsets)
+    def begin(self, name: str) -> None:
+        if self._producer is None:
+            self._producer = _transactional(self._client)
+        begin_as(self._producer, name)
+        self._has_begun = True
 
-    def __enter__(self) -> Self:
-        return self
+    def commit_offsets(self, offsets: Mapping[str, Mapping[TopicPartition, OffsetAndMetadata]]) -> None:
+        assert self._producer is not None
+        for group, kept in offsets.items():
+            self._producer.send_offsets_to_transaction(kept, GroupMetadata(group))
+        commit(self._producer)
+        self._has_begun = False
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def park(self) -> None:
+        if self._producer is not None and self._has_begun:
+            leave_open(self._producer)
+            self._has_begun = False
+
+    def close(self) -> None:
+        if self._producer is not None:
+            self._producer.close(_FAREWELL_SECONDS)
         self._admin.close()
+
+
+COORDINATORS: Final[Pool[Coordinators]] = Pool()
+"""What this process ends transactions with."""

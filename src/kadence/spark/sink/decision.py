@@ -2,8 +2,10 @@
 
 A *slice* is what one task has written in one transaction. The driver cannot commit several transactions at once. So
 it keeps, before it commits the first, the decision which ones are to be committed, as offsets of a group: a driver that
-is started again reads it and goes on. And each transaction carries a *marker*, an offset of another group that becomes
-visible together with the slice's rows: it is the proof that a slice is committed, whatever became of its id since.
+is started again reads it and goes on. The decision is kept in a transaction of the driver's own, whose id is the
+query's, so that brokers refuse that of a driver that another one has overtaken. And each slice's transaction carries a
+*marker*, an offset of another group that becomes visible together with its rows: it is the proof that the slice is
+committed, whatever became of its id since.
 
 Two runs of a query use different ids and different markers (the *side*, 0 or 1, of the run before is never used), so
 that the tasks of a run cannot disturb what the run before has decided, and its markers can be read meanwhile.
@@ -13,9 +15,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from kadence.errors import IllegalStateError
 from kadence.types import OffsetAndMetadata, OpenTransaction, TopicPartition
@@ -26,6 +28,12 @@ _FORMAT: Final = 1
 
 _CHUNK: Final = 3_500
 """Characters for one offset's metadata; brokers allow 4,096 bytes by default."""
+
+
+class Offsets(Protocol):
+    """How offsets of a group are read; with ``stable`` once no transaction has any pending."""
+
+    def __call__(self, group: str, *, stable: bool = False) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +87,7 @@ class Names:
 
     @property
     def decisions(self) -> str:
-        """The group that keeps the decision."""
+        """The group that keeps the decision, and the id of the transaction in which it is kept."""
         return f"{self.prefix}-{self.query}"
 
     def more_decisions(self, side: int, number: int) -> str:
@@ -114,7 +122,7 @@ class Decision:
         return [each.transaction for each in self.slices if each.transaction is not None]
 
     def kept(self) -> list[tuple[str, OffsetAndMetadata]]:
-        """As offsets of groups, to be written in this order: the last one makes it whole."""
+        """As offsets of groups, to be kept together."""
         chunks: list[str] = [""]
         for each in self.slices:
             entry = json.dumps(_entry(each), separators=(",", ":"))
@@ -140,10 +148,11 @@ class Decision:
         return [*kept, (self.names.decisions, OffsetAndMetadata(self.batch, metadata=first))]
 
     @classmethod
-    def read(
-        cls, offsets: Callable[[str], Mapping[TopicPartition, OffsetAndMetadata]], names: Names
-    ) -> Self | None:
+    def read(cls, offsets: Offsets, names: Names) -> Self | None:
         """The newest decision that groups keep; None: there is none.
+
+        Args:
+            offsets: those of a group.
 
         Raises:
             IllegalStateError: it is not whole, or of a newer version.
@@ -159,9 +168,13 @@ class Decision:
             side, its = int(head["side"]), replace(names, checkpoint=str(head["checkpoint"]))
             entries = list(head["slices"])
             for number in range(1, head["more"] + 1):
-                more = offsets(names.more_decisions(side, number))[tp]
+                group = names.more_decisions(side, number)
+                more = offsets(group).get(tp)
+                if more is None or more.offset < batch:
+                    # Groups take in the end of one transaction at different moments.
+                    more = offsets(group, stable=True)[tp]
                 if more.offset > batch:
-                    # The next batch's, whose driver died before it was whole: this one is past.
+                    # The next batch's, which is about to be seen whole: this one is past.
                     entries = []
                     break
                 if more.offset < batch:

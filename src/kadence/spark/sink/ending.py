@@ -49,8 +49,15 @@ class Cluster(Protocol):
     def offsets(self, group: str, *, stable: bool = False) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """All offsets of a group; with ``stable`` once no transaction has any pending."""
 
-    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Have the group keep these, all or none."""
+    def begin(self, name: str) -> None:
+        """Begin a transaction of the caller's own. Whoever has begun one under this id before cannot commit it."""
+
+    def commit_offsets(self, offsets: Mapping[str, Mapping[TopicPartition, OffsetAndMetadata]]) -> None:
+        """Have groups keep these, all or none: in the transaction that was begun, which this commits.
+
+        Raises:
+            KafkaError: among others, somebody else has begun one under its id since; nothing is kept then.
+        """
 
 
 def commit_job(cluster: Cluster, prefix: str, accepted: Iterable[OpenTransaction]) -> None:
@@ -118,6 +125,8 @@ def commit_batch(
             work. The query can be started again.
     """
     written = [each.transaction for each in slices if each.transaction is not None]
+    # From here on no other driver keeps a decision, unless it does this in its turn: then this one keeps none.
+    cluster.begin(names.decisions)
     # Also what the driver of another run still wants to commit. What it has committed, its decision says.
     _fence_others(cluster, names.transactions(), written)
     decided = Decision.read(cluster.offsets, names)
@@ -147,8 +156,7 @@ def commit_batch(
     _check_open(cluster, names.transactions(), wanted)
     if verdict.decision is not None:
         at = TopicPartition(verdict.decision.topic, 0)
-        for group, offset in verdict.decision.kept():
-            cluster.commit_offsets(group, {at: offset})
+        cluster.commit_offsets({group: {at: offset} for group, offset in verdict.decision.kept()})
     _commit(cluster, wanted, "started again, the query writes this batch's rows that are missing")
 
 
@@ -177,6 +185,8 @@ def _fits(
 
 def abort_batch(cluster: Cluster, names: Names) -> None:
     """Abort what the tasks of a stream's batch have open, unless it is decided that it is committed."""
+    # What became of the decision that was being kept is known then.
+    cluster.begin(names.decisions)
     decision = Decision.read(cluster.offsets, names)
     if decision is not None:
         _carry_out(cluster, decision)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -17,7 +17,14 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kadence.errors import ConfigError, KafkaError
 from kadence.logs import logger
-from kadence.spark.sink.clients import PRODUCERS, WRITERS, Coordinators, ProducerSink, TransactionalSink
+from kadence.spark.sink.clients import (
+    COORDINATORS,
+    PRODUCERS,
+    WRITERS,
+    Coordinators,
+    ProducerSink,
+    TransactionalSink,
+)
 from kadence.spark.sink.columns import RecordColumns
 from kadence.spark.sink.decision import Names, Slice, marker
 from kadence.spark.sink.digest import RowsDigest
@@ -95,9 +102,9 @@ class Writes:
             options.transactional_prefix,
         )
 
-    def coordinators(self) -> Coordinators:
-        """The driver's client."""
-        return Coordinators(dict(self.client))
+    def coordinators(self) -> AbstractContextManager[Coordinators]:
+        """What transactions are ended with."""
+        return COORDINATORS.borrow(self.client, partial(Coordinators, dict(self.client)))
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
         """One task, whose rows count at once."""
