@@ -144,9 +144,10 @@ def pretend(kind: str, directory: Path, batches: int | None, begun: Any) -> None
     """Be driver and tasks of a stream of numbers, for so many batches, or until killed; sets an event at the start."""
     import pyarrow as pa
 
-    from kadence.spark.lakehouse.commit import Stamp, commit_once
+    from kadence.spark.lakehouse.commit import commit_once
     from kadence.spark.lakehouse.options import parse
     from kadence.spark.lakehouse.task import write_rows
+    from kadence.spark.stamp import Stamp
 
     library = importlib.import_module(f"kadence.spark.lakehouse.{kind}")
     parsed = parse(options(kind, directory), kind, streaming=True)

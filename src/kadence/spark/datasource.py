@@ -136,7 +136,7 @@ class KadenceDataSource(DataSource):
         from kadence.spark.sink.options import parse
         from kadence.spark.sink.stream_writer import StreamWriter
 
-        return StreamWriter(parse(self.options), schema)
+        return StreamWriter(parse(self.options, streaming=True), schema)
 
     def _options_with(self, schema: StructType) -> Mapping[str, str]:
         """Those of the query; beside them, where it reads a table, those of the table."""

@@ -11,9 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kadence.spark.lakehouse.commit import Stamp, commit_once
+from kadence.spark.lakehouse.commit import commit_once
 from kadence.spark.lakehouse.options import TableOptions, parse
 from kadence.spark.lakehouse.task import write_rows
+from kadence.spark.stamp import Stamp
 
 
 class Lake:

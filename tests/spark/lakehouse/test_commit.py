@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from kadence.errors import IllegalStateError
-from kadence.spark.lakehouse.commit import ATTEMPTS, ConflictError, Stamp, Table, back_out, commit_once
+from kadence.spark.lakehouse.commit import ATTEMPTS, ConflictError, Table, back_out, commit_once
+from kadence.spark.stamp import Stamp
 
 
 @dataclass

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from kadence.errors import ConfigError
-from kadence.spark.lakehouse.commit import Stamp
 from kadence.spark.lakehouse.options import hidden, parse
+from kadence.spark.stamp import Stamp
 
 
 def test_what_is_understood() -> None:

@@ -14,8 +14,9 @@ import pytest
 from tests.spark.lakehouse.conftest import Lake, needs
 
 from kadence.errors import ConfigError, IllegalStateError, MissingDependencyError, SerializationError
-from kadence.spark.lakehouse.commit import ConflictError, Stamp, commit_once
+from kadence.spark.lakehouse.commit import ConflictError, commit_once
 from kadence.spark.lakehouse.task import write_rows
+from kadence.spark.stamp import Stamp
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "city": ["Bonn", None, "Köln"]})
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,15 +16,17 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.patience import until
 from tests.spark.conftest import Cluster
+from tests.spark.lakehouse.test_spark_lakehouse import forget_the_last_batch
 from tests.spark.pipeline.conftest import SINK, TABLES, File
 
 from kadence import Broker, Consumer, Record, TopicPartition
 from kadence.errors import ConfigError, IllegalStateError
 from kadence.spark.pipeline.checkpoint import planned
-from kadence.spark.pipeline.checks import check
+from kadence.spark.pipeline.checks import check, checked
 from kadence.spark.pipeline.files import HadoopFiles, LocalFiles
 from kadence.spark.pipeline.frames import loaded
 from kadence.spark.pipeline.judging import Judge, observed
+from kadence.spark.pipeline.outputs import guarantee
 from kadence.spark.pipeline.preview import preview
 from kadence.spark.pipeline.progress import Progress
 from kadence.spark.pipeline.reading import read
@@ -190,6 +193,36 @@ def test_each_row_is_judged_once(
     again = replay(pipeline, file.environment, spark, Wanted.read(cluster.topic, None, "0", None))
     bad = spark.read.parquet(str(tmp_path / "letters")).select("partition", "offset").collect()
     assert (again.before, again.after + len(bad)) == (done.rows_out, 3_001)
+
+
+def test_a_batch_that_spark_repeats_is_in_topics_with_transactions_once(
+    spark: SparkSession, cluster: Cluster, file: File
+) -> None:
+    cluster.create(2)
+    file.produce(range(20))
+    file.send(b"{broken", b"{broken, too")
+    out = f"{cluster.topic}-out"
+    bad = f"{out}-bad"
+    cluster.admin.create_topics({out: 1, bad: 1})
+    place = 'topic = "%s"\ntransactions = true\n'
+    file.write(tables="", sink=f"[sink]\n{place % out}")
+    file.path.write_text(file.path.read_text().replace(f'path = "{file.directory}/letters"\n', place % bad))
+    pipeline = checked(read(file.path, {}), file.environment)
+    assert pipeline.dead_letters is not None
+    assert {guarantee(pipeline.sink), guarantee(pipeline.dead_letters)} == {"exactly once"}
+    Run(pipeline, file.environment, spark).run()
+    forget_the_last_batch(file.directory)
+    file.produce(range(20, 25))
+    Run(pipeline, file.environment, spark).run()
+    reader = (
+        spark.read.format("kadence")
+        .option("subscribe", f"{out},{bad}")
+        .option("kafka.isolation.level", "read_committed")
+    )
+    rows = reader.option("kafka.bootstrap.servers", cluster.bootstrap_servers).load()
+    values = Counter(bytes(row.value) for row in rows.select("value").collect())
+    assert sum(values.values()) == len(values) == 27
+    assert {b"{broken", b"{broken, too"} <= set(values)
 
 
 def test_a_repeated_batch_keeps_its_verdict(

@@ -307,7 +307,9 @@ def test_a_batch_that_is_partly_committed_and_has_other_rows_fails_plainly(
 
 def test_an_old_checkpoint_is_refused(cluster: FakeCluster) -> None:
     Run(cluster, "first").batch(5, "a")
-    with pytest.raises(IllegalStateError, match=r"the checkpoint is older .* delete the group team-f+"):
+    with pytest.raises(
+        IllegalStateError, match=r"the checkpoint, or txnVersion, is older .* delete the group team-f+"
+    ):
         Run(cluster, "second").tasks(4)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from kadence.errors import ConfigError
 from kadence.spark.sink.options import parse
+from kadence.spark.stamp import Stamp
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 
@@ -24,6 +25,13 @@ def test_transactions_have_names() -> None:
     named = parse({**SERVERS, "transactions": "true", "transactionalIdPrefix": "team-a"})
     assert named.transactional_prefix == "team-a"
     assert "transactional.id" not in named.client
+
+
+def test_a_batch_may_say_who_writes_it_and_its_number() -> None:
+    given = {**SERVERS, "transactions": "true", "txnAppId": "nightly", "txnVersion": "7"}
+    assert parse(given).stamp == Stamp("nightly", 7)
+    with pytest.raises(ConfigError, match="are for batches: a stream has its query's id"):
+        parse(given, streaming=True)
 
 
 def test_secrets_are_not_shown() -> None:
@@ -51,6 +59,9 @@ def test_secrets_are_not_shown() -> None:
             {**SERVERS, "transactions": "true", "kafka.acks": "1"},
             "needs enable.idempotence=true and acks=all",
         ),
+        ({**SERVERS, "transactions": "true", "txnAppId": "a"}, "go together"),
+        ({**SERVERS, "txnAppId": "a", "txnVersion": "1"}, "need transactions=true"),
+        ({**SERVERS, "transactions": "true", "txnAppId": "a", "txnVersion": "-1"}, "'-1' is not a number"),
         ({**SERVERS, "kafka.acks": "2"}, "acks"),
         ({**SERVERS, "kafka.asks": "1"}, "did you mean 'acks'"),
         ({**SERVERS, "acks": "1"}, "did you mean 'kafka.acks'"),

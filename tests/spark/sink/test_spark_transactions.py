@@ -51,8 +51,8 @@ class Output:
             "transactionalIdPrefix": self.topic,
         }
 
-    def write(self, frame: DataFrame) -> None:
-        frame.write.format("kadence").options(**self.options).mode("append").save()
+    def write(self, frame: DataFrame, **more: str) -> None:
+        frame.write.format("kadence").options(**self.options, **more).mode("append").save()
 
     def seen(self, level: str = "read_committed") -> list[int]:
         reader = self._spark.read.format("kadence").option("subscribe", self.topic)
@@ -249,3 +249,42 @@ def test_two_writes_of_one_batch_are_not_taken_for_each_other(
     query = rows.writeStream.foreachBatch(twice).option("checkpointLocation", str(tmp_path))
     query.trigger(availableNow=True).start().awaitTermination()
     until(lambda: output.seen() == [*range(20), *range(100, 120)], what=output.seen)
+
+
+def test_a_batch_that_says_its_number_is_written_once(
+    spark: SparkSession, cluster: Cluster, output: Output, tmp_path: Path
+) -> None:
+    """Spark repeats a batch in foreachBatch; a job is started twice."""
+    cluster.create(2)
+    cluster.produce(range(20))
+    fails = [True]
+
+    def written(rows: DataFrame, number: int) -> None:
+        output.write(rows, txnAppId="a", txnVersion=str(number))
+        other = rows.selectExpr("cast(cast(value as int) + 100 as string) value")
+        output.write(other, txnAppId="b", txnVersion=str(number))
+        if fails.pop():
+            raise ValueError("after both writes")
+
+    def run() -> None:
+        reader = spark.readStream.format("kadence").option("subscribe", cluster.topic)
+        reader.option("kafka.bootstrap.servers", cluster.bootstrap_servers).option(
+            "startingOffsets", "earliest"
+        )
+        rows = reader.load().selectExpr("cast(value as string) value")
+        query = rows.writeStream.foreachBatch(written).option("checkpointLocation", str(tmp_path))
+        query.trigger(availableNow=True).start().awaitTermination()
+
+    with pytest.raises(PySparkException, match="after both writes"):
+        run()
+    fails.append(False)
+    run()
+    until(lambda: output.seen() == [*range(20), *range(100, 120)], what=output.seen)
+    cluster.produce(range(20, 30))
+    fails.append(False)
+    run()
+    until(lambda: output.seen() == [*range(30), *range(100, 130)], what=output.seen)
+    with pytest.raises(PySparkException, match="the checkpoint, or txnVersion, is older"):
+        output.write(spark.range(3).selectExpr("cast(id as string) value"), txnAppId="a", txnVersion="0")
+    output.until_nothing_is_open()
+    assert output.seen() == [*range(30), *range(100, 130)]

@@ -9,26 +9,18 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from kadence.errors import IllegalStateError
 from kadence.logs import logger
+from kadence.spark.stamp import Stamp
 
-__all__ = ["ConflictError", "Stamp", "Table", "Wait", "back_out", "commit_once"]
+__all__ = ["ConflictError", "Table", "Wait", "back_out", "commit_once"]
 
 _log = logger("kadence.spark")
 
 ATTEMPTS: Final = 20
 """How often a commit is tried while others change the table."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stamp:
-    """A batch: the writer, which for a stream is the id of its query in the checkpoint, and the number."""
-
-    writer: str
-    batch: int
 
 
 class ConflictError(Exception):

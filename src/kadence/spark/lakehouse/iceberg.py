@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 from kadence.errors import ConfigError, IllegalStateError, KafkaError, MissingDependencyError
 from kadence.logs import logger
 from kadence.spark.lakehouse.columns import Columns, fit
-from kadence.spark.lakehouse.commit import ConflictError, Stamp
+from kadence.spark.lakehouse.commit import ConflictError
 from kadence.spark.lakehouse.options import TableOptions, hidden
+from kadence.spark.stamp import Stamp
 
 if TYPE_CHECKING:
     import pyarrow as pa

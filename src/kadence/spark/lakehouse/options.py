@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from kadence.errors import ConfigError
-from kadence.spark.lakehouse.commit import Stamp
+from kadence.spark.stamp import Stamp
 
 __all__ = ["DELTA_OPTIONS", "ICEBERG_OPTIONS", "TableOptions", "hidden", "parse"]
 
@@ -95,27 +95,8 @@ def parse(given: Mapping[str, str], kind: str, *, streaming: bool) -> TableOptio
         catalog=values.get("catalog", "").strip() or "default",
         partition_by=tuple(part.strip() for part in values.get("partitionby", "").split(",") if part.strip()),
         merge_schema=merge == "true",
-        stamp=_stamp(values, streaming=streaming),
+        stamp=Stamp.of_options(values, streaming=streaming),
     )
-
-
-def _stamp(values: Mapping[str, str], *, streaming: bool) -> Stamp | None:
-    writer, version = values.get("txnappid"), values.get("txnversion")
-    if writer is None and version is None:
-        return None
-    if streaming:
-        raise ConfigError(
-            "options txnAppId and txnVersion are for batches: a stream has its query's id and its batch's number",
-            key="txnAppId",
-        )
-    if not writer or version is None:
-        raise ConfigError(
-            "options txnAppId and txnVersion go together: who writes, and the number of the write",
-            key="txnAppId",
-        )
-    if not version.strip().isdecimal():
-        raise ConfigError(f"option txnVersion: {version!r} is not a number", key="txnVersion")
-    return Stamp(writer, int(version))
 
 
 def _unknown(name: str, known: Mapping[str, str]) -> str:

@@ -17,9 +17,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from kadence.errors import IllegalStateError
 from kadence.spark.lakehouse.columns import arrow_schema
-from kadence.spark.lakehouse.commit import Stamp, Table, back_out, commit_once
+from kadence.spark.lakehouse.commit import Table, back_out, commit_once
 from kadence.spark.lakehouse.options import TableOptions
 from kadence.spark.lakehouse.task import FileWriter, write_rows
+from kadence.spark.stamp import Stamp
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,6 +9,7 @@ rows twice then.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kadence.errors import ConfigError, IllegalStateError
@@ -51,7 +52,18 @@ class Writer(Protocol):
 
 def guarantee(output: Output) -> str:
     """What a crash can do to an output, in words."""
-    return "exactly once" if output.written_as in (*FILE_FORMATS, *LAKEHOUSE, "delta") else "at least once"
+    is_known = (
+        _has_transactions(output.options)
+        if output.topic is not None
+        else output.written_as in (*FILE_FORMATS, *LAKEHOUSE, "delta")
+    )
+    return "exactly once" if is_known else "at least once"
+
+
+def _has_transactions(options: Mapping[str, str]) -> bool:
+    return any(
+        name.lower() == "transactions" and text.strip().lower() == "true" for name, text in options.items()
+    )
 
 
 def writer(output: Output, pipeline: Pipeline, environment: Environment, files: Files) -> Writer:
@@ -66,7 +78,8 @@ def writer(output: Output, pipeline: Pipeline, environment: Environment, files: 
     )
     if output.topic is not None:
         source = environment.fill_all(pipeline.source_options())
-        return _Topic(topic_options(output, source, environment))
+        part = "sink" if output is pipeline.sink else "dead letters"
+        return _Topic(topic_options(output, source, environment), part)
     if output.written_as in FILE_FORMATS:
         if output.path is None:
             raise ConfigError(f"a table of format {output.written_as} needs a path")
@@ -171,10 +184,14 @@ class _Lakehouse:
 
 
 class _Topic:
-    """``format("kadence")``, at least once."""
+    """``format("kadence")``: with transactions a batch that Spark repeats is recognised."""
 
-    def __init__(self, options: dict[str, str]) -> None:
+    def __init__(self, options: dict[str, str], part: str) -> None:
         self._options = options
+        self._part = part
 
     def write(self, rows: DataFrame, batch: int, query: str) -> None:
-        rows.write.format("kadence").options(**self._options).mode("append").save()
+        # Sink and dead letters each have a batch of this number.
+        stamp = {"txnAppId": f"{query} {self._part}", "txnVersion": str(batch)}
+        options = self._options | (stamp if _has_transactions(self._options) else {})
+        rows.write.format("kadence").options(**options).mode("append").save()

@@ -105,8 +105,8 @@ def look_back(cluster: Cluster, names: Names, run: str, batch: int) -> Before:
     if decision.batch > batch:
         raise IllegalStateError(
             f"this is batch {batch} of query {names.query}, and the sink has committed its batch {decision.batch}: the "
-            "checkpoint is older than what is written, and rows would be written twice. To have them written again, "
-            f"delete the group {names.decisions}"
+            "checkpoint, or txnVersion, is older than what is written, and rows would be written twice. To have them "
+            f"written again, delete the group {names.decisions}"
         )
     # As soon as possible: brokers abort it after transaction.timeout.ms.
     _carry_out(cluster, decision)

@@ -16,6 +16,7 @@ from kadence.errors import ConfigError
 from kadence.logs import logger
 from kadence.spark.client_settings import PREFIX, Side, client_settings
 from kadence.spark.option_names import OF_SOURCE
+from kadence.spark.stamp import Stamp
 
 __all__ = ["OPTIONS", "REFUSED_CLIENT_KEYS", "SinkOptions", "parse"]
 
@@ -25,6 +26,10 @@ OPTIONS: Final[dict[str, str]] = {
     "topic": "The topic of all rows. It goes before the column topic.",
     "transactions": "Whether tasks write in transactions, which the driver commits when all tasks have written; false.",
     "transactionalIdPrefix": "What the names of transactions begin with, for rights to them; spark-kafka-sink.",
+    "txnAppId": "For batches with transactions: who writes. With txnVersion, a version that is committed is not "
+    "written again. A stream has the id of its query.",
+    "txnVersion": "For batches with transactions: the number of this write, higher than that of the one before. "
+    "A stream has the number of its batch.",
     "includeHeaders": "Without effect, as in Spark's connector: a column headers is always written.",
 }
 """Every option but ``kafka.*``, with a line for the reader."""
@@ -58,16 +63,21 @@ class SinkOptions:
         topic: of all rows; None = each row's column says.
         transactional_prefix: what transactional.ids begin with; None = no transactions.
         checkpoint: stands for a stream's checkpointLocation, in a few letters; "" where it is not among the options.
+        stamp: who writes a batch job, and the number of the write; None: nobody says.
     """
 
     client: Mapping[str, str] = field(repr=False)
     topic: str | None
     transactional_prefix: str | None = None
     checkpoint: str = ""
+    stamp: Stamp | None = None
 
 
-def parse(given: Mapping[str, str]) -> SinkOptions:
+def parse(given: Mapping[str, str], *, streaming: bool = False) -> SinkOptions:
     """Read the options of one query.
+
+    Args:
+        streaming: whether a stream is written.
 
     Raises:
         ConfigError: an unknown, refused or unreadable option; says what was given and what to do.
@@ -75,6 +85,9 @@ def parse(given: Mapping[str, str]) -> SinkOptions:
     values = {name.lower(): value for name, value in given.items()}
     _check_names(values)
     prefix = _transactional_prefix(values)
+    stamp = Stamp.of_options(values, streaming=streaming)
+    if stamp is not None and prefix is None:
+        raise ConfigError("options txnAppId and txnVersion need transactions=true", key="txnAppId")
     settings = client_settings(given, _SIDE)
     if prefix is not None:
         _check_transactional(settings.values, prefix)
@@ -94,6 +107,7 @@ def parse(given: Mapping[str, str]) -> SinkOptions:
         topic=None if topic is None else topic.strip(),
         transactional_prefix=prefix,
         checkpoint=_short(values.get("checkpointlocation", "")),
+        stamp=stamp,
     )
 
 

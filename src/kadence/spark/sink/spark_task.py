@@ -10,12 +10,12 @@ from pyspark import TaskContext
 
 from kadence.errors import IllegalStateError
 
-__all__ = ["StreamBatch", "attempt", "check_input_ended", "stream_batch"]
+__all__ = ["NumberedBatch", "attempt", "check_input_ended", "stream_batch"]
 
 
 @dataclass(frozen=True, slots=True)
-class StreamBatch:
-    """Of which stream's batch a task is: the query's id is the same in all of its runs."""
+class NumberedBatch:
+    """Of which batch a task is: the query's id is the same in all of its runs, which count its batches."""
 
     query: str
     run: str
@@ -28,7 +28,7 @@ def attempt() -> tuple[int, int]:
     return (0, 0) if context is None else (context.partitionId(), context.attemptNumber())
 
 
-def stream_batch() -> StreamBatch:
+def stream_batch() -> NumberedBatch:
     """Of which batch this task is.
 
     Raises:
@@ -44,7 +44,7 @@ def stream_batch() -> StreamBatch:
             "option transactions=true: this Spark does not tell a task its query and batch"
         )
     query, run, batch = (str(each) for each in said)
-    return StreamBatch(query, run, int(batch))
+    return NumberedBatch(query, run, int(batch))
 
 
 def check_input_ended() -> None:

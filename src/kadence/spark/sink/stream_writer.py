@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from kadence.spark.sink.ending import abort_batch, abort_unknown, commit_batch
+from kadence.spark.sink.decision import Names
+from kadence.spark.sink.ending import abort_batch, abort_unknown
 from kadence.spark.sink.options import SinkOptions
+from kadence.spark.sink.spark_task import stream_batch
 from kadence.spark.sink.writers import BatchWritten, Writes, Written, told
 
 if TYPE_CHECKING:
@@ -31,17 +33,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         if self._writes.transactional_prefix is None:
             return self._writes.write(iterator)
-        return self._writes.write_of_stream(iterator, self._writes.transactional_prefix, self._checkpoint)
+        of = stream_batch()
+        names = Names(self._writes.transactional_prefix, of.query, self._checkpoint)
+        return self._writes.write_of_batch(iterator, names, of)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Commit the transactions of all tasks; without transactions nothing is left to do."""
-        written = [each for each in messages if isinstance(each, BatchWritten)]
-        if written:
-            of = written[0]
-            # Whichever worker has found something of a run before: others may have started later.
-            before = next((each.before for each in written if each.before.repeats == batchId), of.before)
-            with self._writes.coordinators() as cluster:
-                commit_batch(cluster, of.names, of.run, batchId, before, [each.slice for each in written])
+        self._writes.commit_of_batch(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Abort what is open; without transactions nothing can be done: what was acknowledged is written."""

@@ -28,9 +28,9 @@ from kadence.spark.sink.clients import (
 from kadence.spark.sink.columns import RecordColumns
 from kadence.spark.sink.decision import Names, Slice, marker
 from kadence.spark.sink.digest import RowsDigest
-from kadence.spark.sink.ending import Before, abort_job, commit_job, look_back
+from kadence.spark.sink.ending import Before, abort_batch, abort_job, commit_batch, commit_job, look_back
 from kadence.spark.sink.options import SinkOptions
-from kadence.spark.sink.spark_task import StreamBatch, attempt, check_input_ended, stream_batch
+from kadence.spark.sink.spark_task import NumberedBatch, attempt, check_input_ended
 from kadence.spark.sink.task import write_rows
 from kadence.spark.worker_log import log_as_spark_does
 from kadence.types import OpenTransaction, TopicPartition
@@ -60,13 +60,16 @@ class JobWritten(Written):
 
 @dataclass
 class BatchWritten(Written):
-    """The same of a stream's task."""
+    """The same of the task of a batch that has a number: a stream's, or one that the application has given."""
 
     slice: Slice
     names: Names
     run: str
     before: Before
 
+
+_WRITERS: Final = uuid.UUID("5f6b2c3e-8a5d-4b0e-9d50-6f2f3f7a1c11")
+"""By it the ids of those are made who name themselves (txnAppId)."""
 
 _LOOKED_BACK: dict[tuple[str, str, str], Before] = {}
 """What this worker has found of earlier runs of a query: for servers, prefix and run."""
@@ -121,13 +124,11 @@ class Writes:
             check_input_ended()
             return JobWritten(rows, sink.leave())
 
-    def write_of_stream(
-        self, batches: Iterator[pa.RecordBatch], prefix: str, checkpoint: str
+    def write_of_batch(
+        self, batches: Iterator[pa.RecordBatch], names: Names, of: NumberedBatch
     ) -> BatchWritten:
-        """One task of a stream's batch, whose rows count when the driver commits."""
+        """One task of a batch that has a number, whose rows count when the driver commits."""
         log_as_spark_does()
-        of = stream_batch()
-        names = Names(prefix, of.query, checkpoint)
         before = self._looked_back(names, of)
         partition, number = attempt()
         digest = RowsDigest()
@@ -141,7 +142,17 @@ class Writes:
             found = Slice(partition, digest.rows, written.digest, digest.topic, sink.leave())
             return BatchWritten(digest.rows, found, names, of.run, before)
 
-    def _looked_back(self, names: Names, of: StreamBatch) -> Before:
+    def commit_of_batch(self, messages: list[WriterCommitMessage | None], batch: int) -> None:
+        """Commit what the tasks of such a batch have written."""
+        written = [each for each in messages if isinstance(each, BatchWritten)]
+        if written:
+            of = written[0]
+            # Whichever worker has found something of a run before: others may have started later.
+            before = next((each.before for each in written if each.before.repeats == batch), of.before)
+            with self.coordinators() as cluster:
+                commit_batch(cluster, of.names, of.run, batch, before, [each.slice for each in written])
+
+    def _looked_back(self, names: Names, of: NumberedBatch) -> Before:
         key = (dict(self.client)["bootstrap.servers"], names.decisions, of.run)
         before = _LOOKED_BACK.get(key)
         if before is None:
@@ -176,18 +187,27 @@ class BatchWriter(DataSourceArrowWriter):
                 "shall go"
             )
         self._writes = Writes.of(options, schema)
-        prefix = options.transactional_prefix
+        prefix, job = options.transactional_prefix, uuid.uuid4().hex
         # Ids of its own for each job: several may run side by side.
-        self._prefix = None if prefix is None else f"{prefix}-{uuid.uuid4().hex}-"
+        self._prefix = None if prefix is None else f"{prefix}-{job}-"
+        self._batch: tuple[Names, NumberedBatch] | None = None
+        if prefix is not None and options.stamp is not None:
+            # All of one length: no name begins like another one.
+            query = str(uuid.uuid5(_WRITERS, options.stamp.writer))
+            self._batch = Names(prefix, query, ""), NumberedBatch(query, job, options.stamp.batch)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        if self._batch is not None:
+            return self._writes.write_of_batch(iterator, *self._batch)
         if self._prefix is None:
             return self._writes.write(iterator)
         return self._writes.write_of_job(iterator, self._prefix)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit the transactions of all tasks; without transactions nothing is left to do."""
-        if self._prefix is not None:
+        if self._batch is not None:
+            self._writes.commit_of_batch(messages, self._batch[1].batch)
+        elif self._prefix is not None:
             written = [each.transaction for each in messages if isinstance(each, JobWritten)]
             with self._writes.coordinators() as cluster:
                 commit_job(cluster, self._prefix, [each for each in written if each is not None])
@@ -196,4 +216,7 @@ class BatchWriter(DataSourceArrowWriter):
         """Abort what is open; without transactions nothing can be done: what was acknowledged is written."""
         if self._prefix is not None:
             with self._writes.coordinators() as cluster, told():
-                abort_job(cluster, self._prefix)
+                if self._batch is not None:
+                    abort_batch(cluster, self._batch[0])
+                else:
+                    abort_job(cluster, self._prefix)

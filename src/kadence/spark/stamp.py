@@ -1,0 +1,51 @@
+"""Who writes a batch, and its number: by them a sink knows a batch that Spark repeats. For all sinks of batches.
+
+The options' names are those of Delta's jar (idempotent writes in ``foreachBatch``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Self
+
+from kadence.errors import ConfigError
+
+__all__ = ["Stamp"]
+
+_MOST: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """A batch: the writer, which for a stream is the id of its query in the checkpoint, and the number."""
+
+    writer: str
+    batch: int
+
+    @classmethod
+    def of_options(cls, values: Mapping[str, str], *, streaming: bool) -> Self | None:
+        """What the options txnAppId and txnVersion say; None: nothing.
+
+        Args:
+            values: options by their names in small letters. streaming: whether a stream is written.
+
+        Raises:
+            ConfigError: one without the other, no number, or of a stream, which has its own.
+        """
+        writer, version = values.get("txnappid"), values.get("txnversion")
+        if writer is None and version is None:
+            return None
+        if streaming:
+            raise ConfigError(
+                "options txnAppId and txnVersion are for batches: a stream has its query's id and its batch's number",
+                key="txnAppId",
+            )
+        if not writer or version is None:
+            raise ConfigError(
+                "options txnAppId and txnVersion go together: who writes, and the number of the write",
+                key="txnAppId",
+            )
+        if not version.strip().isdecimal() or int(version) > _MOST:
+            raise ConfigError(f"option txnVersion: {version!r} is not a number", key="txnVersion")
+        return cls(writer, int(version))
