@@ -1,4 +1,4 @@
-"""Who writes a batch, and its number: by them a sink knows a batch that Spark repeats. For all sinks of batches.
+"""Who writes a batch, and its number: by them a sink recognises a batch that Spark repeats.
 
 The options' names are those of Delta's jar (idempotent writes in ``foreachBatch``).
 """

@@ -69,7 +69,7 @@ class BatchWritten(Written):
 
 
 _WRITERS: Final = uuid.UUID("5f6b2c3e-8a5d-4b0e-9d50-6f2f3f7a1c11")
-"""By it the ids of those are made who name themselves (txnAppId)."""
+"""The namespace of the UUIDs that stand for each txnAppId."""
 
 _LOOKED_BACK: dict[tuple[str, str, str], Before] = {}
 """What this worker has found of earlier runs of a query: for servers, prefix and run."""
@@ -106,7 +106,7 @@ class Writes:
         )
 
     def coordinators(self) -> AbstractContextManager[Coordinators]:
-        """What transactions are ended with."""
+        """A client that ends transactions. A process keeps it for the next batch."""
         return COORDINATORS.borrow(self.client, partial(Coordinators, dict(self.client)))
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
@@ -192,7 +192,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._prefix = None if prefix is None else f"{prefix}-{job}-"
         self._batch: tuple[Names, NumberedBatch] | None = None
         if prefix is not None and options.stamp is not None:
-            # All of one length: no name begins like another one.
+            # UUIDs have one length, so no writer's names begin with those of another writer.
             query = str(uuid.uuid5(_WRITERS, options.stamp.writer))
             self._batch = Names(prefix, query, ""), NumberedBatch(query, job, options.stamp.batch)
 
