@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -58,6 +60,26 @@ def test_where_python_itself_would_be_another_it_is_started(variables: dict[str,
     assert run(other, "-c", FORKED).stdout == "False -c in\n"
     none = {**variables, "KADENCE_SPARK_SPAWNER": "/nowhere"}
     assert run(none, "-c", FORKED).stdout == "False -c in\n"
+
+
+@pytest.mark.parametrize("module", ["pyspark.daemon", "kadence.spark.daemon"])
+def test_a_worker_that_spark_hung_up_on_ends_without_a_traceback(
+    variables: dict[str, str], module: str
+) -> None:
+    command = [variables[PROGRAM], "-m", module, "pyspark.sql.worker.lookup_data_sources"]
+    with_secret = {**variables, "PYTHON_WORKER_FACTORY_SECRET": "open"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=with_secret, stdin=pipe, stdout=pipe, stderr=pipe) as daemon:
+        assert daemon.stdout is not None
+        (port,) = struct.unpack("!i", daemon.stdout.read(4))
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            (worker,) = struct.unpack("!i", connection.recv(4, socket.MSG_WAITALL))
+            connection.sendall(struct.pack("!i", 4) + b"open")
+            assert connection.recv(6, socket.MSG_WAITALL) == struct.pack("!i", 2) + b"ok"
+        until(lambda: not Path(f"/proc/{worker}").exists())
+        _, said = daemon.communicate()
+    assert b"Traceback" not in said
 
 
 @contextmanager

@@ -41,7 +41,7 @@ from types import FrameType
 from typing import Final
 
 from kadence.java import cache_directory
-from kadence.spark import launch
+from kadence.spark import daemon, launch
 from kadence.spark.daemon import import_ahead
 from kadence.spark.launch import DIRECTORY, NUMBER, SOCKET
 
@@ -286,6 +286,10 @@ def _become(request: Request, streams: list[int]) -> None:
         sys.argv = ["-c", *rest]
         exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102 - as python -c does
         return
+    # Spark applies the setting of the daemon's module to the workers of tasks alone. Its planner gets the daemon of
+    # PySpark, which prints a traceback for a worker whose query was stopped meanwhile.
+    if program == "pyspark.daemon":
+        program = daemon.__name__
     sys.argv = [program, *rest]
     sys.modules.pop(program, None)
     runpy.run_module(program, run_name="__main__", alter_sys=True)
