@@ -1,4 +1,4 @@
-"""The three prefetch heuristics side by side: ``prefetch.heuristic`` = bytes, total, share.
+"""The three prefetch heuristics side by side: ``prefetch.heuristic`` = bytes, total, partition.
 
     python bench/prefetch.py [--records 400000] [--rounds 3] [--write docs/benchmarks.md]
 
@@ -20,7 +20,7 @@ from harness.table import write_section
 from kadence import Broker, Consumer, Producer, TopicPartition
 from kadence.protocol.fetch import FetchRequest
 
-HEURISTICS = ("bytes", "total", "share")
+HEURISTICS = ("bytes", "total", "partition")
 PARTITIONS = 8
 SIZE = 100
 

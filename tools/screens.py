@@ -78,7 +78,7 @@ class Scene:
             "group.id": "billing",
             "client.id": name,
             "auto.offset.reset": "earliest",
-            "stall.report.share": 0.01,
+            "stall.report.ratio": 0.01,
         }
         with Consumer(settings) as consumer, publish_state(consumer):
             consumer.subscribe("flights")

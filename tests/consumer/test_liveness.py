@@ -56,7 +56,7 @@ def settings(reports: Reports) -> dict[str, Any]:
     """A stall is told after a second, of a hundred that the member has: it does not leave meanwhile."""
     return {
         "stall_report_callback": reports.put,
-        "stall_report_share": 0.01,
+        "stall_report_ratio": 0.01,
         "max_poll_interval_ms": 100_000,
         "max_poll_records": 10,
     }
@@ -427,7 +427,7 @@ def test_a5_records_that_become_dearer_never_take_a_round_beyond_its_share(
         "auto_offset_reset": "earliest",
         "max_poll_records": "auto",
         "max_poll_interval_ms": 30_000,
-        "max_poll_records_share": 0.1,
+        "max_poll_records_ratio": 0.1,
     }
     rounds: list[tuple[int, float]] = []
     done = 0

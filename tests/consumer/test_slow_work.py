@@ -26,7 +26,7 @@ _SETTINGS: Final[dict[str, Any]] = {
     "heartbeat.interval.ms": 1_000,
     "max.poll.records": 1,
     "auto.commit.interval.ms": 1_000,
-    "stall.report.share": 0.99,
+    "stall.report.ratio": 0.99,
 }
 
 

@@ -39,7 +39,7 @@ def consumer(broker: Broker) -> Iterator[Consumer]:
         "client.id": "reader",
         "auto.offset.reset": "earliest",
         "max.poll.interval.ms": 6_000,
-        "stall.report.share": 0.05,
+        "stall.report.ratio": 0.05,
     }
     with Consumer(settings) as made:
         made.subscribe("flights")

@@ -65,7 +65,7 @@ class Audit:
 def settings() -> None:
     Consumer(bootstrap_servers="a:9092,b:9092", group_id="g", session_timeout_ms=10_000)
     Consumer(bootstrap_servers=["a:9092", "b:9092"], session_timeout_ms="10000", check_crcs="false")
-    Consumer(max_poll_records="auto", max_poll_records_share=0.3, stall_report_share="0.25")
+    Consumer(max_poll_records="auto", max_poll_records_ratio=0.3, stall_report_ratio="0.25")
     Consumer(auto_offset_reset="by_duration:PT1H", isolation_level="READ_COMMITTED", group_id=None)
     Consumer(partition_assignment_strategy="range,sticky", stall_report_callback=stalled)
     Consumer(partition_assignment_strategy=["range", "sticky"], interceptors=[Audit(), Audit])

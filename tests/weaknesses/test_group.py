@@ -41,7 +41,7 @@ def test_whoever_processes_too_long_is_named_before_and_not_after(served: Served
     served.produce(4)
     consumer = served.consumer(
         group_id="g", group_protocol="classic", session_timeout_ms=1_500, heartbeat_interval_ms=100,
-        max_poll_interval_ms=1_500, stall_report_share=0.2,
+        max_poll_interval_ms=1_500, stall_report_ratio=0.2,
     )  # fmt: skip
     consumer.subscribe("t")
     read(consumer, 4)

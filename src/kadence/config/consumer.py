@@ -78,7 +78,7 @@ class ConsumerConfig(ClientConfig):
         high=INT32_MAX,
         since="KIP-62",
     )
-    stall_report_share: float = key(
+    stall_report_ratio: float = key(
         "float",
         0.5,
         "After which part of max.poll.interval.ms without a poll the consumer reports a stall: for how long, the "
@@ -109,7 +109,7 @@ class ConsumerConfig(ClientConfig):
         low=1,
         high=INT32_MAX,
     )
-    max_poll_records_share: float = key(
+    max_poll_records_ratio: float = key(
         "float",
         0.4,
         "With max.poll.records=auto: the part of max.poll.interval.ms that processing the records of one poll may "
@@ -183,9 +183,9 @@ class ConsumerConfig(ClientConfig):
         "choice",
         "bytes",
         "When the consumer stops fetching ahead. bytes: a partition has more than max.partition.fetch.bytes "
-        "buffered. total: all partitions together have max.poll.records (KIP-41). share: each partition has its "
-        "share of them (KIP-41).",
-        choices=("bytes", "total", "share"),
+        "buffered. total: all partitions together have max.poll.records (KIP-41). partition: "
+        "each partition has max.poll.records divided by the number of assigned partitions (KIP-41).",
+        choices=("bytes", "total", "partition"),
         since="KIP-41",
     )
     max_batch_bytes: int = key(
@@ -300,10 +300,10 @@ class ConsumerConfig(ClientConfig):
                     "to fill a poll with; without a cap, and with auto, use bytes"
                 ),
             )
-        if "max.poll.records.share" in given and self.max_poll_records != AUTO:
+        if "max.poll.records.ratio" in given and self.max_poll_records != AUTO:
             yield (
-                "max.poll.records.share",
-                "max.poll.records.share means nothing without max.poll.records=auto",
+                "max.poll.records.ratio",
+                "max.poll.records.ratio means nothing without max.poll.records=auto",
             )
         if self.group_id is None and self.enable_auto_commit and "enable.auto.commit" in given:
             yield "enable.auto.commit", "enable.auto.commit needs group.id: offsets are committed for a group"

@@ -68,6 +68,13 @@ def keys(config: type) -> list[Key]:
     ]
 
 
+_RENAMED: Final = {
+    "stall.report.share": "stall.report.ratio",
+    "max.poll.records.share": "max.poll.records.ratio",
+}
+"""Keys that development versions of Kadence called otherwise: Kafka's share groups own the word "share" now."""
+
+
 def unknown(name: str, cls: type, rows: Mapping[str, Key]) -> str:
     """What to say of a key that is not in the table: another client's key, another table's, or the nearest.
 
@@ -81,6 +88,8 @@ def unknown(name: str, cls: type, rows: Mapping[str, Key]) -> str:
         return f"{written!r} is another client's name: here it is {_as(written, called)!r}"
     if called is not None or instead is not None:
         return f"{written!r} is another client's key: " + (instead or f"it is for a producer, as {called!r}")
+    if (now := _RENAMED.get(name, "")) in rows:
+        return f"{written!r} is called {_as(written, now)!r} now"
     others: list[type] = cls.__mro__[1].__subclasses__()
     for other in others:
         if any(row.name == name for row in keys(other)):

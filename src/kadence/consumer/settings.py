@@ -46,7 +46,7 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     protocol and with auto, session.timeout.ms is used instead if that is longer, and a log line says so.
     Default: 300000.
     """
-    stall_report_share: float | str
+    stall_report_ratio: float | str
     """After which part of max.poll.interval.ms without a poll the consumer reports a stall: for how long, the
     records of the last poll, and which line of your code blocks the poll loop. Once for each stall; 0:
     never. Default: 0.5.
@@ -64,7 +64,7 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     may take as much again in each partition. The default is twice max.partition.fetch.bytes. If
     max.poll.records is set to another value than its default, it limits the rows, too. Default: 2097152.
     """
-    max_poll_records_share: float | str
+    max_poll_records_ratio: float | str
     """With max.poll.records=auto: the part of max.poll.interval.ms that processing the records of one poll
     may take. The consumer aims at a hundredth of it, so that records may suddenly take a hundred times
     longer. The time between two polls counts: if your loop sleeps for seconds in between, give
@@ -109,10 +109,10 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     may exceed it: one that is larger is fetched alone, and what it decompresses to is bounded by
     max.batch.bytes. Default: 134217728.
     """
-    prefetch_heuristic: Literal["bytes", "total", "share"] | str
+    prefetch_heuristic: Literal["bytes", "total", "partition"] | str
     """When the consumer stops fetching ahead. bytes: a partition has more than max.partition.fetch.bytes
-    buffered. total: all partitions together have max.poll.records (KIP-41). share: each partition has its
-    share of them (KIP-41). Default: bytes.
+    buffered. total: all partitions together have max.poll.records (KIP-41). partition: each partition has
+    max.poll.records divided by the number of assigned partitions (KIP-41). Default: bytes.
     """
     max_batch_bytes: int | str
     """The consumer refuses a batch that would decompress to more than this, before it allocates the memory.

@@ -105,15 +105,15 @@ def test_a5_few_records_do_not_forget_what_was_known() -> None:
 
 def test_a5_the_setting() -> None:
     config = ConsumerConfig.parse(
-        bootstrap_servers="a:1", max_poll_records="auto", max_poll_records_share=0.2
+        bootstrap_servers="a:1", max_poll_records="auto", max_poll_records_ratio=0.2
     )
-    assert config.max_poll_records_share == 0.2
+    assert config.max_poll_records_ratio == 0.2
     with pytest.raises(ConfigError, match="at least 1, -1 or auto"):
         ConsumerConfig.parse(bootstrap_servers="a:1", max_poll_records="some")
     with pytest.raises(ConfigError, match="at least 1, -1 or auto"):
         ConsumerConfig.parse(bootstrap_servers="a:1", max_poll_records=0)
     with pytest.raises(ConfigError, match=r"max\.poll\.records=auto"):
-        ConsumerConfig.parse(bootstrap_servers="a:1", max_poll_records_share=0.2)
+        ConsumerConfig.parse(bootstrap_servers="a:1", max_poll_records_ratio=0.2)
 
 
 def test_a5_a_consumer_begins_with_one_record_for_poll_and_poll_arrow(broker: Broker) -> None:

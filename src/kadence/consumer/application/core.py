@@ -120,7 +120,7 @@ class Core:
         border.on_stall = lambda fact: None if (notice := noticed()) is None else notice(fact)
         self.pace: Pace | None = None
         if config.max_poll_records == AUTO:
-            self.pace = Pace(int(config.max_poll_interval_ms * config.max_poll_records_share))
+            self.pace = Pace(int(config.max_poll_interval_ms * config.max_poll_records_ratio))
         self._intake = border.measures.intake
         self._polls_after_stop = 0
         self._is_counted = False

@@ -108,7 +108,7 @@ class ConsumerState:
         return self._calls.network_lateness()
 
     def stalls(self) -> Sequence[Stall]:
-        """The last 100 stalls (stall.report.share): where the application's thread was, and with which records."""
+        """The last 100 stalls (stall.report.ratio): where the application's thread was, and with which records."""
         return self._calls.stalls()
 
     def metrics(self) -> Mapping[MetricName, float]:

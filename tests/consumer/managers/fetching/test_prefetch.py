@@ -73,7 +73,7 @@ def test_a3_total_does_not_count_what_a_paused_partition_holds() -> None:
 
 
 def test_a3_share_keeps_the_others_going_whatever_one_has() -> None:
-    world = World(P0, P1, P2, prefetch_heuristic="share", max_poll_records=12)
+    world = World(P0, P1, P2, prefetch_heuristic="partition", max_poll_records=12)
     assert fetched(world, p0=1_000) == {1, 2}
     assert world.state(P0).cell.unfetched.reason is NotFetchedReason.BUFFERED
     drain(world, P0, 996)
@@ -81,15 +81,15 @@ def test_a3_share_keeps_the_others_going_whatever_one_has() -> None:
     assert cell.drained_records < cell.wake_records, "four are its share of twelve"
     drain(world, P0, 1)
     assert cell.drained_records >= cell.wake_records
-    world = World(P0, P1, P2, prefetch_heuristic="share", max_poll_records=12)
+    world = World(P0, P1, P2, prefetch_heuristic="partition", max_poll_records=12)
     assert fetched(world, p0=3, p1=4, p2=5) == {0}
 
 
 def test_a3_with_more_partitions_than_records_a_share_is_one() -> None:
-    world = World(P0, P1, P2, prefetch_heuristic="share", max_poll_records=2)
+    world = World(P0, P1, P2, prefetch_heuristic="partition", max_poll_records=2)
     assert fetched(world, p0=1) == {1, 2}
     drain(world, P0, 1)
-    world = World(P0, P1, P2, prefetch_heuristic="share", max_poll_records=2)
+    world = World(P0, P1, P2, prefetch_heuristic="partition", max_poll_records=2)
     assert fetched(world) == {0, 1, 2}
 
 
@@ -101,7 +101,7 @@ def test_a3_bytes_counts_no_records() -> None:
 
 
 def test_a3_what_is_dropped_is_no_longer_buffered() -> None:
-    world = World(P0, prefetch_heuristic="share", max_poll_records=10)
+    world = World(P0, prefetch_heuristic="partition", max_poll_records=10)
     assert fetched(world, p0=100) == set()
     world.subscription.position(P0, 7, None)
     item = world.border.fetched.popleft()
@@ -110,7 +110,7 @@ def test_a3_what_is_dropped_is_no_longer_buffered() -> None:
     assert asked(request) == {0: 7}
 
 
-@pytest.mark.parametrize("heuristic", ["total", "share"])
+@pytest.mark.parametrize("heuristic", ["total", "partition"])
 @pytest.mark.parametrize("cap", [-1, "auto"])
 def test_what_counts_records_needs_a_number_of_them(heuristic: str, cap: object) -> None:
     with pytest.raises(ConfigError, match=r"prefetch\.heuristic=.* needs max\.poll\.records as a number"):

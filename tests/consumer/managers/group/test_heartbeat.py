@@ -205,7 +205,7 @@ def test_b4_a_stall_while_joining_is_told_too(bench: Bench) -> None:
 
 
 def test_b4_share_zero_tells_nothing_before_the_group_is_left() -> None:
-    bench = Bench(stall_report_share=0.0, max_poll_interval_ms=60_000)
+    bench = Bench(stall_report_ratio=0.0, max_poll_interval_ms=60_000)
     bench.progress.leave_poll(NOW)
     run(bench, NOW + 100_000)
     assert told(bench) == [(NOW, NOW + 60_000, True)]

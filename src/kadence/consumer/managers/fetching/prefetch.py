@@ -5,8 +5,9 @@ KIP-41 has two heuristics for a consumer that returns a bounded number of record
 - ``total``: fetch while fewer than ``max.poll.records`` are buffered in all, so that the next poll can be full. One
   partition with a mountain of data then keeps all others from being fetched until it is nearly drained, and polls
   go back and forth between it and them.
-- ``share``: fetch a partition while fewer than its share of ``max.poll.records`` are buffered of it. No partition
-  stands in another's way; with many partitions a share is a record or two, and each is fetched for itself.
+- ``partition``: fetch a partition while fewer records of it are buffered than ``max.poll.records`` divided by the
+  number of assigned partitions. No partition stands in another's way; with many partitions the limit is a record or
+  two, and each is fetched for itself.
 - ``bytes`` (default): fetch a partition while no more than one full fetch of it is buffered. It knows nothing of
   records, so it costs nothing per poll, and what it keeps ahead does not shrink with small records.
 
@@ -67,8 +68,8 @@ def prefetch(config: ConsumerConfig, subscription: Subscription, border: Border)
     """The heuristic that the configuration names."""
     if config.prefetch_heuristic == "total":
         return _Total(config, subscription, border)
-    if config.prefetch_heuristic == "share":
-        return _Share(config)
+    if config.prefetch_heuristic == "partition":
+        return _Partition(config)
     return _Bytes(config)
 
 
@@ -166,18 +167,18 @@ def _is_kept_back(cell: Cell) -> bool:
     return cell.paused or cell.revoking or cell.held
 
 
-class _Share:
+class _Partition:
     depends_on_count = True
 
     def __init__(self, config: ConsumerConfig) -> None:
         self._max_poll_records = config.max_poll_records
-        self._share = 1
+        self._limit = 1
 
     def assigned(self, count: int) -> None:
-        self._share = max(self._max_poll_records // max(count, 1), 1)
+        self._limit = max(self._max_poll_records // max(count, 1), 1)
 
     def has_enough(self, state: PartitionState) -> bool:
-        cell, mark = state.cell, state.fetched_records - self._share + 1
+        cell, mark = state.cell, state.fetched_records - self._limit + 1
         if cell.drained_records >= mark:
             return False
         cell.wake_records = mark

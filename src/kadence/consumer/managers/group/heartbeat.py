@@ -218,7 +218,7 @@ class HeartbeatManager:
         return min(max(least << max(self._hung_up - 1, 0), 2 * self._answered_in_ms), session)
 
     def _watch_polls(self, now: int, since: int | None) -> int:
-        """Tell of a stall, once, when its share of the processing timeout is over (B4).
+        """Tell of a stall, once, when stall.report.ratio of the processing timeout is over (B4).
 
         Returns:
             When the next of the two can be due at the earliest. The border is read again then: a poll wakes nobody.
@@ -226,10 +226,10 @@ class HeartbeatManager:
         timeout = self._config.processing_timeout_ms
         from_ = now if since is None else since
         ends_at = add_ms(from_, timeout)
-        share = self._config.stall_report_share
-        if not share or since == self._stalled_since is not None:
+        ratio = self._config.stall_report_ratio
+        if not ratio or since == self._stalled_since is not None:
             return ends_at
-        report_at = add_ms(from_, int(timeout * share))
+        report_at = add_ms(from_, int(timeout * ratio))
         if since is None or now < report_at:
             return min(ends_at, report_at)
         self._stalled_since = since

@@ -47,7 +47,7 @@ class GroupConfig(Protocol):
         ...
 
     @property
-    def stall_report_share(self) -> float:
+    def stall_report_ratio(self) -> float:
         """At which part of the processing timeout a stall is told (B4); 0: never."""
         ...
 
