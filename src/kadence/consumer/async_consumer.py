@@ -227,7 +227,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         try:
             chunks = None if max_records is None or max_records < 1 else steps.several(max_records)
             if chunks is not None:
-                return Records(chunks)
+                return Records(chunks) if core.interceptors is None else self._calls.intercepted(chunks)
             proofs = None
             async with self._shell.polling():
                 proofs = core.proofs
@@ -293,7 +293,8 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         With auto-commit a record counts as processed when the loop asks for the next one, so delivery is at least
         once for each single record.
         """
-        return AsyncIteration(self._steps, self.__anext__)
+        # Interceptors see each record before it is returned, which a step alone does not ask them.
+        return self if self._core.interceptors is not None else AsyncIteration(self._steps, self.__anext__)
 
     async def __anext__(self) -> Record[K_co, V_co]:
         # That deadline never comes. Nothing stands between the record and the caller: see `poll`.
@@ -336,7 +337,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         while True:
             proofs = steps.calls
             try:
-                if (stepped := steps.step()) is not None:
+                if core.interceptors is None and (stepped := steps.step()) is not None:
                     return stepped
                 if deadline != FOREVER:
                     left = max(deadline - core.clock.now_ms(), 0)

@@ -1,4 +1,4 @@
-# What _records_c.py takes from C and what _columns_c.py takes from it; Cython merges this with the .py file.
+# What _records_c.py takes from C and what other compiled modules take from it; Cython merges this with the .py file.
 
 cimport cython
 from cpython.buffer cimport Py_buffer
@@ -16,11 +16,25 @@ cdef extern from "varint.h" nogil:
 cdef extern from "Python.h":
     void PyObject_GC_Track(object)
     bint PyObject_GC_IsTracked(object)
+    bint PyObject_IS_GC(object)
     Py_ssize_t PY_SSIZE_T_MAX
 
 cdef extern from "record_type.h":
     int kd_add_slot(object example, const char* name, object mark) except -1
     void kd_allocate_untracked(object type)
+
+@cython.final
+cdef class Record:
+    cdef readonly object topic
+    cdef readonly int partition
+    cdef readonly long long offset
+    cdef readonly long long timestamp
+    cdef readonly int timestamp_type
+    cdef readonly object key
+    cdef readonly object value
+    cdef readonly object headers
+    cdef readonly object leader_epoch
+    cdef Record with_content(self, object key, object value)
 
 # One record's fields, pointing into its batch. Sizes are -1 for null.
 cdef struct Row:

@@ -77,16 +77,6 @@ class Record:
         leader_epoch: epoch of the leader that wrote it, None when unknown.
     """
 
-    topic = cython.declare(object, visibility="readonly")
-    partition = cython.declare(cython.int, visibility="readonly")
-    offset = cython.declare(cython.longlong, visibility="readonly")
-    timestamp = cython.declare(cython.longlong, visibility="readonly")
-    timestamp_type = cython.declare(cython.int, visibility="readonly")
-    key = cython.declare(object, visibility="readonly")
-    value = cython.declare(object, visibility="readonly")
-    headers = cython.declare(object, visibility="readonly")
-    leader_epoch = cython.declare(object, visibility="readonly")
-
     def __init__(
         self,
         topic,
@@ -128,6 +118,24 @@ class Record:
             self.headers,
             self.leader_epoch,
         )
+
+    @cython.cfunc
+    def with_content(self, key: object, value: object) -> Record:
+        """A copy with this key and value; for compiled callers."""
+        record: Record = Record.__new__(Record)
+        record.topic = self.topic
+        record.partition = self.partition
+        record.offset = self.offset
+        record.timestamp = self.timestamp
+        record.timestamp_type = self.timestamp_type
+        record.key = key
+        record.value = value
+        record.headers = self.headers
+        record.leader_epoch = self.leader_epoch
+        if PyObject_IS_GC(key) or PyObject_IS_GC(value):
+            # See __init__. Texts and numbers lead nowhere.
+            PyObject_GC_Track(record)
+        return record
 
     def replace(self, **changes):
         """A copy with some fields changed."""

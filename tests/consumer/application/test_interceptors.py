@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -195,3 +196,44 @@ def test_c1_what_an_interceptor_added_is_dropped_by_a_seek(served: Broker) -> No
         assert next(subject).value == b"0"
         subject.seek(PARTITION, 5)
         assert [record.value for record in read(subject, 2, max_records=1)] == [b"5", b"again"]
+
+
+class Drops(Interceptor):
+    """All but the last record of the topic, and says how many it saw at a time."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def on_consume(self, records: Records) -> Records:
+        self.seen.append(len(records))
+        return Records.of(record for record in records if record.value == b"9")
+
+
+def test_an_interceptor_sees_each_record_of_an_iteration_by_itself_and_may_drop_it(served: Broker) -> None:
+    drops = Drops()
+    with consumer(served, interceptors=[drops]) as subject:
+        subject.assign([PARTITION])
+        assert next(iter(subject)).value == b"9"
+        assert drops.seen == [1] * 10
+        assert subject.position(PARTITION) == 10
+
+
+def test_c7_ctrl_c_in_an_interceptor_loses_no_record_of_an_iteration(served: Broker) -> None:
+    interrupted: set[int] = set()
+
+    class Interrupts(Interceptor):
+        def on_consume(self, records: Records) -> Records:
+            [record] = records
+            if record.offset not in interrupted:
+                interrupted.add(record.offset)
+                raise KeyboardInterrupt
+            return records
+
+    with consumer(served, interceptors=[Interrupts()]) as subject:
+        subject.assign([PARTITION])
+        records = iter(subject)
+        found: list[int] = []
+        while len(found) < 10:
+            with contextlib.suppress(KeyboardInterrupt):
+                found.append(next(records).offset)
+        assert found == list(range(10))

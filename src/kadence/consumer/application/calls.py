@@ -213,6 +213,11 @@ class Calls:
         self._look_at_unit(timeout)
         return self._records((yield from self._core.poll(self._until(timeout), limit)))
 
+    def intercepted(self, chunks: list[tuple[TopicPartition, list[Record]]]) -> Records[Any, Any]:
+        """What a step took, as interceptors want it."""
+        assert self._interceptors is not None
+        return self._interceptors.on_consume(Records(chunks))
+
     def _records(self, chunks: list[tuple[TopicPartition, list[Record]]]) -> Records[Any, Any]:
         records: Records[Any, Any] = Records(chunks, self._core.moved())
         return (
@@ -225,6 +230,8 @@ class Calls:
         if len(found) > 1 and self._interceptors is not None:
             cell = self._border.assignment.get(TopicPartition(found[0].topic, found[0].partition))
             self._interceptors.surplus.keep(found[1:], cell)
+            # The next poll is no step: it returns them first.
+            self._border.attention.up = True
         return found[0] if found else None
 
     def poll_arrow(

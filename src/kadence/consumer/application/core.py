@@ -100,8 +100,6 @@ class Core:
         self._dead_letters: DeadLetters | None = None
         self.decoding: Decoding | None = None
         self._take = self._collector.take_records
-        self._is_taking = False
-        """Records are being taken. An interruption between that and the return is followed by `put_back`."""
         if config.dead_letter_topic is not None:
             self._dead_letters = DeadLetters(
                 config.dead_letter_topic, config.group_id, lambda: letter_producers(config), border.signal.set
@@ -125,7 +123,6 @@ class Core:
         self._polls_after_stop = 0
         self._is_counted = False
         """The poll under way was counted on the fast path, which had nothing for it."""
-        self._can_step = self.decoding is None and self.interceptors is None
         self.call = self._exchange.call
         self.hand_over = self._exchange.hand_over
         self.wakeup = self._exchange.wakeup
@@ -216,8 +213,8 @@ class Core:
         self._is_counted = chunks is None
         if self.pace is not None:
             self.pace.returns(now, self._collector.returned)
-        if chunks and self._can_step:
-            self._collector.arm(now, limit)
+        if chunks:
+            self._collector.arm(now, limit, () if self.decoding is None else self.decoding.held_up())
         return chunks
 
     def poll(self, deadline: int, limit: int) -> Waits[list[tuple[TopicPartition, list[Record]]]]:
@@ -281,7 +278,7 @@ class Core:
                 self.pace.returns(now, returned)
 
     def _refuse_inside_taking(self) -> None:
-        if self._is_taking:
+        if self.steps.is_taking:
             raise IllegalStateError(
                 "poll() is not possible while another poll of this consumer takes records: a deserialiser, or a signal "
                 "handler, called it in the midst of that"
@@ -289,7 +286,9 @@ class Core:
 
     def _taken(self, take: Callable[[], list[T]]) -> list[T]:
         """What ``take`` takes. A deserialiser or a signal handler may have closed the consumer in the midst of it."""
-        self._is_taking = True
+        # An interruption between this and the return is followed by `put_back`.
+        steps = self.steps
+        steps.is_taking = True
         try:
             taken = take()
         except Exception as error:
@@ -298,7 +297,7 @@ class Core:
                 raise ClosedError("this consumer is closed") from None
             raise
         finally:
-            self._is_taking = False
+            steps.is_taking = False
         if self.closed:
             raise ClosedError("this consumer is closed")
         return taken
@@ -346,7 +345,7 @@ class Core:
 
         None: it had not come so far, and took nothing.
         """
-        self._is_taking = False
+        self.steps.is_taking = False
         if proofs is None:
             return
         has_polled = self._collector.steps.calls != proofs

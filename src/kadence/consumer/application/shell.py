@@ -97,6 +97,9 @@ class Shell:
             if acquired:
                 # Steps, which do not enter, are refused from here on: see `reading.steps`.
                 self._border.attention.up = True
+                if self._core.steps.is_inside_elsewhere():
+                    self._lock.release()
+                    acquired = False
         except BaseException:
             self._let_go()
             raise

@@ -42,9 +42,16 @@ def cell(partition: int, offset: int = 0) -> Cell:
 
 
 def put(
-    border: Border, cell: Cell, count: int, *, offset: int = 0, lease: int = 1, damage: bool = False
+    border: Border,
+    cell: Cell,
+    count: int,
+    *,
+    offset: int = 0,
+    lease: int = 1,
+    damage: bool = False,
+    value: bytes = b"v",
 ) -> Arena:
-    data = bytearray(encode_batch([(0, None, b"v", ())] * count, base_offset=offset))
+    data = bytearray(encode_batch([(0, None, value, ())] * count, base_offset=offset))
     if damage:
         data[-1] ^= 1
     arena = Arena()

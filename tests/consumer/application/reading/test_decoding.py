@@ -351,3 +351,136 @@ def test_b4_a_deserialiser_that_hangs_is_processing_that_hangs(served: Broker) -
         subject.assign([PARTITION])
         read(subject, 20)
         assert None not in seen
+
+
+# ---------------------------------------------------------------- one record at a time
+
+
+class Counting:
+    """`number`, and how often it was asked for each record."""
+
+    def __init__(self) -> None:
+        self.asked: list[bytes] = []
+
+    def __call__(self, data: bytes) -> int:
+        self.asked.append(data)
+        return number(data)
+
+
+def test_iteration_raises_at_exactly_the_bad_record_and_goes_on_after_a_seek(served: Broker) -> None:
+    counting = Counting()
+    with Consumer(
+        bootstrap_servers=served.bootstrap_servers, auto_offset_reset="earliest", value_deserializer=counting
+    ) as subject:
+        subject.assign([PARTITION])
+        records = iter(subject)
+        assert [next(records).value for _ in range(5)] == [0, 1, 2, 3, 4]
+        assert counting.asked == [b"0", b"1", b"2", b"3", b"4"], "none before it is returned"
+        for _ in range(2):
+            with pytest.raises(RecordDeserializationError) as error:
+                next(records)
+            assert (error.value.offset, subject.position(PARTITION)) == (5, 5)
+        assert counting.asked[5:] == [b"secret", b"secret"], "once for each poll that raises"
+        subject.seek(PARTITION, 7)
+        assert [next(records).value for _ in range(13)] == list(range(7, 20))
+
+
+def test_iteration_skips_bad_records_and_asks_for_none_twice(served: Broker) -> None:
+    counting = Counting()
+    with Consumer(
+        bootstrap_servers=served.bootstrap_servers,
+        auto_offset_reset="earliest",
+        value_deserializer=counting,
+        deserialization_errors="skip",
+    ) as subject:
+        subject.assign([PARTITION])
+        records = iter(subject)
+        assert [next(records).value for _ in range(18)] == [n for n in range(20) if n not in (5, 6)]
+        assert subject.position(PARTITION) == 20
+        assert len(counting.asked) == 20
+
+
+def test_iteration_returns_nothing_after_a_bad_record_before_its_dead_letter_is_acknowledged(
+    served: Broker,
+) -> None:
+    with consumer(served, deserialization_errors="dead-letter", dead_letter_topic="bad") as subject:
+        subject.assign([PARTITION])
+        with served.faults.delay(ProduceRequest, 0.5):
+            records = iter(subject)
+            assert [next(records).value for _ in range(5)] == [0, 1, 2, 3, 4]
+            assert list(subject.records(idle_timeout=0.1)) == []
+            assert subject.position(PARTITION) == 5
+            assert [next(records).value for _ in range(13)] == list(range(7, 20))
+        assert subject._core.decoding is not None
+        assert subject._core.decoding.dead_lettered == 2
+
+
+def test_async_iteration_deserialises_as_iteration_does(served: Broker) -> None:
+    async def work() -> None:
+        async with AsyncConsumer(
+            bootstrap_servers=served.bootstrap_servers,
+            auto_offset_reset="earliest",
+            value_deserializer=number,
+        ) as subject:
+            await subject.assign([PARTITION])
+            records = aiter(subject)
+            assert [(await anext(records)).value for _ in range(5)] == [0, 1, 2, 3, 4]
+            with pytest.raises(RecordDeserializationError):
+                await anext(records)
+            assert await subject.position(PARTITION) == 5
+
+    asyncio.run(asyncio.wait_for(work(), PATIENCE))
+
+
+@pytest.mark.parametrize("call", ["seek", "pause", "commit"])
+def test_a_deserialiser_may_call_the_consumer_that_iterates(served: Broker, call: str) -> None:
+    """A seek takes effect at once: the record in hand is not returned."""
+
+    def meddle(data: bytes) -> bytes:
+        if data == b"3" and done.setdefault(call, 0) == 0:
+            done[call] = 1
+            if call == "seek":
+                subject.seek(PARTITION, 10)
+            elif call == "pause":
+                subject.pause([PARTITION])
+                subject.resume([PARTITION])
+            else:
+                subject.commit()
+        return data
+
+    done: dict[str, int] = {}
+    with Consumer(
+        bootstrap_servers=served.bootstrap_servers,
+        auto_offset_reset="earliest",
+        group_id="g",
+        value_deserializer=meddle,
+    ) as subject:
+        subject.assign([PARTITION])
+        records = iter(subject)
+        found = [next(records).offset for _ in range(5)]
+        assert found == ([0, 1, 2, 10, 11] if call == "seek" else [0, 1, 2, 3, 4])
+        if call == "commit":
+            assert committed_by(subject) == 3, "what is deserialised is not returned yet"
+
+
+def test_c7_ctrl_c_in_a_deserialiser_loses_no_record_of_an_iteration(served: Broker) -> None:
+    interrupted: set[bytes] = set()
+
+    def interrupts(data: bytes) -> bytes:
+        if data not in interrupted:
+            interrupted.add(data)
+            raise KeyboardInterrupt
+        return data
+
+    with Consumer(
+        bootstrap_servers=served.bootstrap_servers,
+        auto_offset_reset="earliest",
+        value_deserializer=interrupts,
+    ) as subject:
+        subject.assign([PARTITION])
+        records = iter(subject)
+        found: list[int] = []
+        while len(found) < 20:
+            with contextlib.suppress(KeyboardInterrupt):
+                found.append(next(records).offset)
+        assert found == list(range(20))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +19,7 @@ from tests.luck import examples
 from tests.patience import PATIENCE
 
 from kadence import Broker, Consumer, Interceptor, Producer, TopicPartition
+from kadence.consumer.application.reading.dead_letters import Delivery
 from kadence.consumer.border import messages as m
 from kadence.consumer.border.cells import Cell, Origin
 from kadence.errors import ClosedError, ConcurrentAccessError, WakeupError
@@ -29,9 +32,13 @@ COUNT = 8
 
 
 class Half:
-    """The steps of one half, over hands of three partitions."""
+    """The steps of one half, over hands of three partitions.
 
-    def __init__(self, suffix: str) -> None:
+    Args:
+        decodes: a deserialiser is set. It refuses each fifth record, and does first what ``meddling`` says.
+    """
+
+    def __init__(self, suffix: str, *, decodes: bool = False) -> None:
         try:
             hand = importlib.import_module(f"kadence.consumer.border._hand_{suffix}")
             steps = importlib.import_module(f"kadence.consumer.application.reading._steps_{suffix}")
@@ -44,6 +51,10 @@ class Half:
         self.polls = Tally(0)
         self.records = Tally(0)
         self.steps = steps.Steps(self.attention, self.clock.now_ms, self.polls)
+        self.meddling = ""
+        self.asked: list[bytes] = []
+        if decodes:
+            self.steps.decoder = steps.Decoder(None, self.deserialize)
 
         class Standing(hand.Standing):  # type: ignore[misc, name-defined]
             proved: object = None
@@ -59,8 +70,25 @@ class Half:
 
     def fill(self, number: int, start: int) -> None:
         """A new hand, as a reader installs it."""
-        records = [Record("t", number, offset, leader_epoch=4) for offset in range(start, start + COUNT)]
+        records = [
+            Record("t", number, offset, value=b"%d" % offset, leader_epoch=4)
+            for offset in range(start, start + COUNT)
+        ]
         self.cells[number].hand = self.hand(self.cells[number].lease, records, start, 3, start + COUNT + 2, 5)
+
+    def deserialize(self, data: bytes) -> int:
+        self.asked.append(data)
+        meddling, self.meddling = self.meddling, ""
+        if meddling == "poll":
+            assert self.steps.step() is None
+            assert self.steps.several(1) is None
+        elif meddling == "interrupt":
+            raise KeyboardInterrupt
+        elif meddling:
+            self.act(meddling, self.steps.touched[0].partition)
+        if int(data) % 5 == 4:
+            raise ValueError
+        return int(data)
 
     def seen(self) -> list[object]:
         """All that can be seen from outside."""
@@ -68,6 +96,8 @@ class Half:
             self.steps.calls,
             self.steps.taken,
             self.attention.up,
+            self.steps.is_taking,
+            self.asked,
             self.polls.count,
             self.records.total,
             [place.partition for place in self.steps.touched],
@@ -77,14 +107,20 @@ class Half:
             ],
         ]
 
+    def take(self, what: str, argument: int) -> object:
+        try:
+            if what == "step":
+                record = self.steps.step()
+                return None if record is None else (record.partition, record.offset, record.value)
+            chunks = self.steps.several(argument + 1)
+            return chunks and [(number, [record.offset for record in records]) for number, records in chunks]
+        except KeyboardInterrupt:
+            return "interrupted"
+
     def act(self, what: str, argument: int) -> object:
         steps, cell = self.steps, self.cells[argument % PARTITIONS]
-        if what == "step":
-            record = steps.step()
-            return None if record is None else (record.partition, record.offset)
-        if what == "several":
-            chunks = steps.several(argument + 1)
-            return chunks and [(number, [record.offset for record in records]) for number, records in chunks]
+        if what in ("step", "several"):
+            return self.take(what, argument)
         if what == "arm":
             steps.disarm()
             self.attention.up = False
@@ -99,6 +135,8 @@ class Half:
             getattr(steps, what)()
         elif what == "let go":
             steps.let_go()
+        elif what == "meddle":
+            self.meddling = ("poll", "seek", "disarm", "fill", "pause", "interrupt")[argument % 6]
         elif what == "attention":
             self.attention.up = True
         elif what == "later":
@@ -120,7 +158,7 @@ actions = st.tuples(
     st.sampled_from(
         [
             *["step"] * 6, "several", "several", "arm", "arm", "disarm", "put back", "prove", "settle", "let go",
-            "attention", "later", "pause", "revoke", "hold", "seek", "fill",
+            "attention", "later", "pause", "revoke", "hold", "seek", "fill", "meddle", "meddle",
         ]
     ),
     st.integers(0, COUNT + 1),
@@ -128,10 +166,10 @@ actions = st.tuples(
 
 
 @examples(300)
-@example(script=[("step", 0), ("seek", 0), ("step", 0)])
-@given(script=st.lists(actions, max_size=40))
-def test_both_halves_do_the_same(script: list[tuple[str, int]]) -> None:
-    compiled, plain = Half("c"), Half("py")
+@example(script=[("step", 0), ("seek", 0), ("step", 0)], decodes=False)
+@given(script=st.lists(actions, max_size=40), decodes=st.booleans())
+def test_both_halves_do_the_same(script: list[tuple[str, int]], decodes: bool) -> None:
+    compiled, plain = Half("c", decodes=decodes), Half("py", decodes=decodes)
     for half in (compiled, plain):
         half.act("arm", 0)
     for what, argument in script:
@@ -146,7 +184,8 @@ def half(request: pytest.FixtureRequest) -> Half:
 
 def test_a2_steps_take_turns(half: Half) -> None:
     half.act("arm", 0)
-    assert [half.act("step", 0) for _ in range(5)] == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1)]
+    given = [half.steps.step() for _ in range(5)]
+    assert [(each.partition, each.offset) for each in given] == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1)]
     assert half.act("disarm", 0) == [0, 1], "who was served since all had their turn goes behind the others"
 
 
@@ -168,7 +207,7 @@ def test_a_hand_that_is_used_up_stands_behind_what_follows_its_last_record(half:
 def test_steps_end_with_the_millisecond_and_with_the_hand(half: Half) -> None:
     half.act("arm", 0)
     assert half.act("several", COUNT) is None
-    assert half.act("step", 0) == (0, 0)
+    assert half.act("step", 0) == (0, 0, b"0")
     half.clock.advance(1)
     assert half.act("step", 0) is None
 
@@ -208,9 +247,9 @@ def test_c7_a_thread_that_is_inside_a_call_takes_the_steps_over(half: Half) -> N
 # ---------------------------------------------------------------- what a step must stop for
 
 
-def armed(*cells: Cell) -> Subject:
+def armed(*cells: Cell, **settings: Any) -> Subject:
     """The application side, after a poll that found nothing to do but to take records."""
-    subject = Subject(FakeClock())
+    subject = Subject(FakeClock(), **settings)
     subject.border.assignment = {one.partition: one for one in cells}
     for one in cells:
         put(subject.border, one, 50)
@@ -302,15 +341,146 @@ def test_c7_a_second_thread_that_polls_ends_the_steps_of_the_first_within_the_sa
     assert found == [None]
 
 
-@pytest.mark.parametrize("settings", [{"value_deserializer": bytes}, {"interceptors": [Interceptor()]}])
-def test_what_somebody_else_must_see_is_no_step(settings: dict[str, Any]) -> None:
-    subject = Subject(**settings)
-    one = cell(0)
-    subject.border.assignment = {one.partition: one}
-    put(subject.border, one, 50)
+# ---------------------------------------------------------------- with deserialisers
+
+
+@pytest.fixture(params=["c", "py"])
+def decoding(request: pytest.FixtureRequest) -> Half:
+    half = Half(request.param, decodes=True)
+    half.act("arm", 0)
+    return half
+
+
+def test_a_step_deserialises_one_record_and_no_other(decoding: Half) -> None:
+    assert decoding.act("step", 0) == (0, 0, 0)
+    assert decoding.asked == [b"0"]
+    assert decoding.cells[0].hand.position() == (1, 4)
+    assert decoding.cells[0].hand.records[0].value == b"0", "what is put back is bytes"
+
+
+def test_a_refused_record_is_left_to_a_whole_poll_which_does_not_ask_again(decoding: Half) -> None:
+    for number in range(PARTITIONS):
+        assert decoding.act("several", 5) == [(number, [0, 1, 2, 3])], "those before it"
+    assert decoding.act("step", 0) is None
+    decoder, hand = decoding.steps.decoder, decoding.cells[0].hand
+    assert (hand.position(), decoding.steps.taken) == ((4, 4), PARTITIONS)
+    failed, field, error = decoder.failed
+    assert (failed, field, type(error)) == (hand.records[4], "value", ValueError)
+    asked = len(decoding.asked)
+    out: list[Record] = []
+    assert decoder.run(hand.records, 4, COUNT, out) == 4
+    assert (len(decoding.asked), out) == (asked, [])
+    assert decoder.run(hand.records, 5, COUNT, out) == COUNT
+    assert [record.value for record in out] == [5, 6, 7]
+    assert decoder.failed is None
+    assert decoder.run(hand.records, 4, COUNT, out) == 4
+    assert len(decoding.asked) == asked + 4, "another run begins anew"
+
+
+@pytest.mark.parametrize("meddling", ["seek", "disarm", "fill"])
+def test_a_step_gives_nothing_where_a_deserialiser_moved_the_partition(decoding: Half, meddling: str) -> None:
+    decoding.meddling = meddling
+    assert decoding.act("step", 0) is None
+    assert decoding.cells[0].hand.index == 0
+    assert not decoding.steps.is_taking
+
+
+def test_no_memory_is_no_refusal(decoding: Half) -> None:
+    def tight(data: bytes) -> bytes:
+        raise MemoryError
+
+    decoder = type(decoding.steps.decoder)(None, tight)
+    with pytest.raises(MemoryError):
+        decoder.run(decoding.cells[0].hand.records, 0, 1, [])
+    assert decoder.failed is None
+
+
+def test_a_deserialiser_may_want_topic_and_headers(decoding: Half) -> None:
+    class Told:
+        def deserialize(self, topic: str, headers: Any, data: bytes) -> Any:
+            return topic, headers, data
+
+    decoder = type(decoding.steps.decoder)(Told(), Told())
+    record = Record("t", 1, 7, 3, 1, b"k", None, (("h", b"1"),), 4)
+    out: list[Record] = []
+    assert decoder.run([record], 0, 1, out) == 1
+    assert out == [record.replace(key=("t", (("h", b"1"),), b"k"))]
+
+
+def test_the_cycle_collector_knows_records_with_objects_in_them(decoding: Half) -> None:
+    class Order(list[Any]):
+        """Can be referred to weakly."""
+
+    decoder = type(decoding.steps.decoder)(None, Order)
+    out: list[Record] = []
+    decoder.run([Record("t", 0, 0, value=b"v")], 0, 1, out)
+    record = out.pop()
+    order: Any = record.value
+    order.append(record)
+    kept = weakref.ref(order)
+    del record, order
+    gc.collect()
+    assert kept() is None
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"value_deserializer": bytes}, {"interceptors": [Interceptor()]}],
+    ids=["deserialiser", "interceptor"],
+)
+def test_c14_no_setting_leaves_the_steps(settings: dict[str, Any]) -> None:
+    subject = armed(cell(0), **settings)
+    assert all(subject.core.steps.step() is not None for _ in range(40))
+
+
+def test_c14_a_partition_that_waits_for_its_dead_letters_takes_no_step() -> None:
+    class Letters:
+        topic = "bad"
+
+        def deliver(self, bad: Any) -> Delivery:
+            return Delivery(bad)
+
+    subject = Subject(
+        FakeClock(), value_deserializer=int, deserialization_errors="dead-letter", dead_letter_topic="bad"
+    )
+    assert subject.core.decoding is not None
+    subject.core.decoding._dead_letters = Letters()  # type: ignore[assignment]
+    bad, good = cell(0), cell(1)
+    subject.border.assignment = {one.partition: one for one in (bad, good)}
+    put(subject.border, bad, 50, value=b"bad")
+    put(subject.border, good, 50, value=b"1")
     with subject.shell:
         assert subject.core.poll_buffered(1)
-    assert subject.core.steps.step() is None
+    steps = subject.core.steps
+    found = [steps.step() for _ in range(40)]
+    assert [record and record.partition for record in found] == [1] * 40
+
+
+def test_c7_another_thread_is_refused_while_a_step_is_in_a_deserialiser() -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def slow(data: bytes) -> bytes:
+        if threading.current_thread() is not threading.main_thread():
+            inside.set()
+            assert leave.wait(PATIENCE)
+        return data
+
+    subject = armed(cell(0), value_deserializer=slow)
+
+    def work() -> None:
+        subject.core.steps.arm(subject.core.clock.now_ms(), list(subject.core._collector._ring.values()))
+        found.append(subject.core.steps.step())
+
+    found: list[Record | None] = []
+    other = threading.Thread(target=work)
+    subject.border.attention.up = False
+    other.start()
+    assert inside.wait(PATIENCE)
+    with pytest.raises(ConcurrentAccessError, match="another thread is using"), subject.shell:
+        pass
+    leave.set()
+    other.join()
+    assert found[0] is not None
 
 
 def test_b4_a_stall_tells_how_many_records_a_step_gave_and_which() -> None:

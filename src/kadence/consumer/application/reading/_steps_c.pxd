@@ -2,7 +2,7 @@
 
 cimport cython
 from kadence.consumer.border._hand_c cimport Attention, Hand, Standing
-from kadence.records._records_c cimport Cursor
+from kadence.records._records_c cimport Cursor, Record
 
 cdef extern from "tick.h" nogil:
     long long kd_tick()
@@ -21,18 +21,33 @@ cdef class Place:
     cdef public Py_ssize_t gone_in
 
 @cython.final
+cdef class Decoder:
+    cdef object key
+    cdef object value
+    cdef object key_in_full
+    cdef object value_in_full
+    cdef bint is_at_value
+    cdef public object failed
+    cdef Record decode(self, Record raw)
+
+@cython.final
 cdef class Steps:
     cdef Attention attention
     cdef object clock
     cdef object polls
     cdef bint is_system
     cdef list order
+    cdef public Decoder decoder
+    cdef public bint is_taking
     cdef readonly list touched
     cdef readonly Py_ssize_t calls
     cdef readonly Py_ssize_t taken
     cdef Py_ssize_t at
     cdef long long now
     cdef unsigned long thread
+    cdef object take_one(self)
+    cdef list decoded(self, Hand hand, Py_ssize_t limit)
+    cdef void passes_on(self) noexcept
     cdef Hand take_turn(self, Py_ssize_t least)
     cdef Hand refill(self, Place place, Hand hand)
     cdef bint prove_touched(self) except -1

@@ -1,13 +1,14 @@
 # mypy: ignore-errors
 """The compiled half of the steps; `_steps_py` is the twin with the same interface, and says what things mean.
 
-Cython in pure-Python syntax. A step runs no Python code, so no other thread and no signal handler comes between
-taking a record and giving it out.
+Cython in pure-Python syntax. A step runs no Python code between taking a record and giving it out, so no other thread
+and no signal handler comes between the two. A deserialiser, which is Python code, runs before.
 """
 
 import cython
 from cython.cimports.kadence.consumer.application.reading._steps_c import PyThread_get_thread_ident, kd_tick
 from cython.cimports.kadence.consumer.border._hand_c import Attention, Hand, Standing
+from cython.cimports.kadence.records._records_c import Cursor, Record
 
 from kadence.records._shared import RecordFormatError
 
@@ -30,6 +31,54 @@ class Place:
         self.cell = cell
         self.partition = partition
         self.records = records
+
+
+@cython.final
+@cython.cclass
+class Decoder:
+    """See `_steps_py.Decoder`."""
+
+    def __cinit__(self, key: object, value: object):
+        self.key_in_full = getattr(key, "deserialize", None)
+        self.key = key if self.key_in_full is None else None
+        self.value_in_full = getattr(value, "deserialize", None)
+        self.value = value if self.value_in_full is None else None
+
+    @cython.cfunc
+    def decode(self, raw: Record) -> Record:
+        key: object = raw.key
+        value: object = raw.value
+        self.is_at_value = False
+        if key is not None:
+            if self.key is not None:
+                key = self.key(key)
+            elif self.key_in_full is not None:
+                key = self.key_in_full(raw.topic, raw.headers, key)
+        self.is_at_value = True
+        if value is not None:
+            if self.value is not None:
+                value = self.value(value)
+            elif self.value_in_full is not None:
+                value = self.value_in_full(raw.topic, raw.headers, value)
+        return raw.with_content(key, value)
+
+    def run(
+        self, records: list, at: cython.Py_ssize_t, end: cython.Py_ssize_t, out: list
+    ) -> cython.Py_ssize_t:
+        failed: object = self.failed
+        self.failed = None
+        if failed is not None and at < end and cython.cast(tuple, failed)[0] is records[at]:
+            self.failed = failed
+            return at
+        try:
+            while at < end:
+                out.append(self.decode(cython.cast(Record, records[at])))
+                at += 1
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - see `_steps_py.Decoder.run`
+            self.failed = (records[at], "value" if self.is_at_value else "key", error)
+        return at
 
 
 @cython.final
@@ -79,11 +128,23 @@ class Steps:
                 hand.counted = hand.index
 
     def step(self) -> object:
+        return self.take_one()
+
+    @cython.cfunc
+    def take_one(self) -> object:
         hand: Hand = self.take_turn(1)
         if hand is None:
             return None
-        record: object = hand.records[hand.index]
+        record: object
+        if self.decoder is None:
+            record = hand.records[hand.index]
+        else:
+            records: list = self.decoded(hand, 1)
+            if records is None:
+                return None
+            record = records[0]
         hand.index += 1
+        self.passes_on()
         return record
 
     def several(self, limit: cython.Py_ssize_t) -> object:
@@ -91,18 +152,58 @@ class Steps:
         if hand is None:
             return None
         index: cython.Py_ssize_t = hand.index
-        place: Place = cython.cast(Place, self.touched[0])
-        chunks: list = [(place.partition, hand.records[index : index + limit])]
-        hand.index = index + limit
+        records: list
+        if self.decoder is None:
+            records = hand.records[index : index + limit]
+        else:
+            records = self.decoded(hand, limit)
+            if records is None:
+                return None
+        chunks: list = [(cython.cast(Place, self.touched[0]).partition, records)]
+        hand.index = index + len(records)
+        self.passes_on()
         return chunks
 
     @cython.cfunc
-    def take_turn(self, least: cython.Py_ssize_t) -> Hand:
-        """Begin a poll that the next hand alone can serve, and pass the turn on; None where there is more to do."""
-        if self.attention.up or self.now < 0:
+    def decoded(self, hand: Hand, limit: cython.Py_ssize_t) -> list:
+        """See `_steps_py.Steps._decoded`."""
+        place: Place = cython.cast(Place, self.touched[0])
+        cell: Standing = place.cell
+        index: cython.Py_ssize_t = hand.index
+        records: list = []
+        self.is_taking = True
+        try:
+            self.decoder.run(hand.records, index, index + limit, records)
+        finally:
+            self.is_taking = False
+        if (
+            not records
+            or self.now < 0
+            or cell.hand is not hand
+            or hand.lease != cell.lease
+            or hand.index != index
+        ):
             return None
-        size: cython.Py_ssize_t = len(self.order)
-        if not size or self.thread != PyThread_get_thread_ident():
+        return records
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def passes_on(self) -> cython.void:
+        """The turn is the next partition's."""
+        self.taken += 1
+        self.at += 1
+        if self.at == len(self.order):
+            self.at = 0
+
+    def is_inside_elsewhere(self) -> cython.bint:
+        return self.is_taking and self.thread != PyThread_get_thread_ident()
+
+    @cython.cfunc
+    def take_turn(self, least: cython.Py_ssize_t) -> Hand:
+        """Begin a poll that the next hand alone can serve; None where there is more to do."""
+        if self.attention.up or self.now < 0 or self.is_taking:
+            return None
+        if not self.order or self.thread != PyThread_get_thread_ident():
             return None
         if (kd_tick() if self.is_system else self.clock()) != self.now:
             return None
@@ -128,10 +229,6 @@ class Steps:
             self.touched.clear()
             self.touched.append(place)
         self.calls += 1
-        self.at += 1
-        if self.at == size:
-            self.at = 0
-        self.taken += 1
         return hand
 
     @cython.cfunc
@@ -246,12 +343,8 @@ class Iteration:
         return self
 
     def __next__(self):
-        hand: Hand = self.steps.take_turn(1)
-        if hand is None:
-            return self.slowly()
-        record: object = hand.records[hand.index]
-        hand.index += 1
-        return record
+        record: object = self.steps.take_one()
+        return self.slowly() if record is None else record
 
 
 @cython.final
@@ -303,10 +396,8 @@ class Next:
         if self.inner is None:
             if self.steps is None:
                 raise TypeError("this is made by `async for` over a consumer")
-            hand: Hand = self.steps.take_turn(1)
-            if hand is not None:
-                record: object = hand.records[hand.index]
-                hand.index += 1
+            record: object = self.steps.take_one()
+            if record is not None:
                 raise StopIteration(record)
             self.inner = self.slowly()
         return self.inner.send(value)

@@ -8,6 +8,10 @@ where the compiled half can read it (1 to 10 ms, mostly 4), else with a millisec
 The compiled half also decodes the next few records when a hand is used up; here a poll does that. The last record of a
 fetch is never a step: whoever takes it gives the fetch back, which may wake the network thread.
 
+Where deserialisers are set a step runs them (C14). They are the application's code and may take long, or call this
+consumer. So they run before anything moves, and what they may have changed is looked at again. A record that they
+refuse is left to a whole poll, which knows what becomes of it, and the error is kept for that poll.
+
 Each step is a whole poll (C6): what the one before it returned is proved processed, partitions take turns (A2), and
 what the poll timer says of the last poll is true to a tick.
 """
@@ -24,7 +28,10 @@ from kadence.metrics.sensors import Tally
 from kadence.records import Cursor, Record
 from kadence.types import TopicPartition
 
-__all__ = ["AsyncIteration", "Iteration", "Place", "Steps"]
+__all__ = ["AsyncIteration", "Decoder", "Iteration", "Place", "Steps"]
+
+Failure = tuple[Record[Any, Any], str, Exception]
+"""A record, which part of it (``key`` or ``value``) its deserialiser refused, and what that raised."""
 
 
 class Place:
@@ -52,6 +59,80 @@ class Place:
         self.gone = self.gone_in = 0
 
 
+class Decoder:
+    """Makes keys and values out of their bytes.
+
+    Args:
+        key, value: a function of the bytes, or an object with ``deserialize(topic, headers, data)``; None leaves bytes.
+
+    Attributes:
+        failed: what the last `run` stopped at, if it stopped.
+    """
+
+    __slots__ = ("_key", "_key_in_full", "_value", "_value_in_full", "failed")
+
+    def __init__(self, key: Any, value: Any) -> None:
+        self._key_in_full = getattr(key, "deserialize", None)
+        self._key = key if self._key_in_full is None else None
+        self._value_in_full = getattr(value, "deserialize", None)
+        self._value = value if self._value_in_full is None else None
+        self.failed: Failure | None = None
+
+    def run(self, records: Sequence[Record[Any, Any]], at: int, end: int, out: list[Record[Any, Any]]) -> int:
+        """Append what becomes of ``records[at:end]`` to ``out``, up to one that a deserialiser refuses.
+
+        A run that begins with the record at which the one before stopped stops there again, and asks no deserialiser.
+
+        Returns:
+            where it stopped: ``end``, or the place of the record in ``failed``.
+
+        Raises:
+            MemoryError: nobody's fault, and no reason to refuse a record.
+        """
+        failed, self.failed = self.failed, None
+        if failed is not None and at < end and failed[0] is records[at]:
+            self.failed = failed
+            return at
+        key_of, key_in_full = self._key, self._key_in_full
+        value_of, value_in_full = self._value, self._value_in_full
+        field = "key"
+        try:
+            while at < end:
+                record = records[at]
+                field = "key"
+                key, value = record.key, record.value
+                if key is not None:
+                    if key_of is not None:
+                        key = key_of(key)
+                    elif key_in_full is not None:
+                        key = key_in_full(record.topic, record.headers, key)
+                field = "value"
+                if value is not None:
+                    if value_of is not None:
+                        value = value_of(value)
+                    elif value_in_full is not None:
+                        value = value_in_full(record.topic, record.headers, value)
+                out.append(
+                    Record(
+                        record.topic,
+                        record.partition,
+                        record.offset,
+                        record.timestamp,
+                        record.timestamp_type,
+                        key,
+                        value,
+                        record.headers,
+                        record.leader_epoch,
+                    )
+                )
+                at += 1
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, `deserialization.errors` says what it means
+            self.failed = (records[at], field, error)
+        return at
+
+
 class Steps:
     """Serves polls that need only the next records of one partition.
 
@@ -60,6 +141,8 @@ class Steps:
         is_system: ``clock`` is the machine's own, which the compiled half can read by itself.
 
     Attributes:
+        decoder: what runs the deserialisers; None where there are none.
+        is_taking: records are being taken, be it by a step or by a whole poll: nobody may poll meanwhile.
         touched: readers of which the present poll, or the one that ended last, has taken something.
         calls: how often `prove` was called or a step was made.
         taken: steps that are not counted yet.
@@ -74,6 +157,8 @@ class Steps:
         "_polls",
         "_thread",
         "calls",
+        "decoder",
+        "is_taking",
         "taken",
         "touched",
     )
@@ -88,6 +173,8 @@ class Steps:
         self._at = 0
         self._now = -1
         self._thread = 0
+        self.decoder: Decoder | None = None
+        self.is_taking = False
         self.touched: list[Place] = []
         self.calls = 0
         self.taken = 0
@@ -135,23 +222,74 @@ class Steps:
         if hand is None:
             return None
         index = hand.index
+        if self.decoder is None:
+            record = hand.records[index]
+        else:
+            records = self._decoded(self.decoder, hand, 1)
+            if records is None:
+                return None
+            record = records[0]
         hand.index = index + 1
-        return hand.records[index]
+        self._pass_on()
+        return record
 
     def several(self, limit: int) -> list[tuple[TopicPartition, list[Record[Any, Any]]]] | None:
-        """A poll of ``limit``; None when there is more to do, or less than that in the next partition's hand."""
+        """A poll of ``limit``; None when there is more to do, or less than that in the next partition's hand.
+
+        It returns fewer where a deserialiser refuses one of them.
+        """
         hand = self._take_turn(limit)
         if hand is None:
             return None
         index = hand.index
-        chunks = [(self.touched[0].partition, hand.records[index : index + limit])]
-        hand.index = index + limit
+        records: list[Record[Any, Any]] | None
+        if self.decoder is None:
+            records = hand.records[index : index + limit]
+        else:
+            records = self._decoded(self.decoder, hand, limit)
+            if records is None:
+                return None
+        chunks = [(self.touched[0].partition, records)]
+        hand.index = index + len(records)
+        self._pass_on()
         return chunks
 
+    def _decoded(self, decoder: Decoder, hand: Hand, limit: int) -> list[Record[Any, Any]] | None:
+        """What deserialisers make of the next records in the hand; None when a whole poll has to look.
+
+        They may have called this consumer: sought, closed it, or given the partition up.
+        """
+        cell = self.touched[0].cell
+        index = hand.index
+        records: list[Record[Any, Any]] = []
+        self.is_taking = True
+        try:
+            decoder.run(hand.records, index, index + limit, records)
+        finally:
+            self.is_taking = False
+        if (
+            not records
+            or self._now < 0
+            or cell.hand is not hand
+            or hand.lease != cell.lease
+            or hand.index != index
+        ):
+            return None
+        return records
+
+    def _pass_on(self) -> None:
+        """The turn is the next partition's."""
+        self.taken += 1
+        self._at = (self._at + 1) % len(self._order)
+
+    def is_inside_elsewhere(self) -> bool:
+        """Whether another thread is in a deserialiser, which it called without entering the consumer."""
+        return self.is_taking and self._thread != threading.get_ident()
+
     def _take_turn(self, least: int) -> Hand | None:
-        """Begin a poll that the next hand alone can serve, and pass the turn on; None where there is more to do."""
+        """Begin a poll that the next hand alone can serve; None where there is more to do."""
         order = self._order
-        if self._attention.up or not order or self._thread != threading.get_ident():
+        if self._attention.up or self.is_taking or not order or self._thread != threading.get_ident():
             return None
         if self._clock() != self._now:
             return None
@@ -166,8 +304,6 @@ class Steps:
             return None
         self.prove()
         self.touched.append(place)
-        self._at = (self._at + 1) % len(order)
-        self.taken += 1
         return hand
 
     def prove(self) -> None:

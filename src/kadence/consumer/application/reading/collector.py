@@ -226,10 +226,11 @@ class Collector:
         self._ring[reader.partition] = reader
         self._ring.move_to_end(reader.partition)
 
-    def arm(self, now: int, limit: int) -> None:
+    def arm(self, now: int, limit: int, held_up: Collection[TopicPartition] = ()) -> None:
         """The poll of ``limit`` that began at ``now`` had nothing to do but to take records: the next may be steps.
 
-        Partitions take turns, so their hands run empty together: after a small poll all are filled at once.
+        Partitions take turns, so their hands run empty together: after a small poll all are filled at once. Those that
+        are ``held_up`` give nothing to steps.
         """
         ring = self._ring
         if limit <= _SMALL:
@@ -237,7 +238,7 @@ class Collector:
                 reader.fill(limit)
                 if reader.waits:
                     self._line_up(reader)
-        self.steps.arm(now, list(ring.values()))
+        self.steps.arm(now, [reader for reader in ring.values() if reader.partition not in held_up])
 
     def _raises(self, cell: Cell, error: KafkaError) -> None:
         """Note that this poll raises for what comes next of a partition, and how often that was so in a row."""

@@ -2,7 +2,8 @@
 
 It stands between a partition's hand and the poll, where a deserialiser is set. It looks at the next raw records in the
 hand, and moves the hand's index past those that were returned or passed over. So commits, `position` and a seek past a
-bad record mean what they say (A4), and what a poll could not return is decoded anew by the next one.
+bad record mean what they say (A4), and what a poll could not return is decoded anew by the next one. Polls that are
+steps call the same decoder, and leave to this what that refuses.
 
 raise        the records before a bad one are returned; then each poll raises, until the application seeks past it
 skip         it is counted and logged, and passed over
@@ -11,13 +12,11 @@ dead-letter  it goes to another topic; no record of its partition after it is re
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from kadence.config import ConsumerConfig
 from kadence.consumer.application.reading.collector import Collector
 from kadence.consumer.application.reading.dead_letters import BadRecord, DeadLetters, Delivery
 from kadence.consumer.application.reading.reader import Reader
+from kadence.consumer.application.reading.steps import Decoder
 from kadence.errors import DeadLetterError, RecordDeserializationError
 from kadence.logs import logger
 from kadence.records import Record
@@ -28,8 +27,6 @@ __all__ = ["Chunks", "Decoding"]
 log = logger("kadence.consumer")
 
 Chunks = list[tuple[TopicPartition, list[Record]]]
-_Simple = Callable[[bytes], Any] | None
-_Full = Callable[[str, Any, bytes], Any] | None
 
 
 class _Letters:
@@ -50,6 +47,7 @@ class Decoding:
     """Deserialises keys and values, and handles records that a deserialiser refuses.
 
     Attributes:
+        decoder: what calls the deserialisers; steps call them by it, too.
         skipped: bad records passed over, ever. dead_lettered: those acknowledged by the dead letter topic.
     """
 
@@ -61,8 +59,7 @@ class Decoding:
         self._collector = collector
         self._dead_letters = dead_letters
         self._raises = config.deserialization_errors == "raise"
-        self._key, self._key_in_full = _readers(config.key_deserializer)
-        self._value, self._value_in_full = _readers(config.value_deserializer)
+        self.decoder = collector.steps.decoder = Decoder(config.key_deserializer, config.value_deserializer)
         self._letters: dict[TopicPartition, _Letters] = {}
 
     def take(self, limit: int) -> Chunks:
@@ -92,6 +89,10 @@ class Decoding:
             self._collector.advanced = True
         return []
 
+    def held_up(self) -> set[TopicPartition]:
+        """Partitions of which no record is returned before their dead letters are acknowledged."""
+        return {partition for partition, letters in self._letters.items() if letters.delivery is not None}
+
     def _letters_of(self, reader: Reader) -> _Letters | None:
         """Those under way; what was sent under an old lease is no longer waited for."""
         letters = self._letters.get(reader.partition)
@@ -106,50 +107,17 @@ class Decoding:
         """The good ones and the bad ones up to where they end, or up to a bad one that is to be raised."""
         good: list[Record] = []
         bad: list[BadRecord] = []
-        key_of, key_in_full, value_of, value_in_full = (
-            self._key,
-            self._key_in_full,
-            self._value,
-            self._value_in_full,
-        )
-        for record in raw:
-            field = "key"
-            try:
-                key, value = record.key, record.value
-                if key is not None:
-                    if key_of is not None:
-                        key = key_of(key)
-                    elif key_in_full is not None:
-                        key = key_in_full(record.topic, record.headers, key)
-                field = "value"
-                if value is not None:
-                    if value_of is not None:
-                        value = value_of(value)
-                    elif value_in_full is not None:
-                        value = value_in_full(record.topic, record.headers, value)
-            except MemoryError:
-                # Nobody's fault, and no reason to pass over a record.
-                raise
-            except Exception as error:
-                if self._raises:
-                    if not good:
-                        raise _bad(record, field, error) from error
-                    break
-                bad.append(BadRecord(record, field, error))
-                continue
-            good.append(
-                Record(
-                    record.topic,
-                    record.partition,
-                    record.offset,
-                    record.timestamp,
-                    record.timestamp_type,
-                    key,
-                    value,
-                    record.headers,
-                    record.leader_epoch,
-                )
-            )
+        decoder, end = self.decoder, len(raw)
+        at = decoder.run(raw, 0, end, good)
+        while at < end:
+            assert decoder.failed is not None
+            (record, field, error), decoder.failed = decoder.failed, None
+            if self._raises:
+                if not good:
+                    raise _bad(record, field, error) from error
+                break
+            bad.append(BadRecord(record, field, error))
+            at = decoder.run(raw, at + 1, end, good)
         return good, bad
 
     def _pass_over(self, reader: Reader, bad: list[BadRecord]) -> bool:
@@ -181,12 +149,6 @@ class Decoding:
         for each in delivery.bad:
             self.dead_lettered += 1
             log.warning("to %s: %s", topic, _said_of(each.record, each.field, each.error))
-
-
-def _readers(deserializer: Any) -> tuple[_Simple, _Full]:
-    """The one of the two kinds that it is; neither leaves the bytes."""
-    full: _Full = getattr(deserializer, "deserialize", None)
-    return (deserializer, None) if full is None else (None, full)
 
 
 def _said_of(record: Record, field: str, error: Exception) -> str:

@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING
 from kadence.compiled import compiled
 from kadence.consumer.border.hand import COMPILED
 
-__all__ = ["AsyncIteration", "Iteration", "Place", "Steps"]
+__all__ = ["AsyncIteration", "Decoder", "Iteration", "Place", "Steps"]
 
 if TYPE_CHECKING or not COMPILED or compiled("kadence.consumer.application.reading._steps_c") is None:
-    from kadence.consumer.application.reading._steps_py import AsyncIteration, Iteration, Place, Steps
+    from kadence.consumer.application.reading._steps_py import (
+        AsyncIteration,
+        Decoder,
+        Iteration,
+        Place,
+        Steps,
+    )
 else:
-    from kadence.consumer.application.reading._steps_c import AsyncIteration, Iteration, Place, Steps
+    from kadence.consumer.application.reading._steps_c import AsyncIteration, Decoder, Iteration, Place, Steps
