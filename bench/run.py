@@ -31,6 +31,7 @@ ROWS = (
     "polls",
     "iteration",
     "iteration_async",
+    "iteration_settings",
     "single",
     "arrow",
     "latency",

@@ -20,7 +20,7 @@ LOOK = 1000
 """Records between two looks at the clock."""
 
 
-async def _iterate(plan: Plan, consumer: Any) -> Figures:
+async def iterate(plan: Plan, consumer: Any) -> Figures:
     timer: Timer | None = None
     touched = 0
     async for record in consumer:
@@ -41,7 +41,7 @@ async def _iterate(plan: Plan, consumer: Any) -> Figures:
 
 async def _kadence(plan: Plan) -> Figures:
     async with await peers.kadence_async(plan) as consumer:
-        return await _iterate(plan, consumer)
+        return await iterate(plan, consumer)
 
 
 async def _kadence_polls(plan: Plan) -> Figures:
@@ -58,7 +58,7 @@ async def _kadence_polls(plan: Plan) -> Figures:
 async def _aiokafka(plan: Plan) -> Figures:
     consumer = await peers.aiokafka(plan)
     try:
-        return await _iterate(plan, consumer)
+        return await iterate(plan, consumer)
     finally:
         await consumer.stop()
 

@@ -85,7 +85,9 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("name", ["polls", "work", "iteration", "iteration_async", "arrow"])
+@pytest.mark.parametrize(
+    "name", ["polls", "work", "iteration", "iteration_async", "iteration_settings", "arrow"]
+)
 def test_rows_that_read_a_topic(ground: Ground, options: Options, name: str) -> None:
     import importlib
 
