@@ -41,8 +41,7 @@ from types import FrameType
 from typing import Final
 
 from kadence.java import cache_directory
-from kadence.spark import daemon, launch
-from kadence.spark.daemon import import_ahead
+from kadence.spark import launch
 from kadence.spark.launch import DIRECTORY, NUMBER, SOCKET
 
 __all__ = ["AHEAD", "PROGRAM", "Request", "differs", "is_launcher", "launcher"]
@@ -65,6 +64,8 @@ _OF_A_PROCESS: Final = ("PYTHONUNBUFFERED", _PATH)
 _THREADS: Final = "OMP_NUM_THREADS"
 ONE: Final = "1"
 """Libraries that compute start their threads when they are imported, as many as this says; one is none beside ours."""
+
+DAEMON: Final = "kadence.spark.daemon"
 
 PROGRAM: Final = "PYSPARK_DRIVER_PYTHON"
 """The variable by whose Python Spark looks sources up, plans and reads them."""
@@ -289,7 +290,7 @@ def _become(request: Request, streams: list[int]) -> None:
     # Spark applies the setting of the daemon's module to the workers of tasks alone. Its planner gets the daemon of
     # PySpark, which prints a traceback for a worker whose query was stopped meanwhile.
     if program == "pyspark.daemon":
-        program = daemon.__name__
+        program = DAEMON
     sys.argv = [program, *rest]
     sys.modules.pop(program, None)
     runpy.run_module(program, run_name="__main__", alter_sys=True)
@@ -306,7 +307,8 @@ def _main(directory: Path) -> None:
         for name in AHEAD:
             with suppress(ImportError):
                 import_module(name)
-        import_ahead()
+        # Not above: Spark runs it as a program, and Python warns of one that its package has imported already.
+        import_module(DAEMON).import_ahead()
         gc.freeze()
         gc.enable()
         is_alone = len(list(Path("/proc/self/task").iterdir())) == 1
