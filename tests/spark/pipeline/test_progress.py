@@ -18,7 +18,7 @@ from kadence.spark.pipeline.checkpoint import committed
 from kadence.spark.pipeline.files import LocalFiles
 from kadence.spark.pipeline.lock import Lock, is_held
 from kadence.spark.pipeline.progress import Batch, Progress, progress_file, shown_seconds
-from kadence.spark.pipeline.run import close_session, reason
+from kadence.spark.pipeline.run import close_session
 from kadence.spark.pipeline.status import status
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -147,55 +147,6 @@ def test_files_of_this_machine(tmp_path: Path) -> None:
     files.delete(str(tmp_path / "deep"))
     files.delete(str(tmp_path / "deep"))
     assert files.names(str(tmp_path)) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        (
-            "[STREAM_FAILED] Query [id = 1] terminated with exception: [X] no disk SQLSTATE: XXKST",
-            "[X] no disk",
-        ),
-        ("Job aborted.\n\nJVM stacktrace:\njava.lang.Error: x", "Job aborted."),
-        (
-            "[STREAM_FAILED] …\nTraceback:\n  File\nkadence.errors.IllegalStateError: the table is not ours\n",
-            "the table is not ours",
-        ),
-        (
-            "a\npyspark.errors.exceptions.captured.SparkRuntimeException: [USER_RAISED_EXCEPTION] no. SQLSTATE: P0001",
-            "no.",
-        ),
-        ("a\nValueError: no: really", "ValueError: no: really"),
-        (
-            (
-                "An error occurred while calling o46.load.\n: org.apache.spark.SparkException: \n"
-                "Error from python worker:\n  /usr/bin/python3: No module named kadence\nPYTHONPATH was:\n  /x\n"
-                "org.apache.spark.SparkException: No port number in daemon's stdout\n\tat a.b(c.scala:1)"
-            ),
-            "a Python worker of Spark did not start: /usr/bin/python3: No module named kadence",
-        ),
-        (
-            (
-                "An error occurred while calling o2.stop.\n: org.apache.spark.SparkException: In awaitResult: \n"
-                "\tat a.b(c.scala:1)\nCaused by: org.apache.spark.rpc.RpcEnvStoppedException: RpcEnv already stopped.\n"
-                "\tat a.b(c.scala:2)\n\t... 8 more\nCaused by: java.io.EOFException\n\t... 9 more\n"
-            ),
-            "org.apache.spark.rpc.RpcEnvStoppedException: RpcEnv already stopped.",
-        ),
-        (
-            (
-                "An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):\n"
-                "py4j.protocol.Py4JJavaError: An error occurred while calling o477.saveAsTable.\n"
-                ": java.lang.IncompatibleClassChangeError: class A can not implement B\n\tat a.b(c.java:1)\n"
-            ),
-            "java.lang.IncompatibleClassChangeError: class A can not implement B",
-        ),
-        ("An error occurred while calling o2.stop", "An error occurred while calling o2.stop"),
-        ("", "no reason given"),
-    ],
-)
-def test_the_reason_in_what_spark_says(text: str, told: str) -> None:
-    assert reason(text) == told
 
 
 @dataclass

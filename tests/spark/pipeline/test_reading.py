@@ -12,7 +12,7 @@ import pytest
 from kadence.errors import ConfigError
 from kadence.spark.pipeline.checks import check, checked
 from kadence.spark.pipeline.environment import Environment
-from kadence.spark.pipeline.frames import filled
+from kadence.spark.pipeline.frames import filled, value_type
 from kadence.spark.pipeline.model import AVAILABLE_NOW, Pipeline
 from kadence.spark.pipeline.reading import Mistake, PipelineFileError, parse, read
 
@@ -93,6 +93,17 @@ def test_a_good_file() -> None:
     assert made.sink.written_as == "parquet"
     assert dict(made.sink.options) == {"compression": "zstd"}
     assert made.decode_action == "drop"
+
+
+def test_strict_json() -> None:
+    strict = instead('format = "json"', 'format = "json-strict"')
+    made = pipeline(strict)
+    assert made.source_options()["value.format"] == "json-strict"
+    assert value_type(made, {}, None) == "struct<id bigint>"
+    without = strict.replace('schema = "id bigint"', "")
+    assert [each.partition(": The")[0] for each in mistakes(without)] == [
+        "10: decode: schema is missing: the columns of the JSON as Spark DDL, such as 'id bigint, name string'"
+    ]
 
 
 def test_defaults() -> None:

@@ -12,8 +12,9 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.errors import ConfigError, IllegalStateError
+from kadence.spark.pipeline.failures import reason
 from kadence.spark.pipeline.files import Files
-from kadence.spark.pipeline.frames import first_line, written
+from kadence.spark.pipeline.frames import written
 from kadence.spark.pipeline.judging import Judge, named, observed
 from kadence.spark.pipeline.model import FIRST_VIEW, Aggregate, Pipeline
 from kadence.spark.pipeline.outputs import Writer
@@ -43,6 +44,7 @@ class Aggregation:
         self._sink = sink
         self._query: StreamingQuery | None = None
         self._rows = 0
+        self._problem: BaseException | None = None
 
     def start(self, session: SparkSession, schema: StructType) -> None:
         """Begin, or go on where the checkpoint is.
@@ -68,10 +70,16 @@ class Aggregation:
 
     def take(self) -> int:
         """Wait until all that is judged is in the state and in the sink; the rows that the sink got."""
+        from pyspark.errors import StreamingQueryException
+
         if self._query is None:
             raise IllegalStateError("the aggregate was not started")
         before = self._rows
-        self._query.processAllAvailable()
+        try:
+            self._query.processAllAvailable()
+        except StreamingQueryException as problem:
+            # Spark tells of a batch's own exception as a text.
+            raise self._problem or problem from None
         return self._rows - before
 
     def stop(self) -> None:
@@ -80,6 +88,13 @@ class Aggregation:
             self._query.stop()
 
     def _batch(self, frame: DataFrame, number: int) -> None:
+        try:
+            self._write(frame, number)
+        except BaseException as problem:
+            self._problem = problem
+            raise
+
+    def _write(self, frame: DataFrame, number: int) -> None:
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
 
@@ -114,7 +129,7 @@ def groups(rows: DataFrame, pipeline: Pipeline) -> DataFrame:
         rows.createOrReplaceTempView(pipeline.last_view)
         return session.sql(step.sql)
     except (AnalysisException, ParseException) as problem:
-        raise ConfigError(f"aggregate: {first_line(problem)}") from None
+        raise ConfigError(f"aggregate: {reason(problem)}", key="aggregate") from None
 
 
 def check_groups(session: SparkSession, schema: StructType, pipeline: Pipeline) -> DataFrame:
@@ -137,5 +152,5 @@ def check_groups(session: SparkSession, schema: StructType, pipeline: Pipeline) 
         result = written(made, pipeline.sink)
         result.schema  # noqa: B018 - asking for the schema analyses it
     except AnalysisException as problem:
-        raise ConfigError(f"aggregate, in mode {step.mode}: {first_line(problem)}") from None
+        raise ConfigError(f"aggregate, in mode {step.mode}: {reason(problem)}", key="aggregate") from None
     return result

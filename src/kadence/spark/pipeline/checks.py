@@ -5,7 +5,6 @@ Asks no broker. SQL is checked only with a Spark session, whose parser is the on
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kadence.errors import ConfigError
 from kadence.spark.pipeline.environment import Environment
+from kadence.spark.pipeline.failures import reason
 from kadence.spark.pipeline.model import FIRST_VIEW, Output, Pipeline
 from kadence.spark.pipeline.outputs import FILE_FORMATS, LAKEHOUSE, MODES, lakehouse_options, topic_options
 from kadence.spark.pipeline.positions import Path
@@ -134,7 +134,7 @@ def _path(document: Document, table: str, option: str | None) -> Path:
 
 def _decode(document: Document, pipeline: Pipeline) -> list[Mistake]:
     step = pipeline.decode
-    if step is not None and step.format == "json" and step.schema is None:
+    if step is not None and step.is_json and step.schema is None:
         text = "schema is missing: the columns of the JSON as Spark DDL, such as 'id bigint, name string'"
         return [document.mistake(("decode",), text)]
     return []
@@ -286,17 +286,14 @@ def _sql(
     from pyspark.errors import PySparkException
 
     from kadence.spark.pipeline.frames import filled, loaded
-    from kadence.spark.pipeline.run import check_plan, reason
+    from kadence.spark.pipeline.run import check_plan
 
     pipeline = filled(pipeline, environment)
     parser = spark._jsparkSession.sessionState().sqlParser()
     texts: list[tuple[Path, str, Any]] = []
-    if (
-        pipeline.decode is not None
-        and pipeline.decode.format == "json"
-        and pipeline.decode.schema is not None
-    ):
-        texts.append((("decode", "schema"), pipeline.decode.schema, parser.parseTableSchema))
+    decode = pipeline.decode
+    if decode is not None and decode.is_json and decode.schema is not None:
+        texts.append((("decode", "schema"), decode.schema, parser.parseTableSchema))
     for place, step in enumerate(pipeline.transform):
         texts.append((("transform", place, "sql"), step.sql, parser.parsePlan))
     if pipeline.aggregate is not None:
@@ -308,25 +305,26 @@ def _sql(
         try:
             parse(text)
         except PySparkException as problem:
-            said = environment.hide(reason(str(problem)))
-            found.append(document.mistake(path, " ".join(said.split())))
+            said = environment.hide(reason(problem))
+            found.append(document.mistake(path, said))
     if not found:
         try:
             check_plan(
                 loaded(pipeline, environment.fill_all(pipeline.source_options()), spark.read).limit(0),
                 pipeline,
             )
-        except (ConfigError, PySparkException) as problem:
-            text = environment.hide(reason(str(problem)))
-            found.append(document.mistake(_step_of(text, pipeline), text))
+        except ConfigError as problem:
+            found.append(document.mistake(_step_of(problem.key, pipeline), environment.hide(str(problem))))
+        except PySparkException as problem:
+            found.append(document.mistake(("source",), environment.hide(reason(problem))))
     return found
 
 
-def _step_of(text: str, pipeline: Pipeline) -> Path:
-    if text.startswith("aggregate"):
-        return ("aggregate",)
-    named = re.match(r"transform (\w+)[ :]", text)
+def _step_of(key: str | None, pipeline: Pipeline) -> Path:
+    """Where the file has the step that an error names; without a name it is of what follows the transforms."""
     for place, step in enumerate(pipeline.transform):
-        if named and step.name == named.group(1):
+        if key == f"transform {step.name}":
             return ("transform", place, "sql")
+    if key == "aggregate":
+        return ("aggregate",)
     return ("expect",) if pipeline.expect else ()

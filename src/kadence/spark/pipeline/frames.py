@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from kadence.errors import ConfigError
 from kadence.spark.pipeline.environment import Environment
+from kadence.spark.pipeline.failures import reason
 from kadence.spark.pipeline.keeping import with_column_kept
 from kadence.spark.pipeline.model import FIRST_VIEW, Expectation, Output, Pipeline, Transform
 from kadence.spark.source.schema import all_columns
@@ -31,7 +32,6 @@ __all__ = [
     "decoded",
     "expectation_counts",
     "filled",
-    "first_line",
     "judged",
     "judged_rows",
     "letters",
@@ -103,7 +103,7 @@ def value_type(pipeline: Pipeline, options: Mapping[str, str], reader: Any) -> s
         return "binary"
     if step.format == "string":
         return "string"
-    if step.format == "json":
+    if step.is_json:
         return f"struct<{step.schema}>"
     return str(reader.format("kadence").options(**options).load().schema["value"].dataType.simpleString())
 
@@ -168,18 +168,14 @@ def transform(session: SparkSession, step: Transform) -> DataFrame:
         result = session.sql(step.sql)
         kept = result if RECORD in result.columns else with_column_kept(result, RECORD)
     except AnalysisException as problem:
-        raise ConfigError(f"transform {step.name}: {first_line(problem)}") from None
+        raise ConfigError(f"transform {step.name}: {reason(problem)}", key=f"transform {step.name}") from None
     if kept is None:
         raise ConfigError(
             f"transform {step.name} loses the column {RECORD}, by which each row knows its record; an aggregate, also "
-            "DISTINCT, belongs into [aggregate]"
+            "DISTINCT, belongs into [aggregate]",
+            key=f"transform {step.name}",
         )
     return kept
-
-
-def first_line(problem: Exception) -> str:
-    """What Spark refuses, without its plan."""
-    return str(problem).split("\n\nJVM stacktrace", 1)[0].strip().partition("\n")[0]
 
 
 def expectation_counts(expectations: Sequence[Expectation]) -> dict[str, Column]:

@@ -93,11 +93,11 @@ class DecodeStep:
 
     format: str = _key(
         "How values are written. string makes one column, value.",
-        choices=("json", "avro", "protobuf", "string"),
+        choices=("json", "json-strict", "avro", "protobuf", "string"),
     )
     schema: str | None = _key(
-        "For json the columns as Spark DDL, such as 'id bigint, name string'. For avro the reader's schema or its "
-        "file, for protobuf the file of a descriptor set; a schema registry has them, too.",
+        "For json and json-strict the columns as Spark DDL, such as 'id bigint, name string'. For avro the reader's "
+        "schema or its file, for protobuf the file of a descriptor set; a schema registry has them, too.",
         default=None,
     )
     action: str | None = _key(
@@ -111,6 +111,11 @@ class DecodeStep:
         shape=ANY_KEYS,
         default={},
     )
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the schema is that of JSON's columns."""
+        return self.format in ("json", "json-strict")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

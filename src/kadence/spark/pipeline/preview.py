@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kadence.spark.pipeline.aggregating import groups
 from kadence.spark.pipeline.environment import Environment
+from kadence.spark.pipeline.failures import told_simply
 from kadence.spark.pipeline.files import HadoopFiles
 from kadence.spark.pipeline.frames import (
     decoded,
@@ -23,7 +24,7 @@ from kadence.spark.pipeline.frames import (
 from kadence.spark.pipeline.judging import ROWS
 from kadence.spark.pipeline.model import Pipeline
 from kadence.spark.pipeline.ranges import Range, batch_options, pending
-from kadence.spark.pipeline.run import check_plan, told_simply
+from kadence.spark.pipeline.run import check_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kadence.errors import ConfigError, IllegalStateError
 from kadence.spark.pipeline.checkpoint import committed
 from kadence.spark.pipeline.environment import Environment
+from kadence.spark.pipeline.failures import told_simply
 from kadence.spark.pipeline.files import HadoopFiles
 from kadence.spark.pipeline.frames import PROVENANCE, filled, letters, loaded
 from kadence.spark.pipeline.judging import Judge
@@ -20,7 +21,6 @@ from kadence.spark.pipeline.lock import Lock
 from kadence.spark.pipeline.model import Pipeline
 from kadence.spark.pipeline.ranges import Range, batch_options
 from kadence.spark.pipeline.replace import must_be_replaceable, replace
-from kadence.spark.pipeline.run import told_simply
 from kadence.spark.source.clients import driver_client
 from kadence.spark.source.offsets import Offsets
 from kadence.spark.source.options import parse

@@ -6,22 +6,21 @@ does not, it is abandoned, and Spark runs it again at the next start: the output
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import re
 import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from kadence.errors import ConfigError, IllegalStateError, KafkaError
+from kadence.errors import ConfigError, IllegalStateError
 from kadence.spark.jvm import close_session, session_apart
 from kadence.spark.pipeline.aggregating import Aggregation, check_groups
 from kadence.spark.pipeline.checkpoint import planned
 from kadence.spark.pipeline.environment import Environment
+from kadence.spark.pipeline.failures import PipelineError, reason, reason_of, thrown, told_simply
 from kadence.spark.pipeline.files import Files, HadoopFiles
 from kadence.spark.pipeline.frames import (
     decoded,
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
 
-__all__ = ["PipelineError", "Run", "check_plan", "close_session", "open_session", "reason", "told_simply"]
+__all__ = ["PipelineError", "Run", "check_plan", "close_session", "open_session"]
 
 _LOOK_S: Final = 0.2
 """How often the waiting thread looks at the query."""
@@ -54,10 +53,6 @@ _FILE_S: Final = 1.0
 """How often the progress is written while only Spark's report of the lag changes."""
 
 Tell = Callable[[Progress], None]
-
-
-class PipelineError(KafkaError):
-    """A pipeline failed; the message has the reason without Spark's stack."""
 
 
 def open_session(pipeline: Pipeline, environment: Environment, *, quiet: bool = True) -> SparkSession:
@@ -135,6 +130,7 @@ class Run:
         self._asked = threading.Event()
         self._at_work = threading.Event()
         self._latest: int | None = None
+        self._problem: BaseException | None = None
         self._guard = threading.Lock()
         self._reported = ""
         now = _now_ms()
@@ -177,12 +173,12 @@ class Run:
                     self.progress = self.progress.begun(_now_ms())
                 self._tell(self.progress)
                 self._wait(query)
-                failure = query.exception() if not self._asked.is_set() else None
+                failure = None if self._asked.is_set() else self._failure_of(query)
             finally:
                 query.stop()
                 self._stop_aggregation()
             if failure is not None:
-                text = self._environment.hide(reason(str(failure)))
+                text = self._environment.hide(failure)
                 self._end("failed", text)
                 raise PipelineError(text)
             if not self._asked.is_set():
@@ -252,6 +248,13 @@ class Run:
             self.progress = self.progress.after_report(behind, _ends(report.json), _now_ms())
         self._tell(self.progress)
 
+    def _failure_of(self, query: StreamingQuery) -> str | None:
+        """Why the query ended; None: it came to its end."""
+        if self._problem is not None:
+            return reason(self._problem)
+        java: Any = query._jsq.exception()  # type: ignore[attr-defined]
+        return reason_of(thrown(java.get())) if java.isDefined() else None
+
     def _end(self, state: str, error: str | None = None) -> None:
         with self._guard:
             self.progress = self.progress.ended(state, _now_ms(), error)
@@ -274,6 +277,10 @@ class Run:
         self._at_work.set()
         try:
             done = self._write(frame, number)
+        except BaseException as problem:
+            # Spark tells of it as a text in an exception of its own.
+            self._problem = problem
+            raise
         finally:
             self._at_work.clear()
         with self._guard:
@@ -342,56 +349,8 @@ def check_plan(empty: DataFrame, pipeline: Pipeline) -> DataFrame:
         result = rows(made, pipeline.sink)
         result.schema  # noqa: B018 - see above
     except (AnalysisException, ParseException) as problem:
-        raise ConfigError(reason(str(problem))) from None
+        raise ConfigError(reason(problem)) from None
     return result
-
-
-@contextlib.contextmanager
-def told_simply(environment: Environment, what: str = "") -> Iterator[None]:
-    """Turns Spark's exceptions into a `PipelineError` of one line, without secrets, that begins with ``what``."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except (PySparkException, Py4JError) as problem:
-        raise PipelineError(environment.hide(what + reason(str(problem)))) from None
-
-
-_RAISED: Final = re.compile(r"\s*([\w.]+(?:Error|Exception)): (.*)")
-_NO_JAVA: Final = "[JAVA_GATEWAY_EXITED]"
-_WORKER: Final = "Error from python worker:"
-_PY4J: Final = "An error occurred while calling "
-_CAUSE: Final = re.compile(r"(?:Caused by)?: ([\w.$]+: \S.*)")
-_FRAME: Final = re.compile(r"^\[(?:STREAM_FAILED|USER_RAISED_EXCEPTION)\] (?:.*terminated with exception: )?")
-
-
-def reason(text: str) -> str:
-    """The line of Spark's message that says why.
-
-    It is what a worker said that did not start, else the last error of Python, else what caused an exception of Java,
-    else the first line.
-    """
-    lines = [line for line in text.split("JVM stacktrace", 1)[0].splitlines() if line.strip()]
-    stripped = [line.strip() for line in lines]
-    if _WORKER in stripped[:-1]:
-        return f"a Python worker of Spark did not start: {stripped[stripped.index(_WORKER) + 1]}"
-    line = lines[0] if lines else "no reason given"
-    if line.startswith(_NO_JAVA):
-        return "its Java process ended at once, with the words above"
-    for each in reversed(lines):
-        raised = _RAISED.fullmatch(each)
-        if raised is not None:
-            # Kadence's own errors, and Spark's, say all in their text.
-            line = raised.group(2) if raised.group(1).startswith(("kadence.", "pyspark.")) else each
-            break
-    if _PY4J in line:
-        # Py4J names its own call; Java's exception and its causes come below, the first one last.
-        causes = [found.group(1) for each in stripped if (found := _CAUSE.fullmatch(each)) is not None]
-        line = causes[-1] if causes else line
-    while (shorter := _FRAME.sub("", line.strip())) != line:
-        line = shorter
-    return re.sub(r" SQLSTATE: \w+$", "", line)
 
 
 def _ends(report: str) -> dict[Any, int]:
