@@ -11,21 +11,18 @@ runs once undisturbed. DuckDB then reads the files of both tables: each record m
 Starting Spark takes nearly all of a round. Without it, a process does with the tables what Spark's driver and tasks
 have the sink do, with a checkpoint like Spark's, as fast as it can: many kills then come in the midst of a commit.
 
-POSIX with /proc (Linux), as `kill_spark`, whose parts it uses.
+POSIX with /proc (Linux), as `killing`, whose parts it uses.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import itertools
 import multiprocessing
 import os
 import random
 import signal
-import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from functools import partial
@@ -33,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from kadence import Admin
-from kill_spark import CONF, PARTITIONS, TOPIC, Records, _broker, kill_session
+from killing import CONF, PARTITIONS, TOPIC, Application, Records, broker, logged, parser, scratch
 
 KINDS = ("delta", "iceberg")
 _HOLD = "KADENCE_KILL_LAKEHOUSE"
@@ -123,18 +120,9 @@ def application(servers: str, directory: Path, *, to_the_end: bool) -> None:
     spark.stop()
 
 
-def _start(servers: str, directory: Path, *, to_the_end: bool = False) -> subprocess.Popen[str]:
-    """In a session of its own, in which all of its processes stay."""
-    command = [sys.executable, __file__, "--application", servers, str(directory)]
-    log = (directory / "application.log").open("a")
-    return subprocess.Popen(
-        [*command, "--to-the-end"] if to_the_end else command,
-        stdout=subprocess.PIPE,
-        stderr=log,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, _HOLD: str(directory)},
-    )
+def _start(servers: str, directory: Path, *, to_the_end: bool = False) -> Application:
+    place = str(directory)
+    return Application(__file__, directory, servers, place, to_the_end=to_the_end, **{_HOLD: place})
 
 
 # ---------------------------------------------------------------- the same without Spark
@@ -233,7 +221,7 @@ def run(servers: str, directory: Path, rounds: int, seconds: float, seed: int, p
     (directory / "hold").unlink(missing_ok=True)
     last = _start(servers, directory, to_the_end=True)
     if last.wait() != 0:
-        raise SystemExit(f"the last run failed, see {directory / 'application.log'}")
+        raise SystemExit(f"the last run failed, see {last.log}")
     told = ", ".join(f"{count} {place}" for place, count in sorted(places.items()))
     print(f"{places.total()} kills: {told}")
     clean = [_account(kind, directory, records.sent) for kind in KINDS]
@@ -250,25 +238,20 @@ def _round(servers: str, directory: Path, number: int, chance: random.Random) ->
     )
     hold.write_text(place)
     app = _start(servers, directory)
-    assert app.stdout is not None
-    if not app.stdout.readline():
-        raise SystemExit(
-            f"round {number}: the application ended by itself, see {directory / 'application.log'}"
-        )
+    if not app.started():
+        raise SystemExit(f"round {number}: the application ended by itself, see {app.log}")
     if place:
-        while not held.exists() and app.poll() is None:
+        while not held.exists() and app.is_alive:
             time.sleep(0.02)
     else:
         batches = chance.choice((0, 0, 1, 2))
         enough = {kind: _begun(directory, kind) + batches for kind in KINDS}
-        while app.poll() is None and any(_begun(directory, kind) < enough[kind] for kind in KINDS):
+        while app.is_alive and any(_begun(directory, kind) < enough[kind] for kind in KINDS):
             time.sleep(0.02)
         time.sleep(chance.uniform(0, 1.5))
-    if app.poll() is not None:
-        raise SystemExit(f"round {number}: a query failed, see {directory / 'application.log'}")
-    processes = kill_session(app.pid)
-    app.wait()
-    app.stdout.close()
+    if not app.is_alive:
+        raise SystemExit(f"round {number}: a query failed, see {app.log}")
+    processes = app.kill()
     where = f"{place.split()[1]} the commit of {place.split()[0]}" if place else "at random"
     so_far = ", ".join(f"{_begun(directory, kind)} batches of {kind}" for kind in KINDS)
     print(
@@ -279,8 +262,7 @@ def _round(servers: str, directory: Path, number: int, chance: random.Random) ->
 
 
 def _begun(directory: Path, kind: str, log: str = "offsets") -> int:
-    found = (directory / f"checkpoint-{kind}" / log).glob("[0-9]*")
-    return max((int(path.name) for path in found), default=-1) + 1
+    return logged(directory / f"checkpoint-{kind}", log)
 
 
 def _files(kind: str, directory: Path) -> list[str]:
@@ -327,31 +309,23 @@ def _account(kind: str, directory: Path, sent: Counter[int]) -> bool:
 
 def main() -> int:
     """Run the rounds; 1 when a row is lost, there twice or wrong."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--broker", choices=("embedded", "kafka"), default="embedded")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="no round begins later")
-    parser.add_argument("--rate", type=int, default=600, help="records a second")
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1, 2**31))
-    parser.add_argument("--application", nargs=2, metavar=("SERVERS", "DIRECTORY"), help=argparse.SUPPRESS)
-    parser.add_argument("--to-the-end", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument(
+    known = parser(__doc__, arguments=2, rate=600)
+    known.add_argument("--minutes", type=float, default=float("inf"), help="no round begins later")
+    known.add_argument(
         "--without-spark", action="store_true", help="much faster: kill what pretends to be Spark"
     )
-    given = parser.parse_args()
+    given = known.parse_args()
     if given.application:
-        servers, directory = given.application
-        application(servers, Path(directory), to_the_end=given.to_the_end)
+        servers, place = given.application
+        application(servers, Path(place), to_the_end=given.to_the_end)
         return 0
     began = time.monotonic()
     print(f"seed {given.seed}", flush=True)
     if given.without_spark:
-        with tempfile.TemporaryDirectory(prefix="kadence-kill-") as scratch:
-            return 0 if run_without_spark(Path(scratch), given.rounds, given.seed) else 1
-    with tempfile.TemporaryDirectory(prefix="kadence-kill-") as scratch, _broker(given.broker) as servers:
-        is_clean = run(servers, Path(scratch), given.rounds, 60 * given.minutes, given.seed, given.rate)
+        with scratch() as directory:
+            return 0 if run_without_spark(directory, given.rounds, given.seed) else 1
+    with scratch() as directory, broker(given.broker) as servers:
+        is_clean = run(servers, directory, given.rounds, 60 * given.minutes, given.seed, given.rate)
     print(f"{given.broker} broker, {time.monotonic() - began:.0f} s")
     return 0 if is_clean else 1
 

@@ -14,41 +14,18 @@ POSIX with /proc (Linux): that is how the processes of an application are found.
 
 from __future__ import annotations
 
-import argparse
-import itertools
 import json
-import os
 import random
-import signal
-import subprocess
 import sys
-import tempfile
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
-from kadence import Admin, Broker, Producer
+from kadence import Admin
+from killing import CONF, PARTITIONS, TOPIC, Application, Records, broker, logged, parser, scratch
 
-TOPIC = "rows"
 GROUP = "kill-spark"
-PARTITIONS = 3
-
-CONF = {
-    "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-    "spark.log.level": "OFF",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.streaming.minBatchesToRetain": "2",
-}
 
 
 # ---------------------------------------------------------------- the application that is killed
@@ -90,83 +67,6 @@ def application(servers: str, directory: Path, *, to_the_end: bool) -> None:
     spark.stop()
 
 
-def _start(servers: str, directory: Path, *, to_the_end: bool = False) -> subprocess.Popen[str]:
-    """In a session of its own, in which all of its processes stay."""
-    command = [sys.executable, __file__, "--application", servers, str(directory)]
-    log = (directory / "application.log").open("a")
-    return subprocess.Popen(
-        [*command, "--to-the-end"] if to_the_end else command,
-        stdout=subprocess.PIPE,
-        stderr=log,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def processes_of(session: int) -> list[int]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdecimal() and os.getsid(int(entry.name)) == session:
-                found.append(int(entry.name))
-        except ProcessLookupError:
-            continue
-    return found
-
-
-def kill_session(session: int) -> int:
-    """SIGKILL to every process of it, until there is none; how many there were."""
-    killed = set()
-    while alive := [pid for pid in processes_of(session) if not _is_zombie(pid)]:
-        for pid in alive:
-            killed.add(pid)
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-    return len(killed)
-
-
-def _is_zombie(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-
-
-# ---------------------------------------------------------------- the records
-
-
-class Records:
-    """Writes records without a pause; the value says which one it is."""
-
-    def __init__(self, servers: str, per_second: int) -> None:
-        self._servers = servers
-        self._pause = 0.05
-        self._at_once = max(PARTITIONS, round(per_second * self._pause))
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._write, name="records")
-        self.sent: Counter[int] = Counter()
-
-    def _write(self) -> None:
-        with Producer(bootstrap_servers=self._servers) as producer:
-            numbers = itertools.count()
-            while not self._stop.is_set():
-                for number in itertools.islice(numbers, self._at_once):
-                    partition = number % PARTITIONS
-                    producer.send(TOPIC, f"{partition}/{self.sent[partition]}".encode(), partition=partition)
-                    self.sent[partition] += 1
-                self._stop.wait(self._pause)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-
 # ---------------------------------------------------------------- rounds and the account
 
 
@@ -203,29 +103,28 @@ def run(servers: str, directory: Path, rounds: int, seed: int, per_second: int =
                 _round(servers, directory, number, chance)
         last = _start(servers, directory, to_the_end=True)
         if last.wait() != 0:
-            raise SystemExit(f"the last run failed, see {directory / 'application.log'}")
+            raise SystemExit(f"the last run failed, see {last.log}")
         return _account(admin, directory, rounds, records.sent)
+
+
+def _start(servers: str, directory: Path, *, to_the_end: bool = False) -> Application:
+    return Application(__file__, directory, servers, str(directory), to_the_end=to_the_end)
 
 
 def _round(servers: str, directory: Path, number: int, chance: random.Random) -> None:
     began = time.monotonic()
     app = _start(servers, directory)
-    assert app.stdout is not None
-    if not app.stdout.readline():
-        raise SystemExit(
-            f"round {number}: the application ended by itself, see {directory / 'application.log'}"
-        )
+    if not app.started():
+        raise SystemExit(f"round {number}: the application ended by itself, see {app.log}")
     # Some batches later, and then at once or within the next one; none later is within what a former kill left.
     batches, pause = chance.choice((0, 0, 1, 1, 2, 3)), chance.uniform(0, 0.5)
     enough = begun(directory) + batches
-    while begun(directory) < enough and app.poll() is None:
+    while begun(directory) < enough and app.is_alive:
         time.sleep(0.02)
     time.sleep(pause)
-    if app.poll() is not None:
-        raise SystemExit(f"round {number}: the query failed, see {directory / 'application.log'}")
-    processes = kill_session(app.pid)
-    app.wait()
-    app.stdout.close()
+    if not app.is_alive:
+        raise SystemExit(f"round {number}: the query failed, see {app.log}")
+    processes = app.kill()
     print(
         f"round {number}: {processes} processes killed {pause:.2f} s after batch {batches} since the start began, "
         f"{batches_done(directory)} batches done so far, {time.monotonic() - began:.0f} s",
@@ -234,16 +133,11 @@ def _round(servers: str, directory: Path, number: int, chance: random.Random) ->
 
 
 def begun(directory: Path) -> int:
-    return _logged(directory, "offsets")
+    return logged(directory / "checkpoint", "offsets")
 
 
 def batches_done(directory: Path) -> int:
-    return _logged(directory, "commits")
-
-
-def _logged(directory: Path, log: str) -> int:
-    """How many batches one of the checkpoint's logs tells of; it keeps the last few."""
-    return max((int(path.name) for path in (directory / "checkpoint" / log).glob("[0-9]*")), default=-1) + 1
+    return logged(directory / "checkpoint", "commits")
 
 
 def _account(admin: Admin, directory: Path, rounds: int, sent: Counter[int]) -> Account:
@@ -260,38 +154,17 @@ def _account(admin: Admin, directory: Path, rounds: int, sent: Counter[int]) -> 
     return account
 
 
-@contextmanager
-def _broker(kind: str) -> Iterator[str]:
-    if kind == "kafka":
-        from kadence.testing.kafka import Kafka
-
-        with Kafka() as kafka:
-            yield kafka.bootstrap_servers
-    else:
-        with Broker() as broker:
-            yield broker.bootstrap_servers
-
-
 def main() -> int:
     """Run the rounds; 1 when a row is missing, there twice or wrong."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--broker", choices=("embedded", "kafka"), default="embedded")
-    parser.add_argument("--rate", type=int, default=2_000, help="records a second")
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1, 2**31))
-    parser.add_argument("--application", nargs=2, metavar=("SERVERS", "DIRECTORY"), help=argparse.SUPPRESS)
-    parser.add_argument("--to-the-end", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    given = parser(__doc__, arguments=2, rate=2_000).parse_args()
     if given.application:
-        servers, directory = given.application
-        application(servers, Path(directory), to_the_end=given.to_the_end)
+        servers, place = given.application
+        application(servers, Path(place), to_the_end=given.to_the_end)
         return 0
     began = time.monotonic()
     print(f"seed {given.seed}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="kadence-kill-") as scratch, _broker(given.broker) as servers:
-        account = run(servers, Path(scratch), given.rounds, given.seed, given.rate)
+    with scratch() as directory, broker(given.broker) as servers:
+        account = run(servers, directory, given.rounds, given.seed, given.rate)
     print(f"{account} ({given.broker} broker, {time.monotonic() - began:.0f} s)")
     return 0 if account.is_clean else 1
 

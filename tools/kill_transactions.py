@@ -21,14 +21,12 @@ POSIX with /proc (Linux): that is how the processes of an application are found.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -38,7 +36,7 @@ from typing import Protocol
 from kadence import Admin, Consumer, TopicPartition
 from kadence.errors import KafkaError
 from kadence.testing.kafka import Kafka, free_ports
-from kill_spark import CONF, PARTITIONS, TOPIC, Records, batches_done, begun, kill_session, processes_of
+from killing import CONF, PARTITIONS, TOPIC, Application, Records, logged, parser, scratch
 
 OUT = "copies"
 PREFIX = "kill"
@@ -79,62 +77,6 @@ def application(servers: str, directory: Path, master: str, timeout_ms: str, *, 
     print("started", flush=True)
     query.awaitTermination()
     spark.stop()
-
-
-class Application:
-    """One life of it, in a session of its own, in which all of its processes stay."""
-
-    def __init__(
-        self, servers: str, directory: Path, master: str, timeout_ms: int, *, to_the_end: bool = False
-    ) -> None:
-        command = [
-            sys.executable,
-            __file__,
-            "--application",
-            servers,
-            str(directory),
-            master,
-            str(timeout_ms),
-        ]
-        with (directory / "application.log").open("a") as log:
-            self._process = subprocess.Popen(
-                [*command, "--to-the-end"] if to_the_end else command,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                start_new_session=True,
-            )
-
-    def started(self) -> bool:
-        """Wait until the query has begun; False: it has ended before."""
-        assert self._process.stdout is not None
-        return bool(self._process.stdout.readline())
-
-    def wait(self) -> int:
-        return self._process.wait()
-
-    @property
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
-
-    def find(self, words: str) -> list[int]:
-        """Processes whose command line has these words."""
-        found = []
-        for pid in processes_of(self._process.pid):
-            try:
-                line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if words in line:
-                found.append(pid)
-        return found
-
-    def end(self) -> None:
-        """Leave nothing of it."""
-        kill_session(self._process.pid)
-        self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
 
 
 # ---------------------------------------------------------------- brokers that can be killed
@@ -182,6 +124,13 @@ class Embedded:
 # ---------------------------------------------------------------- the kills
 
 
+def start(
+    servers: str, directory: Path, master: str, timeout_ms: int, *, to_the_end: bool = False
+) -> Application:
+    given = (servers, str(directory), master, str(timeout_ms))
+    return Application(__file__, directory, *given, to_the_end=to_the_end)
+
+
 class Hunt:
     """Lives of the application and its deaths, until there were enough."""
 
@@ -200,16 +149,12 @@ class Hunt:
             is_cluster = self._chance.random() < 0.25
             # Short ones are aborted by brokers between two lives.
             timeout_ms = self._chance.choice((15_000, 120_000))
-            app = Application(
-                self._server.bootstrap_servers,
-                self._directory,
-                "local-cluster[2,1,512]" if is_cluster else "local[2,4]",
-                timeout_ms,
-            )
+            master = "local-cluster[2,1,512]" if is_cluster else "local[2,4]"
+            app = start(self._server.bootstrap_servers, self._directory, master, timeout_ms)
             try:
                 in_a_row = 0 if self._live(app, is_cluster=is_cluster) else in_a_row + 1
             finally:
-                app.end()
+                app.kill()
             self.failures += in_a_row > 0
             if in_a_row > 5:
                 raise SystemExit(f"the query cannot go on, see {self._directory / 'application.log'}")
@@ -240,7 +185,7 @@ class Hunt:
             for pid in app.find("org.apache.spark.deploy.SparkSubmit"):
                 os.kill(pid, signal.SIGKILL)
             app.wait()
-        app.end()
+        app.kill()
         if was_alive:
             self._count(fatal, begun(self._directory) - before)
         else:
@@ -302,6 +247,14 @@ class Hunt:
         self._admin.close()
 
 
+def begun(directory: Path) -> int:
+    return logged(directory / "checkpoint", "offsets")
+
+
+def batches_done(directory: Path) -> int:
+    return logged(directory / "checkpoint", "commits")
+
+
 def _parent(pid: int) -> int:
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
@@ -353,10 +306,10 @@ def hunt(server: Server, directory: Path, rounds: int, rate: int, seed: int) -> 
                 hunting.run(rounds)
             except KeyboardInterrupt:
                 print("no more kills", flush=True)
-        last = Application(server.bootstrap_servers, directory, "local[2,4]", 120_000, to_the_end=True)
+        last = start(server.bootstrap_servers, directory, "local[2,4]", 120_000, to_the_end=True)
         if last.wait():
-            raise SystemExit(f"the last run failed, see {directory / 'application.log'}")
-        last.end()
+            raise SystemExit(f"the last run failed, see {last.log}")
+        last.kill()
         hunting.close()
         found = account(server.bootstrap_servers, records.sent)
         listed = admin.list_transactions(states=["Ongoing"])
@@ -371,24 +324,16 @@ def hunt(server: Server, directory: Path, rounds: int, rate: int, seed: int) -> 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--broker", choices=("embedded", "kafka"), default="embedded")
-    parser.add_argument("--rate", type=int, default=2_000, help="records a second")
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1, 2**31))
-    parser.add_argument("--keep", type=Path, help="a directory for logs and checkpoint, which stays")
-    parser.add_argument("--application", nargs=4, help=argparse.SUPPRESS)
-    parser.add_argument("--to-the-end", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    known = parser(__doc__, arguments=4, rate=2_000)
+    known.add_argument("--keep", type=Path, help="a directory for logs and checkpoint, which stays")
+    given = known.parse_args()
     if given.application:
-        servers, directory, master, timeout_ms = given.application
-        application(servers, Path(directory), master, timeout_ms, to_the_end=given.to_the_end)
+        servers, place, master, timeout_ms = given.application
+        application(servers, Path(place), master, timeout_ms, to_the_end=given.to_the_end)
         return 0
     print(f"seed {given.seed}, {given.broker} broker", flush=True)
-    with tempfile.TemporaryDirectory(prefix="kadence-kill-") as scratch:
-        directory = given.keep or Path(scratch)
+    with scratch() as made:
+        directory = given.keep or made
         directory.mkdir(parents=True, exist_ok=True)
         server: Server = Kafka() if given.broker == "kafka" else Embedded(directory)
         server.start()

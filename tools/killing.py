@@ -1,0 +1,181 @@
+"""What the tools share that kill a Spark application: the records, the application in a session of its own, its end.
+
+POSIX with /proc (Linux): that is how the processes of an application are found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+from kadence import Broker, Producer
+
+TOPIC = "rows"
+PARTITIONS = 3
+
+CONF = {
+    "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.log.level": "OFF",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.streaming.minBatchesToRetain": "2",
+}
+
+
+class Application:
+    """One life of ``tool --application ARGUMENTS``, in a session of its own, in which its processes stay."""
+
+    def __init__(
+        self, tool: str, directory: Path, *arguments: str, to_the_end: bool, **variables: str
+    ) -> None:
+        command = [sys.executable, tool, "--application", *arguments]
+        self.log = directory / "application.log"
+        with self.log.open("a") as log:
+            self._process = subprocess.Popen(
+                [*command, "--to-the-end"] if to_the_end else command,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+                env={**os.environ, **variables},
+            )
+
+    def started(self) -> bool:
+        """Wait until its queries have begun; False: it has ended before."""
+        assert self._process.stdout is not None
+        return bool(self._process.stdout.readline())
+
+    def wait(self) -> int:
+        return self._process.wait()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def find(self, words: str) -> list[int]:
+        """Processes whose command line has these words."""
+        found = []
+        for pid in processes_of(self._process.pid):
+            try:
+                line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if words in line:
+                found.append(pid)
+        return found
+
+    def kill(self) -> int:
+        """SIGKILL to every process of it, until there is none; how many there were."""
+        killed = set()
+        while alive := [pid for pid in processes_of(self._process.pid) if not _is_zombie(pid)]:
+            for pid in alive:
+                killed.add(pid)
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        return len(killed)
+
+
+def processes_of(session: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdecimal() and os.getsid(int(entry.name)) == session:
+                found.append(int(entry.name))
+        except ProcessLookupError:
+            continue
+    return found
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+class Records:
+    """Writes records without a pause; the value says which one it is."""
+
+    def __init__(self, servers: str, per_second: int) -> None:
+        self._servers = servers
+        self._pause = 0.05
+        self._at_once = max(PARTITIONS, round(per_second * self._pause))
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._write, name="records")
+        self.sent: Counter[int] = Counter()
+
+    def _write(self) -> None:
+        with Producer(bootstrap_servers=self._servers) as producer:
+            numbers = itertools.count()
+            while not self._stop.is_set():
+                for number in itertools.islice(numbers, self._at_once):
+                    partition = number % PARTITIONS
+                    producer.send(TOPIC, f"{partition}/{self.sent[partition]}".encode(), partition=partition)
+                    self.sent[partition] += 1
+                self._stop.wait(self._pause)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def logged(checkpoint: Path, log: str) -> int:
+    """How many batches one of a checkpoint's logs tells of, offsets or commits; it keeps the last few."""
+    return max((int(path.name) for path in (checkpoint / log).glob("[0-9]*")), default=-1) + 1
+
+
+@contextmanager
+def broker(kind: str) -> Iterator[str]:
+    """Addresses of an embedded broker, or of Kafka."""
+    if kind == "kafka":
+        from kadence.testing.kafka import Kafka
+
+        with Kafka() as kafka:
+            yield kafka.bootstrap_servers
+    else:
+        with Broker() as running:
+            yield running.bootstrap_servers
+
+
+def parser(doc: str | None, *, arguments: int, rate: int) -> argparse.ArgumentParser:
+    """What every tool takes. ``arguments``: of the application."""
+    made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--rounds", type=int, default=100)
+    made.add_argument("--broker", choices=("embedded", "kafka"), default="embedded")
+    made.add_argument("--rate", type=int, default=rate, help="records a second")
+    made.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1, 2**31))
+    made.add_argument("--application", nargs=arguments, help=argparse.SUPPRESS)
+    made.add_argument("--to-the-end", action="store_true", help=argparse.SUPPRESS)
+    return made
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A directory that goes with the run."""
+    with tempfile.TemporaryDirectory(prefix="kadence-kill-") as made:
+        yield Path(made)
