@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Self
 
 from kadence.errors import ConfigError
+from kadence.spark.numbers import whole_number
 
 __all__ = ["Stamp"]
-
-_MOST: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +45,7 @@ class Stamp:
                 "options txnAppId and txnVersion go together: who writes, and the number of the write",
                 key="txnAppId",
             )
-        if not version.strip().isdecimal() or int(version) > _MOST:
+        batch = whole_number(version)
+        if batch is None:
             raise ConfigError(f"option txnVersion: {version!r} is not a number", key="txnVersion")
-        return cls(writer, int(version))
+        return cls(writer, batch)

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from tests.spark.conftest import Cluster
 from tests.spark.pipeline.conftest import File
 
+from kadence.errors import ConfigError
 from kadence.spark.pipeline.declare import declare
 from kadence.spark.pipeline.frames import with_record
 from kadence.spark.pipeline.reading import PipelineFileError
@@ -59,6 +60,68 @@ def test_what_a_file_declares(spark: SparkSession, cluster: Cluster, file: File)
     assert rows.isStreaming
     assert sorted(rows.columns) == ["_offset", "_partition", "_topic", "half", "id", "part"]
     assert graph.flows["numbers_dead_letters"]().columns[-3:] == ["reason", "pipeline", "run_id"]
+
+
+def statement(sql: str) -> str:
+    return f"[[transform]]\nname = 'ids'\nsql = '{sql}'\n"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "WITH r AS (SELECT id FROM records) SELECT id FROM r",
+        "SELECT id FROM records UNION ALL SELECT -id FROM records",
+        "SELECT id FROM (SELECT id, part FROM records)",
+        "SELECT count(*) AS n FROM records",
+    ],
+)
+def test_a_statement_that_loses_the_record_is_refused(
+    spark: SparkSession, cluster: Cluster, file: File, sql: str
+) -> None:
+    file.write(tables=statement(sql))
+    with (
+        graph_element_registration_context(Graph()),
+        pytest.raises(ConfigError, match="transform ids loses the column _record: in Spark's own"),
+    ):
+        declare(file.path)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        'WITH r AS (SELECT _record, id, "{" AS c FROM records) SELECT _record, id FROM r;',
+        "SELECT _record, id FROM records UNION ALL SELECT _record, -id FROM records -- both",
+        "SELECT id FROM another_table_of_the_project",
+    ],
+)
+def test_a_statement_that_keeps_the_record_or_cannot_be_analysed_yet(
+    spark: SparkSession, cluster: Cluster, file: File, sql: str
+) -> None:
+    file.write(tables=statement(sql))
+    with graph_element_registration_context(Graph()):
+        declare(file.path)
+
+
+def test_where_decoding_asks_a_registry_each_record_is_decoded_once(
+    spark: SparkSession, cluster: Cluster, file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write()
+    asking = file.path.read_text().replace(
+        'format = "json"\nschema = "id bigint, part string"',
+        'format = "avro"\nschema.registry.url = "http://r:1"',
+    )
+    file.path.write_text(asking)
+    monkeypatch.setattr(
+        "kadence.spark.pipeline.declare.value_type", lambda *_: "struct<id:bigint,part:string>"
+    )
+    graph = Graph()
+    with graph_element_registration_context(graph):
+        declare(file.path)
+    assert [each.name for each in graph.outputs] == [
+        *("numbers_decoded", "records", "halves", "numbers_judged", "numbers", "numbers_dead_letters")
+    ]
+    graph.flows["numbers_decoded"]().createOrReplaceTempView("numbers_decoded")
+    assert graph.flows["records"]().columns == ["id", "part", "_record"]
 
 
 @pytest.mark.parametrize(

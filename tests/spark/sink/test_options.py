@@ -62,6 +62,7 @@ def test_secrets_are_not_shown() -> None:
         ({**SERVERS, "transactions": "true", "txnAppId": "a"}, "go together"),
         ({**SERVERS, "txnAppId": "a", "txnVersion": "1"}, "need transactions=true"),
         ({**SERVERS, "transactions": "true", "txnAppId": "a", "txnVersion": "-1"}, "'-1' is not a number"),
+        ({**SERVERS, "transactions": "true", "txnAppId": "a", "txnVersion": "9" * 5000}, "is not a number"),
         ({**SERVERS, "kafka.acks": "2"}, "acks"),
         ({**SERVERS, "kafka.asks": "1"}, "did you mean 'acks'"),
         ({**SERVERS, "acks": "1"}, "did you mean 'kafka.acks'"),

@@ -12,6 +12,7 @@ trigger, checkpoint and Spark settings have no effect.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from kadence.errors import ConfigError
 from kadence.spark.pipeline.checks import checked
 from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.frames import (
+    RECORD,
     decodable,
     decoded,
     filled,
@@ -30,7 +32,7 @@ from kadence.spark.pipeline.frames import (
     value_type,
     with_record,
 )
-from kadence.spark.pipeline.model import FIRST_VIEW, Transform
+from kadence.spark.pipeline.model import FIRST_VIEW, Pipeline, Transform
 from kadence.spark.pipeline.reading import read
 
 if TYPE_CHECKING:
@@ -44,13 +46,13 @@ def declare(file: str | os.PathLike[str]) -> None:
 
     A file with dead letters gets a second table, ``<name>_dead_letters``, and where expectations drop rows a third one,
     ``<name>_judged``: it holds all rows with what was found of them, and the other two are made of it, so that each row
-    is judged once. Records that cannot be decoded are found by a query of their own, which reads the topics again.
-    Steps become temporary views under their names. Expectations drop records and fail as in `kadence pipeline`, but
-    violations are not counted.
+    is judged once. Where decoding asks a schema registry there is a table ``<name>_decoded`` before them, so that each
+    record is decoded once. Steps become temporary views under their names. Expectations drop records and fail as in
+    `kadence pipeline`, but violations are not counted.
 
     Raises:
         PipelineFileError: the file has mistakes.
-        ConfigError: the file cannot be read, or has an aggregate.
+        ConfigError: the file cannot be read, or has an aggregate; or a statement loses the column `RECORD`.
     """
     from pyspark import pipelines as dp
 
@@ -65,8 +67,15 @@ def declare(file: str | os.PathLike[str]) -> None:
     # Nothing may be analysed within the functions below: what a type needs is asked here.
     kind = value_type(pipeline, options, _session().read)
 
+    _check_records_kept(decoded(loaded(pipeline, options, _session().read, kind), pipeline), pipeline)
+
     def all_records() -> DataFrame:
         return decoded(loaded(pipeline, options, _session().readStream, kind), pipeline)
+
+    dead = pipeline.dead_letters
+    if dead is not None and "schema.registry.url" in options:
+        # Rows and dead letters are two flows, between which the registry may learn of a schema.
+        all_records = _declare_table(f"{pipeline.name}_decoded", all_records)
 
     @dp.temporary_view(name=FIRST_VIEW)
     def records() -> DataFrame:
@@ -78,16 +87,10 @@ def declare(file: str | os.PathLike[str]) -> None:
     def result() -> DataFrame:
         return judged(_session().readStream.table(pipeline.last_view), pipeline.expect)
 
-    dead = pipeline.dead_letters
+    made = result
     if dead is not None and any(each.action == "drop" for each in pipeline.expect):
         # Two flows would judge each row twice, and a condition may tell them different things.
-        name = f"{pipeline.name}_judged"
-        dp.table(name=name)(result)
-
-        def made() -> DataFrame:
-            return _session().readStream.table(name)
-    else:
-        made = result
+        made = _declare_table(f"{pipeline.name}_judged", result)
 
     @dp.table(name=pipeline.name, partition_cols=list(pipeline.sink.partition_by) or None)
     def table() -> DataFrame:
@@ -100,6 +103,50 @@ def declare(file: str | os.PathLike[str]) -> None:
         @dp.table(name=f"{pipeline.name}_dead_letters")
         def dead_letters() -> DataFrame:
             return letters(undecodable(all_records()), made(), kept, "spark-pipelines")
+
+
+def _declare_table(name: str, rows: Callable[[], DataFrame]) -> Callable[[], DataFrame]:
+    """Declare a table of rows; what reads it."""
+    from pyspark import pipelines as dp
+
+    dp.table(name=name)(rows)
+    return lambda: _session().readStream.table(name)
+
+
+def _check_records_kept(records: DataFrame, pipeline: Pipeline) -> None:
+    """Make sure that no statement loses `RECORD`: here the column goes into its first SELECT, as text (`with_record`).
+
+    A statement that also names what this project has yet to make cannot be analysed now; it is Spark's to refuse.
+
+    Args:
+        records: what the first statement reads, as a batch.
+    """
+    views = {FIRST_VIEW: records}
+    for step in pipeline.transform:
+        made = _analysed(with_record(step.sql), views)
+        if made is None and _analysed(step.sql, views) is None:
+            return
+        if made is None or RECORD not in made.columns:
+            raise ConfigError(
+                f"transform {step.name} loses the column {RECORD}: in Spark's own pipelines each SELECT of a statement "
+                f"with WITH, UNION ALL or a subquery names it itself, as {FIRST_VIEW} has it",
+                key=f"transform {step.name}",
+            )
+        views[step.name] = made
+
+
+def _analysed(sql: str, views: Mapping[str, DataFrame]) -> DataFrame | None:
+    """What a statement makes of views, which the session may not have here; None: Spark refuses it."""
+    from pyspark.errors import AnalysisException
+
+    named = ", ".join(f"{name} AS (SELECT * FROM {{{name}}})" for name in views)  # noqa: S608 - names of the file
+    text = sql.strip().rstrip(";").replace("{", "{{").replace("}", "}}")
+    try:
+        made = _session().sql(f"WITH {named} SELECT * FROM ({text}\n)", None, **views)  # noqa: S608 - the file's own
+        made.schema  # noqa: B018 - asking for the schema analyses it
+    except AnalysisException:
+        return None
+    return made
 
 
 def _declare_step(step: Transform) -> None:

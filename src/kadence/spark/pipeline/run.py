@@ -252,7 +252,7 @@ class Run:
         """Why the query ended; None: it came to its end."""
         if self._problem is not None:
             return reason(self._problem)
-        java: Any = query._jsq.exception()  # type: ignore[attr-defined]
+        java: Any = query._jsq.exception()
         return reason_of(thrown(java.get())) if java.isDefined() else None
 
     def _end(self, state: str, error: str | None = None) -> None:

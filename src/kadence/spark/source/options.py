@@ -19,6 +19,7 @@ from kadence.logs import logger
 from kadence.spark.client_settings import PREFIX, ClientSettings, Side, client_settings
 from kadence.spark.decode import options as decode
 from kadence.spark.decode.options import DecodeOptions
+from kadence.spark.numbers import LARGEST, whole_number
 from kadence.spark.option_names import OF_SOURCE
 from kadence.spark.parallelism import known_parallelism
 from kadence.spark.source.planning import TaskSize
@@ -341,9 +342,10 @@ class _Values:
         text = self.text(name)
         if text is None:
             return default
-        if not re.fullmatch(r"\s*\d+\s*", text) or int(text) < low:
+        number = whole_number(text)
+        if number is None or number < low:
             raise self._wrong(name, text, f"a whole number >= {low}")
-        return int(text)
+        return number
 
     def duration(self, name: str, default: int) -> int:
         """Spark's way of writing times: 15m, 2h, 500ms, a bare number of milliseconds."""
@@ -373,9 +375,10 @@ class _Values:
 
     def _with_unit(self, name: str, text: str, units: Mapping[str, int], allowed: str) -> int:
         match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
-        if match is None or match.group(2) not in units:
+        number = None if match is None else whole_number(match[1])
+        if match is None or number is None or match[2] not in units:
             raise self._wrong(name, text, allowed)
-        return int(match.group(1)) * units[match.group(2)]
+        return min(number * units[match[2]], LARGEST)
 
     @staticmethod
     def _wrong(name: str, value: Any, allowed: str) -> ConfigError:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import enum
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kadence.errors import ConfigError, UnknownTopicOrPartitionError
+from kadence.spark.numbers import LARGEST, whole_number
 from kadence.spark.source.java_regex import compiled
 from kadence.types import TopicPartition
 
@@ -228,9 +228,10 @@ def offsets_place(option: str, text: str, allowed: Iterable[Found]) -> Place:
 
 def timestamp_place(option: str, text: str, *, or_latest: bool) -> Place:
     """StartingTimestamp and endingTimestamp."""
-    if not re.fullmatch(r"\s*\d+\s*", text):
+    ms = whole_number(text)
+    if ms is None:
         raise ConfigError(f"option {option}: {text!r} is not a time in milliseconds since 1970", key=option)
-    return AtTimestamp(option, int(text), or_latest)
+    return AtTimestamp(option, ms, or_latest)
 
 
 def timestamps_place(option: str, text: str, *, or_latest: bool) -> Place:
@@ -332,7 +333,7 @@ def _must_name_all(option: str, named: Mapping[TopicPartition, Any], wanted: lis
 def _json_object(option: str, text: str, example: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise ConfigError(
             f"option {option}: {text!r} is no JSON ({problem}); e.g. {example}", key=option
         ) from None
@@ -351,16 +352,17 @@ def _partition_numbers(option: str, text: str, *, low: int) -> dict[TopicPartiti
                 f"option {option}: {topic!r} needs an object of partitions; e.g. {example}", key=option
             )
         for partition, number in partitions.items():
-            if not re.fullmatch(r"\d+", partition):
+            place = whole_number(partition)
+            if place is None:
                 raise ConfigError(
                     f"option {option}: {partition!r} is no partition number; e.g. {example}", key=option
                 )
-            if isinstance(number, bool) or not isinstance(number, int) or number < low:
+            if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= LARGEST:
                 raise ConfigError(
                     f"option {option}: {topic}-{partition} needs a whole number >= {low}, not {number!r}",
                     key=option,
                 )
-            numbers[TopicPartition(topic, int(partition))] = number
+            numbers[TopicPartition(topic, place)] = number
     return numbers
 
 
