@@ -109,15 +109,27 @@ def test_a_query_that_runs_meanwhile_is_told(tmp_path: Path, monkeypatch: pytest
         ("v2\n{}\nx", "is not of version v1 .* begins with 'v2'"),
         ("", "is not of version v1"),
         ("v1", "is not of"),
+        ('v1\n{}\n{"t":{"0":', "is damaged .*put it back"),
+        ("v1\n{}\n" + "[" * 100_000, "is damaged"),
+        ("v1\n{}\n\udcff", "is damaged"),
     ],
 )
 def test_files_that_are_not_known(tmp_path: Path, text: str, said: str) -> None:
     found = checkpoint(tmp_path, [[OURS]], committed=1)
-    (found / "offsets" / "0").write_text(text)
+    (found / "offsets" / "0").write_text(text, errors="surrogateescape")
     with pytest.raises(IllegalStateError, match=said):
         Checkpoint.read(found)
     with pytest.raises(IllegalStateError, match="is no checkpoint with a batch"):
         Checkpoint.read(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("offset", ["1e400", "1.5", "true"])
+def test_offsets_that_are_no_whole_numbers_are_not_kafkas(tmp_path: Path, offset: str) -> None:
+    found = checkpoint(tmp_path, [[OURS]], committed=1)
+    text = f'v1\n{{"batchTimestampMs":{10**30}}}\n{{"t":{{"0":{offset}}}}}'
+    (found / "offsets" / "0").write_text(text)
+    batch = Checkpoint.read(found).last
+    assert (batch.sources[0].point, batch.began_ms) == (None, None)
 
 
 def test_the_commands(

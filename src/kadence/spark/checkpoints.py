@@ -25,6 +25,11 @@ __all__ = ["Batch", "Checkpoint", "SourceOffset", "rewrite_for_connector"]
 
 _VERSION: Final = "v1"
 
+_YEAR_9999_MS: Final = 253_370_764_800_000
+
+_NOTHING: Final = "-"
+"""Spark's line of a source that has no offset yet."""
+
 
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
@@ -39,13 +44,18 @@ class SourceOffset:
 
     @classmethod
     def read(cls, text: str) -> SourceOffset:
-        """One line of a file in ``offsets``."""
+        """One line of a file in ``offsets``.
+
+        Raises:
+            ValueError: it is no JSON, which all sources of Spark write, and not the mark of a source without offsets.
+        """
+        if text == _NOTHING:
+            return cls(text, None)
+        shape = json.loads(text)
         try:
-            shape = json.loads(text)
-            point = Point.from_json(shape) if isinstance(shape, dict) else None
-        except (ValueError, RecursionError, IllegalStateError):
-            point = None
-        return cls(text, point)
+            return cls(text, Point.from_json(shape) if isinstance(shape, dict) else None)
+        except IllegalStateError:
+            return cls(text, None)
 
     @property
     def is_for_connector(self) -> bool:
@@ -86,7 +96,7 @@ class Batch:
             began = json.loads(self.head[1])["batchTimestampMs"]
         except (ValueError, KeyError, TypeError):
             return None
-        return began if isinstance(began, int) else None
+        return began if isinstance(began, int) and 0 <= began < _YEAR_9999_MS else None
 
     def text(self) -> str:
         """What the file holds."""
@@ -121,7 +131,7 @@ class Checkpoint:
         batches = [_batch(directory, number, is_committed=number in committed) for number in numbers[-2:]]
         try:
             query = str(json.loads((directory / "metadata").read_text(encoding="utf-8"))["id"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             query = ""
         return cls(query, batches[-1], batches[0] if len(batches) > 1 else None)
 
@@ -182,13 +192,17 @@ def _numbers(directory: Path) -> set[int]:
 
 def _batch(directory: Path, number: int, *, is_committed: bool) -> Batch:
     path = directory / "offsets" / str(number)
-    version, *rest = path.read_text(encoding="utf-8").split("\n")
-    if version != _VERSION or len(rest) < 2:
-        raise IllegalStateError(
-            f"{path} is not of version {_VERSION} of Spark's log of offsets, and no other is known here; it begins "
-            f"with {version[:20]!r}"
-        )
-    return Batch(number, (version, rest[0]), tuple(map(SourceOffset.read, rest[1:])), is_committed)
+    try:
+        version, *rest = path.read_text(encoding="utf-8").split("\n")
+        if version != _VERSION or len(rest) < 2:
+            raise IllegalStateError(
+                f"{path} is not of version {_VERSION} of Spark's log of offsets, and no other is known here; it begins "
+                f"with {version[:20]!r}"
+            )
+        sources = tuple(map(SourceOffset.read, rest[1:]))
+    except (ValueError, RecursionError) as problem:
+        raise IllegalStateError(f"{path} is damaged ({problem}); put it back as it was") from None
+    return Batch(number, (version, rest[0]), sources, is_committed)
 
 
 def _as_many(points: Sequence[Point | None], sources: Sequence[Any]) -> list[Point | None]:

@@ -72,7 +72,9 @@ class Point:
                     continue
                 into = first if topic.startswith(FIRST_MARK) else following
                 for partition, offset in partitions.items():
-                    into[TopicPartition(topic.removeprefix(FIRST_MARK), int(partition))] = int(offset)
+                    if type(offset) is not int:
+                        raise TypeError(offset)
+                    into[TopicPartition(topic.removeprefix(FIRST_MARK), int(partition))] = offset
         except (AttributeError, TypeError, ValueError):
             raise IllegalStateError(
                 f"the checkpoint holds {shape!r} where an offset such as {{'topic': {{'0': 12}}}} belongs; "
