@@ -184,6 +184,13 @@ def test_a_table_keeps_its_options_in_its_schema() -> None:
     assert other._options.topics == Subscription(("other",))  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("table", [new_table(), KadenceDataSource(CaseInsensitiveDict())])
+def test_a_table_is_for_reading(table: KadenceDataSource) -> None:
+    """CREATE TABLE ... AS SELECT gives a writer the table's options, and INSERT gives it none."""
+    with pytest.raises(ConfigError, match="is for reading"):
+        table.writer(schema(), overwrite=False)
+
+
 def test_what_a_table_cannot_keep_is_refused() -> None:
     with pytest.raises(
         ConfigError, match=r"kafka\.sasl\.password: .* is a secret\. .*CREATE TEMPORARY VIEW"

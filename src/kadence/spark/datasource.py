@@ -32,7 +32,7 @@ from pyspark.sql.types import (
 )
 
 from kadence.errors import ConfigError, MissingDependencyError
-from kadence.spark.table import METADATA, NO_OPTIONS, kept_in, options_of_new_table
+from kadence.spark.table import FOR_READING, METADATA, NO_OPTIONS, kept_in, options_of_new_table
 from kadence.spark.worker_log import log_as_spark_does
 
 __all__ = ["KadenceDataSource"]
@@ -118,6 +118,8 @@ class KadenceDataSource(DataSource):
         from kadence.spark.sink.options import parse
         from kadence.spark.sink.writers import BatchWriter
 
+        if not self.options or options_of_new_table(self.options) is not None:
+            raise ConfigError(FOR_READING)
         return BatchWriter(parse(self.options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802

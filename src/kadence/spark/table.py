@@ -16,7 +16,7 @@ from kadence.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["METADATA", "NO_OPTIONS", "kept_in", "options_of_new_table"]
+__all__ = ["FOR_READING", "METADATA", "NO_OPTIONS", "kept_in", "options_of_new_table"]
 
 METADATA: Final = "kadence.options"
 """The name of the entry in a column's metadata."""
@@ -24,6 +24,11 @@ METADATA: Final = "kadence.options"
 NO_OPTIONS: Final = (
     "there are no options. A table of CREATE TABLE ... USING kadence has its own only if the statement names no "
     "columns; give them with the query, behind the table's name: WITH ('kafka.bootstrap.servers'='...', ...)"
+)
+
+FOR_READING: Final = (
+    "there are no options to write with: a table of CREATE TABLE ... USING kadence is for reading. Write to a topic by "
+    'df.write.format("kadence") with the options kafka.bootstrap.servers and topic'
 )
 
 _OF_TABLE: Final = "option."
