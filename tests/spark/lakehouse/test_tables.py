@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import shutil
 import sys
 from decimal import Decimal
 from pathlib import Path
@@ -287,8 +288,57 @@ def test_a_partitioning_that_changes_in_the_midst_of_a_batch_is_told(tmp_path: P
     files = lake.files(ROWS)
     with lake.table.update_spec() as change:
         change.add_identity("city")
-    with pytest.raises(IllegalStateError, match="the partitioning of the table changed"):
+    with pytest.raises(IllegalStateError, match="its partitioning changed"):
         lake.commit(files)
+
+
+def test_a_table_that_is_made_anew_in_the_midst_of_a_batch_is_told(lake: Lake) -> None:
+    files = lake.files(ROWS)
+    if lake.kind == "delta":
+        shutil.rmtree(lake.options["path"])
+    else:
+        lake.table.catalog.drop_table("shop.orders")
+    lake.add(ROWS)
+    with pytest.raises(IllegalStateError, match="the table was replaced"):
+        lake.commit(files)
+    assert len(lake.rows()) == 3
+
+
+@pytest.mark.parametrize(
+    ("rows", "partition_by"),
+    [
+        (ROWS, ["city"]),
+        (ROWS.set_column(0, "id", pa.array(["1", "2", "3"])), []),
+        (ROWS.select(["city"]), []),
+        (ROWS.append_column(pa.field("n", pa.int64(), nullable=False), pa.array([1, 2, 3])), []),
+    ],
+)
+def test_delta_columns_that_change_in_the_midst_of_a_batch_are_told(
+    tmp_path: Path, rows: pa.Table, partition_by: list[str]
+) -> None:
+    needs("deltalake")
+    import deltalake
+
+    lake = Lake("delta", tmp_path)
+    files = lake.files(ROWS)
+    deltalake.write_deltalake(
+        lake.options["path"],
+        rows,
+        mode="overwrite",
+        schema_mode="overwrite",
+        partition_by=partition_by or None,
+    )
+    with pytest.raises(IllegalStateError, match="or its columns or partitioning changed"):
+        lake.commit(files)
+
+
+def test_a_delta_column_that_another_writer_adds_meanwhile_does_no_harm(tmp_path: Path) -> None:
+    needs("deltalake")
+    lake = Lake("delta", tmp_path)
+    files = lake.files(ROWS)
+    lake.add(ROWS.append_column("more", pa.array([1, 2, 3])), mergeSchema="true")
+    assert lake.commit(files)
+    assert len(lake.rows()) == 6
 
 
 def test_a_column_that_must_not_be_null(tmp_path: Path) -> None:

@@ -47,6 +47,41 @@ _INDEXED: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
+class Layout:
+    """What a table is made of while files are written for it.
+
+    Attributes:
+        table: its id, another one where it was made anew. columns: names and types.
+    """
+
+    table: str
+    partition_by: tuple[str, ...]
+    columns: tuple[tuple[str, str], ...]
+
+    def check(self, table: Any) -> None:
+        """Make sure that a table still takes the files.
+
+        Raises:
+            IllegalStateError: it was replaced, or has other columns: files do not say how they were laid out.
+        """
+        import pyarrow as pa
+
+        now = pa.schema(table.schema().to_arrow())
+        kinds, written = {item.name: str(item.type) for item in now}, dict(self.columns)
+        metadata = table.metadata()
+        is_same = (self.table, self.partition_by) == (str(metadata.id), tuple(metadata.partition_columns))
+        if (
+            not is_same
+            or any(kinds.get(name) != kind for name, kind in self.columns)
+            or not all(item.nullable or item.name in written for item in now)
+        ):
+            raise IllegalStateError(
+                "the table was replaced, or its columns or partitioning changed, while files were written for it as it "
+                "was; nothing was added"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class DeltaFile:
     """A file of rows, as the table's log will tell of it."""
 
@@ -54,6 +89,7 @@ class DeltaFile:
     size: int
     partition: tuple[tuple[str, str | None], ...]
     stats: str
+    layout: Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +97,13 @@ class DeltaFiles:
     """Writes the files of one table.
 
     Attributes:
-        uri, settings: where. columns: the table's. partition_by: names of those that lay it out.
+        uri, settings: where. columns: the table's.
     """
 
     uri: str
     settings: Mapping[str, str] = field(repr=False)
     columns: Columns
-    partition_by: tuple[str, ...]
+    layout: Layout
 
     def write(self, rows: pa.Table) -> list[DeltaFile]:
         """A file for each partition that the rows have."""
@@ -76,12 +112,12 @@ class DeltaFiles:
         files = []
         with _told(self.settings):
             store = _store(self.uri, self.settings)
-            for partition, part in _split(rows, self.partition_by):
+            for partition, part in _split(rows, self.layout.partition_by):
                 path = f"part-{uuid.uuid4()}.parquet"
                 with store.open_output_stream(path) as out:
                     pq.write_table(part, out, store_schema=False)
                     size = out.tell()
-                files.append(DeltaFile(path, size, partition, _stats(part)))
+                files.append(DeltaFile(path, size, partition, _stats(part), self.layout))
         return files
 
     def remove(self, files: Sequence[DeltaFile]) -> None:
@@ -105,6 +141,8 @@ class DeltaTarget:
         from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import AddAction
 
+        for layout in {each.layout for each in files}:
+            layout.check(self._table)
         now = time.time_ns() // 1_000_000
         actions = [
             AddAction(each.path, each.size, dict(each.partition), now, True, each.stats) for each in files
@@ -174,7 +212,8 @@ def prepared(options: TableOptions, rows: pa.Schema) -> DeltaFiles:
         )
     found = pa.schema(table.schema().to_arrow())
     _check_partitions(found, partition_by)
-    return DeltaFiles(uri, settings, Columns(found), partition_by)
+    columns = tuple((item.name, str(item.type)) for item in found)
+    return DeltaFiles(uri, settings, Columns(found), Layout(str(table.metadata().id), partition_by, columns))
 
 
 def _library() -> Any:

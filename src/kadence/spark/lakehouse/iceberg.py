@@ -35,11 +35,11 @@ class IcebergFile:
     """A file of rows.
 
     Attributes:
-        data: PyIceberg's own description of it. schema, spec: ids of the schema and the partitioning it was written by.
+        data: PyIceberg's own description of it. table, spec: ids of the table and the partitioning it was written for.
     """
 
     data: Any
-    schema: int
+    table: str
     spec: int
 
 
@@ -66,7 +66,7 @@ class IcebergFiles:
         with _told(self.settings):
             metadata = TableMetadataUtil.parse_raw(self.metadata)
             made = _dataframe_to_data_files(metadata, rows, load_file_io(self.settings, metadata.location))
-            ids = metadata.current_schema_id, metadata.default_spec_id
+            ids = str(metadata.table_uuid), metadata.default_spec_id
             return [IcebergFile(each, *ids) for each in made]
 
     def remove(self, files: Sequence[IcebergFile]) -> None:
@@ -92,9 +92,10 @@ class IcebergTarget:
         from pyiceberg.expressions import AlwaysTrue
 
         now = self._table.metadata
-        if any(each.spec != now.default_spec_id for each in files):
+        if any((each.table, each.spec) != (str(now.table_uuid), now.default_spec_id) for each in files):
             raise IllegalStateError(
-                "the partitioning of the table changed while files were written by the old one"
+                "the table was replaced, or its partitioning changed, while files were written for it as it was; "
+                "nothing was added"
             )
         # A repetition inside the library would not look whether the batch came in meanwhile. This copy is not written.
         self._table.metadata = now.model_copy(
