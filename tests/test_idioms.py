@@ -28,7 +28,7 @@ UNANSWERED = {"config", "init_transactions", "max_usable_produce_magic", "metric
         (Producer, "poll", "it is not needed"),
         (Producer, "initTransactions", "call init_transactions()"),
         (AsyncProducer, "start", "it is not needed"),
-        (Admin, "incremental_alter_configs", "call alter_configs({resource: {name: value}})"),
+        (Admin, "alter_configs", "call incremental_alter_configs({resource: {name: value}})"),
         (Admin, "listTopics", "call list_topics()"),
         (AsyncAdmin, "list_consumer_groups", "call list_groups()"),
     ],

@@ -143,7 +143,7 @@ def batches_done(directory: Path) -> int:
 def _account(admin: Admin, directory: Path, rounds: int, sent: Counter[int]) -> Account:
     account = Account(rounds=rounds, batches=batches_done(directory))
     found = {partition: counts for partition, *counts in json.loads((directory / "rows.json").read_text())}
-    committed = {tp.partition: at.offset for tp, at in admin.group_offsets(GROUP).items()}
+    committed = {tp.partition: at.offset for tp, at in admin.list_consumer_group_offsets(GROUP).items()}
     for partition, count in sent.items():
         rows, different, highest, wrong = found.get(partition, (0, 0, -1, 0))
         account.rows += rows

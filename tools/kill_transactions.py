@@ -210,7 +210,7 @@ class Hunt:
 
         def decision() -> object:
             try:
-                return self._admin.group_offsets(f"{PREFIX}-{query}", timeout=5)
+                return self._admin.list_consumer_group_offsets(f"{PREFIX}-{query}", timeout=5)
             except KafkaError:
                 return None
 

@@ -281,18 +281,18 @@ def test_offsets_of_groups(admin: Admin, servers: str, name: str) -> None:
     admin.create_topics({name: 3})
     a, b, c = (TopicPartition(name, n) for n in range(3))
     fill(servers, name, 10)
-    assert admin.group_offsets(name) == {}
-    admin.alter_group_offsets(name, {a: 5, b: OffsetAndMetadata(0, 0, "note")})
-    assert admin.group_offsets(name)[a].offset == 5
-    assert admin.group_offsets(name)[b].metadata == "note"
-    assert admin.group_offsets(name, [b, c], require_stable=True).keys() == {b}
-    assert admin.describe_groups([name])[name].state == "Empty"
+    assert admin.list_consumer_group_offsets(name) == {}
+    admin.alter_consumer_group_offsets(name, {a: 5, b: OffsetAndMetadata(0, 0, "note")})
+    assert admin.list_consumer_group_offsets(name)[a].offset == 5
+    assert admin.list_consumer_group_offsets(name)[b].metadata == "note"
+    assert admin.list_consumer_group_offsets(name, [b, c], require_stable=True).keys() == {b}
+    assert admin.describe_consumer_groups([name])[name].state == "Empty"
     assert name in [group.group_id for group in admin.list_groups()]
-    admin.delete_group_offsets(name, [a])
-    assert admin.group_offsets(name).keys() == {b}
-    assert admin.delete_groups([name]) == {name: None}
-    assert admin.group_offsets(name) == {}
-    outcomes = admin.alter_group_offsets(name, {TopicPartition("nowhere", 0): 1}, raise_errors=False)
+    admin.delete_consumer_group_offsets(name, [a])
+    assert admin.list_consumer_group_offsets(name).keys() == {b}
+    assert admin.delete_consumer_groups([name]) == {name: None}
+    assert admin.list_consumer_group_offsets(name) == {}
+    outcomes = admin.alter_consumer_group_offsets(name, {TopicPartition("nowhere", 0): 1}, raise_errors=False)
     assert isinstance(outcomes.errors[TopicPartition("nowhere", 0)], UnknownTopicOrPartitionError)
 
 
@@ -302,11 +302,13 @@ def test_offsets_of_a_topic_made_anew_are_refused_where_its_id_is_given(admin: A
     old = admin.describe_topics([name])[name].topic_id
     admin.delete_topics([name])
     admin.create_topics({name: 1})
-    outcomes = admin.alter_group_offsets(name, {partition: 0}, topic_ids={name: old}, raise_errors=False)
+    outcomes = admin.alter_consumer_group_offsets(
+        name, {partition: 0}, topic_ids={name: old}, raise_errors=False
+    )
     assert getattr(outcomes.errors[partition], "code", None) == ec.UNKNOWN_TOPIC_ID
     now = admin.describe_topics([name])[name].topic_id
-    admin.alter_group_offsets(name, {partition: 0}, topic_ids={name: now})
-    assert admin.group_offsets(name)[partition].offset == 0
+    admin.alter_consumer_group_offsets(name, {partition: 0}, topic_ids={name: now})
+    assert admin.list_consumer_group_offsets(name)[partition].offset == 0
 
 
 # ---------------------------------------------------------------- groups
@@ -321,26 +323,26 @@ def test_a_group_with_a_member(admin: Admin, servers: str, name: str) -> None:
         member.subscribe([name])
         while not member.assignment():
             member.poll(0.1)
-        group = admin.describe_groups([name])[name]
+        group = admin.describe_consumer_groups([name])[name]
         assert (group.state, group.group_type, group.protocol_type) == ("Stable", "classic", "consumer")
         (described,) = group.members
         assert described.client_id == "them"
         assert described.assignment == {TopicPartition(name, 0), TopicPartition(name, 1)}
         with pytest.raises(BrokerError, match="NON_EMPTY_GROUP"):
-            admin.delete_groups([name])
+            admin.delete_consumer_groups([name])
         with pytest.raises(BrokerError, match="live members; stop its consumers first"):
-            admin.alter_group_offsets(name, {TopicPartition(name, 0): 0})
+            admin.alter_consumer_group_offsets(name, {TopicPartition(name, 0): 0})
         with pytest.raises(BrokerError, match="GROUP_SUBSCRIBED_TO_TOPIC"):
-            admin.delete_group_offsets(name, [TopicPartition(name, 0)])
+            admin.delete_consumer_group_offsets(name, [TopicPartition(name, 0)])
     finally:
         member.close()
 
 
 def test_a_group_that_does_not_exist(admin: Admin) -> None:
     with pytest.raises(BrokerError, match=r"GROUP_ID_NOT_FOUND.*'nobody'"):
-        admin.describe_groups(["nobody"])
+        admin.describe_consumer_groups(["nobody"])
     with pytest.raises(BrokerError, match=r"GROUP_ID_NOT_FOUND.*'nobody'"):
-        admin.delete_groups(["nobody"])
+        admin.delete_consumer_groups(["nobody"])
 
 
 def test_a_new_kind_of_group(kafka: Any) -> None:
@@ -360,7 +362,7 @@ def test_a_new_kind_of_group(kafka: Any) -> None:
             member.subscribe(["admin-848"])
             while not member.assignment():
                 member.poll(0.1)
-            group = admin.describe_groups(["admin-848"])["admin-848"]
+            group = admin.describe_consumer_groups(["admin-848"])["admin-848"]
             assert (group.state, group.group_type, group.assignor) == ("Stable", "consumer", "uniform")
             assert group.members[0].assignment == {
                 TopicPartition("admin-848", 0),
@@ -471,7 +473,7 @@ def test_settings_of_a_new_topic_may_be_numbers(admin: Admin, name: str) -> None
 def test_a_coordinator_that_moved(flaky: tuple[Broker, Admin], request_type: type, code: int) -> None:
     broker, admin = flaky
     with broker.faults.error(request_type, code, times=3) as fault:
-        assert admin.group_offsets("g") == {}
+        assert admin.list_consumer_group_offsets("g") == {}
     assert fault.hits == 3
 
 
@@ -493,7 +495,7 @@ def test_the_deadline_names_the_last_error(flaky: tuple[Broker, Admin]) -> None:
     with broker.faults.error(DescribeGroupsRequest, ec.COORDINATOR_NOT_AVAILABLE):
         overdue(
             # Strangers choose such an id, and whoever asks for all groups hands it on.
-            lambda seconds: admin.describe_groups(["g\n\x1b"], timeout=seconds),
+            lambda seconds: admin.describe_consumer_groups(["g\n\x1b"], timeout=seconds),
             KafkaTimeoutError,
             match=r"g\\x0a\\x1b: not done in time",
         )
@@ -672,16 +674,18 @@ def test_settings_are_changed_one_by_one(admin: Admin, name: str) -> None:
     def settings() -> dict[str, ConfigEntry]:
         return admin.describe_configs(topic)[topic]
 
-    admin.alter_configs({topic: {"max.message.bytes": 2_000_000, "preallocate": True}})
+    admin.incremental_alter_configs({topic: {"max.message.bytes": 2_000_000, "preallocate": True}})
     # Kafka's controller answers before each broker has the change.
     until(lambda: settings()["max.message.bytes"].value == "2000000")
     until(lambda: settings()["preallocate"].value == "true")
     assert settings()["retention.ms"].value == "1234567"
-    admin.alter_configs({topic: {"retention.ms": None}})
+    admin.incremental_alter_configs({topic: {"retention.ms": None}})
     until(lambda: settings()["retention.ms"].is_default)
-    admin.alter_configs({topic: {"cleanup.policy": ConfigChange("set", "delete")}}, validate_only=True)
+    admin.incremental_alter_configs(
+        {topic: {"cleanup.policy": ConfigChange("set", "delete")}}, validate_only=True
+    )
     with pytest.raises(BrokerError) as refused:
-        admin.alter_configs({topic: {"max.message.bytes": "many", "retention.ms": 5}})
+        admin.incremental_alter_configs({topic: {"max.message.bytes": "many", "retention.ms": 5}})
     assert refused.value.name == "INVALID_CONFIG"
     assert settings()["retention.ms"].is_default
 
@@ -689,15 +693,15 @@ def test_settings_are_changed_one_by_one(admin: Admin, name: str) -> None:
 def test_a_setting_is_added_to_a_list_and_taken_from_it(admin: Admin, name: str) -> None:
     admin.create_topics([NewTopic(name, 1, 1)])
     topic, key = ConfigResource("topic", name), "leader.replication.throttled.replicas"
-    admin.alter_configs({topic: {key: ConfigChange("append", "0:1,0:2")}})
-    admin.alter_configs({topic: {key: ConfigChange("subtract", "0:1")}})
+    admin.incremental_alter_configs({topic: {key: ConfigChange("append", "0:1,0:2")}})
+    admin.incremental_alter_configs({topic: {key: ConfigChange("subtract", "0:1")}})
     # Kafka's controller answers before each broker has the change.
     until(lambda: admin.describe_configs(topic)[topic][key].value == "0:2")
 
 
 def test_changes_that_are_none(admin: Admin) -> None:
     with pytest.raises(ValueError, match="the operation is one of set, delete, append, subtract"):
-        admin.alter_configs({ConfigResource("topic", "t"): {"a": ConfigChange("add", "b")}})  # type: ignore[arg-type]
+        admin.incremental_alter_configs({ConfigResource("topic", "t"): {"a": ConfigChange("add", "b")}})  # type: ignore[arg-type]
 
 
 def test_records_are_deleted_below_an_offset(admin: Admin, servers: str, name: str) -> None:
@@ -803,7 +807,7 @@ REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
         "a broker's name in a ConfigResource is its number, such as '1', or '' for all, not 'b'",
     ),
     "changes as text": (
-        lambda a: a.alter_configs({TOPIC: "retention.ms=1"}),
+        lambda a: a.incremental_alter_configs({TOPIC: "retention.ms=1"}),
         "changes are {ConfigResource('topic', 'orders'): {'retention.ms': 3600000}}, not 'retention.ms=1'",
     ),
     "partitions as a list": (
@@ -811,10 +815,10 @@ REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
         "a mapping from partitions is wanted, such as {TopicPartition('orders', 0): ...}, not",
     ),
     "an offset as text": (
-        lambda a: a.alter_group_offsets("g", {("t", 0): "3"}),
+        lambda a: a.alter_consumer_group_offsets("g", {("t", 0): "3"}),
         "t-0: an offset is a whole number or OffsetAndMetadata, not '3'",
     ),
-    "a group that is no name": (lambda a: a.group_offsets(3), "a group is a str, not 3"),
+    "a group that is no name": (lambda a: a.list_consumer_group_offsets(3), "a group is a str, not 3"),
     "a rule as a tuple": (
         lambda a: a.create_acls([("topic", "t")]),
         "access rules are Acl values, not ('topic', 't')",

@@ -34,7 +34,7 @@ def test_calls_are_those_of_the_threads_client() -> None:
             with pytest.raises(TopicAlreadyExistsError):
                 await admin.create_topics("t")
             topic = ConfigResource("topic", "t")
-            await admin.alter_configs({topic: {"retention.ms": 60_000}})
+            await admin.incremental_alter_configs({topic: {"retention.ms": 60_000}})
             assert (await admin.describe_configs(topic))[topic]["retention.ms"].value == "60000"
             assert await admin.log_ranges(TopicPartition("t", 0)) == {TopicPartition("t", 0): (0, 0)}
         with pytest.raises(ClosedError):

@@ -235,7 +235,7 @@ def test_an_open_transaction_is_told_by_consume_and_by_groups_lag(
         said = " ".join(ran.err.split())
         assert "open transaction (last stable offset 1, high watermark 5)" in said
         with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
-            admin.alter_group_offsets("g", {TopicPartition("a", 0): 1})
+            admin.alter_consumer_group_offsets("g", {TopicPartition("a", 0): 1})
         (row,) = kadence("groups", "lag", "g").rows
         assert (row["committed"], row["last_stable"], row["end"], row["lag"]) == (1, 1, 5, 4)
         producer.abort_transaction()
@@ -509,7 +509,7 @@ def test_groups(kadence: Run, broker: Broker) -> None:
         assert "live members" in refused.err
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         ends = {tp: at.offset for tp, at in admin.list_offsets(dict.fromkeys(TPS, "latest")).items() if at}
-        admin.alter_group_offsets("g", {TPS[0]: 1, TPS[1]: 0})
+        admin.alter_consumer_group_offsets("g", {TPS[0]: 1, TPS[1]: 0})
     assert kadence("groups", "list").rows[0]["group"] == "g"
     lags = {row["partition"]: row["lag"] for row in kadence("groups", "lag", "g").rows}
     assert lags == {0: ends[TPS[0]] - 1, 1: ends[TPS[1]]}

@@ -51,7 +51,7 @@ def test_groups_and_members(kadence: Run, broker: Broker, monkeypatch: pytest.Mo
 def test_top(broker: Broker) -> None:
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.create_topics(["t"])
-        admin.alter_group_offsets(STRANGE, {TopicPartition("t", 0): 0})
+        admin.alter_consumer_group_offsets(STRANGE, {TopicPartition("t", 0): 0})
 
     async def look() -> None:
         async with top(broker.bootstrap_servers) as screen:
@@ -97,7 +97,7 @@ def test_values(kadence: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_on_a_real_terminal(broker: Broker) -> None:
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.create_topics(["t"])
-        admin.alter_group_offsets(STRANGE, {TopicPartition("t", 0): 0})
+        admin.alter_consumer_group_offsets(STRANGE, {TopicPartition("t", 0): 0})
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "kadence", "groups", "list", "-b", broker.bootstrap_servers]
     subprocess.run(command, stdout=theirs, check=True)

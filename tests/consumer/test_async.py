@@ -264,7 +264,7 @@ def test_a_consumer_whose_loop_has_ended_is_closed_on_another(served: Broker) ->
 
     asyncio.run(end(asyncio.run(begin())))
     with Admin(bootstrap_servers=served.bootstrap_servers) as admin:
-        assert admin.describe_groups("g")["g"].members == (), "it has left its group"
+        assert admin.describe_consumer_groups("g")["g"].members == (), "it has left its group"
 
 
 def test_a_consumer_whose_loop_runs_is_not_closed_on_another(served: Broker) -> None:

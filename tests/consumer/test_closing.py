@@ -27,7 +27,7 @@ def protocol(request: pytest.FixtureRequest, cluster: Cluster) -> str:
 
 def members(cluster: Cluster, group: str) -> int:
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        return len(admin.describe_groups([group])[group].members)
+        return len(admin.describe_consumer_groups([group])[group].members)
 
 
 @pytest.mark.needs("admin", "groups", "static members")

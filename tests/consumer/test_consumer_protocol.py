@@ -281,7 +281,7 @@ def test_c4_the_brokers_assignor_is_the_one_asked_for(cluster: Cluster, assignor
         each.subscribe([first, second])
     share(*members, count=8)
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        (described,) = admin.describe_groups([group]).values()
+        (described,) = admin.describe_consumer_groups([group]).values()
     assert described.assignor == assignor
     if assignor == "range":
         for each in members:

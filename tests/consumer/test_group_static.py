@@ -63,7 +63,7 @@ def test_kip_345_a_restart_within_the_session_is_no_rebalance(
     for _ in range(2):
         goes.close()
         with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-            described = admin.describe_groups([group])[group]
+            described = admin.describe_consumer_groups([group])[group]
         assert len(described.members) == 2, "a static member leaves nothing when it closes"
         goes = member(cluster, group, name, partition_assignment_strategy=strategy)
         goes.subscribe(topic)

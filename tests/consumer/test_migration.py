@@ -215,7 +215,7 @@ def test_c4_members_bounced_one_by_one_lose_nothing(
         assert ledger.uncommitted == set(), "a commit of an epoch that is over is sent again with the new one"
     assert ledger.repeated() <= ledger.uncommitted
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        committed = admin.group_offsets(group)
+        committed = admin.list_consumer_group_offsets(group)
     assert sum(at.offset for at in committed.values()) >= count - len(ledger.uncommitted)
 
 

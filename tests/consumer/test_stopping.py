@@ -383,12 +383,12 @@ def _go_on(child: subprocess.Popen[str]) -> None:
 
 def _members(cluster: Cluster) -> int:
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        return len(admin.describe_groups([GROUP])[GROUP].members)
+        return len(admin.describe_consumer_groups([GROUP])[GROUP].members)
 
 
 def _committed(cluster: Cluster) -> Any:
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        found = admin.group_offsets(GROUP)
+        found = admin.list_consumer_group_offsets(GROUP)
     return found[ORDERS].offset if ORDERS in found else None
 
 

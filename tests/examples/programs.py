@@ -111,13 +111,13 @@ def write(servers: str, topic: str, records: Sequence[tuple[str | None, str]]) -
 def committed(servers: str, group: str) -> int:
     """The sum of the offsets that a group has committed."""
     with Admin(bootstrap_servers=servers) as admin:
-        return sum(at.offset for at in admin.group_offsets(group).values())
+        return sum(at.offset for at in admin.list_consumer_group_offsets(group).values())
 
 
 def members(servers: str, group: str) -> int:
     """How many members a group has."""
     with Admin(bootstrap_servers=servers) as admin:
-        return len(admin.describe_groups(group)[group].members)
+        return len(admin.describe_consumer_groups(group)[group].members)
 
 
 def values(broker: Broker, topic: str) -> list[tuple[int, bytes | None, bytes]]:

@@ -135,7 +135,10 @@ def test_no_record_is_lost_whoever_goes(
                 return {partition: end for partition, (_, end) in enumerate(broker.offsets("t"))}
 
             def committed() -> dict[int, int]:
-                return {each.partition: at.offset for each, at in admin.group_offsets(group.name).items()}
+                return {
+                    each.partition: at.offset
+                    for each, at in admin.list_consumer_group_offsets(group.name).items()
+                }
 
             before = dict[int, int]()
 

@@ -85,4 +85,6 @@ def test_what_they_commit_is_read(broker: Broker, produce: Callable[[str, str], 
     produce(broker.bootstrap_servers, topic)
     until(lambda: read(broker.bootstrap_servers, topic) == [b"0", b"2"], what="what was committed is read")
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
-        assert admin.group_offsets(topic)[TopicPartition(topic, 0)].offset == 3, "offsets of the last commit"
+        assert admin.list_consumer_group_offsets(topic)[TopicPartition(topic, 0)].offset == 3, (
+            "offsets of the last commit"
+        )

@@ -169,7 +169,7 @@ def test_nothing_is_lost_when_producer_consumer_and_broker_are_killed(
                     ends = admin.list_offsets(
                         {TopicPartition("t", each): "latest" for each in range(PARTITIONS)}
                     )
-                    done = admin.group_offsets(group.name)
+                    done = admin.list_consumer_group_offsets(group.name)
                     return {
                         each.partition: end.offset - (done[each].offset if each in done else 0)
                         for each, end in ends.items()
@@ -231,6 +231,6 @@ def test_a_copy_in_transactions_is_exact_although_its_maker_is_killed(kafka: Kaf
             assert turns(second) > 10
         log = log_of(broker.bootstrap_servers, "to", 1, isolation_level="read_committed")
         with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
-            committed = admin.group_offsets("copiers")
+            committed = admin.list_consumer_group_offsets("copiers")
     assert [value.encode() for _, value in sorted(log.items())] == values
     assert [each.offset for each in committed.values()] == [len(values)]

@@ -404,9 +404,9 @@ def test_what_was_read_and_what_was_written_count_together(servers: str, topic: 
             producer.send_offsets_to_transaction({tp: offset}, consumer.group_metadata())
             producer.commit_transaction() if commits else producer.abort_transaction()
             if not commits:
-                assert tp not in admin.group_offsets(topic)
-        until(lambda: tp in admin.group_offsets(topic), what="the offset is committed")
-        assert admin.group_offsets(topic)[tp].offset == offset
+                assert tp not in admin.list_consumer_group_offsets(topic)
+        until(lambda: tp in admin.list_consumer_group_offsets(topic), what="the offset is committed")
+        assert admin.list_consumer_group_offsets(topic)[tp].offset == offset
 
 
 def test_closing_does_not_wait_for_ever_for_an_abort_that_nobody_answers() -> None:
@@ -458,7 +458,7 @@ def test_what_is_no_offset_or_group_is_refused_and_ends_nothing(
         producer.send_offsets_to_transaction({pair: 3}, GroupMetadata("g"))
         producer.commit_transaction()
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
-        assert admin.group_offsets("g")[TopicPartition("t", 0)].offset == 3
+        assert admin.list_consumer_group_offsets("g")[TopicPartition("t", 0)].offset == 3
 
 
 def test_without_transactional_id_there_are_no_transactions() -> None:

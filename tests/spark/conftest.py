@@ -65,7 +65,7 @@ class Cluster:
 
     def committed(self) -> dict[int, int]:
         """Partition to committed offset of the test's group."""
-        found = self.admin.group_offsets(self.group)
+        found = self.admin.list_consumer_group_offsets(self.group)
         return {partition.partition: at.offset for partition, at in found.items()}
 
     def ends(self) -> dict[int, int]:

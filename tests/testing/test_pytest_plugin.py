@@ -252,7 +252,7 @@ def test_a_broker_elsewhere(pytester: pytest.Pytester) -> None:
                 group = consumer.group_metadata().group_id
             with Admin(kadence_broker.settings) as admin:
                 admin.delete_topics(kadence_topic)
-                admin.delete_groups(group)
+                admin.delete_consumer_groups(group)
 
         def test_a_group_that_the_program_names(kadence_settings, kadence_name):
             from kadence import Consumer

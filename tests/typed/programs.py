@@ -245,10 +245,10 @@ def admin_calls(admin: Admin) -> None:
     admin.create_topics({"orders": 3})
     admin.create_topics([NewTopic("orders", 3), "others"])
     admin.delete_topics("orders")
-    admin.describe_groups(["g", "h"])
+    admin.describe_consumer_groups(["g", "h"])
     admin.list_offsets(dict.fromkeys([PARTITION], "latest"))
     admin.list_offsets({("orders", 0): "earliest", ("orders", 1): 1_700_000_000_000})
-    admin.alter_group_offsets("g", {PARTITION: 5})
+    admin.alter_consumer_group_offsets("g", {PARTITION: 5})
     admin.log_ranges(PARTITION)
     admin.list_offsets({PARTITION: "newest"})  # error: newest
     admin.delete_topics(5)  # error: delete_topics

@@ -40,8 +40,8 @@ from kadence.admin.values import (
     ClusterDescription,
     ConfigEntry,
     ConfigResource,
+    ConsumerGroupDescription,
     FencedProducer,
-    GroupDescription,
     GroupListing,
     NewTopic,
     OffsetSpec,
@@ -157,17 +157,21 @@ class Admin:
         """All groups of all brokers, sorted by name."""
         return self._shell.run(timeout, _groups.list_groups)
 
-    def describe_groups(
+    def describe_consumer_groups(
         self, groups: str | Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
-    ) -> Outcomes[str, GroupDescription]:
+    ) -> Outcomes[str, ConsumerGroupDescription]:
         """State, members and assignment of groups, both classic ones and those of KIP-848."""
-        return checked(self._shell.run(timeout, _groups.describe_groups, as_names(groups)), raise_errors)
+        return checked(
+            self._shell.run(timeout, _groups.describe_consumer_groups, as_names(groups)), raise_errors
+        )
 
-    def delete_groups(
+    def delete_consumer_groups(
         self, groups: str | Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
     ) -> Outcomes[str, None]:
         """Delete groups and their committed offsets. A group that has members is refused."""
-        return checked(self._shell.run(timeout, _groups.delete_groups, as_names(groups)), raise_errors)
+        return checked(
+            self._shell.run(timeout, _groups.delete_consumer_groups, as_names(groups)), raise_errors
+        )
 
     # ------------------------------------------------------------ offsets
 
@@ -216,7 +220,7 @@ class Admin:
         )
         return checked(outcomes, raise_errors)
 
-    def group_offsets(
+    def list_consumer_group_offsets(
         self,
         group: str,
         partitions: Partitions | None = None,
@@ -234,11 +238,15 @@ class Admin:
         """
         wanted = None if partitions is None else as_partitions(partitions)
         outcomes = self._shell.run(
-            timeout, _offsets.group_offsets, as_name("a group", group), wanted, require_stable=require_stable
+            timeout,
+            _offsets.list_consumer_group_offsets,
+            as_name("a group", group),
+            wanted,
+            require_stable=require_stable,
         )
         return checked(outcomes, raise_errors)
 
-    def alter_group_offsets(
+    def alter_consumer_group_offsets(
         self,
         group: str,
         offsets: Mapping[P, OffsetAndMetadata | int],
@@ -255,14 +263,14 @@ class Admin:
         """
         outcomes = self._shell.run(
             timeout,
-            _offsets.alter_group_offsets,
+            _offsets.alter_consumer_group_offsets,
             as_name("a group", group),
             as_offsets(offsets),
             topic_ids or {},
         )
         return checked(outcomes, raise_errors)
 
-    def delete_group_offsets(
+    def delete_consumer_group_offsets(
         self,
         group: str,
         partitions: Partitions,
@@ -272,7 +280,10 @@ class Admin:
     ) -> Outcomes[TopicPartition, None]:
         """Delete a group's committed offsets of these partitions. No member may be subscribed to their topics."""
         outcomes = self._shell.run(
-            timeout, _offsets.delete_group_offsets, as_name("a group", group), as_partitions(partitions)
+            timeout,
+            _offsets.delete_consumer_group_offsets,
+            as_name("a group", group),
+            as_partitions(partitions),
         )
         return checked(outcomes, raise_errors)
 
@@ -364,7 +375,7 @@ class Admin:
         outcomes = self._shell.run(timeout, _configs.describe_configs, as_resources(resources))
         return checked(outcomes, raise_errors)
 
-    def alter_configs(
+    def incremental_alter_configs(
         self,
         changes: Mapping[ConfigResource, Mapping[str, ConfigValue]],
         *,
@@ -386,7 +397,7 @@ class Admin:
             BrokerError: INVALID_CONFIG: an unknown setting, or a value that the setting does not allow.
         """
         outcomes = self._shell.run(
-            timeout, _configs.alter_configs, as_changes(changes), validate_only=validate_only
+            timeout, _configs.incremental_alter_configs, as_changes(changes), validate_only=validate_only
         )
         return checked(outcomes, raise_errors)
 

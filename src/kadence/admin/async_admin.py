@@ -43,8 +43,8 @@ from kadence.admin.values import (
     ClusterDescription,
     ConfigEntry,
     ConfigResource,
+    ConsumerGroupDescription,
     FencedProducer,
-    GroupDescription,
     GroupListing,
     NewTopic,
     OffsetSpec,
@@ -168,19 +168,21 @@ class AsyncAdmin:
         """All groups of all brokers, sorted by name."""
         return await self._shell.run(timeout, _groups.list_groups)
 
-    async def describe_groups(
+    async def describe_consumer_groups(
         self, groups: str | Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
-    ) -> Outcomes[str, GroupDescription]:
+    ) -> Outcomes[str, ConsumerGroupDescription]:
         """State, members and assignment of groups, both classic ones and those of KIP-848."""
         return checked(
-            await self._shell.run(timeout, _groups.describe_groups, as_names(groups)), raise_errors
+            await self._shell.run(timeout, _groups.describe_consumer_groups, as_names(groups)), raise_errors
         )
 
-    async def delete_groups(
+    async def delete_consumer_groups(
         self, groups: str | Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
     ) -> Outcomes[str, None]:
         """Delete groups and their committed offsets. A group that has members is refused."""
-        return checked(await self._shell.run(timeout, _groups.delete_groups, as_names(groups)), raise_errors)
+        return checked(
+            await self._shell.run(timeout, _groups.delete_consumer_groups, as_names(groups)), raise_errors
+        )
 
     # ------------------------------------------------------------ offsets
 
@@ -229,7 +231,7 @@ class AsyncAdmin:
         )
         return checked(outcomes, raise_errors)
 
-    async def group_offsets(
+    async def list_consumer_group_offsets(
         self,
         group: str,
         partitions: Partitions | None = None,
@@ -247,11 +249,15 @@ class AsyncAdmin:
         """
         wanted = None if partitions is None else as_partitions(partitions)
         outcomes = await self._shell.run(
-            timeout, _offsets.group_offsets, as_name("a group", group), wanted, require_stable=require_stable
+            timeout,
+            _offsets.list_consumer_group_offsets,
+            as_name("a group", group),
+            wanted,
+            require_stable=require_stable,
         )
         return checked(outcomes, raise_errors)
 
-    async def alter_group_offsets(
+    async def alter_consumer_group_offsets(
         self,
         group: str,
         offsets: Mapping[P, OffsetAndMetadata | int],
@@ -268,14 +274,14 @@ class AsyncAdmin:
         """
         outcomes = await self._shell.run(
             timeout,
-            _offsets.alter_group_offsets,
+            _offsets.alter_consumer_group_offsets,
             as_name("a group", group),
             as_offsets(offsets),
             topic_ids or {},
         )
         return checked(outcomes, raise_errors)
 
-    async def delete_group_offsets(
+    async def delete_consumer_group_offsets(
         self,
         group: str,
         partitions: Partitions,
@@ -285,7 +291,10 @@ class AsyncAdmin:
     ) -> Outcomes[TopicPartition, None]:
         """Delete a group's committed offsets of these partitions. No member may be subscribed to their topics."""
         outcomes = await self._shell.run(
-            timeout, _offsets.delete_group_offsets, as_name("a group", group), as_partitions(partitions)
+            timeout,
+            _offsets.delete_consumer_group_offsets,
+            as_name("a group", group),
+            as_partitions(partitions),
         )
         return checked(outcomes, raise_errors)
 
@@ -381,7 +390,7 @@ class AsyncAdmin:
         outcomes = await self._shell.run(timeout, _configs.describe_configs, as_resources(resources))
         return checked(outcomes, raise_errors)
 
-    async def alter_configs(
+    async def incremental_alter_configs(
         self,
         changes: Mapping[ConfigResource, Mapping[str, ConfigValue]],
         *,
@@ -403,7 +412,7 @@ class AsyncAdmin:
             BrokerError: INVALID_CONFIG: an unknown setting, or a value that the setting does not allow.
         """
         outcomes = await self._shell.run(
-            timeout, _configs.alter_configs, as_changes(changes), validate_only=validate_only
+            timeout, _configs.incremental_alter_configs, as_changes(changes), validate_only=validate_only
         )
         return checked(outcomes, raise_errors)
 

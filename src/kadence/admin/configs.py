@@ -19,7 +19,7 @@ from kadence.protocol.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 
-__all__ = ["ConfigValue", "alter_configs", "describe_configs", "text_of"]
+__all__ = ["ConfigValue", "describe_configs", "incremental_alter_configs", "text_of"]
 
 ConfigValue = ConfigChange | str | int | float | bool | None
 """What a setting becomes: a value, None for its default, or a `ConfigChange`."""
@@ -65,7 +65,7 @@ def describe_configs(
     return calls.settle(resources, attempt, deadline)
 
 
-def alter_configs(
+def incremental_alter_configs(
     calls: Calls,
     deadline: int,
     changes: Mapping[ConfigResource, Mapping[str, ConfigValue]],

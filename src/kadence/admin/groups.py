@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from kadence.admin.calls import Ask, Calls, refusal
-from kadence.admin.values import GroupDescription, GroupListing, MemberDescription, Outcomes
+from kadence.admin.values import ConsumerGroupDescription, GroupListing, MemberDescription, Outcomes
 from kadence.errors import KafkaError, UnsupportedVersionError, for_code
 from kadence.protocol import error_codes as ec
 from kadence.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -17,7 +17,7 @@ from kadence.protocol.list_groups import ListGroupsRequest
 from kadence.types import TopicPartition
 from kadence.wire import Reader, WireError
 
-__all__ = ["delete_groups", "describe_groups", "list_groups"]
+__all__ = ["delete_consumer_groups", "describe_consumer_groups", "list_groups"]
 
 _DEAD = "Dead"
 
@@ -42,11 +42,13 @@ def list_groups(calls: Calls, deadline: int) -> list[GroupListing]:
     return calls.settle_one(attempt, deadline)
 
 
-def describe_groups(calls: Calls, deadline: int, groups: Iterable[str]) -> Outcomes[str, GroupDescription]:
+def describe_consumer_groups(
+    calls: Calls, deadline: int, groups: Iterable[str]
+) -> Outcomes[str, ConsumerGroupDescription]:
     """Groups of both kinds; each coordinator is asked for its own."""
 
-    def attempt(groups: Collection[str], deadline: int) -> dict[str, GroupDescription | KafkaError]:
-        result: dict[str, GroupDescription | KafkaError] = {}
+    def attempt(groups: Collection[str], deadline: int) -> dict[str, ConsumerGroupDescription | KafkaError]:
+        result: dict[str, ConsumerGroupDescription | KafkaError] = {}
         by_node = _by_coordinator(calls, groups, deadline, result)
         classic = _describe_consumer(calls, by_node, deadline, result)
         _describe_classic(calls, classic, deadline, result)
@@ -103,7 +105,7 @@ def _describe_consumer(
                     )
                     for member in group.members
                 )
-                result[group.group_id] = GroupDescription(
+                result[group.group_id] = ConsumerGroupDescription(
                     group.group_id,
                     group.group_state,
                     "consumer",
@@ -143,7 +145,7 @@ def _describe_classic(
                     )
                     for member in group.members
                 )
-                result[group.group_id] = GroupDescription(
+                result[group.group_id] = ConsumerGroupDescription(
                     group.group_id,
                     group.group_state,
                     "classic",
@@ -172,7 +174,7 @@ def _assigned(protocol_type: str, data: bytes) -> frozenset[TopicPartition]:
     )
 
 
-def delete_groups(calls: Calls, deadline: int, groups: Iterable[str]) -> Outcomes[str, None]:
+def delete_consumer_groups(calls: Calls, deadline: int, groups: Iterable[str]) -> Outcomes[str, None]:
     """Delete groups that have no members."""
 
     def attempt(groups: Collection[str], deadline: int) -> dict[str, None | KafkaError]:

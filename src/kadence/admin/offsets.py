@@ -30,10 +30,10 @@ from kadence.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from kadence.wire import ZERO_UUID
 
 __all__ = [
-    "alter_group_offsets",
+    "alter_consumer_group_offsets",
     "by_leader",
-    "delete_group_offsets",
-    "group_offsets",
+    "delete_consumer_group_offsets",
+    "list_consumer_group_offsets",
     "list_offsets",
     "log_ranges",
 ]
@@ -198,7 +198,7 @@ def by_leader(
     return by_node
 
 
-def group_offsets(
+def list_consumer_group_offsets(
     calls: Calls,
     deadline: int,
     group: str,
@@ -242,7 +242,7 @@ def group_offsets(
     return calls.settle_one(attempt, deadline)
 
 
-def alter_group_offsets(
+def alter_consumer_group_offsets(
     calls: Calls,
     deadline: int,
     group: str,
@@ -297,7 +297,7 @@ def _refused_commit(code: int, group: str, tp: TopicPartition) -> KafkaError:
     return refusal(code, f"group {group!r}, {tp}")
 
 
-def delete_group_offsets(
+def delete_consumer_group_offsets(
     calls: Calls, deadline: int, group: str, partitions: Iterable[TopicPartition]
 ) -> Outcomes[TopicPartition, None]:
     """Forget committed offsets."""

@@ -16,8 +16,8 @@ __all__ = [
     "ConfigChange",
     "ConfigEntry",
     "ConfigResource",
+    "ConsumerGroupDescription",
     "FencedProducer",
-    "GroupDescription",
     "GroupListing",
     "MemberDescription",
     "NewTopic",
@@ -107,7 +107,7 @@ class MemberDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupDescription:
+class ConsumerGroupDescription:
     """A group as its coordinator knows it.
 
     Attributes:

@@ -159,7 +159,7 @@ def _list(admin: Admin, arguments: argparse.Namespace) -> None:
 
 def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
     rows: list[dict[str, Any]] = []
-    for name, group in admin.describe_groups(_names(admin, arguments)).items():
+    for name, group in admin.describe_consumer_groups(_names(admin, arguments)).items():
         about = {
             "group": name,
             "state": group.state,
@@ -185,9 +185,9 @@ def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
 def _lag(admin: Admin, arguments: argparse.Namespace) -> None:
     rows = []
     for name in _names(admin, arguments):
-        group = admin.describe_groups([name])[name]
+        group = admin.describe_consumer_groups([name])[name]
         owners = {tp: member.client_id for member in group.members for tp in member.assignment}
-        committed = admin.group_offsets(name)
+        committed = admin.list_consumer_group_offsets(name)
         known = sorted(committed.keys() | owners.keys())
         # First: it must not be beyond an end that was looked up before it.
         stable = admin.list_offsets(
@@ -215,13 +215,13 @@ def _reset(admin: Admin, arguments: argparse.Namespace) -> None:
     (group,) = arguments.groups
     where: Where = arguments.to
     chosen_partitions = [tp for word in arguments.topic for tp in partitions(admin, word)]
-    before = admin.group_offsets(group)
+    before = admin.list_consumer_group_offsets(group)
     held = ranges(admin, chosen_partitions)
     refuse_outside(where, held)
     tell_presumed(where, "--to")
     after = offsets(admin, where, held)
     if not arguments.dry_run:
-        admin.alter_group_offsets(group, after)
+        admin.alter_consumer_group_offsets(group, after)
     rows = [
         {
             "group": group,
@@ -239,9 +239,9 @@ def _reset(admin: Admin, arguments: argparse.Namespace) -> None:
 
 def _forget(admin: Admin, arguments: argparse.Namespace) -> None:
     (group,) = arguments.groups
-    committed = admin.group_offsets(group)
+    committed = admin.list_consumer_group_offsets(group)
     wanted = [tp for word in arguments.topic for tp in partitions(admin, word) if tp in committed]
-    admin.delete_group_offsets(group, wanted)
+    admin.delete_consumer_group_offsets(group, wanted)
     _show(
         [
             {"group": group, "topic": tp.topic, "partition": tp.partition, "deleted": committed[tp].offset}
@@ -256,5 +256,5 @@ def _forget(admin: Admin, arguments: argparse.Namespace) -> None:
 
 
 def _delete(admin: Admin, arguments: argparse.Namespace) -> None:
-    for name in admin.delete_groups(arguments.groups):
+    for name in admin.delete_consumer_groups(arguments.groups):
         say(f"{name} deleted")

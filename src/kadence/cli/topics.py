@@ -205,7 +205,7 @@ def _config(admin: Admin, arguments: argparse.Namespace) -> None:
         **dict.fromkeys(arguments.unset),
     }
     if changes:
-        admin.alter_configs(dict.fromkeys(wanted, changes))
+        admin.incremental_alter_configs(dict.fromkeys(wanted, changes))
     rows = [
         {"topic": resource.name, "key": key, "value": entry.value, "default": entry.is_default}
         for resource, entries in admin.describe_configs(wanted).items()

@@ -106,7 +106,7 @@ def reader(broker: Broker, name: str) -> Consumer:
 
 def test_from_the_groups_to_a_partition_and_back(broker: Broker, consumer: Consumer) -> None:
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
-        admin.alter_group_offsets("another", {TopicPartition("flights", 0): 50})
+        admin.alter_consumer_group_offsets("another", {TopicPartition("flights", 0): 50})
 
     async def look(screen: Screen) -> None:
         await screen.shows("another", "report", "Stable", "2 groups", "60")
@@ -152,7 +152,7 @@ def test_filter_sort_and_a_group_by_its_name(broker: Broker) -> None:
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.create_topics({"t": 1})
         for n in range(60):
-            admin.alter_group_offsets(f"group-{n:02}", {TopicPartition("t", 0): 0})
+            admin.alter_consumer_group_offsets(f"group-{n:02}", {TopicPartition("t", 0): 0})
 
     async def look(screen: Screen) -> None:
         await screen.shows("60 groups", "group-00", "group-13")
@@ -186,9 +186,9 @@ def test_help_pause_delay_and_quit(broker: Broker) -> None:
         await screen.press("escape", "space")
         await screen.shows("PAUSED")
         with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
-            admin.alter_group_offsets("later", {TopicPartition("t", 0): 0}, raise_errors=False)
+            admin.alter_consumer_group_offsets("later", {TopicPartition("t", 0): 0}, raise_errors=False)
             admin.create_topics({"t": 1})
-            admin.alter_group_offsets("later", {TopicPartition("t", 0): 0})
+            admin.alter_consumer_group_offsets("later", {TopicPartition("t", 0): 0})
         assert "later" not in screen
         await screen.press("space")
         await screen.shows("later")

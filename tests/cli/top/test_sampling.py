@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from kadence import TopicPartition
-from kadence.admin.values import GroupDescription, MemberDescription
+from kadence.admin.values import ConsumerGroupDescription, MemberDescription
 from kadence.cli.top.sampling import POINTS, GroupHistory, Sample, ranges, seconds_to_catch_up
 
 A, B = TopicPartition("flights", 0), TopicPartition("flights", 1)
@@ -19,9 +19,11 @@ def member(name: str, *owned: TopicPartition) -> MemberDescription:
     return MemberDescription(f"{name}-id", None, name, "/127.0.0.1", frozenset(owned))
 
 
-def group(*members: MemberDescription, state: str = "Stable", epoch: int | None = None) -> GroupDescription:
+def group(
+    *members: MemberDescription, state: str = "Stable", epoch: int | None = None
+) -> ConsumerGroupDescription:
     kind = "classic" if epoch is None else "consumer"
-    return GroupDescription("g", state, kind, "consumer", "range", 1, members, epoch)
+    return ConsumerGroupDescription("g", state, kind, "consumer", "range", 1, members, epoch)
 
 
 class World:
@@ -35,7 +37,7 @@ class World:
         self,
         committed: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int],
-        about: GroupDescription | None = None,
+        about: ConsumerGroupDescription | None = None,
         after_ms: int = 1000,
     ) -> None:
         self.now += after_ms

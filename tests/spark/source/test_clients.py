@@ -67,7 +67,7 @@ def test_the_groups_offsets(cluster: Cluster, driver: AdminOffsets) -> None:
     assert driver.committed([first, second]) == {first: None, second: None}
     driver.commit({first: 3}, {})
     assert driver.committers([first, second]) == {first: driver.run}
-    cluster.admin.alter_group_offsets(cluster.group, {first: 3})
+    cluster.admin.alter_consumer_group_offsets(cluster.group, {first: 3})
     assert driver.committers([first, second]) == {first: ""}
     assert driver.committed([first, second]) == {first: 3, second: None}
     assert driver.live_members() == 0

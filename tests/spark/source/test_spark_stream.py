@@ -74,7 +74,7 @@ def test_a_group_of_an_application_keeps_its_offsets(cluster: Cluster, runs: Run
             member.poll(0.1)
         with pytest.raises(StreamingQueryException, match="in use by a live consumer group"):
             runs.available_now(kafka_group_id=cluster.group, commitOffsets="true")
-    cluster.admin.alter_group_offsets(cluster.group, {TopicPartition(cluster.topic, 0): 0})
+    cluster.admin.alter_consumer_group_offsets(cluster.group, {TopicPartition(cluster.topic, 0): 0})
     with pytest.raises(StreamingQueryException, match="has committed offsets of an application"):
         runs.available_now(kafka_group_id=cluster.group, commitOffsets="true")
     cluster.produce(range(3))

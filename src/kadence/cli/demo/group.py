@@ -224,7 +224,7 @@ class _Act:
             self._show(f"{outcome.slow} now works {self._plan.stall_s:.0f} s on one record", new_line=True)
         if self._look_at is not None and time.monotonic() >= self._look_at:
             self._look_at = None
-            members = self._admin.describe_groups([self._plan.group])[self._plan.group].members
+            members = self._admin.describe_consumer_groups([self._plan.group])[self._plan.group].members
             outcome.slow_seen_in_group = outcome.slow in {member.client_id for member in members}
             self._show(
                 f"{outcome.slow} is silent for longer than its session, and still a member", new_line=True
@@ -258,7 +258,7 @@ def run_group(plan: Plan, sizes: dict[int, int], admin: Admin, show: Show) -> Ou
 
 def total_lag(admin: Admin, group: str, topic: str, sizes: dict[int, int]) -> dict[int, int]:
     """Lag of each partition with records, from the cluster's own books; one never committed counts whole."""
-    committed = admin.group_offsets(group)
+    committed = admin.list_consumer_group_offsets(group)
     partitions = [TopicPartition(topic, partition) for partition in sizes]
     ends = admin.list_offsets(dict.fromkeys(partitions, "latest"))
 

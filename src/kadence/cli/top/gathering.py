@@ -222,14 +222,14 @@ class Gatherer:
     def _describe(
         self, names: list[str], samples: dict[str, tuple[int, Sample]], refused: dict[str, str]
     ) -> None:
-        described = self._admin.describe_groups(names, raise_errors=False, timeout=PATIENCE_S)
+        described = self._admin.describe_consumer_groups(names, raise_errors=False, timeout=PATIENCE_S)
         _raise_trouble(described.errors.values())
         refused.update({name: str(error) for name, error in described.errors.items()})
         committed: dict[str, dict[TopicPartition, int]] = {}
         times: dict[str, int] = {}
         for name in described:
             try:
-                found = self._admin.group_offsets(name, raise_errors=False, timeout=PATIENCE_S)
+                found = self._admin.list_consumer_group_offsets(name, raise_errors=False, timeout=PATIENCE_S)
             except KafkaError as error:
                 _raise_trouble([error])
                 refused[name] = str(error)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from kadence.admin.values import GroupDescription, MemberDescription
+from kadence.admin.values import ConsumerGroupDescription, MemberDescription
 from kadence.types import TopicPartition
 
 __all__ = ["Event", "GroupHistory", "Progress", "Sample", "ranges", "seconds_to_catch_up"]
@@ -42,7 +42,7 @@ class Sample:
         committed: the committed offsets. ends: the end of each partition that is committed or owned, where known.
     """
 
-    description: GroupDescription
+    description: ConsumerGroupDescription
     committed: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
 
@@ -140,7 +140,7 @@ class GroupHistory:
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        self.description: GroupDescription | None = None
+        self.description: ConsumerGroupDescription | None = None
         self.sampled_at: int | None = None
         self.rebalances = 0
         self.events: deque[Event] = deque(maxlen=EVENTS)
@@ -186,7 +186,9 @@ class GroupHistory:
     def _tell(self, wall: float, text: str) -> None:
         self.events.append(Event(wall, text))
 
-    def _compare(self, before: GroupDescription, after: GroupDescription, wall: float) -> None:
+    def _compare(
+        self, before: ConsumerGroupDescription, after: ConsumerGroupDescription, wall: float
+    ) -> None:
         if before.group_type != after.group_type:
             self._tell(wall, f"protocol changed: {before.group_type} → {after.group_type}")
         if before.state != after.state:
@@ -207,7 +209,9 @@ class GroupHistory:
                 moves.append(f"{_named(member)} gave up {ranges(lost)}")
         self._name(wall, moves, "have other partitions")
 
-    def _count(self, before: GroupDescription, after: GroupDescription, *, has_moved: bool) -> None:
+    def _count(
+        self, before: ConsumerGroupDescription, after: ConsumerGroupDescription, *, has_moved: bool
+    ) -> None:
         """A KIP-848 group numbers its rebalances. A classic one shows them by its state, or by what they moved."""
         started, ended = before.epoch, after.epoch
         if started is not None and ended is not None:
@@ -280,7 +284,7 @@ def _sum(values: Iterable[N | None]) -> N | None:
     return sum(known[1:], known[0]) if known else None
 
 
-def _owned(group: GroupDescription) -> dict[TopicPartition, str]:
+def _owned(group: ConsumerGroupDescription) -> dict[TopicPartition, str]:
     return {tp: member.member_id for member in group.members for tp in member.assignment}
 
 

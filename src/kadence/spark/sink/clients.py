@@ -168,7 +168,7 @@ class Coordinators:
         self._admin.fence_producers(names)
 
     def offsets(self, group: str, *, stable: bool = False) -> dict[TopicPartition, OffsetAndMetadata]:
-        return dict(self._admin.group_offsets(group, require_stable=stable))
+        return dict(self._admin.list_consumer_group_offsets(group, require_stable=stable))
 
     def begin(self, name: str) -> None:
         if self._producer is None:

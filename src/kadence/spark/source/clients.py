@@ -287,12 +287,12 @@ class AdminOffsets:
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         wanted = list(partitions)
-        found = self._admin.group_offsets(self._group, wanted, timeout=self._timeout)
+        found = self._admin.list_consumer_group_offsets(self._group, wanted, timeout=self._timeout)
         return {p: found[p].offset if p in found else None for p in wanted}
 
     def commit(self, offsets: Mapping[TopicPartition, int], ids: Mapping[str, str]) -> None:
         noted = {p: OffsetAndMetadata(offset, metadata=RUN_MARK + self._run) for p, offset in offsets.items()}
-        outcomes = self._committer.alter_group_offsets(
+        outcomes = self._committer.alter_consumer_group_offsets(
             self._group,
             noted,
             topic_ids={topic: _id_bytes(topic_id) for topic, topic_id in ids.items()},
@@ -305,14 +305,16 @@ class AdminOffsets:
                 raise problem
 
     def committers(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
-        found = self._committer.group_offsets(self._group, partitions, timeout=COMMIT_SECONDS)
+        found = self._committer.list_consumer_group_offsets(self._group, partitions, timeout=COMMIT_SECONDS)
         return {
             p: at.metadata.removeprefix(RUN_MARK) if at.metadata.startswith(RUN_MARK) else ""
             for p, at in found.items()
         }
 
     def live_members(self) -> int:
-        outcomes = self._admin.describe_groups([self._group], raise_errors=False, timeout=self._timeout)
+        outcomes = self._admin.describe_consumer_groups(
+            [self._group], raise_errors=False, timeout=self._timeout
+        )
         for problem in outcomes.errors.values():
             # Brokers differ in what they say of a group that nobody has used yet: dead, or no such group.
             if getattr(problem, "code", None) != error_codes.GROUP_ID_NOT_FOUND:

@@ -117,7 +117,7 @@ class Space:
                 # Whoever made them: the program under test may have names of its own for its groups.
                 groups = [each.group_id for each in admin.list_groups()] if self._groups_stay else []
                 if groups := [each for each in groups if self._suffix in each]:
-                    stays |= _refused(admin.delete_groups(groups, raise_errors=False))
+                    stays |= _refused(admin.delete_consumer_groups(groups, raise_errors=False))
         except KafkaError as error:
             stays[f"the rest of {self._suffix}"] = error
         if stays:
