@@ -94,7 +94,7 @@ def test_the_first_consumer_loads_its_network_side_and_no_other_client() -> None
 
 def test_every_name_of_the_front_door_is_there_as_type_checkers_read_it() -> None:
     tree = ast.parse(Path(kadence.__file__).read_text())
-    [typed] = [
+    typed, _internal = [
         node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
     ]
     homes = {
@@ -104,7 +104,7 @@ def test_every_name_of_the_front_door_is_there_as_type_checkers_read_it() -> Non
         for alias in node.names
     }
     assert set(kadence.__all__) == kadence._HOMES.keys()
-    assert kadence._HOMES.items() <= homes.items()
+    assert homes == kadence._HOMES
     for name in kadence.__all__:
         assert getattr(kadence, name) is getattr(importlib.import_module(kadence._HOMES[name]), name)
     assert dir(kadence) == sorted(kadence.__all__), "and nothing of how they are loaded"

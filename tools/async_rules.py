@@ -161,15 +161,19 @@ ADMIN: Final = Rules(
     folder="admin",
     source="admin.py",
     target="async_admin.py",
-    awaited={"self._shell.run", "self._shell.close"},
+    awaited={"self._shell.close"},
     always_async={"__enter__", "__exit__"},
     names={
         "Admin": "AsyncAdmin",
+        "Operations": "AsyncOperations",
         "Shell": "AsyncShell",
         "__enter__": "__aenter__",
         "__exit__": "__aexit__",
     },
-    modules={"kadence.admin.shell": "kadence.admin.async_shell"},
+    modules={
+        "kadence.admin.operations": "kadence.admin.async_operations",
+        "kadence.admin.shell": "kadence.admin.async_shell",
+    },
     docstrings={
         "": '''"""`AsyncAdmin`: the public admin client for asyncio.
 

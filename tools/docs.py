@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import peers
-from kadence import Consumer, config
+from kadence import Consumer, admin, config
 from kadence.broker.handlers import HANDLERS
 from kadence.broker.settings import Settings
 from kadence.cli.main import make_parser as command_line_parser
@@ -281,7 +281,9 @@ def coming_from(client: str) -> str:
     tables, of_producers = peers.key_tables(client), peers.key_tables(client, "producer")
     if tables is None or of_producers is None:
         return (DOCS / page).read_text()
-    return drawn(page, {"keys": tables, "producer keys": of_producers})
+    section = (DOCS / page).read_text().partition("## Administering\n")[2].partition("\n## ")[0]
+    calls = peers.admin_calls(client, section)
+    return drawn(page, {"admin calls": calls, "keys": tables, "producer keys": of_producers})
 
 
 def weaknesses() -> str:
@@ -290,6 +292,12 @@ def weaknesses() -> str:
     from tests.weaknesses import table
 
     return drawn("peers.md", {"weaknesses": table.table()})
+
+
+def admin_reference() -> str:
+    """docs/reference/admin.md: the two clients, and what their calls take and return."""
+    values = [f"::: kadence.{name}" for name in admin.__all__ if name != "Admin"]
+    return drawn("reference/admin.md", {"values": "\n\n".join(values)})
 
 
 def metrics() -> str:
@@ -385,6 +393,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "configuration.md": configuration,
     **{f"from-{client}.md": partial(coming_from, client) for client in peers.VERSIONS},
     "metrics.md": metrics,
+    "reference/admin.md": admin_reference,
     "peers.md": weaknesses,
     "pipeline.schema.json": schema_text,
     "pipelines.md": pipelines,

@@ -1,7 +1,9 @@
 """Writes what is made of other files of this repository.
 
 - src/kadence/protocol/ of schema/*.txt;
+- the calls of the admin clients of the operations in kadence.admin (admin_text.py);
 - the asyncio classes of those for threads (async_text.py);
+- the lists of public names of the imports for type checkers (public_text.py);
 - the types of settings of the tables in kadence.config (settings_text.py).
 
     python tools/generate.py           writes what has changed
@@ -18,8 +20,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from admin_text import OperationError, operation_files, values_of
 from async_rules import TWINS
 from async_text import RuleError, async_source
+from public_text import admin_source, package_source
 from python_modules import errors_source, module_source, tables_source
 from schema_text import SchemaError, parse_errors, parse_module
 
@@ -46,6 +50,17 @@ def async_files() -> dict[str, str]:
             (PACKAGE / rules.folder / rules.source).read_text(), rules
         )
         for rules in TWINS
+    }
+
+
+def admin_files() -> dict[str, str]:
+    """The admin clients' calls, and the lists of names that follow from them, by their paths within src/kadence."""
+    folder = PACKAGE / "admin"
+    values = values_of(folder)
+    return {
+        **{f"admin/{name}": text for name, text in operation_files(folder).items()},
+        "admin/__init__.py": admin_source((folder / "__init__.py").read_text(), values),
+        "__init__.py": package_source((PACKAGE / "__init__.py").read_text(), values),
     }
 
 
@@ -95,8 +110,8 @@ def main() -> int:
             print(f"{'no schema for' if check else 'removed'}: {name}")
             if not check:
                 (TARGET / name).unlink()
-        others = formatted({**async_files(), **settings_files()})
-    except (SchemaError, RuleError) as error:
+        others = formatted({**admin_files(), **async_files(), **settings_files()})
+    except (SchemaError, RuleError, OperationError) as error:
         print(error, file=sys.stderr)
         return 2
     differs |= _written({PACKAGE / name: text for name, text in others.items()}, check=check)

@@ -1,4 +1,4 @@
-"""Configuration keys of other clients beside ours, for the pages that bring people over.
+"""Configuration keys and calls of other clients beside ours, for the pages that bring people over.
 
 Their keys are the installed packages' own: librdkafka prints its table, kafka-python and aiokafka have theirs as
 values. Ours for each of them is what `kadence.config` says, so page and refusal cannot differ.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import inspect
+import re
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
@@ -16,10 +17,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+from kadence import Admin
 from kadence.config import ClientConfig, ConsumerConfig, ProducerConfig, foreign, keys
 from kadence.errors import ConfigError
 
-__all__ = ["VERSIONS", "key_tables", "keys_of"]
+__all__ = ["VERSIONS", "admin_calls", "calls_of", "calls_of_admin", "key_tables", "keys_of", "names"]
 
 VERSIONS: Final = {"confluent-kafka": "2.16.1", "kafka-python": "3.0.12", "aiokafka": "0.14.0"}
 """The versions that the pages speak of. With another one installed a page stays as it is."""
@@ -61,6 +63,43 @@ def keys_of(client: str, kind: str = "consumer") -> dict[str, Any]:
     of = aiokafka.AIOKafkaConsumer if kind == "consumer" else aiokafka.AIOKafkaProducer
     parameters = inspect.signature(of).parameters.values()
     return {each.name: each.default for each in parameters if each.kind is not each.VAR_POSITIONAL}
+
+
+def calls_of(client: type) -> set[str]:
+    """The public methods of a class."""
+    return {name for name in dir(client) if name[0].islower() and callable(getattr(client, name))}
+
+
+def names(text: str) -> list[str]:
+    """What Markdown names in code: of `a(b, c)` the a."""
+    return [re.split(r"\W", code, maxsplit=1)[0] for code in re.findall(r"`([^`]+)`", text)]
+
+
+def calls_of_admin(client: str) -> set[str]:
+    """The calls of a client's admin client."""
+    if client == "confluent-kafka":
+        import confluent_kafka.admin
+
+        return calls_of(confluent_kafka.admin.AdminClient)
+    if client == "kafka-python":
+        with warnings.catch_warnings(action="ignore"):
+            import kafka
+        return calls_of(kafka.KafkaAdminClient)
+    import aiokafka.admin
+
+    return calls_of(aiokafka.admin.AIOKafkaAdminClient)
+
+
+def admin_calls(client: str, section: str) -> str:
+    """The calls of an admin client that have no row in its page: those of the same name here, and the rest."""
+    rows = [line for line in section.splitlines() if line.startswith("|")]
+    others = calls_of_admin(client) - {name for row in rows for name in names(row.split(" | ")[0])}
+    same = sorted(name for name in others if hasattr(Admin, name))
+    return "\n\n".join(
+        f"{words}: {', '.join(f'`{name}`' for name in found)}."
+        for words, found in (("The same name here", same), ("Not here", sorted(others - set(same))))
+        if found
+    )
 
 
 def _librdkafka(kind: str) -> Iterator[tuple[str, str]]:

@@ -36,19 +36,16 @@ if TYPE_CHECKING:
     from kadence.admin.settings import AdminSettings
     from kadence.broker import Broker
     from kadence.clock import Seconds
-    from kadence.config import ConsumerConfig
     from kadence.consumer.application.callbacks import (
         AsyncRebalanceListener,
         CommitCallback,
         RebalanceListener,
     )
-    from kadence.consumer.application.core import Engine
     from kadence.consumer.application.interceptors import Interceptor
     from kadence.consumer.application.records import Records
     from kadence.consumer.application.stall import Stall
     from kadence.consumer.assignors import Assignor, LastAssignment, MemberSubscription, RebalanceProtocol
     from kadence.consumer.async_consumer import AsyncConsumer
-    from kadence.consumer.border.buffer import Border
     from kadence.consumer.border.lateness import NetworkLateness
     from kadence.consumer.border.messages import Rebalance
     from kadence.consumer.border.reasons import NotFetched, NotFetchedReason
@@ -133,6 +130,12 @@ if TYPE_CHECKING:
         SubscriptionPattern,
         TopicPartition,
     )
+
+if TYPE_CHECKING:
+    # Not public, so not in the lists below, which tools/generate.py makes of the imports above.
+    from kadence.config import ConsumerConfig
+    from kadence.consumer.application.core import Engine
+    from kadence.consumer.border.buffer import Border
 
 __version__ = VERSION
 
@@ -280,6 +283,7 @@ _HOMES = {
     "ConfigResource": "kadence.admin",
     "ConnectError": "kadence.errors",
     "Consumer": "kadence.consumer.consumer",
+    "ConsumerGroupDescription": "kadence.admin",
     "ConsumerSettings": "kadence.consumer.settings",
     "CorruptRecordError": "kadence.errors",
     "DeadLetterError": "kadence.errors",
@@ -288,9 +292,9 @@ _HOMES = {
     "DisconnectedError": "kadence.errors",
     "FatalNetworkError": "kadence.errors",
     "FencedInstanceIdError": "kadence.errors",
+    "FencedProducer": "kadence.admin",
     "ForkedError": "kadence.errors",
     "GroupAuthorizationError": "kadence.errors",
-    "ConsumerGroupDescription": "kadence.admin",
     "GroupListing": "kadence.admin",
     "GroupMaxSizeReachedError": "kadence.errors",
     "GroupMetadata": "kadence.types",
@@ -352,11 +356,10 @@ _HOMES = {
     "TopicAlreadyExistsError": "kadence.errors",
     "TopicAuthorizationError": "kadence.errors",
     "TopicDescription": "kadence.admin",
-    "TransactionDescription": "kadence.admin",
-    "TransactionListing": "kadence.admin",
-    "FencedProducer": "kadence.admin",
     "TopicPartition": "kadence.types",
     "TransactionAbortedError": "kadence.errors",
+    "TransactionDescription": "kadence.admin",
+    "TransactionListing": "kadence.admin",
     "TransportError": "kadence.errors",
     "UnknownMemberIdError": "kadence.errors",
     "UnknownTopicOrPartitionError": "kadence.errors",

@@ -1,4 +1,4 @@
-"""The admin client over real sockets: the embedded broker, and the same against real Apache Kafka."""
+"""The admin client over real sockets: the embedded broker, and the same against real Apache Kafka; see conftest.py."""
 
 from __future__ import annotations
 
@@ -45,27 +45,6 @@ from kadence.protocol.metadata import MetadataRequest
 from kadence.protocol.offset_fetch import OffsetFetchRequest
 from kadence.testing.kafka import Kafka
 from kadence.types import OffsetAndMetadata, OpenTransaction, TopicPartition
-
-
-@pytest.fixture(params=["embedded", "kafka"])
-def servers(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The same tests on both: topics and groups are named after the test."""
-    if request.param == "kafka":
-        yield request.getfixturevalue("kafka").bootstrap_servers
-    else:
-        with Broker(nodes=3) as broker:
-            yield broker.bootstrap_servers
-
-
-@pytest.fixture
-def admin(servers: str) -> Iterator[Admin]:
-    with Admin(bootstrap_servers=servers) as admin:
-        yield admin
-
-
-@pytest.fixture
-def name(request: pytest.FixtureRequest) -> str:
-    return str(request.node.originalname).removeprefix("test_")[:40]
 
 
 @pytest.fixture

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import aiokafka
-import aiokafka.admin
 import confluent_kafka
-import confluent_kafka.admin
 import pytest
 
 import peers
 from kadence import Admin, AsyncConsumer, AsyncProducer, Consumer, Producer, Record
 from kadence.config import ClientConfig, ConsumerConfig, ProducerConfig, keys
+from peers import calls_of, names
 
 with warnings.catch_warnings(action="ignore"):
     import kafka
@@ -37,11 +36,6 @@ PRODUCERS: dict[str, tuple[type, type]] = {
     "kafka-python": (kafka.KafkaProducer, Producer),
     "aiokafka": (aiokafka.AIOKafkaProducer, AsyncProducer),
 }
-ADMINS: dict[str, type] = {
-    "confluent-kafka": confluent_kafka.admin.AdminClient,
-    "kafka-python": kafka.KafkaAdminClient,
-    "aiokafka": aiokafka.admin.AIOKafkaAdminClient,
-}
 RECORDS: dict[str, list[str]] = {
     "confluent-kafka": [name for name in dir(confluent_kafka.Message) if not name.startswith("_")],
     "kafka-python": list(kafka.consumer.fetcher.ConsumerRecord._fields),
@@ -56,18 +50,9 @@ def rows(client: str, section: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
 
 
-def names(cell: str) -> list[str]:
-    """What is named in code: of `a(b, c)` the a."""
-    return [re.split(r"\W", code, maxsplit=1)[0] for code in re.findall(r"`([^`]+)`", cell)]
-
-
 def as_described(client: str) -> None:
     if version(client) != peers.VERSIONS[client]:
         pytest.skip(f"the page is about {client} {peers.VERSIONS[client]}; here is {version(client)}")
-
-
-def calls_of(client: type) -> set[str]:
-    return {name for name in dir(client) if name[0].islower() and callable(getattr(client, name))}
 
 
 def check_ours(table: list[list[str]], ours: type) -> None:
@@ -107,11 +92,12 @@ def test_each_call_of_their_admin_has_a_row_or_is_said_to_be_missing(client: str
     as_described(client)
     table = rows(client, "Administering")
     page = (DOCS / f"from-{client}.md").read_text().partition("## Administering\n")[2].partition("\n## ")[0]
-    missing = set(names(page.partition("\nNot here: ")[2]))
+    same = set(names(page.partition("\nThe same name here: ")[2].partition("\n")[0]))
+    missing = set(names(page.partition("\nNot here: ")[2].partition("\n")[0]))
     named = {name for row in table for name in names(row[0])}
-    assert named | missing == calls_of(ADMINS[client])
-    assert named & missing == set()
-    assert {name for name in missing if hasattr(Admin, name)} == set(), "Admin has them: give each a row"
+    assert named | same | missing == peers.calls_of_admin(client)
+    assert {name for name in missing if hasattr(Admin, name)} == set()
+    assert all(hasattr(Admin, name) for name in same)
     check_ours(table, Admin)
 
 

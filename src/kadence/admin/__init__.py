@@ -1,28 +1,18 @@
 """The admin client: topics, settings, access rules, groups, offsets, transactions. `Admin`; `AsyncAdmin` for asyncio.
 
-`calls` sends requests and repeats them after retriable errors. Each subject has a file that builds and reads its
-messages. A shell runs the calls: `shell` on the caller's thread, `async_shell` on a thread beside the event loop.
+`calls` sends requests and repeats them after retriable errors. Each subject has a file with its operations and values;
+`operations` and `async_operations` are made of them. A shell runs the calls: `shell` on the caller's thread,
+`async_shell` on a thread beside the event loop.
 """
 
+from kadence.admin.acls import Acl, AclFilter
 from kadence.admin.admin import Admin
-from kadence.admin.values import (
-    Acl,
-    AclFilter,
-    ClusterDescription,
-    ConfigChange,
-    ConfigEntry,
-    ConfigResource,
-    ConsumerGroupDescription,
-    FencedProducer,
-    GroupListing,
-    MemberDescription,
-    NewTopic,
-    OffsetSpec,
-    Outcomes,
-    TopicDescription,
-    TransactionDescription,
-    TransactionListing,
-)
+from kadence.admin.cluster import ClusterDescription
+from kadence.admin.configs import ConfigChange, ConfigEntry, ConfigResource
+from kadence.admin.groups import ConsumerGroupDescription, GroupListing, MemberDescription
+from kadence.admin.offsets import OffsetSpec
+from kadence.admin.transactions import FencedProducer, TransactionDescription, TransactionListing
+from kadence.admin.values import NewTopic, Outcomes, TopicDescription
 
 __all__ = [
     "Acl",

@@ -3,16 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from kadence.admin.calls import Ask, Calls, refusal
-from kadence.admin.values import Acl, AclFilter, Outcomes
+from kadence.admin.arguments import check, several
+from kadence.admin.calls import Ask, Calls, operation, refusal
+from kadence.admin.values import Outcomes
 from kadence.errors import KafkaError
 from kadence.protocol.create_acls import AclCreation, CreateAclsRequest
 from kadence.protocol.delete_acls import DeleteAclsFilter, DeleteAclsMatchingAcl, DeleteAclsRequest
 from kadence.protocol.describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResource
 
-__all__ = ["create_acls", "delete_acls", "describe_acls"]
+__all__ = ["Acl", "AclFilter", "create_acls", "delete_acls", "describe_acls"]
+
+
+@dataclass(frozen=True, slots=True)
+class Acl:
+    """One access rule: it allows or denies a principal an operation on a resource (KIP-11, KIP-290).
+
+    The words are Kafka's, in lower case.
+
+    Attributes:
+        resource_type: "topic", "group", "cluster", "transactional_id", "delegation_token" or "user".
+        resource_name: its name; ``*``: all; "kafka-cluster": the cluster. principal: e.g. ``User:alice``.
+        operation: "all", "read", "write", "create", "delete", "alter", "describe", "cluster_action",
+            "describe_configs", "alter_configs", "idempotent_write", "create_tokens", "describe_tokens" or
+            "two_phase_commit".
+        permission: "allow" or "deny". host: the client's address, ``*`` for all.
+        pattern_type: "literal", or "prefixed": the rule is for all names that begin with ``resource_name``.
+    """
+
+    resource_type: str
+    resource_name: str
+    principal: str
+    operation: str
+    permission: str = "allow"
+    host: str = "*"
+    pattern_type: str = "literal"
+
+
+@dataclass(frozen=True, slots=True)
+class AclFilter:
+    """A filter of access rules, with the fields of `Acl`. A field that is left out matches every rule.
+
+    Attributes:
+        pattern_type: also "match": every rule that applies to ``resource_name``, including prefixed ones and ``*``.
+    """
+
+    resource_type: str = "any"
+    resource_name: str | None = None
+    principal: str | None = None
+    operation: str = "any"
+    permission: str = "any"
+    host: str | None = None
+    pattern_type: str = "any"
+
 
 F = TypeVar("F", DescribeAclsRequest, DeleteAclsFilter)
 
@@ -30,11 +75,17 @@ _OPERATIONS: Final = {
 _PERMISSIONS: Final = {"any": 1, "deny": 2, "allow": 3}
 
 
-def describe_acls(calls: Calls, deadline: int, wanted: AclFilter) -> list[Acl]:
-    """The rules that a filter finds, sorted."""
+@operation
+def describe_acls(calls: Calls, deadline: int, wanted: AclFilter | None = None) -> list[Acl]:
+    """The access rules that match a filter, sorted; without a filter all of them.
+
+    Raises:
+        BrokerError: SECURITY_DISABLED: the brokers have no authorizer.
+    """
+    sought = as_filter(wanted)
 
     def attempt(deadline: int) -> list[Acl]:
-        answer = calls.ask(Ask(_filter(DescribeAclsRequest, wanted)), deadline)
+        answer = calls.ask(Ask(_filter(DescribeAclsRequest, sought)), deadline)
         if answer.error_code:
             raise refusal(answer.error_code, "ACLs", answer.error_message)
         return sorted(
@@ -44,9 +95,15 @@ def describe_acls(calls: Calls, deadline: int, wanted: AclFilter) -> list[Acl]:
     return calls.settle_one(attempt, deadline)
 
 
-def create_acls(calls: Calls, deadline: int, acls: Iterable[Acl]) -> Outcomes[Acl, None]:
-    """Add rules. One that is there already counts as added."""
-    known = {acl: _creation(acl) for acl in acls}
+@operation
+def create_acls(calls: Calls, deadline: int, acls: Acl | Iterable[Acl]) -> Outcomes[Acl, None]:
+    """Add one or several access rules. A rule that exists already counts as added.
+
+    Raises:
+        BrokerError: SECURITY_DISABLED: the brokers have no authorizer; INVALID_REQUEST: for example, a principal
+            that is not ``User:name``.
+    """
+    known = {acl: _creation(acl) for acl in as_acls(acls)}
 
     def attempt(acls: Collection[Acl], deadline: int) -> dict[Acl, None | KafkaError]:
         answer = calls.ask(Ask(CreateAclsRequest(creations=[known[acl] for acl in acls])), deadline)
@@ -58,9 +115,19 @@ def create_acls(calls: Calls, deadline: int, acls: Iterable[Acl]) -> Outcomes[Ac
     return calls.settle(known, attempt, deadline)
 
 
-def delete_acls(calls: Calls, deadline: int, filters: Iterable[AclFilter]) -> Outcomes[AclFilter, list[Acl]]:
-    """Remove the rules that each filter finds."""
-    known = {each: _filter(DeleteAclsFilter, each) for each in filters}
+@operation
+def delete_acls(
+    calls: Calls, deadline: int, filters: AclFilter | Acl | Iterable[AclFilter | Acl]
+) -> Outcomes[AclFilter, list[Acl]]:
+    """Remove one or several access rules, given as rules or as filters that match them.
+
+    Returns:
+        The rules that each filter matched and removed.
+
+    Raises:
+        BrokerError: SECURITY_DISABLED: the brokers have no authorizer.
+    """
+    known = {each: _filter(DeleteAclsFilter, each) for each in as_filters(filters)}
 
     def attempt(filters: Collection[AclFilter], deadline: int) -> dict[AclFilter, list[Acl] | KafkaError]:
         answer = calls.ask(Ask(DeleteAclsRequest(filters=[known[each] for each in filters])), deadline)
@@ -141,3 +208,28 @@ def _order(acl: Acl) -> tuple[str, ...]:
     return (
         acl.resource_type, acl.resource_name, acl.pattern_type, acl.principal, acl.host, acl.operation, acl.permission,
     )  # fmt: skip
+
+
+def as_acls(acls: Acl | Iterable[Acl]) -> list[Acl]:
+    """Access rules; one or several."""
+    return several(acls, (Acl,), "access rules are Acl values")
+
+
+def as_filter(wanted: AclFilter | None) -> AclFilter:
+    """A filter of access rules; None finds all."""
+    check(wanted, (AclFilter, type(None)), "access rules are found by an AclFilter")
+    return AclFilter() if wanted is None else wanted
+
+
+def as_filters(filters: AclFilter | Acl | Iterable[AclFilter | Acl]) -> list[AclFilter]:
+    """Filters of access rules; a rule stands for the filter that finds it alone."""
+    given = several(filters, (AclFilter, Acl), "access rules are found by AclFilter values or rules")
+    return [
+        AclFilter(
+            each.resource_type, each.resource_name, each.principal, each.operation, each.permission, each.host,
+            each.pattern_type,
+        )
+        if isinstance(each, Acl)
+        else each
+        for each in given
+    ]  # fmt: skip

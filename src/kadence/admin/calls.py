@@ -40,10 +40,11 @@ from kadence.protocol.metadata import (
 )
 from kadence.types import Node, TopicPartition
 
-__all__ = ["ANY_NODE", "Ask", "Attempt", "Calls", "Leaders", "refusal"]
+__all__ = ["ANY_NODE", "Ask", "Attempt", "Calls", "Leaders", "operation", "refusal"]
 
 K = TypeVar("K")
 V = TypeVar("V")
+F = TypeVar("F", bound=Callable[..., Any])
 
 Attempt = Callable[[Collection[K], int], Mapping[K, V | KafkaError]]
 """One try for the open items with a deadline (absolute ms): the value or the error of each."""
@@ -342,6 +343,14 @@ class Calls:
                 raise found
             kept[group] = node_id = found
         return node_id
+
+
+def operation(function: F) -> F:
+    """Mark a function as a call of `Admin` and `AsyncAdmin`, which ``tools/generate.py`` makes of it.
+
+    It gets the call, the deadline (absolute ms) and what the user has given, which it checks.
+    """
+    return function
 
 
 def refusal(code: int, what: object, message: str | None = None) -> KafkaError:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeVar
 
-from kadence.admin.calls import ANY_NODE, Ask, Calls, refusal
-from kadence.admin.values import ConfigChange, ConfigEntry, ConfigResource, Outcomes
+from kadence.admin.arguments import as_name, check, several
+from kadence.admin.calls import ANY_NODE, Ask, Calls, operation, refusal
+from kadence.admin.values import Outcomes
 from kadence.errors import KafkaError
 from kadence.protocol.describe_configs import (
     DescribeConfigsRequest,
@@ -19,20 +21,57 @@ from kadence.protocol.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 
-__all__ = ["ConfigValue", "describe_configs", "incremental_alter_configs", "text_of"]
+__all__ = ["ConfigChange", "ConfigEntry", "ConfigResource", "describe_configs", "incremental_alter_configs"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigResource:
+    """A topic, broker or group whose settings are meant: ``kind`` is "topic", "broker" or "group"."""
+
+    kind: Literal["topic", "broker", "group"]
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One setting. ``value`` is None if it is secret or not set."""
+
+    name: str
+    value: str | None
+    is_default: bool
+    is_read_only: bool
+    is_sensitive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One change of a setting (KIP-339).
+
+    Attributes:
+        operation: "set": set the value. "delete": return to the default. "append", "subtract": add entries to a
+            list, or remove them.
+        value: the value, or the entries with commas between them; None with "delete".
+    """
+
+    operation: Literal["set", "delete", "append", "subtract"]
+    value: str | None = None
+
 
 ConfigValue = ConfigChange | str | int | float | bool | None
 """What a setting becomes: a value, None for its default, or a `ConfigChange`."""
+
+V = TypeVar("V")
 
 _KINDS: Final = {"topic": 2, "broker": 4, "group": 32}
 _OPERATIONS: Final = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
 _DEFAULT_CONFIG_SOURCE: Final = 5
 
 
+@operation
 def describe_configs(
-    calls: Calls, deadline: int, resources: Iterable[ConfigResource]
+    calls: Calls, deadline: int, resources: ConfigResource | Iterable[ConfigResource]
 ) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:
-    """Settings; a broker's are asked from that broker."""
+    """The settings of topics, brokers or groups, by name."""
 
     def attempt(
         resources: Collection[ConfigResource], deadline: int
@@ -62,20 +101,33 @@ def describe_configs(
                     result[resource] = _configs(resource, item)
         return result
 
-    return calls.settle(resources, attempt, deadline)
+    return calls.settle(as_resources(resources), attempt, deadline)
 
 
+@operation
 def incremental_alter_configs(
     calls: Calls,
     deadline: int,
     changes: Mapping[ConfigResource, Mapping[str, ConfigValue]],
     *,
-    validate_only: bool,
+    validate_only: bool = False,
 ) -> Outcomes[ConfigResource, None]:
-    """Change the settings that are named, and no others; all of a resource or none."""
+    """Change these settings and leave all others as they are (KIP-339).
+
+    Of one resource either all changes are made, or none.
+
+    Args:
+        changes: the new value of each setting, None for its default, or a `ConfigChange`, e.g.
+            ``{ConfigResource("topic", "orders"): {"retention.ms": 86_400_000, "max.message.bytes": None}}``. A
+            broker named "" stands for the defaults of all brokers.
+        validate_only: let the broker check the changes without making them.
+
+    Raises:
+        BrokerError: INVALID_CONFIG: an unknown setting, or a value that the setting does not allow.
+    """
     wanted = {
         resource: [_alterable(name, value) for name, value in settings.items()]
-        for resource, settings in changes.items()
+        for resource, settings in as_changes(changes).items()
     }
 
     def attempt(
@@ -153,3 +205,30 @@ def _configs(resource: ConfigResource, item: DescribeConfigsResult) -> dict[str,
         )
         for entry in sorted(item.configs, key=lambda entry: entry.name)
     }
+
+
+def as_resources(resources: ConfigResource | Iterable[ConfigResource]) -> list[ConfigResource]:
+    """Whose settings; one or several."""
+    wanted = "whose settings is told by ConfigResource values, such as ConfigResource('topic', 'orders')"
+    found = several(resources, (ConfigResource,), wanted)
+    for each in found:
+        if each.kind not in ("topic", "broker", "group"):
+            raise ValueError(f"the kind of a ConfigResource is topic, broker or group, not {each.kind!r}")
+        as_name(f"the name of a {each.kind} in a ConfigResource", each.name)
+        if each.kind == "broker" and each.name and not each.name.isdecimal():
+            raise ValueError(
+                f"a broker's name in a ConfigResource is its number, such as '1', or '' for all, not {each.name!r}"
+            )
+    return found
+
+
+def as_changes(changes: Mapping[ConfigResource, Mapping[str, V]]) -> Mapping[ConfigResource, Mapping[str, V]]:
+    """Settings to change, by whose they are."""
+    wanted = "changes are {ConfigResource('topic', 'orders'): {'retention.ms': 3600000}}"
+    check(changes, Mapping, wanted)
+    as_resources(changes)
+    for settings in changes.values():
+        check(settings, Mapping, wanted)
+        for name in settings:
+            as_name("the name of a setting", name)
+    return changes

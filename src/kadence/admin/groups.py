@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from kadence.admin.calls import Ask, Calls, refusal
-from kadence.admin.values import ConsumerGroupDescription, GroupListing, MemberDescription, Outcomes
+from kadence.admin.arguments import as_names
+from kadence.admin.calls import Ask, Calls, operation, refusal
+from kadence.admin.values import Outcomes
 from kadence.errors import KafkaError, UnsupportedVersionError, for_code
 from kadence.protocol import error_codes as ec
 from kadence.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -17,11 +19,65 @@ from kadence.protocol.list_groups import ListGroupsRequest
 from kadence.types import TopicPartition
 from kadence.wire import Reader, WireError
 
-__all__ = ["delete_consumer_groups", "describe_consumer_groups", "list_groups"]
+__all__ = [
+    "ConsumerGroupDescription",
+    "GroupListing",
+    "MemberDescription",
+    "delete_consumer_groups",
+    "describe_consumer_groups",
+    "list_groups",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group as `Admin.list_groups` returns it.
+
+    ``group_type`` is "classic", "consumer" (KIP-848), or "" if the broker does not say.
+    """
+
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """One member of a group and what it owns."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    assignment: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupDescription:
+    """A group as its coordinator knows it.
+
+    Attributes:
+        state: Kafka's name of the state, e.g. "Stable", "PreparingRebalance", "Empty".
+        group_type: "classic" or "consumer" (KIP-848). assignor: the name of the assignor in use.
+        epoch: the epoch of a KIP-848 group, which grows with each rebalance. None for a classic group, because
+            brokers do not tell its generation.
+    """
+
+    group_id: str
+    state: str
+    group_type: str
+    protocol_type: str
+    assignor: str
+    coordinator: int
+    members: tuple[MemberDescription, ...]
+    epoch: int | None = None
+
 
 _DEAD = "Dead"
 
 
+@operation
 def list_groups(calls: Calls, deadline: int) -> list[GroupListing]:
     """All groups of all brokers, sorted by name."""
 
@@ -42,10 +98,11 @@ def list_groups(calls: Calls, deadline: int) -> list[GroupListing]:
     return calls.settle_one(attempt, deadline)
 
 
+@operation
 def describe_consumer_groups(
-    calls: Calls, deadline: int, groups: Iterable[str]
+    calls: Calls, deadline: int, groups: str | Iterable[str]
 ) -> Outcomes[str, ConsumerGroupDescription]:
-    """Groups of both kinds; each coordinator is asked for its own."""
+    """State, members and assignment of groups, both classic ones and those of KIP-848."""
 
     def attempt(groups: Collection[str], deadline: int) -> dict[str, ConsumerGroupDescription | KafkaError]:
         result: dict[str, ConsumerGroupDescription | KafkaError] = {}
@@ -54,7 +111,7 @@ def describe_consumer_groups(
         _describe_classic(calls, classic, deadline, result)
         return result
 
-    return calls.settle(groups, attempt, deadline)
+    return calls.settle(as_names(groups), attempt, deadline)
 
 
 def _by_coordinator(
@@ -174,8 +231,9 @@ def _assigned(protocol_type: str, data: bytes) -> frozenset[TopicPartition]:
     )
 
 
-def delete_consumer_groups(calls: Calls, deadline: int, groups: Iterable[str]) -> Outcomes[str, None]:
-    """Delete groups that have no members."""
+@operation
+def delete_consumer_groups(calls: Calls, deadline: int, groups: str | Iterable[str]) -> Outcomes[str, None]:
+    """Delete groups and their committed offsets. A group that has members is refused."""
 
     def attempt(groups: Collection[str], deadline: int) -> dict[str, None | KafkaError]:
         result: dict[str, None | KafkaError] = {}
@@ -191,4 +249,4 @@ def delete_consumer_groups(calls: Calls, deadline: int, groups: Iterable[str]) -
                 )
         return result
 
-    return calls.settle(groups, attempt, deadline)
+    return calls.settle(as_names(groups), attempt, deadline)

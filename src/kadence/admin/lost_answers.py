@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from kadence.admin.calls import Ask, Calls
-from kadence.admin.configs import describe_configs, text_of
-from kadence.admin.values import ConfigEntry, ConfigResource, NewTopic, Outcomes, TopicDescription
+from kadence.admin.configs import ConfigEntry, ConfigResource, describe_configs, text_of
+from kadence.admin.values import NewTopic, Outcomes, TopicDescription
 from kadence.errors import BrokerError, KafkaError
 from kadence.protocol import error_codes as ec
 

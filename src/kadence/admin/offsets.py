@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
-from kadence.admin.calls import Ask, Calls, refusal
-from kadence.admin.values import OffsetSpec, Outcomes
+from kadence.admin.arguments import (
+    P,
+    Partitions,
+    as_name,
+    as_partitions,
+    by_partition,
+    by_topic,
+    check,
+    is_read_committed,
+)
+from kadence.admin.calls import Ask, Calls, operation, refusal
+from kadence.admin.values import Outcomes
 from kadence.errors import KafkaError, MalformedMessageError
 from kadence.protocol import error_codes as ec
 from kadence.protocol.list_offsets import (
@@ -30,13 +40,19 @@ from kadence.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from kadence.wire import ZERO_UUID
 
 __all__ = [
+    "OffsetSpec",
     "alter_consumer_group_offsets",
-    "by_leader",
     "delete_consumer_group_offsets",
     "list_consumer_group_offsets",
     "list_offsets",
     "log_ranges",
 ]
+
+OffsetSpec = Literal["earliest", "latest", "max_timestamp"] | int
+"""An offset of a partition, as `Admin.list_offsets` takes it.
+
+The first, the end, that of the record with the greatest timestamp, or the first at or after a time (ms since 1970).
+"""
 
 _ENDS: Final = {"latest": -1, "earliest": -2, "max_timestamp": -3}
 _MAX_TIMESTAMP_SINCE: Final = 7
@@ -59,33 +75,39 @@ class _Wanted(NamedTuple):
         return f"the {end} offset of {self.partition}"
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        topics.setdefault(topic, []).append(partition)
-    return topics
-
-
+@operation
 def list_offsets(
-    calls: Calls, deadline: int, specs: Mapping[TopicPartition, OffsetSpec], *, read_committed: bool
+    calls: Calls, deadline: int, specs: Mapping[P, OffsetSpec], *, isolation_level: str = "read_uncommitted"
 ) -> Outcomes[TopicPartition, OffsetAndTimestamp | None]:
-    """One offset of each partition, from its leader; None where no record is late enough."""
-    wanted = [_Wanted(TopicPartition(*tp), _timestamp(spec)) for tp, spec in specs.items()]
-    found = _offsets(calls, wanted, deadline, read_committed=read_committed)
+    """One offset of each partition.
+
+    ``"earliest"``: the first. ``"latest"``: the end. ``"max_timestamp"``: that of the record with the greatest
+    timestamp. A number: the first offset whose timestamp is at or after this time (ms since 1970).
+
+    Returns:
+        The offset and timestamp; None for a partition without such a record.
+    """
+    wanted = [_Wanted(tp, _timestamp(spec)) for tp, spec in by_partition(specs).items()]
+    found = _offsets(calls, wanted, deadline, isolation_level)
     return Outcomes(
         {tp: offset for (tp, _), offset in found.items()},
         {tp: error for (tp, _), error in found.errors.items()},
     )
 
 
+@operation
 def log_ranges(
-    calls: Calls, deadline: int, partitions: Iterable[TopicPartition], *, read_committed: bool
+    calls: Calls, deadline: int, partitions: Partitions, *, isolation_level: str = "read_uncommitted"
 ) -> Outcomes[TopicPartition, tuple[int, int]]:
-    """Start and end of each partition's log, both asked for at the same time."""
-    wanted = [TopicPartition(*tp) for tp in partitions]
+    """The log of each partition: its first offset, and its end offset, which the next record will get.
+
+    Both are requested together, so this takes one round trip where two calls of `list_offsets` take two. With
+    ``read_committed`` the end is the last stable offset: where the oldest open transaction begins.
+    """
+    wanted = as_partitions(partitions)
     first, last = _ENDS["earliest"], _ENDS["latest"]
     edges = [_Wanted(tp, edge) for tp in wanted for edge in (first, last)]
-    found = _offsets(calls, edges, deadline, read_committed=read_committed)
+    found = _offsets(calls, edges, deadline, isolation_level)
     ranges: Outcomes[TopicPartition, tuple[int, int]] = Outcomes()
     for tp in wanted:
         begin, end = found.get(_Wanted(tp, first)), found.get(_Wanted(tp, last))
@@ -99,8 +121,10 @@ def log_ranges(
 
 
 def _offsets(
-    calls: Calls, wanted: Iterable[_Wanted], deadline: int, *, read_committed: bool
+    calls: Calls, wanted: Iterable[_Wanted], deadline: int, isolation_level: str
 ) -> Outcomes[_Wanted, OffsetAndTimestamp | None]:
+    read_committed = is_read_committed(isolation_level)
+
     def attempt(
         items: Collection[_Wanted], deadline: int
     ) -> dict[_Wanted, OffsetAndTimestamp | None | KafkaError]:
@@ -148,7 +172,7 @@ def _ask(node: int, times: Mapping[TopicPartition, int], *, read_committed: bool
                     for index in indexes
                 ],
             )
-            for topic, indexes in _by_topic(times).items()
+            for topic, indexes in by_topic(times).items()
         ],
         timeout_ms=30_000,
     )
@@ -198,20 +222,28 @@ def by_leader(
     return by_node
 
 
+@operation
 def list_consumer_group_offsets(
     calls: Calls,
     deadline: int,
     group: str,
-    partitions: Iterable[TopicPartition] | None,
+    partitions: Partitions | None = None,
     *,
-    require_stable: bool,
+    require_stable: bool = False,
 ) -> Outcomes[TopicPartition, OffsetAndMetadata]:
-    """What a group committed; all or nothing where the error passes."""
+    """The offsets that a group has committed, for all partitions or for these.
+
+    Partitions without one are left out.
+
+    Args:
+        require_stable: wait until open transactions that commit offsets of the group have ended (KIP-447).
+    """
+    as_name("a group", group)
     topics = None
     if partitions is not None:
         topics = [
             OffsetFetchRequestTopic(name=topic, partition_indexes=indexes)
-            for topic, indexes in _by_topic(partitions).items()
+            for topic, indexes in by_topic(as_partitions(partitions)).items()
         ]
 
     def attempt(deadline: int) -> Outcomes[TopicPartition, OffsetAndMetadata]:
@@ -242,19 +274,25 @@ def list_consumer_group_offsets(
     return calls.settle_one(attempt, deadline)
 
 
+@operation
 def alter_consumer_group_offsets(
     calls: Calls,
     deadline: int,
     group: str,
-    offsets: Mapping[TopicPartition, OffsetAndMetadata],
-    topic_ids: Mapping[str, bytes],
+    offsets: Mapping[P, OffsetAndMetadata | int],
+    *,
+    topic_ids: Mapping[str, bytes] | None = None,
 ) -> Outcomes[TopicPartition, OffsetAndMetadata]:
-    """Commit from outside of the group.
+    """Commit offsets for a group that has no members.
 
-    Topics are named by their ids where all of them are known and the broker takes them (Kafka 4.1 and newer).
+    Args:
+        topic_ids: the ids of the topics. If every topic has one, a broker of Kafka 4.1 or newer refuses offsets
+            of a topic that was deleted and created again. Older brokers know topics by name only.
     """
-    names = {topic_id: name for name, topic_id in topic_ids.items()}
-    by_name = not {tp.topic for tp in offsets} <= topic_ids.keys()
+    as_name("a group", group)
+    wanted, ids = as_offsets(offsets), topic_ids or {}
+    names = {topic_id: name for name, topic_id in ids.items()}
+    by_name = not {tp.topic for tp in wanted} <= ids.keys()
 
     def attempt(
         partitions: Collection[TopicPartition], deadline: int
@@ -264,10 +302,10 @@ def alter_consumer_group_offsets(
             topics=[
                 OffsetCommitRequestTopic(
                     name=topic,
-                    topic_id=topic_ids.get(topic, ZERO_UUID),
-                    partitions=[_commit(index, offsets[TopicPartition(topic, index)]) for index in indexes],
+                    topic_id=ids.get(topic, ZERO_UUID),
+                    partitions=[_commit(index, wanted[TopicPartition(topic, index)]) for index in indexes],
                 )
-                for topic, indexes in _by_topic(partitions).items()
+                for topic, indexes in by_topic(partitions).items()
             ],
         )
         last = _OFFSET_COMMIT_LAST_BY_NAME if by_name else None
@@ -276,10 +314,10 @@ def alter_consumer_group_offsets(
         for topic in calls.ask(ask, deadline).topics:
             for item in topic.partitions:
                 tp = TopicPartition(topic.name or names.get(topic.topic_id, ""), item.partition_index)
-                result[tp] = _refused_commit(item.error_code, group, tp) if item.error_code else offsets[tp]
+                result[tp] = _refused_commit(item.error_code, group, tp) if item.error_code else wanted[tp]
         return result
 
-    return calls.settle(offsets, attempt, deadline)
+    return calls.settle(wanted, attempt, deadline)
 
 
 def _commit(index: int, offset: OffsetAndMetadata) -> OffsetCommitRequestPartition:
@@ -297,10 +335,12 @@ def _refused_commit(code: int, group: str, tp: TopicPartition) -> KafkaError:
     return refusal(code, f"group {group!r}, {tp}")
 
 
+@operation
 def delete_consumer_group_offsets(
-    calls: Calls, deadline: int, group: str, partitions: Iterable[TopicPartition]
+    calls: Calls, deadline: int, group: str, partitions: Partitions
 ) -> Outcomes[TopicPartition, None]:
-    """Forget committed offsets."""
+    """Delete a group's committed offsets of these partitions. No member may be subscribed to their topics."""
+    as_name("a group", group)
 
     def attempt(
         partitions: Collection[TopicPartition], deadline: int
@@ -311,7 +351,7 @@ def delete_consumer_group_offsets(
                 OffsetDeleteRequestTopic(
                     name=topic, partitions=[OffsetDeleteRequestPartition(i) for i in indexes]
                 )
-                for topic, indexes in _by_topic(partitions).items()
+                for topic, indexes in by_topic(partitions).items()
             ],
         )
         response = calls.ask(Ask(message, calls.coordinator(group, deadline)), deadline)
@@ -327,4 +367,13 @@ def delete_consumer_group_offsets(
             for item in topic.partitions
         }
 
-    return calls.settle(partitions, attempt, deadline)
+    return calls.settle(as_partitions(partitions), attempt, deadline)
+
+
+def as_offsets(offsets: Mapping[P, OffsetAndMetadata | int]) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Offsets to commit; a number is one without metadata."""
+    found = {}
+    for partition, at in by_partition(offsets).items():
+        check(at, (int, OffsetAndMetadata), f"{partition}: an offset is a whole number or OffsetAndMetadata")
+        found[partition] = OffsetAndMetadata(at) if isinstance(at, int) else at
+    return found

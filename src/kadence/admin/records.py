@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
-from kadence.admin.calls import Ask, Calls, refusal
+from kadence.admin.arguments import P, by_partition
+from kadence.admin.calls import Ask, Calls, operation, refusal
 from kadence.admin.offsets import by_leader
 from kadence.admin.values import Outcomes
 from kadence.errors import KafkaError
@@ -21,11 +22,23 @@ __all__ = ["delete_records"]
 _HIGH_WATERMARK = -1
 
 
+@operation
 def delete_records(
-    calls: Calls, deadline: int, before: Mapping[TopicPartition, int | Literal["latest"]]
+    calls: Calls, deadline: int, before: Mapping[P, int | Literal["latest"]]
 ) -> Outcomes[TopicPartition, int]:
-    """Let the records below an offset go; each partition's leader is asked. Where each log begins now."""
-    wanted = {TopicPartition(*tp): _offset(offset) for tp, offset in before.items()}
+    """Delete all records below an offset (KIP-107). It cannot be undone.
+
+    Args:
+        before: for each partition the first offset that is kept; ``"latest"`` deletes all records.
+
+    Returns:
+        The first offset of each partition's log after the deletion.
+
+    Raises:
+        OffsetOutOfRangeError: an offset beyond the end of the log. BrokerError: with the name POLICY_VIOLATION:
+            the topic's cleanup.policy is compact, without delete.
+    """
+    wanted = {tp: _offset(offset) for tp, offset in by_partition(before).items()}
 
     def attempt(
         partitions: Collection[TopicPartition], deadline: int

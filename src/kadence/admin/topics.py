@@ -1,42 +1,49 @@
-"""Topics and the cluster itself: the messages and what their answers mean."""
+"""Topics: the messages and what their answers mean."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from kadence.admin.calls import Calls, refusal
+from kadence.admin.arguments import as_name, as_names, check, several
+from kadence.admin.calls import Calls, operation, refusal
 from kadence.admin.configs import text_of
 from kadence.admin.lost_answers import Change, faults_of, partitions_of
-from kadence.admin.values import (
-    ClusterDescription,
-    NewTopic,
-    Outcomes,
-    TopicDescription,
-)
+from kadence.admin.values import NewTopic, Outcomes, TopicDescription
 from kadence.errors import KafkaError
 from kadence.protocol import error_codes as ec
 from kadence.protocol.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kadence.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kadence.protocol.delete_topics import DeleteTopicsRequest
 from kadence.protocol.metadata import MetadataResponseTopic
-from kadence.types import Node, PartitionInfo
+from kadence.types import PartitionInfo
 
 __all__ = [
     "create_partitions",
     "create_topics",
     "delete_topics",
-    "describe_cluster",
     "describe_topics",
     "list_topics",
 ]
 
 
+@operation
 def create_topics(
-    calls: Calls, deadline: int, topics: Iterable[NewTopic], *, validate_only: bool
+    calls: Calls,
+    deadline: int,
+    topics: Mapping[str, int] | str | NewTopic | Iterable[NewTopic | str],
+    *,
+    validate_only: bool = False,
 ) -> Outcomes[str, NewTopic]:
-    """Create topics through the controller."""
-    by_name = {topic.name: topic for topic in topics}
+    """Create topics, given as ``{name: partitions}``, or as one or several names or `NewTopic` values.
+
+    If an answer is lost and the topic exists with the partitions, replicas and settings asked for, it counts as
+    created.
+
+    Returns:
+        The created topics, with the numbers of partitions and replicas that the broker chose, if it tells them.
+    """
+    by_name = {topic.name: topic for topic in as_topics(topics)}
     change = Change(calls, ec.TOPIC_ALREADY_EXISTS)
 
     def attempt(names: Collection[str], deadline: int) -> dict[str, NewTopic | KafkaError]:
@@ -79,9 +86,13 @@ def create_topics(
     return outcomes if validate_only else change.settled(outcomes, by_name, look)
 
 
-def delete_topics(calls: Calls, deadline: int, names: Iterable[str]) -> Outcomes[str, None]:
-    """Delete topics through the controller."""
-    order = list(dict.fromkeys(names))
+@operation
+def delete_topics(calls: Calls, deadline: int, names: str | Iterable[str]) -> Outcomes[str, None]:
+    """Delete topics and all their records.
+
+    If an answer is lost and the topic is not there, it counts as deleted.
+    """
+    order = list(dict.fromkeys(as_names(names)))
     change = Change(calls, ec.UNKNOWN_TOPIC_OR_PARTITION)
 
     def attempt(names: Collection[str], deadline: int) -> dict[str, None | KafkaError]:
@@ -99,8 +110,14 @@ def delete_topics(calls: Calls, deadline: int, names: Iterable[str]) -> Outcomes
     return change.settled(outcomes, order, lambda names: dict.fromkeys(names, (None, "")))
 
 
+@operation
 def create_partitions(calls: Calls, deadline: int, totals: Mapping[str, int]) -> Outcomes[str, int]:
-    """Grow topics to ``totals`` partitions."""
+    """Add partitions to topics until they have these total numbers.
+
+    A key's new records may then go to another partition than its old ones. If an answer is lost and the topic has
+    the number asked for, it counts as grown.
+    """
+    totals = as_totals(totals)
     change = Change(calls, ec.INVALID_PARTITIONS)
 
     def attempt(names: Collection[str], deadline: int) -> dict[str, int | KafkaError]:
@@ -126,8 +143,9 @@ def _refusal(answer: Any) -> KafkaError:
     return refusal(answer.error_code, f"topic {answer.name!r}", answer.error_message)
 
 
-def list_topics(calls: Calls, deadline: int, *, internal: bool) -> dict[str, TopicDescription]:
-    """Every topic that has no error."""
+@operation
+def list_topics(calls: Calls, deadline: int, *, internal: bool = False) -> dict[str, TopicDescription]:
+    """All topics by name, sorted. Kafka's internal topics are left out unless ``internal`` is true."""
     response = calls.settle_one(lambda deadline: calls.metadata(None, deadline), deadline)
     return {
         topic.name: _describe(topic)
@@ -136,8 +154,11 @@ def list_topics(calls: Calls, deadline: int, *, internal: bool) -> dict[str, Top
     }
 
 
-def describe_topics(calls: Calls, deadline: int, names: Iterable[str]) -> Outcomes[str, TopicDescription]:
-    """Topics by name."""
+@operation
+def describe_topics(
+    calls: Calls, deadline: int, names: str | Iterable[str]
+) -> Outcomes[str, TopicDescription]:
+    """Partitions, leaders and replicas of topics."""
 
     def attempt(names: Collection[str], deadline: int) -> dict[str, TopicDescription | KafkaError]:
         response = calls.metadata(names, deadline)
@@ -148,7 +169,7 @@ def describe_topics(calls: Calls, deadline: int, names: Iterable[str]) -> Outcom
             for topic in response.topics
         }
 
-    return calls.settle(names, attempt, deadline)
+    return calls.settle(as_names(names), attempt, deadline)
 
 
 def _describe(topic: MetadataResponseTopic) -> TopicDescription:
@@ -169,12 +190,27 @@ def _describe(topic: MetadataResponseTopic) -> TopicDescription:
     return TopicDescription(name, topic.topic_id, topic.is_internal, partitions)
 
 
-def describe_cluster(calls: Calls, deadline: int) -> ClusterDescription:
-    """Brokers and controller, as metadata tells them."""
-    response = calls.settle_one(lambda deadline: calls.metadata([], deadline), deadline)
-    nodes = tuple(
-        Node(broker.node_id, broker.host, broker.port, broker.rack)
-        for broker in sorted(response.brokers, key=lambda broker: broker.node_id)
-    )
-    controller = next((node for node in nodes if node.node_id == response.controller_id), None)
-    return ClusterDescription(response.cluster_id, controller, nodes)
+def as_topics(topics: Mapping[str, int] | str | NewTopic | Iterable[NewTopic | str]) -> list[NewTopic]:
+    """Topics to create, given as {name: partitions}, names or values; one or several."""
+    if isinstance(topics, Mapping):
+        return [NewTopic(name, number) for name, number in as_totals(topics).items()]
+    wanted = "topics are {name: partitions}, names or NewTopic values"
+    found = [
+        NewTopic(each) if isinstance(each, str) else each for each in several(topics, (str, NewTopic), wanted)
+    ]
+    for topic in found:
+        for number in (topic.partitions, topic.replication_factor):
+            check(number, int, f"topic {topic.name!r}: numbers of partitions and replicas are whole numbers")
+        for name, value in topic.configs.items():
+            wanted = "is text or a number; leave the setting out for its default"
+            check(value, (str, int, float), f"topic {topic.name!r}: the value of {name!r} {wanted}")
+    return found
+
+
+def as_totals(totals: Mapping[str, int]) -> dict[str, int]:
+    """Topics with their numbers of partitions."""
+    check(totals, Mapping, "numbers of partitions are given as {name: partitions}")
+    for name, number in totals.items():
+        as_name("the name of a topic", name)
+        check(number, int, f"topic {name!r}: the number of partitions is a whole number")
+    return dict(totals)

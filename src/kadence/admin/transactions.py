@@ -7,10 +7,12 @@ who were told producer id and epoch: Spark's driver ends what its tasks have wri
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-from kadence.admin.calls import Ask, Calls, refusal
-from kadence.admin.values import FencedProducer, Outcomes, TransactionDescription, TransactionListing
+from kadence.admin.arguments import as_names
+from kadence.admin.calls import Ask, Calls, operation, refusal
+from kadence.admin.values import Outcomes
 from kadence.errors import KafkaError, for_code
 from kadence.printable import printable
 from kadence.protocol import error_codes as ec
@@ -20,7 +22,58 @@ from kadence.protocol.init_producer_id import InitProducerIdRequest
 from kadence.protocol.list_transactions import ListTransactionsRequest
 from kadence.types import OpenTransaction, TopicPartition
 
-__all__ = ["describe_transactions", "end_transactions", "fence_producers", "list_transactions"]
+__all__ = [
+    "FencedProducer",
+    "TransactionDescription",
+    "TransactionListing",
+    "describe_transactions",
+    "fence_producers",
+    "list_transactions",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    """A transactional id as `Admin.list_transactions` returns it.
+
+    Attributes:
+        state: Kafka's name: "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit" or "CompleteAbort".
+        coordinator: the id of the broker that coordinates it.
+    """
+
+    transactional_id: str
+    producer_id: int
+    state: str
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """A transactional id as its coordinator knows it.
+
+    Attributes:
+        state: as in `TransactionListing`. coordinator: the id of the broker that coordinates it.
+        timeout_ms: for how long its transaction may be open. started_ms: when the open transaction began, in ms since
+            1970; None: none is open. partitions: those that the open transaction has written to.
+    """
+
+    transactional_id: str
+    state: str
+    coordinator: int
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    started_ms: int | None
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class FencedProducer:
+    """The identity that `Admin.fence_producers` has got in place of the producer that can go on no more."""
+
+    producer_id: int
+    epoch: int
+
 
 _LAST_END_OF_V1: Final = 4
 """With a later version the coordinator takes the transaction for one of transactions v2 (KIP-890)."""
@@ -29,11 +82,17 @@ _FENCED_TIMEOUT_MS: Final = 60_000
 """An InitProducerId must name a timeout; it is that of a transaction which is never begun."""
 
 
+@operation
 def list_transactions(
-    calls: Calls, deadline: int, states: Iterable[str], producer_ids: Iterable[int]
+    calls: Calls, deadline: int, *, states: Iterable[str] = (), producer_ids: Iterable[int] = ()
 ) -> list[TransactionListing]:
-    """The transactional ids of all brokers, sorted."""
-    message = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids))
+    """The transactional ids of all brokers, sorted (KIP-664). Those that this client may not describe are left out.
+
+    Args:
+        states: only those in one of these states, such as "Ongoing"; empty: all. producer_ids: only those of these
+            producers; empty: all.
+    """
+    message = ListTransactionsRequest(state_filters=as_states(states), producer_id_filters=list(producer_ids))
 
     def attempt(deadline: int) -> list[TransactionListing]:
         brokers = [broker.node_id for broker in calls.metadata([], deadline).brokers]
@@ -55,10 +114,15 @@ def list_transactions(
     return listed
 
 
+@operation
 def describe_transactions(
-    calls: Calls, deadline: int, names: Iterable[str]
+    calls: Calls, deadline: int, transactional_ids: str | Iterable[str]
 ) -> Outcomes[str, TransactionDescription]:
-    """What the coordinators know of these transactional ids."""
+    """What the coordinators know of transactional ids: state, producer, partitions and since when (KIP-664).
+
+    Raises:
+        BrokerError: TRANSACTIONAL_ID_NOT_FOUND: brokers do not know the id, or not any more.
+    """
 
     def attempt(names: Collection[str], deadline: int) -> dict[str, TransactionDescription | KafkaError]:
         result: dict[str, TransactionDescription | KafkaError] = {}
@@ -77,7 +141,7 @@ def describe_transactions(
                 result[each.transactional_id] = _described(each, node)
         return result
 
-    return calls.settle(names, attempt, deadline)
+    return calls.settle(as_names(transactional_ids), attempt, deadline)
 
 
 def _described(found: TransactionState, node: int) -> TransactionDescription | KafkaError:
@@ -97,12 +161,15 @@ def _described(found: TransactionState, node: int) -> TransactionDescription | K
     )
 
 
-def fence_producers(calls: Calls, deadline: int, names: Iterable[str]) -> Outcomes[str, FencedProducer]:
-    """Take the ids over, so that their producers can go on no more and what they have open is aborted.
+@operation
+def fence_producers(
+    calls: Calls, deadline: int, transactional_ids: str | Iterable[str]
+) -> Outcomes[str, FencedProducer]:
+    """Fence the producers with these transactional ids (KIP-730): their next call fails.
 
-    A coordinator answers "concurrent transactions" until the abort is written, which passes.
+    What they have open is aborted. An id that no producer has used is taken, too.
     """
-    messages = {name: InitProducerIdRequest(name, _FENCED_TIMEOUT_MS) for name in names}
+    messages = {name: InitProducerIdRequest(name, _FENCED_TIMEOUT_MS) for name in as_names(transactional_ids)}
 
     def read(name: str, answer: Any) -> FencedProducer | KafkaError:
         if answer.error_code:
@@ -157,3 +224,15 @@ def _ask_coordinators(calls: Calls, deadline: int, asks: Mapping[str, Ask], read
 
 def _refused(code: int, name: str) -> KafkaError:
     return refusal(code, f"transactional id {printable(name)!r}", ec.MESSAGES.get(code))
+
+
+def as_states(states: Iterable[str]) -> list[str]:
+    """States of transactions. A broker passes over names that it does not know, and lists all if none is left."""
+    found = as_names(states)
+    for state in found:
+        if state not in _STATES:
+            raise ValueError(f"a transaction is in one of the states {', '.join(_STATES)}, not {state!r}")
+    return found
+
+
+_STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")

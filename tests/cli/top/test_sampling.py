@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from kadence import TopicPartition
-from kadence.admin.values import ConsumerGroupDescription, MemberDescription
+from kadence.admin import ConsumerGroupDescription, MemberDescription
 from kadence.cli.top.sampling import POINTS, GroupHistory, Sample, ranges, seconds_to_catch_up
 
 A, B = TopicPartition("flights", 0), TopicPartition("flights", 1)

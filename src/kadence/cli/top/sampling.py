@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from kadence.admin.values import ConsumerGroupDescription, MemberDescription
+from kadence.admin import ConsumerGroupDescription, MemberDescription
 from kadence.types import TopicPartition
 
 __all__ = ["Event", "GroupHistory", "Progress", "Sample", "ranges", "seconds_to_catch_up"]

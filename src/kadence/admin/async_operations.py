@@ -1,0 +1,348 @@
+"""The calls of AsyncAdmin. They run the operations of the same names, each in the file of its subject.
+
+Generated from these files by tools/generate.py; do not edit. The rules are in tools/admin_text.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from kadence.admin import acls as _acls
+from kadence.admin import cluster as _cluster
+from kadence.admin import configs as _configs
+from kadence.admin import groups as _groups
+from kadence.admin import offsets as _offsets
+from kadence.admin import records as _records
+from kadence.admin import topics as _topics
+from kadence.admin import transactions as _transactions
+from kadence.admin.acls import Acl, AclFilter
+from kadence.admin.arguments import P, Partitions, checked
+from kadence.admin.async_shell import AsyncShell
+from kadence.admin.cluster import ClusterDescription
+from kadence.admin.configs import ConfigEntry, ConfigResource, ConfigValue
+from kadence.admin.groups import ConsumerGroupDescription, GroupListing
+from kadence.admin.offsets import OffsetSpec
+from kadence.admin.transactions import FencedProducer, TransactionDescription, TransactionListing
+from kadence.admin.values import NewTopic, Outcomes, TopicDescription
+from kadence.clock import Seconds
+from kadence.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+
+__all__ = ["AsyncOperations"]
+
+
+class AsyncOperations:
+    """The base of `AsyncAdmin`."""
+
+    _shell: AsyncShell
+
+    async def describe_acls(
+        self, wanted: AclFilter | None = None, *, timeout: Seconds | None = None
+    ) -> list[Acl]:
+        """The access rules that match a filter, sorted; without a filter all of them.
+
+        Raises:
+            BrokerError: SECURITY_DISABLED: the brokers have no authorizer.
+        """
+        return await self._shell.run(timeout, _acls.describe_acls, wanted)
+
+    async def create_acls(
+        self, acls: Acl | Iterable[Acl], *, raise_errors: bool = True, timeout: Seconds | None = None
+    ) -> Outcomes[Acl, None]:
+        """Add one or several access rules. A rule that exists already counts as added.
+
+        Raises:
+            BrokerError: SECURITY_DISABLED: the brokers have no authorizer; INVALID_REQUEST: for example, a principal
+                that is not ``User:name``.
+        """
+        return checked(await self._shell.run(timeout, _acls.create_acls, acls), raise_errors)
+
+    async def delete_acls(
+        self,
+        filters: AclFilter | Acl | Iterable[AclFilter | Acl],
+        *,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[AclFilter, list[Acl]]:
+        """Remove one or several access rules, given as rules or as filters that match them.
+
+        Returns:
+            The rules that each filter matched and removed.
+
+        Raises:
+            BrokerError: SECURITY_DISABLED: the brokers have no authorizer.
+        """
+        return checked(await self._shell.run(timeout, _acls.delete_acls, filters), raise_errors)
+
+    async def describe_cluster(self, *, timeout: Seconds | None = None) -> ClusterDescription:
+        """The cluster's brokers, controller and id."""
+        return await self._shell.run(timeout, _cluster.describe_cluster)
+
+    async def describe_configs(
+        self,
+        resources: ConfigResource | Iterable[ConfigResource],
+        *,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:
+        """The settings of topics, brokers or groups, by name."""
+        return checked(await self._shell.run(timeout, _configs.describe_configs, resources), raise_errors)
+
+    async def incremental_alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Mapping[str, ConfigValue]],
+        *,
+        validate_only: bool = False,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[ConfigResource, None]:
+        """Change these settings and leave all others as they are (KIP-339).
+
+        Of one resource either all changes are made, or none.
+
+        Args:
+            changes: the new value of each setting, None for its default, or a `ConfigChange`, e.g.
+                ``{ConfigResource("topic", "orders"): {"retention.ms": 86_400_000, "max.message.bytes": None}}``. A
+                broker named "" stands for the defaults of all brokers.
+            validate_only: let the broker check the changes without making them.
+
+        Raises:
+            BrokerError: INVALID_CONFIG: an unknown setting, or a value that the setting does not allow.
+        """
+        return checked(
+            await self._shell.run(
+                timeout, _configs.incremental_alter_configs, changes, validate_only=validate_only
+            ),
+            raise_errors,
+        )
+
+    async def list_groups(self, *, timeout: Seconds | None = None) -> list[GroupListing]:
+        """All groups of all brokers, sorted by name."""
+        return await self._shell.run(timeout, _groups.list_groups)
+
+    async def describe_consumer_groups(
+        self, groups: str | Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
+    ) -> Outcomes[str, ConsumerGroupDescription]:
+        """State, members and assignment of groups, both classic ones and those of KIP-848."""
+        return checked(await self._shell.run(timeout, _groups.describe_consumer_groups, groups), raise_errors)
+
+    async def delete_consumer_groups(
+        self, groups: str | Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
+    ) -> Outcomes[str, None]:
+        """Delete groups and their committed offsets. A group that has members is refused."""
+        return checked(await self._shell.run(timeout, _groups.delete_consumer_groups, groups), raise_errors)
+
+    async def list_offsets(
+        self,
+        specs: Mapping[P, OffsetSpec],
+        *,
+        isolation_level: str = "read_uncommitted",
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[TopicPartition, OffsetAndTimestamp | None]:
+        """One offset of each partition.
+
+        ``"earliest"``: the first. ``"latest"``: the end. ``"max_timestamp"``: that of the record with the greatest
+        timestamp. A number: the first offset whose timestamp is at or after this time (ms since 1970).
+
+        Returns:
+            The offset and timestamp; None for a partition without such a record.
+        """
+        return checked(
+            await self._shell.run(timeout, _offsets.list_offsets, specs, isolation_level=isolation_level),
+            raise_errors,
+        )
+
+    async def log_ranges(
+        self,
+        partitions: Partitions,
+        *,
+        isolation_level: str = "read_uncommitted",
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[TopicPartition, tuple[int, int]]:
+        """The log of each partition: its first offset, and its end offset, which the next record will get.
+
+        Both are requested together, so this takes one round trip where two calls of `list_offsets` take two. With
+        ``read_committed`` the end is the last stable offset: where the oldest open transaction begins.
+        """
+        return checked(
+            await self._shell.run(timeout, _offsets.log_ranges, partitions, isolation_level=isolation_level),
+            raise_errors,
+        )
+
+    async def list_consumer_group_offsets(
+        self,
+        group: str,
+        partitions: Partitions | None = None,
+        *,
+        require_stable: bool = False,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[TopicPartition, OffsetAndMetadata]:
+        """The offsets that a group has committed, for all partitions or for these.
+
+        Partitions without one are left out.
+
+        Args:
+            require_stable: wait until open transactions that commit offsets of the group have ended (KIP-447).
+        """
+        return checked(
+            await self._shell.run(
+                timeout,
+                _offsets.list_consumer_group_offsets,
+                group,
+                partitions,
+                require_stable=require_stable,
+            ),
+            raise_errors,
+        )
+
+    async def alter_consumer_group_offsets(
+        self,
+        group: str,
+        offsets: Mapping[P, OffsetAndMetadata | int],
+        *,
+        topic_ids: Mapping[str, bytes] | None = None,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[TopicPartition, OffsetAndMetadata]:
+        """Commit offsets for a group that has no members.
+
+        Args:
+            topic_ids: the ids of the topics. If every topic has one, a broker of Kafka 4.1 or newer refuses offsets
+                of a topic that was deleted and created again. Older brokers know topics by name only.
+        """
+        return checked(
+            await self._shell.run(
+                timeout, _offsets.alter_consumer_group_offsets, group, offsets, topic_ids=topic_ids
+            ),
+            raise_errors,
+        )
+
+    async def delete_consumer_group_offsets(
+        self, group: str, partitions: Partitions, *, raise_errors: bool = True, timeout: Seconds | None = None
+    ) -> Outcomes[TopicPartition, None]:
+        """Delete a group's committed offsets of these partitions. No member may be subscribed to their topics."""
+        return checked(
+            await self._shell.run(timeout, _offsets.delete_consumer_group_offsets, group, partitions),
+            raise_errors,
+        )
+
+    async def delete_records(
+        self,
+        before: Mapping[P, int | Literal["latest"]],
+        *,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[TopicPartition, int]:
+        """Delete all records below an offset (KIP-107). It cannot be undone.
+
+        Args:
+            before: for each partition the first offset that is kept; ``"latest"`` deletes all records.
+
+        Returns:
+            The first offset of each partition's log after the deletion.
+
+        Raises:
+            OffsetOutOfRangeError: an offset beyond the end of the log. BrokerError: with the name POLICY_VIOLATION:
+                the topic's cleanup.policy is compact, without delete.
+        """
+        return checked(await self._shell.run(timeout, _records.delete_records, before), raise_errors)
+
+    async def create_topics(
+        self,
+        topics: Mapping[str, int] | str | NewTopic | Iterable[NewTopic | str],
+        *,
+        validate_only: bool = False,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[str, NewTopic]:
+        """Create topics, given as ``{name: partitions}``, or as one or several names or `NewTopic` values.
+
+        If an answer is lost and the topic exists with the partitions, replicas and settings asked for, it counts as
+        created.
+
+        Returns:
+            The created topics, with the numbers of partitions and replicas that the broker chose, if it tells them.
+        """
+        return checked(
+            await self._shell.run(timeout, _topics.create_topics, topics, validate_only=validate_only),
+            raise_errors,
+        )
+
+    async def delete_topics(
+        self, names: str | Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
+    ) -> Outcomes[str, None]:
+        """Delete topics and all their records.
+
+        If an answer is lost and the topic is not there, it counts as deleted.
+        """
+        return checked(await self._shell.run(timeout, _topics.delete_topics, names), raise_errors)
+
+    async def create_partitions(
+        self, totals: Mapping[str, int], *, raise_errors: bool = True, timeout: Seconds | None = None
+    ) -> Outcomes[str, int]:
+        """Add partitions to topics until they have these total numbers.
+
+        A key's new records may then go to another partition than its old ones. If an answer is lost and the topic has
+        the number asked for, it counts as grown.
+        """
+        return checked(await self._shell.run(timeout, _topics.create_partitions, totals), raise_errors)
+
+    async def list_topics(
+        self, *, internal: bool = False, timeout: Seconds | None = None
+    ) -> dict[str, TopicDescription]:
+        """All topics by name, sorted. Kafka's internal topics are left out unless ``internal`` is true."""
+        return await self._shell.run(timeout, _topics.list_topics, internal=internal)
+
+    async def describe_topics(
+        self, names: str | Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
+    ) -> Outcomes[str, TopicDescription]:
+        """Partitions, leaders and replicas of topics."""
+        return checked(await self._shell.run(timeout, _topics.describe_topics, names), raise_errors)
+
+    async def list_transactions(
+        self, *, states: Iterable[str] = (), producer_ids: Iterable[int] = (), timeout: Seconds | None = None
+    ) -> list[TransactionListing]:
+        """The transactional ids of all brokers, sorted (KIP-664). Those that this client may not describe are left out.
+
+        Args:
+            states: only those in one of these states, such as "Ongoing"; empty: all. producer_ids: only those of these
+                producers; empty: all.
+        """
+        return await self._shell.run(
+            timeout, _transactions.list_transactions, states=states, producer_ids=producer_ids
+        )
+
+    async def describe_transactions(
+        self,
+        transactional_ids: str | Iterable[str],
+        *,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[str, TransactionDescription]:
+        """What the coordinators know of transactional ids: state, producer, partitions and since when (KIP-664).
+
+        Raises:
+            BrokerError: TRANSACTIONAL_ID_NOT_FOUND: brokers do not know the id, or not any more.
+        """
+        return checked(
+            await self._shell.run(timeout, _transactions.describe_transactions, transactional_ids),
+            raise_errors,
+        )
+
+    async def fence_producers(
+        self,
+        transactional_ids: str | Iterable[str],
+        *,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[str, FencedProducer]:
+        """Fence the producers with these transactional ids (KIP-730): their next call fails.
+
+        What they have open is aborted. An id that no producer has used is taken, too.
+        """
+        return checked(
+            await self._shell.run(timeout, _transactions.fence_producers, transactional_ids), raise_errors
+        )
