@@ -11,6 +11,8 @@ from kadence.admin.cluster import ClusterDescription
 from kadence.admin.configs import ConfigChange, ConfigEntry, ConfigResource
 from kadence.admin.groups import ConsumerGroupDescription, GroupListing, MemberDescription
 from kadence.admin.offsets import OffsetSpec
+from kadence.admin.producers import ProducerState
+from kadence.admin.replicas import ElectionType, LogDirDescription, ReplicaInfo
 from kadence.admin.transactions import FencedProducer, TransactionDescription, TransactionListing
 from kadence.admin.values import NewTopic, Outcomes, TopicDescription
 
@@ -23,12 +25,16 @@ __all__ = [
     "ConfigEntry",
     "ConfigResource",
     "ConsumerGroupDescription",
+    "ElectionType",
     "FencedProducer",
     "GroupListing",
+    "LogDirDescription",
     "MemberDescription",
     "NewTopic",
     "OffsetSpec",
     "Outcomes",
+    "ProducerState",
+    "ReplicaInfo",
     "TopicDescription",
     "TransactionDescription",
     "TransactionListing",

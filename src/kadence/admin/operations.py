@@ -13,7 +13,9 @@ from kadence.admin import cluster as _cluster
 from kadence.admin import configs as _configs
 from kadence.admin import groups as _groups
 from kadence.admin import offsets as _offsets
+from kadence.admin import producers as _producers
 from kadence.admin import records as _records
+from kadence.admin import replicas as _replicas
 from kadence.admin import topics as _topics
 from kadence.admin import transactions as _transactions
 from kadence.admin.acls import Acl, AclFilter
@@ -22,6 +24,8 @@ from kadence.admin.cluster import ClusterDescription
 from kadence.admin.configs import ConfigEntry, ConfigResource, ConfigValue
 from kadence.admin.groups import ConsumerGroupDescription, GroupListing
 from kadence.admin.offsets import OffsetSpec
+from kadence.admin.producers import ProducerState
+from kadence.admin.replicas import ElectionType, LogDirDescription
 from kadence.admin.shell import Shell
 from kadence.admin.transactions import FencedProducer, TransactionDescription, TransactionListing
 from kadence.admin.values import NewTopic, Outcomes, TopicDescription
@@ -226,6 +230,16 @@ class Operations:
             self._shell.run(timeout, _offsets.delete_consumer_group_offsets, group, partitions), raise_errors
         )
 
+    def describe_producers(
+        self, partitions: Partitions, *, raise_errors: bool = True, timeout: Seconds | None = None
+    ) -> Outcomes[TopicPartition, list[ProducerState]]:
+        """The producers that partitions remember, those with idempotence or transactions, by producer id (KIP-664).
+
+        They tell which open transaction holds up ``read_committed`` readers of a partition: the one whose
+        ``transaction_start`` is the last stable offset. `list_transactions` has its transactional id.
+        """
+        return checked(self._shell.run(timeout, _producers.describe_producers, partitions), raise_errors)
+
     def delete_records(
         self,
         before: Mapping[P, int | Literal["latest"]],
@@ -246,6 +260,54 @@ class Operations:
                 the topic's cleanup.policy is compact, without delete.
         """
         return checked(self._shell.run(timeout, _records.delete_records, before), raise_errors)
+
+    def elect_leaders(
+        self,
+        election_type: ElectionType,
+        partitions: Partitions | None = None,
+        *,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[TopicPartition, None]:
+        """Let partitions elect a leader (KIP-460), such as after a broker came back.
+
+        The call asks once: an election that cannot be held now is an error, and is not repeated.
+
+        Args:
+            election_type: "preferred": the first of the partition's replicas becomes the leader. "unclean": any replica
+                does, even one that lacks records. These records are lost. It is for partitions that have no leader.
+            partitions: None: all that need an election.
+
+        Returns:
+            The partitions that have elected, and of those that were named the ones that needed no election.
+
+        Raises:
+            BrokerError: PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE: no broker that runs has such a
+                replica.
+        """
+        return checked(
+            self._shell.run(timeout, _replicas.elect_leaders, election_type, partitions), raise_errors
+        )
+
+    def describe_log_dirs(
+        self,
+        brokers: int | Iterable[int] | None = None,
+        *,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[int, dict[str, LogDirDescription]]:
+        """The log directories of brokers by their paths, with the size of each replica in them.
+
+        Args:
+            brokers: ids of brokers; None: all that run.
+
+        Returns:
+            The directories of each broker.
+
+        Raises:
+            BrokerError: BROKER_NOT_AVAILABLE: no such broker runs. CLUSTER_AUTHORIZATION_FAILED.
+        """
+        return checked(self._shell.run(timeout, _replicas.describe_log_dirs, brokers), raise_errors)
 
     def create_topics(
         self,
