@@ -236,7 +236,15 @@ def test_the_error_has_all_of_them_and_is_picklable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line"), [("a = \n", 1), ('a = 1\nb = "x\n', 2), ("a = 1\na = 2\n", 2), ('[x]\ny = """\n', 3)]
+    ("text", "line"),
+    [
+        ("a = \n", 1),
+        ('a = 1\nb = "x\n', 2),
+        ("a = 1\na = 2\n", 2),
+        ('[x]\ny = """\n', 3),
+        ("a = " + "9" * 5000, 1),
+        ("a = " + "[" * 50_000, 1),
+    ],
 )
 def test_what_is_no_toml(text: str, line: int) -> None:
     (found,) = parse(text, "p.toml", {}).mistakes

@@ -99,7 +99,7 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Document:
     text = text.replace("\r\n", "\n")
     try:
         given = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as problem:
+    except (ValueError, RecursionError) as problem:
         return Document(file, None, [_no_toml(file, text, str(problem))], {})
     lines = positions(text)
     walk = _Walk(file, lines, variables)
