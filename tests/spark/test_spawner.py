@@ -143,4 +143,5 @@ def test_what_makes_another_python() -> None:
         with_variables(OMP_NUM_THREADS="4"),
     ]
     assert all(differs(request, SEED, "/here") for request in others)
-    assert not differs(with_variables(PYTHONPATH=here), {**SEED, "PYTHONPATH": here}, "/here")
+    for path in (here, f"{here}:{here}"):
+        assert not differs(with_variables(PYTHONPATH=path), {**SEED, "PYTHONPATH": here}, "/here")

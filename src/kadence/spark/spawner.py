@@ -156,12 +156,12 @@ def _settings(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]
 
 
 def _entries(environment: Mapping[str, str]) -> list[str]:
-    """The path without what nothing is imported from: archives that are not there, and the jar of Spark itself."""
-    return [
-        entry
-        for entry in environment.get(_PATH, "").split(os.pathsep)
-        if entry and Path(entry).exists() and not _JAR_OF_SPARK.search(entry)
-    ]
+    """The path without what nothing is imported from: archives that are not there, and the jar of Spark itself.
+
+    Spark names the path that it was started with twice.
+    """
+    entries = dict.fromkeys(environment.get(_PATH, "").split(os.pathsep))
+    return [entry for entry in entries if entry and Path(entry).exists() and not _JAR_OF_SPARK.search(entry)]
 
 
 class _Spawner:
