@@ -341,6 +341,24 @@ def test_a_delta_column_that_another_writer_adds_meanwhile_does_no_harm(tmp_path
     assert len(lake.rows()) == 6
 
 
+def test_another_writer_may_make_the_table_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("pyiceberg")
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    create = SqlCatalog.create_table_transaction
+
+    def overtaken(*given: Any, **more: Any) -> Any:
+        monkeypatch.undo()
+        made = create(*given, **more)
+        Lake("iceberg", tmp_path).files(ROWS)
+        return made
+
+    monkeypatch.setattr(SqlCatalog, "create_table_transaction", overtaken)
+    lake = Lake("iceberg", tmp_path)
+    assert lake.add(ROWS)
+    assert len(lake.rows()) == 3
+
+
 def test_a_column_that_must_not_be_null(tmp_path: Path) -> None:
     needs("deltalake")
     import deltalake

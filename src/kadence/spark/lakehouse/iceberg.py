@@ -7,7 +7,7 @@ the summary of the snapshot, too, for whoever reads the history; but snapshots e
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -160,7 +160,7 @@ def prepared(options: TableOptions, rows: pa.Schema) -> IcebergFiles:
 
 
 def _made(catalog: Any, options: TableOptions, rows: pa.Schema) -> Any:
-    from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+    from pyiceberg.exceptions import NoSuchTableError
 
     try:
         return catalog.load_table(options.place)
@@ -172,15 +172,25 @@ def _made(catalog: Any, options: TableOptions, rows: pa.Schema) -> Any:
     namespace = options.place.rpartition(".")[0]
     if not namespace:
         raise ConfigError(f"option table: {options.place!r} has no namespace, as in shop.orders")
-    catalog.create_namespace_if_not_exists(namespace)
-    try:
+    with _made_once(lambda: catalog.namespace_exists(namespace)):
+        catalog.create_namespace_if_not_exists(namespace)
+    with _made_once(lambda: catalog.table_exists(options.place)):
         creation = catalog.create_table_transaction(options.place, schema=_as_iceberg(rows))
         with creation as change, change.update_spec() as spec:
             for name in options.partition_by:
                 spec.add_identity(name)
-    except TableAlreadyExistsError:
-        _log.info("another writer made the table first")
     return catalog.load_table(options.place)
+
+
+@contextmanager
+def _made_once(is_there: Callable[[], bool]) -> Iterator[None]:
+    """Make something unless another writer makes it first, which each catalogue tells by an exception of its own."""
+    try:
+        yield
+    except Exception as problem:
+        if not is_there():
+            raise
+        _log.info("another writer was faster: %s", type(problem).__name__)
 
 
 def _as_iceberg(rows: pa.Schema) -> pa.Schema:
