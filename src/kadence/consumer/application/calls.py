@@ -213,7 +213,7 @@ class Calls:
         self._look_at_unit(timeout)
         return self._records((yield from self._core.poll(self._until(timeout), limit)))
 
-    def intercepted(self, chunks: list[tuple[TopicPartition, list[Record]]]) -> Records[Any, Any]:
+    def intercepted(self, chunks: Sequence[tuple[TopicPartition, list[Record]]]) -> Records[Any, Any]:
         """What a step took, as interceptors want it."""
         assert self._interceptors is not None
         return self._interceptors.on_consume(Records(chunks))

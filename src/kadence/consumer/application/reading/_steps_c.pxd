@@ -29,6 +29,7 @@ cdef class Decoder:
     cdef bint is_at_value
     cdef public object failed
     cdef Record decode(self, Record raw)
+    cdef object field(self)
 
 @cython.final
 cdef class Steps:
@@ -46,7 +47,9 @@ cdef class Steps:
     cdef long long now
     cdef unsigned long thread
     cdef object take_one(self)
-    cdef list decoded(self, Hand hand, Py_ssize_t limit)
+    cdef list decoded(self, Standing cell, Hand hand, Py_ssize_t limit)
+    cdef object decoded_one(self, Hand hand, object raw)
+    cdef bint stands(self, Standing cell, Hand hand, Py_ssize_t index) noexcept
     cdef void passes_on(self) noexcept
     cdef Hand take_turn(self, Py_ssize_t least)
     cdef Hand refill(self, Place place, Hand hand)

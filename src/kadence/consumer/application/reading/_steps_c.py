@@ -77,8 +77,13 @@ class Decoder:
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001 - see `_steps_py.Decoder.run`
-            self.failed = (records[at], "value" if self.is_at_value else "key", error)
+            self.failed = (records[at], self.field(), error)
         return at
+
+    @cython.cfunc
+    def field(self) -> object:
+        """Of which part the deserialiser was called last."""
+        return "value" if self.is_at_value else "key"
 
 
 @cython.final
@@ -135,14 +140,11 @@ class Steps:
         hand: Hand = self.take_turn(1)
         if hand is None:
             return None
-        record: object
-        if self.decoder is None:
-            record = hand.records[hand.index]
-        else:
-            records: list = self.decoded(hand, 1)
-            if records is None:
+        record: object = hand.records[hand.index]
+        if self.decoder is not None:
+            record = self.decoded_one(hand, record)
+            if record is None:
                 return None
-            record = records[0]
         hand.index += 1
         self.passes_on()
         return record
@@ -151,24 +153,24 @@ class Steps:
         hand: Hand = self.take_turn(limit)
         if hand is None:
             return None
+        # Deserialisers may change what is touched.
+        place: Place = cython.cast(Place, self.touched[0])
         index: cython.Py_ssize_t = hand.index
         records: list
         if self.decoder is None:
             records = hand.records[index : index + limit]
         else:
-            records = self.decoded(hand, limit)
+            records = self.decoded(place.cell, hand, limit)
             if records is None:
                 return None
-        chunks: list = [(cython.cast(Place, self.touched[0]).partition, records)]
+        chunks: tuple = ((place.partition, records),)
         hand.index = index + len(records)
         self.passes_on()
         return chunks
 
     @cython.cfunc
-    def decoded(self, hand: Hand, limit: cython.Py_ssize_t) -> list:
+    def decoded(self, cell: Standing, hand: Hand, limit: cython.Py_ssize_t) -> list:
         """See `_steps_py.Steps._decoded`."""
-        place: Place = cython.cast(Place, self.touched[0])
-        cell: Standing = place.cell
         index: cython.Py_ssize_t = hand.index
         records: list = []
         self.is_taking = True
@@ -176,15 +178,36 @@ class Steps:
             self.decoder.run(hand.records, index, index + limit, records)
         finally:
             self.is_taking = False
-        if (
-            not records
-            or self.now < 0
-            or cell.hand is not hand
-            or hand.lease != cell.lease
-            or hand.index != index
-        ):
+        return records if records and self.stands(cell, hand, index) else None
+
+    @cython.cfunc
+    def decoded_one(self, hand: Hand, raw: object) -> object:
+        """As `decoded`, of one record, without the lists."""
+        cell: Standing = cython.cast(Place, self.touched[0]).cell
+        index: cython.Py_ssize_t = hand.index
+        decoder: Decoder = self.decoder
+        if decoder.failed is not None:
+            if cython.cast(tuple, decoder.failed)[0] is raw:
+                return None
+            decoder.failed = None
+        record: object = None
+        self.is_taking = True
+        try:
+            record = decoder.decode(cython.cast(Record, raw))
+        except BaseException as error:
+            self.is_taking = False
+            if isinstance(error, MemoryError) or not isinstance(error, Exception):
+                raise
+            decoder.failed = (raw, decoder.field(), error)
             return None
-        return records
+        self.is_taking = False
+        return record if self.stands(cell, hand, index) else None
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def stands(self, cell: Standing, hand: Hand, index: cython.Py_ssize_t) -> cython.bint:
+        """Whether the partition is where it was before the deserialisers ran."""
+        return self.now >= 0 and cell.hand is hand and hand.lease == cell.lease and hand.index == index
 
     @cython.cfunc
     @cython.exceptval(check=False)

@@ -233,7 +233,7 @@ class Steps:
         self._pass_on()
         return record
 
-    def several(self, limit: int) -> list[tuple[TopicPartition, list[Record[Any, Any]]]] | None:
+    def several(self, limit: int) -> Sequence[tuple[TopicPartition, list[Record[Any, Any]]]] | None:
         """A poll of ``limit``; None when there is more to do, or less than that in the next partition's hand.
 
         It returns fewer where a deserialiser refuses one of them.
@@ -241,6 +241,8 @@ class Steps:
         hand = self._take_turn(limit)
         if hand is None:
             return None
+        # Deserialisers may change what is touched.
+        place = self.touched[0]
         index = hand.index
         records: list[Record[Any, Any]] | None
         if self.decoder is None:
@@ -249,7 +251,7 @@ class Steps:
             records = self._decoded(self.decoder, hand, limit)
             if records is None:
                 return None
-        chunks = [(self.touched[0].partition, records)]
+        chunks = ((place.partition, records),)
         hand.index = index + len(records)
         self._pass_on()
         return chunks
