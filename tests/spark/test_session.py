@@ -41,6 +41,23 @@ def test_workers_get_this_interpreter() -> None:
 
 
 @pytest.mark.usefixtures("unnamed")
+def test_options_of_java_that_somebody_has_set_are_kept_and_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
+    assert _surroundings("local[2]")["SPARK_SUBMIT_OPTS"] == "-Darrow.enable_null_check_for_get=false"
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Xss4m -Darrow.enable_null_check_for_get=true")
+    # Java takes the last one.
+    assert _surroundings("local[2]")["SPARK_SUBMIT_OPTS"].endswith(
+        "=false -Xss4m -Darrow.enable_null_check_for_get=true"
+    )
+    assert "SPARK_SUBMIT_OPTS" not in _surroundings("spark://somewhere:7077")
+
+
+def test_java_got_its_options(spark: SparkSession) -> None:
+    assert spark._jvm is not None
+    assert spark._jvm.java.lang.System.getProperty("arrow.enable_null_check_for_get") == "false"
+
+
+@pytest.mark.usefixtures("unnamed")
 def test_under_spark_submit_nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     assert choose() == "python3"

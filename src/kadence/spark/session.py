@@ -7,6 +7,7 @@
 * Tasks have to be told the session's time zone, in which the source reads times of JSON that name none.
 * Spark's Python processes compile PySpark out of a zip, one to two seconds each; here they find it installed (`home`).
 * Each of those processes imports the same; with a local master they are forked from one that has (`spawner`).
+* Arrow checks each number that Java reads for null, after Spark has; with a local master it is told not to.
 
 If something is missing, an error says so in one sentence before Spark starts. Spark's own error would be stack
 traces of two languages.
@@ -48,6 +49,12 @@ SETTINGS: Final[Mapping[str, str]] = (
     else {}
 )
 """What `session` sets unless told otherwise; a Spark Connect server wants the same."""
+
+_JAVA_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
+"""Options of Spark's Java process. Those of Spark's settings come behind them, and Java takes the last one."""
+
+_ONE_NULL_CHECK: Final = "-Darrow.enable_null_check_for_get=false"
+"""Spark never asks for a value without having asked whether it is null."""
 
 _ZONE: Final = "spark.sql.session.timeZone"
 
@@ -160,6 +167,8 @@ def _surroundings(master: str) -> dict[str, str]:
         # say jupyter; and what was chosen for executors may not be here.
         PROGRAM: chosen if not local and what_it_lacks(chosen) is None else sys.executable,
     }
+    if local:  # elsewhere executors read batches, and their options are the cluster's
+        variables[_JAVA_OPTIONS] = f"{_ONE_NULL_CHECK} {os.environ.get(_JAVA_OPTIONS, '')}".rstrip()
     home = home_without_zip() if local and chosen == sys.executable else None
     if home is None:
         return variables
