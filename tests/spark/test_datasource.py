@@ -140,10 +140,10 @@ def test_max_poll_records_bounds_the_rows_of_a_batch() -> None:
     def rows(**more: str) -> int:
         return Reads.of(stream_options(**more), schema()).reading.max_rows
 
-    assert rows() == 8_000
+    assert rows() == 32_000
     assert rows(kafka_max_poll_records="100") == 100
-    assert rows(kafka_max_poll_records="-1") == 8_000
-    assert rows(kafka_max_poll_records="20000") == 8_000
+    assert rows(kafka_max_poll_records="-1") == 32_000
+    assert rows(kafka_max_poll_records="50000") == 32_000
 
 
 def test_filters_are_spark_s_alone() -> None:

@@ -6,7 +6,7 @@ a task of the next micro-batch begins with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +25,10 @@ _log = logger("kadence.spark")
 
 SHOWN_BYTES: Final = 8
 """So much of a bad record is shown in an error: enough for a magic byte and a schema id."""
+
+
+_TOLD: Final = frozenset({":error", ":raw"})
+"""The columns of bad records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +94,12 @@ class _Batches:
                 bad[row] = (f"{before[0]}; {text}", before[1]) if before else (text, side.column)
         if bad and self._layout.mode is Mode.FAIL:
             raise self._error(batch, bad)
-        rows = batch.num_rows
-        errors: list[str | None] = [None] * rows
-        raw: list[bytes | None] = [None] * rows
-        for row, (text, column) in bad.items():
-            errors[row], raw[row] = text, batch.column(column)[row].as_py()
-        arrays = []
-        for source in self._layout.sources:
-            if source == ":error":
-                arrays.append(pa.array(errors, pa.string()) if bad else pa.nulls(rows, pa.string()))
-            elif source == ":raw":
-                arrays.append(pa.array(raw, pa.binary()) if bad else pa.nulls(rows, pa.binary()))
-            else:
-                arrays.append(found[source] if source in found else batch.column(self._columns[source]))
+        if not _TOLD.isdisjoint(self._layout.sources):
+            found |= _reasons(batch, bad)
+        arrays = [
+            found[source] if source in found else batch.column(self._columns[source])
+            for source in self._layout.sources
+        ]
         made = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         return self._without(made, batch, bad) if bad and self._layout.mode is Mode.DROP else made
 
@@ -135,6 +132,20 @@ class _Batches:
         )
         begins = (batch.column(column)[row].as_py() or b"")[:SHOWN_BYTES]
         return f"record {topic}-{partition}@{offset} cannot be decoded: {text} (it begins with {begins!r})"
+
+
+def _reasons(batch: pa.RecordBatch, bad: Mapping[int, tuple[str, int]]) -> dict[str, pa.Array]:
+    """The columns that say what is wrong with bad records, and what those hold."""
+    import pyarrow as pa
+
+    rows = batch.num_rows
+    if not bad:
+        return {":error": pa.nulls(rows, pa.string()), ":raw": pa.nulls(rows, pa.binary())}
+    errors: list[str | None] = [None] * rows
+    raw: list[bytes | None] = [None] * rows
+    for row, (text, column) in bad.items():
+        errors[row], raw[row] = text, batch.column(column)[row].as_py()
+    return {":error": pa.array(errors, pa.string()), ":raw": pa.array(raw, pa.binary())}
 
 
 def _target_of(layout: Layout, source: str, schema: pa.Schema) -> pa.DataType | None:
