@@ -1,8 +1,9 @@
 """One Spark source in one session: ``python bench/spark_worker.py PLAN``, told on stdin what to do next.
 
-Each line of stdin is ``TOPIC CASE``; each answer is a JSON list of seconds. So two workers can take turns, and
-a slow minute of the machine hits both alike. Runs in the benchmark's own environment (see spark.py), so of its
-neighbours it imports spark_memory.py alone, whose source is the floor of what one in Python can reach.
+Each line of stdin is ``TOPIC CASE``; each answer is a JSON list of seconds, empty where the work failed. So two workers
+can take turns, and a slow minute of the machine hits both alike. Runs in the benchmark's own environment (see
+spark.py), so of its neighbours it imports spark_memory.py alone, whose source is the floor of what one in Python can
+reach.
 """
 
 from __future__ import annotations
@@ -120,8 +121,19 @@ def micro_batches(spark: Any, plan: dict[str, Any], topic: str) -> list[float]:
     return [seen[batch] for batch in sorted(seen)][WARM_UP_BATCHES:]
 
 
+def done(spark: Any, plan: dict[str, Any], topic: str, case: str) -> list[float]:
+    """Do it, and say how many seconds each run took."""
+    if case == "micro-batches":
+        return micro_batches(spark, plan, topic)
+    if case.startswith("write"):
+        return [written(spark, plan, topic, transactions=case == "write-transactions")]
+    return [timed(batch_cases(spark, plan, topic)[case], plan["topics"][topic])]
+
+
 def main() -> None:
     plan = json.loads(sys.argv[1])
+    from py4j.protocol import Py4JJavaError
+
     from kadence.spark.session import session
 
     settings = {"spark.ui.enabled": "false", "spark.driver.memory": "3g", "spark.log.level": "ERROR"}
@@ -136,12 +148,11 @@ def main() -> None:
     print("[]", flush=True)
     for line in sys.stdin:
         topic, case = line.split()
-        if case == "micro-batches":
-            seconds = micro_batches(spark, plan, topic)
-        elif case.startswith("write"):
-            seconds = [written(spark, plan, topic, transactions=case == "write-transactions")]
-        else:
-            seconds = [timed(batch_cases(spark, plan, topic)[case], plan["topics"][topic])]
+        try:
+            seconds = done(spark, plan, topic, case)
+        except Py4JJavaError as problem:
+            print(f"{case} of {topic} by {plan['format']} failed: {problem.java_exception}", file=sys.stderr)
+            seconds = []
         print(json.dumps(seconds), flush=True)
     spark.stop()
 
