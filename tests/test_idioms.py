@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import traceback
-import warnings
 from typing import Any
 
-import aiokafka
-import confluent_kafka
 import pytest
 
-from kadence import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Broker, ConfigError, Consumer, Producer
-
-with warnings.catch_warnings(action="ignore"):
-    import kafka
-
-UNANSWERED = {"config", "init_transactions", "max_usable_produce_magic", "metrics", "client"}
-"""What has no counterpart, and what is no call."""
+from kadence import (
+    Admin,
+    AsyncAdmin,
+    AsyncConsumer,
+    AsyncProducer,
+    Broker,
+    ConfigError,
+    Consumer,
+    Producer,
+    RecordFuture,
+    Records,
+)
 
 
 @pytest.mark.parametrize(
@@ -26,10 +27,8 @@ UNANSWERED = {"config", "init_transactions", "max_usable_produce_magic", "metric
     [
         (Producer, "produce", "call send(topic, value, key)"),
         (Producer, "poll", "it is not needed"),
-        (Producer, "initTransactions", "call init_transactions()"),
         (AsyncProducer, "start", "it is not needed"),
         (Admin, "alter_configs", "call incremental_alter_configs({resource: {name: value}})"),
-        (Admin, "listTopics", "call list_topics()"),
         (AsyncAdmin, "list_consumer_groups", "call list_groups()"),
     ],
 )
@@ -37,43 +36,6 @@ def test_a_call_of_another_client(kind: type[Any], name: str, sentence: str) -> 
     with pytest.raises(AttributeError) as caught:
         getattr(object.__new__(kind), name)
     assert str(caught.value).startswith(f"{kind.__name__!r} object has no attribute {name!r}: {sentence}")
-
-
-@pytest.mark.parametrize("client", [confluent_kafka.Producer, kafka.KafkaProducer, aiokafka.AIOKafkaProducer])
-def test_each_call_of_another_producer_is_ours_or_has_a_sentence(client: type[Any]) -> None:
-    for name in dir(client):
-        if name.startswith("_") or name.isupper() or hasattr(Producer, name) or name in UNANSWERED:
-            continue
-        with pytest.raises(AttributeError, match=f"{name!r}: "):
-            getattr(object.__new__(Producer), name)
-
-
-@pytest.mark.parametrize("name", ["timestamp_ms", "on_delivery", "callback"])
-def test_arguments_of_another_producer(name: str) -> None:
-    """`send` is called for each record and looks at nothing: ``with`` adds the sentence to Python's own error."""
-    sentence = "call it timestamp" if name == "timestamp_ms" else "add_done_callback(function)"
-    with Broker(topics={"t": 1}) as broker:
-        with (
-            pytest.raises(TypeError, match=f"unexpected keyword argument {name!r}") as noted,
-            Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
-        ):
-            producer.send("t", b"v", **{name: 1})  # type: ignore[arg-type]
-        with (
-            pytest.raises(TypeError, match=f"unexpected keyword argument {name!r}: .*{re.escape(sentence)}"),
-            Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
-        ):
-            producer.send_and_wait("t", b"v", **{name: 1})  # type: ignore[arg-type]
-
-        async def awaited() -> None:
-            async with AsyncProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
-                await producer.send("t", b"v", **{name: 1})  # type: ignore[arg-type]
-
-        with pytest.raises(TypeError) as noted_too:
-            asyncio.run(awaited())
-    for error in (noted.value, noted_too.value):
-        (note,) = error.__notes__
-        assert note.startswith(f"{name}: ")
-        assert sentence in note
 
 
 def test_stop_of_a_producer_is_not_close_as_in_aiokafka(broker: Broker) -> None:
@@ -84,33 +46,6 @@ def test_stop_of_a_producer_is_not_close_as_in_aiokafka(broker: Broker) -> None:
             assert producer.stopping
 
     asyncio.run(main())
-
-
-def test_other_errors_in_a_with_are_left_alone() -> None:
-    with Broker(topics={"t": 1}) as broker:
-        for wrong in (
-            TypeError("f() got an unexpected keyword argument 'callback'"),
-            TypeError("KafkaProducer.send() got an unexpected keyword argument 'callback'"),
-            TypeError("Producer.send() got an unexpected keyword argument 'nonsense'"),
-            ValueError("callback"),
-        ):
-            with (
-                pytest.raises(type(wrong)) as caught,
-                Producer(bootstrap_servers=broker.bootstrap_servers),
-            ):
-                raise wrong
-            assert not hasattr(caught.value, "__notes__")
-
-
-@pytest.mark.parametrize("call", ["flush", "close"])
-def test_timeouts_are_in_seconds(call: str) -> None:
-    with (
-        Producer(bootstrap_servers="127.0.0.1:1") as producer,
-        pytest.raises(
-            TypeError, match=rf"'timeout_ms': timeouts are seconds here, such as {call}\(timeout=1.5\)"
-        ),
-    ):
-        getattr(producer, call)(timeout_ms=5)
 
 
 @pytest.mark.parametrize("kind", [AsyncConsumer, AsyncProducer, AsyncAdmin])
@@ -156,3 +91,13 @@ def test_a_client_whose_constructor_fails_can_be_shown(kind: type[Any]) -> None:
         if frame.locals and frame.name == "__init__" and "self" in frame.locals
     }
     assert f"<{kind.__name__}, not made yet>" in shown
+
+
+@pytest.mark.parametrize(
+    "kind", [Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer, RecordFuture, Records]
+)
+def test_advice_costs_nothing_where_there_is_an_attribute(kind: type[Any]) -> None:
+    """Python looks at each attribute of a class that has one of these the slow way."""
+    assert not {"__getattr__", "__getattribute__"} & {
+        name for each in kind.__mro__[:-1] for name in vars(each)
+    }

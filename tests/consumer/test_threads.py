@@ -169,13 +169,18 @@ def test_c7_ctrl_c_ends_a_poll(broker: Broker, topic: str) -> None:
         assert not subject.poll(0)
 
 
+def paused_and_resumed(subject: Consumer) -> None:
+    subject.pause([PARTITION])
+    subject.resume([PARTITION])
+
+
 HANDLED: dict[str, Callable[[Consumer], object]] = {
     "commit": lambda subject: subject.commit(),
     "committed": lambda subject: subject.committed([PARTITION]),
     "position": lambda subject: subject.position(PARTITION),
     "end_offsets": lambda subject: subject.end_offsets([PARTITION]),
     "seek": lambda subject: subject.seek(PARTITION, 1000),
-    "pause": lambda subject: (subject.pause([PARTITION]), subject.resume([PARTITION])),
+    "pause": paused_and_resumed,
     "poll": lambda subject: subject.poll(0),
 }
 

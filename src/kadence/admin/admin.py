@@ -5,13 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from kadence.admin.operations import Operations
 from kadence.admin.shell import Shell
 from kadence.clock import Seconds, SystemClock
 from kadence.config import AdminConfig, generated_client_id
-from kadence.idioms import missing, unmade
+from kadence.idioms import advised, unmade
 
 if TYPE_CHECKING:
     from kadence.admin.settings import AdminSettings
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Admin"]
 
 
+@advised
 class Admin(Operations):
     """Topics, settings, records, groups, offsets, transactions and access rules of a cluster.
 
@@ -46,11 +47,6 @@ class Admin(Operations):
         if not self._config.client_id:
             object.__setattr__(self._config, "client_id", generated_client_id("admin"))
         self._shell = Shell(self._config, SystemClock())
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            raise missing(self, name)
 
     def close(self, timeout: Seconds | None = None) -> None:
         """Close the connections. Calls that other threads are making end with `ClosedError`.

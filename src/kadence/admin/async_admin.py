@@ -8,13 +8,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from kadence.admin.async_operations import AsyncOperations
 from kadence.admin.async_shell import AsyncShell
 from kadence.clock import Seconds, SystemClock
 from kadence.config import AdminConfig, generated_client_id
-from kadence.idioms import missing, unmade
+from kadence.idioms import advised, unmade
 
 if TYPE_CHECKING:
     from kadence.admin.settings import AdminSettings
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncAdmin"]
 
 
+@advised
 class AsyncAdmin(AsyncOperations):
     """`Admin` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
 
@@ -55,11 +56,6 @@ class AsyncAdmin(AsyncOperations):
         if not self._config.client_id:
             object.__setattr__(self._config, "client_id", generated_client_id("admin"))
         self._shell = AsyncShell(self._config, SystemClock())
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            raise missing(self, name)
 
     async def close(self, timeout: Seconds | None = None) -> None:
         """Close the connections. Calls that other tasks are making end with `ClosedError`.

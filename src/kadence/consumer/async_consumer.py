@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, Never, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack
 
 from kadence.clock import FOREVER, Seconds, add_ms, to_ms
 from kadence.config import ConsumerConfig, generated_client_id
@@ -30,7 +30,7 @@ from kadence.consumer.application.farewell import leave_if_abandoned
 from kadence.consumer.application.reading.steps import AsyncIteration
 from kadence.consumer.application.records import Records
 from kadence.consumer.application.state import ConsumerState
-from kadence.idioms import refused, understood
+from kadence.idioms import advised
 from kadence.records import Record
 from kadence.stopping import opened
 from kadence.types import (
@@ -55,6 +55,7 @@ _JOINING_MS: Final = 100
 """How often `Consumer.records` looks whether the group has given this consumer partitions."""
 
 
+@advised
 class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
     """`Consumer` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
 
@@ -101,7 +102,6 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
 
     # ------------------------------------------------------------ what to read
 
-    @understood
     async def subscribe(self, topics: Topics, *, listener: AsyncRebalanceListener | None = None) -> None:
         """Join the group for these topics, replacing the subscription. The join starts with the next poll.
 
@@ -202,9 +202,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
 
     # ------------------------------------------------------------ records
 
-    async def poll(
-        self, timeout: Seconds = 0.0, *, max_records: int | None = None, **others: Never
-    ) -> Records[K_co, V_co]:
+    async def poll(self, timeout: Seconds = 0.0, *, max_records: int | None = None) -> Records[K_co, V_co]:
         """Wait for records, at most ``timeout`` seconds, and return them; empty when none came.
 
         Args:
@@ -220,8 +218,6 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
 
         Source: KIP-41 (max.poll.records), KIP-62 (max.poll.interval.ms).
         """
-        if others:
-            raise refused("poll", others)
         core, steps = self._core, self._steps
         proofs: int | None = steps.calls
         try:
@@ -370,7 +366,6 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         """
         await self._run(self._calls.seek(partition, offset, timeout))
 
-    @understood
     async def seek_to_beginning(self, partitions: Partitions = (), *, timeout: Seconds | None = None) -> None:
         """Read from the first offset of the log, which is looked up in the background.
 
@@ -378,7 +373,6 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         """
         await self._run(self._calls.reset(partitions, EARLIEST, timeout))
 
-    @understood
     async def seek_to_end(self, partitions: Partitions = (), *, timeout: Seconds | None = None) -> None:
         """Read from the end of the log, or from the last stable offset if isolation.level=read_committed.
 
@@ -400,7 +394,6 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
 
     # ------------------------------------------------------------ commits
 
-    @understood
     async def commit(self, offsets: Offsets | None = None, *, timeout: Seconds | None = None) -> None:
         """Commit and wait for the answer; retriable errors are retried until ``timeout`` (default.api.timeout.ms).
 
@@ -460,7 +453,6 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         """The partitions of a topic; an empty list if the cluster does not have the topic."""
         return await self._run(self._calls.partitions_for(topic, timeout))
 
-    @understood
     async def list_topics(self, *, timeout: Seconds | None = None) -> dict[str, list[PartitionInfo]]:
         """All topics that this client is allowed to see, with their partitions."""
         return await self._run(self._calls.topics(None, timeout))
@@ -478,7 +470,6 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
 
     # ------------------------------------------------------------ the end
 
-    @understood
     async def close(self, timeout: Seconds | None = None, *, leave: bool | None = None) -> None:
         """Commit the returned records (with auto-commit), leave the group and stop. Idempotent; never hangs.
 

@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from kadence.clock import Clock, Seconds, SystemClock
 from kadence.config import ProducerConfig, generated_client_id
 from kadence.errors import KafkaError
-from kadence.idioms import explain, missing, understood, unmade
+from kadence.idioms import advised, unmade
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.arguments import Headers
 from kadence.producer.arrow_delivery import ArrowDelivery
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncProducer"]
 
 
+@advised
 class AsyncProducer:
     """`Producer` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
 
@@ -102,11 +103,6 @@ class AsyncProducer:
         self._finalizer = deliver_if_abandoned(self, "AsyncProducer", self._thread)
         self._thread.start()
         opened(self)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            raise missing(self, name)
 
     # ------------------------------------------------------------ sending
 
@@ -176,7 +172,6 @@ class AsyncProducer:
             raise
         return future
 
-    @understood
     async def send_and_wait(
         self,
         topic: str,
@@ -240,7 +235,6 @@ class AsyncProducer:
         """The partitions of ``topic``. Waits and raises as `send`."""
         return await self._shell.run(self._calls.partitions_for(topic))
 
-    @understood
     async def flush(self, timeout: Seconds | None = None) -> None:
         """Send everything now and wait until each record sent before this call is acknowledged or has failed.
 
@@ -360,7 +354,6 @@ class AsyncProducer:
 
     # ------------------------------------------------------------ the end
 
-    @understood
     async def close(self, timeout: Seconds | None = None) -> None:
         """Send what is left, abort an open transaction and stop. Further calls do nothing.
 
@@ -418,7 +411,6 @@ class AsyncProducer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        explain(error)
         await self.close(time_to_close(self._entrance, kind))
 
     def __repr__(self) -> str:

@@ -12,11 +12,11 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kadence.clock import Seconds, to_ms
 from kadence.errors import IllegalStateError, KafkaError, KafkaTimeoutError
-from kadence.idioms import missing
+from kadence.idioms import advised
 from kadence.logs import logger
 from kadence.producer.gate import Gate
 from kadence.producer.intake import Receipt
@@ -274,6 +274,7 @@ def at_home(gate: Gate, callback: Callable[[Any], object]) -> Callable[[Any], ob
     return callback
 
 
+@advised
 class RecordFuture(Receipt, LikeFuture[RecordMetadata]):
     """The future of one record, as `Producer.send` returns it. It has the methods of `concurrent.futures.Future`.
 
@@ -283,11 +284,6 @@ class RecordFuture(Receipt, LikeFuture[RecordMetadata]):
     """
 
     __slots__ = ()
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            raise missing(self, name)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         if not self.delivery.done:

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from kadence.clock import Clock, Seconds, SystemClock
 from kadence.config import ProducerConfig, generated_client_id
 from kadence.errors import KafkaError
-from kadence.idioms import explain, missing, understood, unmade
+from kadence.idioms import advised, unmade
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.arguments import Headers
 from kadence.producer.arrow_delivery import ArrowDelivery
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["Producer"]
 
 
+@advised
 class Producer:
     """Writes records to topics. Any number of threads may share one.
 
@@ -98,11 +99,6 @@ class Producer:
         self._finalizer = deliver_if_abandoned(self, "Producer", self._thread)
         self._thread.start()
         opened(self)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            raise missing(self, name)
 
     # ------------------------------------------------------------ sending
 
@@ -172,7 +168,6 @@ class Producer:
             raise
         return future
 
-    @understood
     def send_and_wait(
         self,
         topic: str,
@@ -236,7 +231,6 @@ class Producer:
         """The partitions of ``topic``. Waits and raises as `send`."""
         return self._shell.run(self._calls.partitions_for(topic))
 
-    @understood
     def flush(self, timeout: Seconds | None = None) -> None:
         """Send everything now and wait until each record sent before this call is acknowledged or has failed.
 
@@ -356,7 +350,6 @@ class Producer:
 
     # ------------------------------------------------------------ the end
 
-    @understood
     def close(self, timeout: Seconds | None = None) -> None:
         """Send what is left, abort an open transaction and stop. Further calls do nothing.
 
@@ -414,7 +407,6 @@ class Producer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        explain(error)
         self.close(time_to_close(self._entrance, kind))
 
     def __repr__(self) -> str:

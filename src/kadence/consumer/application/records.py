@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar
+from typing import Final, Generic, TypeVar
 
-from kadence.idioms import missing
+from kadence.idioms import advised
 from kadence.records import Record
 from kadence.types import OffsetAndMetadata, TopicPartition
 from kadence.typevars import K_co, V_co
@@ -20,6 +20,7 @@ V = TypeVar("V")
 _NOWHERE: Final[Mapping[TopicPartition, OffsetAndMetadata]] = MappingProxyType({})
 
 
+@advised
 class Records(Generic[K_co, V_co]):
     """Records of one poll, grouped by partition, in offset order within each.
 
@@ -28,11 +29,6 @@ class Records(Generic[K_co, V_co]):
     """
 
     __slots__ = ("_chunks", "_moved")
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            raise missing(self, name)
 
     def __init__(
         self,

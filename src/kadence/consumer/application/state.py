@@ -6,7 +6,7 @@ Nothing here waits, and nothing sends a request. Application side.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from kadence.clock import Seconds
 from kadence.consumer.application.arguments import Partition, Partitions
@@ -17,7 +17,7 @@ from kadence.consumer.application.stall import Stall
 from kadence.consumer.border.lateness import NetworkLateness
 from kadence.consumer.border.messages import Rebalance
 from kadence.consumer.border.reasons import NotFetched
-from kadence.idioms import missing, understood, unmade
+from kadence.idioms import unmade
 from kadence.metrics import MetricName
 from kadence.types import GroupMetadata, TopicPartition
 
@@ -30,11 +30,6 @@ class ConsumerState:
     _calls: Calls
     _core: Core
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            raise missing(self, name)
-
     # ------------------------------------------------------------ what is read
 
     def subscription(self) -> frozenset[str]:
@@ -45,12 +40,10 @@ class ConsumerState:
         """The partitions that are assigned to this consumer now."""
         return self._calls.assignment()
 
-    @understood
     def pause(self, partitions: Partitions) -> None:
         """Return no records of these partitions until `resume`. Buffered records are kept. Any thread may call it."""
         self._calls.pause(partitions)
 
-    @understood
     def resume(self, partitions: Partitions) -> None:
         """Undo `pause`: the next poll returns buffered records, and fetching goes on at once.
 
