@@ -17,6 +17,7 @@ from kadence.cli.common import (
 from kadence.cli.names import chosen, matching, partitions
 from kadence.cli.reach import reached
 from kadence.cli.where import FORMS, Where, offsets, ranges, read_where, refuse_outside, tell_presumed
+from kadence.lag import lag
 
 if TYPE_CHECKING:
     from kadence import Admin
@@ -204,7 +205,7 @@ def _lag(admin: Admin, arguments: argparse.Namespace) -> None:
                     "committed": None if at is None else at.offset,
                     "last_stable": None if last_stable is None else last_stable.offset,
                     "end": None if end is None else end.offset,
-                    "lag": None if at is None or end is None else max(0, end.offset - at.offset),
+                    "lag": lag(None if end is None else end.offset, None if at is None else at.offset),
                     "member": owners.get(tp),
                 }
             )

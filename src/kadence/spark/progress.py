@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kadence.errors import IllegalStateError
+from kadence.lag import lag as offsets_behind
 from kadence.logs import logger
 from kadence.spark.source.offsets import Point
 from kadence.types import TopicPartition
@@ -42,7 +43,7 @@ def lag(query: Any) -> dict[TopicPartition, int | None]:
             found |= dict.fromkeys(end.next)
         for partition, offset in latest.next.items():
             begin = end.next.get(partition, latest.first.get(partition, 0))
-            found[partition] = max(offset - begin, 0)
+            found[partition] = offsets_behind(offset, begin)
     return found
 
 

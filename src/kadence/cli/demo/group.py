@@ -25,6 +25,7 @@ from kadence import Admin, TopicPartition
 from kadence.cli.common import CommandError
 from kadence.cli.demo.ledger import Ledger
 from kadence.cli.demo.timeline import Timeline
+from kadence.lag import lag
 
 __all__ = ["Outcome", "Plan", "run_group", "total_lag"]
 
@@ -265,6 +266,6 @@ def total_lag(admin: Admin, group: str, topic: str, sizes: dict[int, int]) -> di
     def lags() -> Iterator[tuple[int, int]]:
         for tp in partitions:
             end, at = ends[tp], committed.get(tp)
-            yield tp.partition, (0 if end is None else end.offset) - (0 if at is None else at.offset)
+            yield tp.partition, lag(0 if end is None else end.offset, 0 if at is None else at.offset)
 
     return dict(lags())

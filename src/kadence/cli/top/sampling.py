@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from kadence.admin import ConsumerGroupDescription, MemberDescription
+from kadence.lag import lag
 from kadence.types import TopicPartition
 
 __all__ = ["Event", "GroupHistory", "Progress", "Sample", "ranges", "seconds_to_catch_up"]
@@ -126,8 +127,7 @@ class _Partition:
 
     @property
     def lag(self) -> int | None:
-        committed, end = self.committed.last, self.end.last
-        return None if committed is None or end is None else max(0, end - committed)
+        return lag(self.end.last, self.committed.last)
 
 
 class GroupHistory:

@@ -330,10 +330,7 @@ class Calls:
 
     def current_lag(self, partition: Partition) -> int | None:
         cell = self._core.cell(partition_of(partition))
-        committed = self._config.isolation_level == "read_committed"
-        end = cell.last_stable_offset if committed else cell.high_watermark
-        at = cell.current()
-        return None if end is None or at is None else max(end - at.offset, 0)
+        return cell.lag(read_committed=self._config.isolation_level == "read_committed")
 
     # ------------------------------------------------------------ commits
 

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from kadence.consumer.border.hand import Standing
 from kadence.consumer.border.reasons import NotFetchedReason, Unfetched
+from kadence.lag import end_offset, lag
 from kadence.metrics.sensors import Meter
 from kadence.types import TopicPartition
 
@@ -118,6 +119,12 @@ class Cell(Standing):
         self.drained_records = 0
         self.wake_bytes = self.wake_records = 1 << 62
         self.told_bytes = self.told_records = -1
+
+    def lag(self, *, read_committed: bool) -> int | None:
+        """How many offsets lie from the position to the end, as brokers told it last; None: one is not known yet."""
+        end = end_offset(self.high_watermark, self.last_stable_offset, read_committed=read_committed)
+        at = self.current()
+        return lag(end, None if at is None else at.offset)
 
     def why_unplaced(self) -> str:
         """Why there is no position yet, in words."""

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kadence.consumer.border.messages import CallbackNeeded, LosePartitions, Rebalance, RevokePartitions
+from kadence.lag import lag
 from kadence.metrics.network import NetworkMeters
 from kadence.metrics.sensors import WINDOW_MS, Meter, Tally
 
@@ -178,9 +179,9 @@ class Fetches:
         at = cell.current()
         if at is None:
             return
-        lag = max(end - at.offset, 0)
-        cell.lags.record(now, lag)
-        self._lag = max(self._lag, lag)
+        behind = lag(end, at.offset)
+        cell.lags.record(now, behind)
+        self._lag = max(self._lag, behind)
         if start >= 0:
             lead = max(at.offset - start, 0)
             cell.leads.record(now, lead)

@@ -69,9 +69,8 @@ def one_partition(cell: Cell, *, committed: bool) -> Rows:
     """Of an assigned partition. ``committed``: the end is that of read_committed, the last stable offset."""
 
     def lag(now: int) -> float:
-        end = cell.last_stable_offset if committed else cell.high_watermark
-        at = cell.current()
-        return nan if end is None or at is None else max(end - at.offset, 0)
+        found = cell.lag(read_committed=committed)
+        return nan if found is None else found
 
     def lead(now: int) -> float:
         start, at = cell.log_start, cell.current()

@@ -7,6 +7,7 @@ from kadence.consumer.border.buffer import Border
 from kadence.consumer.border.cells import Cell
 from kadence.consumer.border.measures import Measures
 from kadence.consumer.border.reasons import NotFetchedReason
+from kadence.lag import lag
 
 __all__ = ["one_cause", "one_reason", "own", "stalls", "unfetched"]
 
@@ -80,7 +81,7 @@ def unfetched(cell: Cell) -> Rows:
     def unstable(now: int) -> float:
         end, stable = cell.high_watermark, cell.last_stable_offset
         # A broker tells the last stable offset to read_committed only.
-        return 0 if end is None or stable is None or stable < 0 else max(end - stable, 0)
+        return 0 if end is None or stable is None or stable < 0 else lag(end, stable)
 
     def raised(now: int) -> float:
         polls = cell.raises()

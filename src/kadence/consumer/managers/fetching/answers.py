@@ -24,6 +24,7 @@ from kadence.consumer.managers.positions.truncation import note_epochs
 from kadence.consumer.news import News
 from kadence.consumer.state.subscription import PartitionState, Status, Subscription
 from kadence.errors import CorruptRecordError
+from kadence.lag import end_offset
 from kadence.logs import logger
 from kadence.protocol import error_codes as ec
 from kadence.protocol.fetch import FetchResponse, PartitionData
@@ -191,9 +192,10 @@ class FetchAnswers:
         cell.high_watermark = data.high_watermark
         cell.last_stable_offset = data.last_stable_offset
         cell.log_start = data.log_start_offset
-        end = data.last_stable_offset if self._isolation == READ_COMMITTED else data.high_watermark
+        read_committed = self._isolation == READ_COMMITTED
+        end = end_offset(data.high_watermark, data.last_stable_offset, read_committed=read_committed)
         self._measures.heard(now, cell, end, data.log_start_offset)
-        if self._isolation == READ_COMMITTED:
+        if read_committed:
             self._reasons.stable(now, state, data.last_stable_offset, data.high_watermark)
         if data.preferred_read_replica >= 0:
             if state.preferred_replica != data.preferred_read_replica:
