@@ -133,7 +133,7 @@ Generated from producer.py by tools/generate.py; do not edit. The rules are in t
 _ADMIN: Final = '''"""`Admin` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
 
     Threads of the client's own make the calls, so none of them blocks the loop. Any number of tasks may share one
-    client; up to 16 calls run side by side, and others wait for them. Every call takes at most ``timeout`` seconds
+    client; up to 64 calls run side by side, and others wait for them. Every call takes at most ``timeout`` seconds
     (``default.api.timeout.ms`` when None). It repeats a request after a retriable error, such as a controller or
     coordinator that moved, or a broker that is down. If a call is for several items and some of them fail, it raises
     the first error, with a note for each other failed item; with ``raise_errors=False`` it returns the `Outcomes`,

@@ -37,6 +37,7 @@ from kadence.protocol.create_partitions import CreatePartitionsRequest
 from kadence.protocol.create_topics import CreateTopicsRequest
 from kadence.protocol.delete_topics import DeleteTopicsRequest
 from kadence.protocol.describe_groups import DescribeGroupsRequest
+from kadence.protocol.describe_log_dirs import DescribeLogDirsRequest
 from kadence.protocol.find_coordinator import FindCoordinatorRequest
 from kadence.protocol.init_producer_id import InitProducerIdRequest
 from kadence.protocol.list_groups import ListGroupsRequest
@@ -575,6 +576,23 @@ def test_a_call_keeps_its_time_beside_one_that_waits_for_an_answer(flaky: tuple[
         assert not slow.done()
         admin.close()
         assert isinstance(slow.exception(PATIENCE), ClosedError)
+
+
+def test_thirty_calls_keep_their_times_beside_a_silent_broker() -> None:
+    with (
+        Broker(nodes=3) as broker,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+        broker.faults.drop(DescribeLogDirsRequest, node_id=2) as dropped,
+    ):
+        silent = [calling(lambda: admin.describe_log_dirs(2, timeout=3600)) for _ in range(10)]
+        dropped.wait()
+        late = [calling(lambda: admin.describe_log_dirs(2, timeout=0.1)) for _ in range(10)]
+        well = [calling(lambda: admin.describe_log_dirs(1)) for _ in range(10)]
+        assert all(isinstance(each.exception(PATIENCE), KafkaTimeoutError) for each in late)
+        assert all(each.result(PATIENCE).keys() == {1} for each in well)
+        assert not any(each.done() for each in silent)
+        admin.close()
+        assert all(isinstance(each.exception(PATIENCE), ClosedError) for each in silent)
 
 
 def test_an_answer_wakes_the_call_that_waits_for_it_whichever_thread_reads_it(

@@ -17,6 +17,7 @@ from kadence.admin.async_shell import MOST_THREADS
 from kadence.errors import ClosedError, ConcurrentAccessError, KafkaTimeoutError, TopicAlreadyExistsError
 from kadence.protocol import error_codes as ec
 from kadence.protocol.create_topics import CreateTopicsRequest
+from kadence.protocol.describe_log_dirs import DescribeLogDirsRequest
 from kadence.protocol.metadata import MetadataRequest
 
 
@@ -81,6 +82,22 @@ def test_calls_of_many_tasks_do_not_wait_for_each_other() -> None:
             assert list(await slow) == ["t"]
 
     run(program)
+
+
+def test_thirty_calls_to_a_silent_broker_hold_up_no_other_call() -> None:
+    async def program() -> None:
+        with Broker(nodes=3) as broker, broker.faults.drop(DescribeLogDirsRequest, node_id=2) as dropped:
+            async with AsyncAdmin(bootstrap_servers=broker.bootstrap_servers) as admin:
+                silent = [asyncio.create_task(admin.describe_log_dirs(2, timeout=3600)) for _ in range(30)]
+                await asyncio.to_thread(dropped.wait)
+                assert (await asyncio.wait_for(admin.describe_log_dirs(1), PATIENCE)).keys() == {1}
+                for call in silent[:15]:
+                    call.cancel()
+                assert (await asyncio.wait_for(admin.describe_log_dirs(3), PATIENCE)).keys() == {3}
+            ends = await asyncio.gather(*silent, return_exceptions=True)
+            assert [type(end) for end in ends] == [asyncio.CancelledError] * 15 + [ClosedError] * 15
+
+    asyncio.run(program())
 
 
 def test_more_calls_than_threads_keep_their_time() -> None:

@@ -24,7 +24,7 @@ __all__ = ["MOST_THREADS", "AsyncShell"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MOST_THREADS: Final = 16
+MOST_THREADS: Final = 64
 """Calls that run at the same time. What is asked for beyond them waits, at most for its own timeout."""
 
 
