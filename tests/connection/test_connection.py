@@ -38,7 +38,7 @@ def make() -> BrokerConnection:
 def written(connection: BrokerConnection, now: int = NOW) -> list[tuple[Any, Any]]:
     """Write all that is outgoing; returns (header, message) of each frame."""
     stream = bytearray()
-    while (data := connection.outgoing()) is not None:
+    while data := b"".join(connection.outgoing()):
         stream += data
         connection.sent(len(data), now)
     frames = []
@@ -203,10 +203,10 @@ def test_produce_without_acks_ends_when_its_last_byte_is_written() -> None:
     connection = ready()
     request = send(connection, ProduceRequest(acks=0))
     assert connection.in_flight == 1
-    data = connection.outgoing()
+    (data,) = connection.outgoing()
     assert data is not None
     assert connection.sent(3, NOW) is None
-    assert connection.outgoing() == data[3:]
+    assert connection.outgoing() == [data[3:]]
     assert connection.sent(len(data) - 3, NOW + 1) == Completed(
         request, None, None, ProduceRequest.MAX_VERSION, NOW + 1
     )
@@ -250,7 +250,7 @@ def test_a_missing_api_is_told_at_once() -> None:
     assert ended is not None
     assert isinstance(ended.error, UnsupportedVersionError)
     assert "kafka:9092) does not offer Heartbeat (API key 12)" in str(ended.error)
-    assert (ended.version, connection.outgoing()) == (-1, None)
+    assert (ended.version, connection.outgoing()) == (-1, [])
 
 
 def test_a_field_that_the_version_cannot_carry_is_told_at_once_and_costs_no_id() -> None:

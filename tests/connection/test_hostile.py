@@ -49,7 +49,7 @@ def damaged(draw: st.DrawFn) -> list[bytes]:
 
 
 def drain(connection: BrokerConnection) -> None:
-    while (data := connection.outgoing()) is not None:
+    while data := b"".join(connection.outgoing()):
         connection.sent(len(data), NOW)
 
 

@@ -40,7 +40,8 @@ class Link:
         if certificates is not None:
             self._secure(certificates)
         self.sock.setblocking(False)
-        self.intake: Any = stream_of(self.sock).intake
+        self.stream = stream_of(self.sock)
+        self.intake: Any = self.stream.intake
         self.pool = ArenaPool(1 << 24)
         fetch = Request(None, 1, 0)
         self.inbox = Inbox(self.intake, self.pool, lambda: fetch if lent else None, 1 << 30, "broker 1")
@@ -132,6 +133,15 @@ def compiled(bench: Bench, half: str) -> Bench:
     if half != "compiled":
         pytest.skip("Python's sockets give the interpreter away in each call")
     return bench
+
+
+@pytest.fixture
+def outbox(compiled: Bench) -> Link:
+    """A connection whose long frames the poller writes."""
+    link = compiled.link()
+    if isinstance(link.peer, ssl.SSLSocket):
+        pytest.skip("TLS is written by the network thread")
+    return link
 
 
 def sending(link: Link, *parts: bytes) -> threading.Thread:
@@ -310,6 +320,69 @@ def test_what_can_be_written_is_told_while_it_is_asked_for(bench: Bench) -> None
     assert link.bodies() == [b"both"]
     bench.poller.watch(link.sock.fileno(), READ, link, link.intake)
     assert bench.poller.wait(0) == []
+
+
+def in_pieces(data: bytes) -> list[memoryview]:
+    return [
+        memoryview(each)
+        for each in (data[:10], data[10:2_000_000], data[2_000_000:2_000_007], data[2_000_007:])
+    ]
+
+
+def test_a_long_frame_is_written_while_the_poller_waits_and_costs_no_hand_over_more(
+    outbox: Link, compiled: Bench
+) -> None:
+    data = os.urandom(LONG)
+    assert outbox.stream.write_now(in_pieces(data)) == LONG
+    assert outbox.stream.has_unwritten
+    found = bytearray()
+
+    def answer() -> None:
+        while len(found) < LONG:
+            found.extend(outbox.peer.recv(LONG))
+        outbox.peer.sendall(framed(b"got it"))
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    assert compiled.poller.wait(20_000) == [(outbox, READ)]
+    assert outbox.bodies() == [b"got it"]
+    assert found == data
+    assert not outbox.stream.has_unwritten
+    assert compiled.releases == 1
+    thread.join()
+
+
+def test_what_comes_behind_a_long_frame_waits_until_it_is_written(outbox: Link, compiled: Bench) -> None:
+    data = os.urandom(LONG)
+    assert outbox.stream.write_now(in_pieces(data)) == LONG
+    compiled.poller.watch(outbox.sock.fileno(), READ | WRITE, outbox, outbox.intake)
+    assert compiled.poller.wait(0) == []
+    assert outbox.stream.write_now([memoryview(b"more")]) is None
+    assert outbox.stream.write_now(in_pieces(data)) is None
+    found = bytearray()
+
+    def read() -> None:
+        while len(found) < LONG + 4:
+            found.extend(outbox.peer.recv(LONG))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    assert compiled.poller.wait(20_000) == [(outbox, WRITE)]
+    assert outbox.stream.write_now([memoryview(b"more")]) == 4
+    thread.join()
+    assert found == data + b"more"
+
+
+def test_a_connection_that_breaks_while_a_long_frame_is_written(outbox: Link, compiled: Bench) -> None:
+    assert outbox.stream.write_now(in_pieces(bytes(LONG))) == LONG
+    assert compiled.poller.wait(0) == []
+    outbox.peer.sendall(framed(b"last words"))
+    outbox.peer.close()
+    found: list[bytes] = []
+    with pytest.raises((DisconnectedError, OSError)):
+        compiled.until_error(outbox, found)
+    assert found == [b"last words"]
+    assert not outbox.stream.has_unwritten
 
 
 def test_who_is_not_watched_any_more_is_not_told(bench: Bench) -> None:

@@ -112,11 +112,11 @@ def test_nothing_is_written_and_nothing_armed_before_what_was_sent_is_counted(li
     """Whoever writes must know what went before: answers come in the order of the requests."""
     link.arm()
     link.read(len(FRAME))
-    assert link.stream.write_now(memoryview(b"late")) is None
+    assert link.stream.write_now([memoryview(b"late")]) is None
     assert not link.arm()
     assert link.beat.settle() == 1
     assert link.beat.settle() == 0
-    assert link.stream.write_now(memoryview(b"late")) == 4
+    assert link.stream.write_now([memoryview(b"late")]) == 4
     assert link.read(4) == b"late"
     assert link.arm(due=FOREVER)
 
@@ -124,7 +124,7 @@ def test_nothing_is_written_and_nothing_armed_before_what_was_sent_is_counted(li
 def test_nothing_is_sent_into_the_middle_of_a_frame(link: Link) -> None:
     data = memoryview(bytes(8_000_000))
     written = 0
-    while (count := link.stream.write_now(data[written:])) is not None:
+    while (count := link.stream.write_now([data[written:]])) is not None:
         written += count
     assert written < len(data)
     link.arm()
@@ -136,7 +136,7 @@ def test_nothing_is_sent_into_the_middle_of_a_frame(link: Link) -> None:
     def finish() -> None:
         done = written
         while done < len(data):
-            done += link.stream.write_now(data[done:]) or 0
+            done += link.stream.write_now([data[done:]]) or 0
 
     thread = threading.Thread(target=finish)
     thread.start()
@@ -157,7 +157,7 @@ def test_a_frame_that_went_out_in_part_is_finished_before_anything_else(link: Li
     seen = []
 
     def write() -> None:
-        while link.stream.write_now(memoryview(b"after")) is None:
+        while link.stream.write_now([memoryview(b"after")]) is None:
             seen.append(True)
 
     thread = threading.Thread(target=write)

@@ -153,7 +153,7 @@ def test_a_reset_is_an_os_error(pair: Pair) -> None:
     with pytest.raises(OSError, match="Bad file descriptor"):
         pair.stream.read_now(memoryview(bytearray(1)))
     with pytest.raises(OSError, match="Bad file descriptor"):
-        pair.stream.write_now(memoryview(b"x"))
+        pair.stream.write_now([memoryview(b"x")])
 
 
 def test_junk_under_tls_is_named_by_the_ssl_module(pair: Pair) -> None:
@@ -177,7 +177,7 @@ def test_write_now_writes_what_fits_and_goes_on(pair: Pair) -> None:
             received.extend(part)
 
     rest = memoryview(data)
-    while (count := pair.stream.write_now(rest)) is not None:
+    while (count := pair.stream.write_now([rest])) is not None:
         rest = rest[count:]
         assert rest, "the socket's buffer never filled up"
     thread = threading.Thread(target=receive)
@@ -185,7 +185,7 @@ def test_write_now_writes_what_fits_and_goes_on(pair: Pair) -> None:
     poller = select.poll()
     poller.register(pair.sock.fileno(), select.POLLOUT)
     while rest:
-        if (count := pair.stream.write_now(rest)) is None:
+        if (count := pair.stream.write_now([rest])) is None:
             assert poller.poll(20_000)
         else:
             rest = rest[count:]

@@ -82,3 +82,22 @@ def test_repr_is_its_size() -> None:
     w.put(b"abc")
     w.uvarint(300)
     assert repr(w) == "<Writer of 5 bytes>"
+
+
+def test_a_frame_hands_long_buffers_on_as_they_are() -> None:
+    long, longer = bytes(20_000), memoryview(b"x" * 30_000)
+    w = Writer()
+    for part in (b"head", long, b"between", b"them", longer, b"end"):
+        w.put(part)
+    pieces = w.frame()
+    assert b"".join(pieces) == len(w.getvalue()).to_bytes(4, "big") + w.getvalue()
+    assert [len(piece) for piece in pieces] == [4 + 4, 20_000, 7 + 4, 30_000, 3]
+    assert pieces[1] is long
+    assert pieces[3] is longer
+
+
+def test_a_short_frame_is_one_piece() -> None:
+    w = Writer()
+    w.put(b"some")
+    w.put(b"thing")
+    assert w.frame() == [b"\0\0\0\x09something"]

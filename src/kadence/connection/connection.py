@@ -27,7 +27,6 @@ from typing import Any, Final
 from kadence.clock import FOREVER, add_ms
 from kadence.connection import versions
 from kadence.connection.authentication import Authentication, SaslMessage
-from kadence.connection.frames import LENGTH_BYTES
 from kadence.connection.request import Completed, Loan, Request
 from kadence.connection.sasl.exchange import Login
 from kadence.connection.sent import Sent
@@ -42,7 +41,7 @@ from kadence.errors import (
 )
 from kadence.protocol import error_codes
 from kadence.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kadence.protocol.client_frames import encode_request
+from kadence.protocol.client_frames import encode_frame
 from kadence.protocol.fetch import FetchRequest
 from kadence.protocol.produce import ProduceRequest
 from kadence.wire import VersionError, WireError
@@ -125,8 +124,8 @@ class BrokerConnection:
         self._correlation_id = -1
         self._pulse_id = _FIRST_OF_PULSE
         self._in_flight: deque[Sent] = deque()
-        # Bytes with the request that ends once they are written (acks=0 has no answer), in order.
-        self._out: deque[tuple[memoryview, Request | None, int]] = deque()
+        # The pieces of each frame with the request that ends once they are written (acks=0 has no answer), in order.
+        self._out: deque[tuple[list[memoryview], Request | None, int]] = deque()
 
     # -- sending
 
@@ -158,8 +157,7 @@ class BrokerConnection:
             UnsupportedVersionError: the broker does not take it.
         """
         version = versions.choose(request, self.ranges, self.address)
-        body = encode_request(request.message, version, _FIRST_OF_PULSE, self._client_id)
-        return b"".join((len(body).to_bytes(LENGTH_BYTES), body)), version
+        return b"".join(encode_frame(request.message, version, _FIRST_OF_PULSE, self._client_id)), version
 
     def stood_in(self, requests: Sequence[Request], version: int, now: int) -> None:
         """The pulse has sent these: before what is not written yet, and after everything else."""
@@ -171,15 +169,26 @@ class BrokerConnection:
             self._in_flight.insert(place + number, sent)
             self._pulse_id = self._pulse_id - 1 if self._pulse_id > _LAST_OF_PULSE else _FIRST_OF_PULSE
 
-    def outgoing(self) -> memoryview | None:
-        """The next bytes to write, None when there are none."""
-        return self._out[0][0] if self._out else None
+    def outgoing(self) -> list[memoryview]:
+        """The next bytes to write, in pieces: what is left of one frame. Empty when there are none.
+
+        Of a request that has no answer it is one piece, for `sent` has to be told when its last byte is written.
+        """
+        if not self._out:
+            return []
+        pieces, unanswered, _ = self._out[0]
+        return pieces if unanswered is None else pieces[:1]
 
     def sent(self, count: int, now: int) -> Completed | None:
         """``count`` bytes of `outgoing` were written. Returns the end of a request that has no answer."""
-        data, unanswered, version = self._out[0]
-        if count < len(data):
-            self._out[0] = (data[count:], unanswered, version)
+        pieces, unanswered, version = self._out[0]
+        written = 0
+        while written < len(pieces) and count >= len(pieces[written]):
+            count -= len(pieces[written])
+            written += 1
+        del pieces[:written]
+        if pieces:
+            pieces[0] = pieces[0][count:]
             return None
         self._out.popleft()
         if unanswered is None:
@@ -327,18 +336,21 @@ class BrokerConnection:
 
     def _put(self, request: Request | None, message: Any, version: int, now: int) -> None:
         next_id = self._correlation_id + 1 if self._correlation_id < _MAX_CORRELATION_ID else 0
-        body = encode_request(message, version, next_id, self._client_id)
+        pieces = encode_frame(message, version, next_id, self._client_id)
+        if len(pieces) > 1 and not isinstance(message, ProduceRequest):
+            # The pulse may write between two pieces, where it writes.
+            pieces = [b"".join(pieces)]
         # Only now: a request that cannot be encoded must not use up an id.
         self._correlation_id = next_id
-        data = memoryview(b"".join((len(body).to_bytes(LENGTH_BYTES), body)))
-        self.encoded_bytes += len(data)
+        self.encoded_bytes += sum(map(len, pieces))
+        unwritten = [memoryview(piece) for piece in pieces]
         if isinstance(message, ProduceRequest) and message.acks == 0:
-            self._out.append((data, request, version))
+            self._out.append((unwritten, request, version))
             return
         deadline = add_ms(now, self._request_timeout_ms)
         if request is not None and deadline < request.deadline < FOREVER:
             deadline = request.deadline
-        self._out.append((data, None, version))
+        self._out.append((unwritten, None, version))
         self._in_flight.append(Sent(request, message, version, next_id, deadline, now))
 
     def _ask_versions(self, version: int, now: int) -> None:

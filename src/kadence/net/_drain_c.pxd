@@ -18,6 +18,13 @@ cdef extern from "gate.h" nogil:
     ctypedef struct kd_gate:
         pass
 
+cdef extern from "outbox.h" nogil:
+    ctypedef struct kd_outbox:
+        void *pieces
+        size_t unwritten
+    int kd_outbox_empty(kd_outbox *box, int count)
+    void kd_outbox_put(kd_outbox *box, void *data, size_t length)
+
 cdef extern from "session.h" nogil:
     enum:
         KD_NOT_NOW
@@ -28,6 +35,7 @@ cdef extern from "session.h" nogil:
         int fd
         void *ssl
         kd_gate *gate
+        kd_outbox outbox
     ctypedef int (*kd_ssl_io)(void *ssl, void *data, size_t length, size_t *done) noexcept nogil
     ctypedef int (*kd_ssl_error)(const void *ssl, int result) noexcept nogil
     ctypedef void (*kd_ssl_clear)() noexcept nogil
@@ -37,6 +45,7 @@ cdef extern from "session.h" nogil:
     kd_ssl_clear kd_ssl_clear_error
     Py_ssize_t kd_session_read(kd_session *session, void *into, size_t length)
     Py_ssize_t kd_session_write(kd_session *session, const void *data, size_t length)
+    int kd_session_takes(const kd_session *session)
     void kd_session_asked(kd_session *session, int wrote, int is_inside)
 
 cdef extern from "intake.h" nogil:
@@ -56,6 +65,7 @@ cdef extern from "intake.h" nogil:
         Py_ssize_t state
         int64_t heard_ms
         int more
+        short wanted
     int32_t kd_length(const kd_intake *intake)
     int kd_has_frame(const kd_intake *intake)
     int kd_is_due(const kd_intake *intake)
@@ -67,6 +77,8 @@ cdef extern from "intake.h" nogil:
 cdef class Session:
     cdef kd_session _session
     cdef object _gate_of
+    cdef list _taken
+    cdef object let_go(self)
 
 cdef class Intake:
     cdef kd_intake _intake

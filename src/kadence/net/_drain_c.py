@@ -21,6 +21,7 @@ if not cython.compiled:
 from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.cimports.cpython.mem import PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cython.cimports.libc.stdint import int64_t, uintptr_t
+from cython.cimports.libc.stdlib import free
 from cython.cimports.libc.string import memcpy
 
 NOT_NOW = KD_NOT_NOW
@@ -53,6 +54,11 @@ class Session:
         self._session.gate = cython.NULL
         # Keeps the gate's memory; set with it.
         self._gate_of = None
+        # Keeps the memory of what is in the outbox.
+        self._taken = None
+
+    def __dealloc__(self) -> None:
+        free(self._session.outbox.pieces)
 
     # Buffers are asked for by hand: Cython's typed memoryviews would double the C code and the time to compile it.
 
@@ -85,6 +91,36 @@ class Session:
             result = kd_session_write(cython.address(self._session), buffer.buf, buffer.len)
         PyBuffer_Release(cython.address(buffer))
         return _checked(result)
+
+    def take(self, pieces: object) -> int:
+        """Take a frame whose pieces the poller writes. How many bytes they are; 0: not here, or not now.
+
+        Args:
+            pieces: memoryviews.
+        """
+        buffer: Py_buffer
+        outbox: cython.pointer(kd_outbox) = cython.address(self._session.outbox)
+        if not kd_session_takes(cython.address(self._session)):
+            return 0
+        self._taken = list(pieces)
+        if not kd_outbox_empty(outbox, len(self._taken)):
+            raise MemoryError
+        for piece in self._taken:
+            # The memoryview holds the memory where it is.
+            PyObject_GetBuffer(piece, cython.address(buffer), PyBUF_SIMPLE)
+            kd_outbox_put(outbox, buffer.buf, buffer.len)
+            PyBuffer_Release(cython.address(buffer))
+        return outbox.unwritten
+
+    def has_unwritten(self) -> bool:
+        """Whether something that was taken is not written."""
+        return self._session.outbox.unwritten > 0
+
+    @cython.cfunc
+    def let_go(self) -> object:
+        """Let go of what was taken, once it is written."""
+        if self._taken is not None and self._session.outbox.unwritten == 0:
+            self._taken = None
 
     def asked(self, wrote: cython.bint = False, is_inside: cython.bint = False) -> None:
         """What was answered with ASK has been repeated by Python's ssl, which left a frame unfinished or not."""
@@ -317,7 +353,9 @@ class Poller:
         for place in range(self._count):
             seen = self._fds[place].revents
             kept = self._kept[place]
-            if kept is not None and self._intakes[place] is cython.NULL:
+            if self._intakes[place] is not cython.NULL:
+                cython.cast(Intake, kept)._of.let_go()
+            elif kept is not None:
                 if seen & ~POLLOUT or kept.more:
                     kept.advance()
                 seen = (seen & POLLOUT) | (POLLIN if kept.is_due else 0)
@@ -354,6 +392,7 @@ class Poller:
         self._owners[place] = owner
         self._kept[place] = intake
         if isinstance(intake, Intake):
+            cython.cast(Intake, intake)._intake.wanted = wanted
             self._intakes[place] = cython.address(cython.cast(Intake, intake)._intake)
         else:
             self._intakes[place] = cython.NULL

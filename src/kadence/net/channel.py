@@ -173,7 +173,9 @@ class Channel:
     def has_unwritten(self) -> bool:
         """Something waits to go out."""
         connection = self._connection
-        return bool(self.queue) or (connection is not None and connection.outgoing() is not None)
+        if self._stream is not None and self._stream.has_unwritten:
+            return True
+        return bool(self.queue) or (connection is not None and bool(connection.outgoing()))
 
     @property
     def heard_at(self) -> int:
@@ -447,21 +449,21 @@ class Channel:
         deputy = self._deputy
         if deputy is not None:
             deputy.before_writing(now)
-        data = connection.outgoing()
+        pieces = connection.outgoing()
         try:
-            while data is not None:
-                count = stream.write_now(data)
+            while pieces:
+                count = stream.write_now(pieces)
                 if count is None:
                     break
                 self._node_meters.outgoing.record(now, count)
                 if (ended := connection.sent(count, now)) is not None:
                     self._done.append(ended)
-                data = connection.outgoing()
+                pieces = connection.outgoing()
         except OSError as error:
             self._broken(_last_words(stream) or error, now)
             return
         assert self._watched is not None
-        events = selectors.EVENT_READ if data is None else selectors.EVENT_READ | selectors.EVENT_WRITE
+        events = selectors.EVENT_READ | selectors.EVENT_WRITE if pieces else selectors.EVENT_READ
         if self._watched[1] != events:
             self._watch(self._watched[0], events)
         if deputy is not None:

@@ -38,6 +38,7 @@ typedef struct {
     ssize_t state;
     int64_t heard_ms; /* when something was read last, by the monotonic clock */
     int more; /* the last read did not empty the connection: there may be bytes that poll() cannot see */
+    short wanted; /* the events that Python wants to hear of */
 } kd_intake;
 
 /* The length of the first frame, as sent. Only when its four bytes are there. */
@@ -112,13 +113,34 @@ static void kd_advance(kd_intake *intake) {
     }
 }
 
-/* One look: reads from what is readable. Leaves in `revents` only what Python has to see; returns how many have that.
+/* Before poll(): look for room to write where something waits in an outbox, too. */
+static void kd_want(struct pollfd *fds, kd_intake **intakes, int count) {
+    for (int place = 0; place < count; place++) {
+        kd_intake *intake = intakes[place];
+        if (intake != NULL) fds[place].events = intake->wanted | (intake->session->outbox.unwritten ? POLLOUT : 0);
+    }
+}
+
+/* Write on, then read. Returns the events that Python has to see. */
+static short kd_serve(kd_intake *intake, short seen) {
+    kd_outbox *outbox = &intake->session->outbox;
+    if (seen && outbox->unwritten) kd_outbox_write(outbox, intake->session->fd, MSG_NOSIGNAL);
+    if ((seen & ~POLLOUT) || intake->more) kd_advance(intake);
+    /* A connection that cannot be written to has ended, once what came before is read. */
+    if (outbox->failed && intake->state == KD_OPEN && !intake->more) intake->state = KD_ERRNO - outbox->failed;
+    seen &= outbox->unwritten ? 0 : POLLOUT & intake->wanted;
+    return (short)(seen | (kd_is_due(intake) ? POLLIN : 0));
+}
+
+/* One look: reads from what is readable, and writes what waits in an outbox. Leaves in `revents` only what Python has
+ * to see; returns how many have that.
  *
  * fds[0] is the descriptor that wakes the thread; its bytes are taken away here.
  */
 static int kd_look(struct pollfd *fds, kd_intake **intakes, int count, int timeout_ms) {
     unsigned char waste[64];
     int found = 0;
+    kd_want(fds, intakes, count);
     if (poll(fds, (nfds_t)count, timeout_ms) < 0) {
         if (errno == EINTR) return KD_INTERRUPTED;
         return KD_ERRNO - errno;
@@ -127,8 +149,7 @@ static int kd_look(struct pollfd *fds, kd_intake **intakes, int count, int timeo
         kd_intake *intake = intakes[place];
         short seen = fds[place].revents;
         if (intake != NULL) {
-            if ((seen & ~POLLOUT) || intake->more) kd_advance(intake);
-            seen = (short)((seen & POLLOUT) | (kd_is_due(intake) ? POLLIN : 0));
+            seen = kd_serve(intake, seen);
         } else if (place == 0 && seen) {
             while (read(fds[0].fd, waste, sizeof waste) < 0 && errno == EINTR) {}
         }
@@ -146,10 +167,12 @@ static int kd_is_pending(kd_intake **intakes, int count) {
     return 0;
 }
 
-/* Whether much may have to be read, which should not be done with the interpreter. */
+/* Whether much may have to be read or written, which should not be done with the interpreter. */
 static int kd_is_long(kd_intake **intakes, int count) {
     for (int place = 0; place < count; place++) {
-        if (intakes[place] != NULL && intakes[place]->into != NULL && intakes[place]->missing > KD_ROOM) return 1;
+        if (intakes[place] == NULL) continue;
+        if (intakes[place]->into != NULL && intakes[place]->missing > KD_ROOM) return 1;
+        if (intakes[place]->session->outbox.unwritten > KD_ROOM) return 1;
     }
     return 0;
 }

@@ -18,6 +18,7 @@
 #include <sys/types.h>
 
 #include "gate.h"
+#include "outbox.h"
 
 #define KD_NOT_NOW (-1)
 #define KD_ASK (-2)
@@ -35,6 +36,7 @@ typedef struct {
     int fd;
     void *ssl; /* NULL: a plain socket */
     kd_gate *gate; /* NULL: the network thread alone */
+    kd_outbox outbox; /* of a plain socket that the network thread alone writes to; see kd_session_takes */
 } kd_session;
 
 typedef int (*kd_ssl_io)(void *ssl, void *data, size_t length, size_t *done);
@@ -122,6 +124,7 @@ static ssize_t kd_session_read(kd_session *session, void *into, size_t length) {
 static ssize_t kd_session_write(kd_session *session, const void *data, size_t length) {
     kd_gate *gate = session->gate;
     ssize_t result;
+    if (session->outbox.unwritten > 0) return KD_NOT_NOW;
     if (gate == NULL) return kd_write_now(session->fd, session->ssl, data, length);
     pthread_mutex_lock(&gate->lock);
     if (gate->unsettled > 0) {
@@ -136,6 +139,11 @@ static ssize_t kd_session_write(kd_session *session, const void *data, size_t le
     }
     pthread_mutex_unlock(&gate->lock);
     return result;
+}
+
+/* Whether a frame may go to the outbox now. */
+static int kd_session_takes(const kd_session *session) {
+    return session->ssl == NULL && session->gate == NULL && session->outbox.unwritten == 0;
 }
 
 /* Python's ssl has done what was asked of it. `is_inside`: it wrote, and not the whole frame. */

@@ -1,7 +1,8 @@
 """A connected byte stream, plain or TLS, compiled or not: one interface, told apart only where it is made.
 
 `read_now` and `write_now` move what can be moved at once and return None for "not now"; reading returns 0 at the end
-of the stream. What comes in is read ahead by the stream's `intake`, for the poller and `Inbox`.
+of the stream. What comes in is read ahead by the stream's `intake`, for the poller and `Inbox`. A compiled plain stream
+takes long frames whole, and the poller writes them while it waits (`outbox.h`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from kadence.net.intake import Intake, PlainIntake
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Sequence
 
     from kadence.clock import Clock
 
@@ -32,8 +34,13 @@ class Stream(Protocol):
         """Read what is there, past the intake. Raises OSError (ssl.SSLError included)."""
         ...
 
-    def write_now(self, data: memoryview) -> int | None:
-        """Write what fits."""
+    def write_now(self, pieces: Sequence[memoryview]) -> int | None:
+        """Write what fits of at least one piece, or take all to be written by the poller's next waits."""
+        ...
+
+    @property
+    def has_unwritten(self) -> bool:
+        """Whether something was taken that is not written yet."""
         ...
 
 
@@ -61,9 +68,11 @@ class PlainStream:
         except BlockingIOError:
             return None
 
-    def write_now(self, data: memoryview) -> int | None:
+    has_unwritten = False
+
+    def write_now(self, pieces: Sequence[memoryview]) -> int | None:
         try:
-            return self._sock.send(data)
+            return self._sock.send(pieces[0])
         except BlockingIOError:
             return None
 
@@ -84,9 +93,11 @@ class _TlsStream:
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return None
 
-    def write_now(self, data: memoryview) -> int | None:
+    has_unwritten = False
+
+    def write_now(self, pieces: Sequence[memoryview]) -> int | None:
         try:
-            return self._sock.send(data)
+            return self._sock.send(pieces[0])
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return None
 
@@ -107,16 +118,22 @@ class _CompiledStream:
             return count
         return self._read_by_python(into) if count == drain.drain.ASK else None
 
-    def write_now(self, data: memoryview) -> int | None:
-        result: int = self.session.write_now(data)
+    def write_now(self, pieces: Sequence[memoryview]) -> int | None:
+        if len(pieces) > 1 and (taken := self.session.take(pieces)):
+            return taken
+        result: int = self.session.write_now(pieces[0])
         if result >= 0:
             return result
         if result != drain.drain.ASK:
             # Not now, or not before what the pulse has sent is counted: `Channel` comes again and does so first.
             return None
-        count = self._python.write_now(data)
-        self.session.asked(True, count != len(data))
+        count = self._python.write_now(pieces)
+        self.session.asked(True, count != len(pieces[0]))
         return count
+
+    @property
+    def has_unwritten(self) -> bool:
+        return self.session.has_unwritten()
 
     def _read_by_python(self, into: memoryview) -> int | None:
         count = self._python.read_now(into)

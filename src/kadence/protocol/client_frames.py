@@ -13,9 +13,9 @@ from typing import Final
 
 from kadence.protocol.message import Message, Request
 from kadence.protocol.request_header import RequestHeader
-from kadence.wire import VersionError, WireError, Writer
+from kadence.wire import Buffer, VersionError, WireError, Writer
 
-__all__ = ["answer_header_version", "check_version", "encode_request", "write_message"]
+__all__ = ["answer_header_version", "check_version", "encode_frame", "encode_request", "write_message"]
 
 _API_VERSIONS: Final = 18
 _HEADER: Final = Struct(">hhi")
@@ -33,11 +33,27 @@ def encode_request(message: Request, version: int, correlation_id: int, client_i
         VersionError: the version is not spoken here, or cannot carry what the message says.
         WireError: a value does not fit its type.
     """
+    return _written(message, version, correlation_id, client_id).getvalue()
+
+
+def encode_frame(
+    message: Request, version: int, correlation_id: int, client_id: str | None
+) -> list[Buffer]:
+    """A request's frame with its length, in pieces: long buffers, such as batches, are not copied.
+
+    Raises:
+        VersionError, WireError: as `encode_request`.
+    """
+    return _written(message, version, correlation_id, client_id).frame()
+
+
+def _written(message: Request, version: int, correlation_id: int, client_id: str | None) -> Writer:
     check_version(type(message), version)
     w = Writer()
     w.put(_HEADER.pack(message.API_KEY, version, correlation_id))
     w.put(_end_of_header(client_id, 2 if version >= message.FLEXIBLE_FROM else 1))
-    return write_message(w, message, version)
+    _write(w, message, version)
+    return w
 
 
 @lru_cache(maxsize=64)
@@ -58,9 +74,13 @@ def check_version(message: type[Message], version: int) -> None:
 
 def write_message(w: Writer, message: Message, version: int) -> bytes:
     """The bytes in ``w``, and the message behind them."""
+    _write(w, message, version)
+    return w.getvalue()
+
+
+def _write(w: Writer, message: Message, version: int) -> None:
     try:
         message.write(w, version)
-        return w.getvalue()
     except VersionError:
         raise
     except (struct.error, WireError) as error:

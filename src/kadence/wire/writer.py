@@ -2,7 +2,8 @@
 
 A writer collects pieces and joins them once. Measured against appending to a bytearray: level for small
 messages, half the time for a mebibyte of records, because a records field is only referenced until the
-join (24 instead of 51 µs). A value that does not fit its type raises `WireError`.
+join (24 instead of 51 µs). `frame` does not copy long buffers at all. A value that does not fit its type raises
+`WireError`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from kadence.wire.errors import WireError
 from kadence.wire.reader import MAX_STRING, Buffer, Bytes
 
 __all__ = ["Writer"]
+
+_LONG: Final = 16_384
+"""From so many bytes on a buffer goes to the socket as it is. To copy a shorter one costs less than one more piece."""
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
@@ -56,6 +60,29 @@ class Writer:
     def getvalue(self) -> Bytes:
         """Everything written so far."""
         return b"".join(self._parts)
+
+    def frame(self) -> list[Buffer]:
+        """Everything written so far behind its length (int32), in pieces.
+
+        Each long buffer is a piece, as it was given; what is between two of them is joined.
+        """
+        length = sum(map(len, self._parts))
+        prefix = _INT32.pack(length)
+        if length < _LONG:
+            return [b"".join((prefix, *self._parts))]
+        pieces: list[Buffer] = []
+        short: list[Buffer] = [prefix]
+        for part in self._parts:
+            if len(part) < _LONG:
+                short.append(part)
+                continue
+            if short:
+                pieces.append(b"".join(short))
+                short = []
+            pieces.append(part)
+        if short:
+            pieces.append(b"".join(short))
+        return pieces
 
     def uvarint(self, value: int) -> None:
         """Unsigned, seven bits a byte."""

@@ -1,0 +1,69 @@
+/* A long frame on its way out of a plain connection: its pieces, which whoever waits for the sockets writes.
+ *
+ * A socket takes some ten KiB at a time, as the peer reads them. Each time the network thread had to take the interpreter
+ * to write on, which may take a switch interval beside a thread that computes. Here the pieces are written, several with
+ * one system call, by kd_wait (intake.h) without the interpreter, which Python hears of only when it wants to write more.
+ */
+#ifndef KADENCE_OUTBOX_H
+#define KADENCE_OUTBOX_H
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#define KD_PIECES 64 /* of one system call; every system takes as many */
+
+typedef struct {
+    struct iovec *pieces; /* NULL: nothing was ever put in */
+    int next, count;
+    size_t unwritten; /* bytes */
+    int failed; /* errno of a write that failed, 0: none. What was unwritten then is dropped. */
+} kd_outbox;
+
+/* Room for so many pieces, when all that was put in before is written; 0 without memory. */
+static inline int kd_outbox_empty(kd_outbox *box, int count) {
+    struct iovec *pieces = (struct iovec *)realloc(box->pieces, (size_t)count * sizeof(struct iovec));
+    if (pieces == NULL) return 0;
+    box->pieces = pieces;
+    box->next = box->count = 0;
+    return 1;
+}
+
+/* The memory stays where it is until all is written. */
+static inline void kd_outbox_put(kd_outbox *box, void *data, size_t length) {
+    box->pieces[box->count].iov_base = data;
+    box->pieces[box->count++].iov_len = length;
+    box->unwritten += length;
+}
+
+/* Write what fits. Never waits. */
+static inline void kd_outbox_write(kd_outbox *box, int fd, int flags) {
+    while (box->unwritten > 0) {
+        struct msghdr message;
+        ssize_t written;
+        int left = box->count - box->next;
+        memset(&message, 0, sizeof message);
+        message.msg_iov = box->pieces + box->next;
+        message.msg_iovlen = left < KD_PIECES ? left : KD_PIECES;
+        written = sendmsg(fd, &message, flags);
+        if (written < 0) {
+            if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return;
+            box->failed = errno;
+            box->unwritten = 0;
+            return;
+        }
+        box->unwritten -= (size_t)written;
+        while (box->next < box->count && (size_t)written >= box->pieces[box->next].iov_len)
+            written -= (ssize_t)box->pieces[box->next++].iov_len;
+        if (box->next < box->count) {
+            box->pieces[box->next].iov_base = (char *)box->pieces[box->next].iov_base + written;
+            box->pieces[box->next].iov_len -= (size_t)written;
+        }
+    }
+}
+
+#endif
