@@ -587,7 +587,7 @@ def test_records_that_cannot_be_encoded(monkeypatch: pytest.MonkeyPatch) -> None
         raise RuntimeError("codec")
 
     with monkeypatch.context() as patch:
-        patch.setattr("kadence.records.BatchBuilder.build", explode)
+        patch.setattr("kadence.records.BatchBuilder.build_in_place", explode)
         assert world.turn() == []
     with pytest.raises(LocalError, match="codec"):
         future.result(0)

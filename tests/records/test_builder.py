@@ -46,6 +46,8 @@ def test_both_encoders_write_the_same_bytes(given_records: list[tuple[Any, ...]]
         assert getattr(compiled, name) == getattr(plain, name)
     assert compiled.seal(bytes(61), None) == plain.seal(bytes(61), None)
     assert compiled.seal(bytes(61), b"other") == plain.seal(bytes(61), b"other")
+    assert compiled.seal_in_place(bytes(61)) == plain.seal_in_place(bytes(61)) == plain.seal(bytes(61), None)
+    assert compiled.records() == plain.records()
 
 
 def test_the_bytes_are_those_of_the_format() -> None:
@@ -175,3 +177,35 @@ def test_the_bound_of_a_record_holds_and_is_tight(
     added = builder.append(2**62, key, value, pairs) - before
     bound = largest_record_size(key, value, pairs)
     assert added <= bound <= added + 31 + 10 * len(pairs)
+
+
+def test_a_batch_sealed_in_place_is_what_a_copy_is_and_takes_no_more(half: Half) -> None:
+    built = encoder(half)
+    with pytest.raises(ValueError, match="and records"):
+        built.seal_in_place(bytes(61))
+    for number in range(100):
+        built.append(T0 + number, b"key", b"v" * 100)
+    header = bytes(range(61))
+    batch = built.seal_in_place(header)
+    assert batch == built.seal(header, None)
+    with pytest.raises(IllegalStateError, match="takes no more records"):
+        built.append(T0, b"key", b"value")
+    assert built.seal_in_place(bytes(61)) == built.seal(bytes(61), None), "with another header"
+    del built
+    assert len(batch) > 100 * 100, "who has the bytes keeps the memory"
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4"])
+def test_a_producer_builds_what_build_does(compression: str) -> None:
+    builder = BatchBuilder()
+    for number in range(100):
+        builder.append(T0 + number, b"key", b"v" * 100)
+    fields: dict[str, Any] = {
+        "compression": compression,
+        "level": None,
+        "producer_id": 7,
+        "producer_epoch": 2,
+        "base_sequence": 40,
+        "transactional": True,
+    }
+    assert builder.build_in_place(**fields) == builder.build(**fields)

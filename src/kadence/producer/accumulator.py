@@ -47,7 +47,8 @@ class Batch(Filling):
         created: when its first record came. deadline: when it fails.
         attempts: how often it was sent. not_before: earliest time of the next attempt.
         producer_id, epoch, base_sequence: its identity at the broker once it has one; -1 before.
-        encoded: its bytes, kept for retries: a repeated batch must be the same to be recognised.
+        encoded: its bytes, kept for retries: a repeated batch must be the same to be recognised. Uncompressed they lie
+            in the memory of the builder.
         last_error: why the last attempt failed.
     """
 
@@ -80,7 +81,7 @@ class Batch(Filling):
         self.producer_id = -1
         self.epoch = -1
         self.base_sequence = -1
-        self.encoded: bytes | None = None
+        self.encoded: bytes | memoryview | None = None
         self.last_error: KafkaError | None = None
 
     def __repr__(self) -> str:

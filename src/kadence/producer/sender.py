@@ -249,7 +249,7 @@ class Sender:
                 partition.identify(*identity)
             partition.number(batch)
         try:
-            batch.encoded = batch.builder.build(
+            batch.encoded = batch.builder.build_in_place(
                 compression=self._config.compression_type,
                 level=self._level,
                 producer_id=batch.producer_id,

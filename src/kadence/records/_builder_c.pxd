@@ -13,6 +13,7 @@ cdef extern from "frame.h" nogil:
         unsigned char* data
         Py_ssize_t used
         Py_ssize_t room
+        bint is_sealed
         int count
         long long base
         long long latest

@@ -6,13 +6,18 @@ append that raises leaves the encoder as it was.
 """
 
 import cython
-from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cython.cimports.cpython.buffer import (
+    PyBUF_SIMPLE,
+    PyBuffer_FillInfo,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cython.cimports.cpython.unicode import PyUnicode_AsUTF8AndSize
 from cython.cimports.libc.stdlib import free
 from cython.cimports.libc.string import memcpy
 
-from kadence.errors import RecordTooLargeError
+from kadence.errors import IllegalStateError, RecordTooLargeError
 
 if not cython.compiled:
     raise ImportError("kadence.records._builder_c is not compiled")
@@ -72,6 +77,7 @@ class RecordEncoder:
         self.key = _Bytes.__new__(_Bytes)
         self.value = _Bytes.__new__(_Bytes)
         self.frame.base = self.frame.latest = -1
+        self.frame.used = HEADER
 
     def __dealloc__(self):
         free(self.frame.data)
@@ -90,7 +96,7 @@ class RecordEncoder:
 
     @property
     def size(self) -> int:
-        return HEADER + self.frame.used
+        return self.frame.used
 
     def reserve(self, size: cython.Py_ssize_t) -> None:
         """Make room for so many bytes at once, where as many are to be expected."""
@@ -107,10 +113,11 @@ class RecordEncoder:
 
         Raises:
             RecordTooLargeError: the batch would pass 2 GiB.
+            IllegalStateError: `seal_in_place` was called.
             TypeError: a key, value or header of another type.
         """
         self._append(timestamp, key, value, headers)
-        return HEADER + self.frame.used
+        return self.frame.used
 
     def extend(self, records) -> None:
         """Add many records, each (timestamp, key, value, headers)."""
@@ -157,6 +164,8 @@ class RecordEncoder:
         )
         if done == 0:
             raise MemoryError
+        if done < 0 and self.frame.is_sealed:
+            raise IllegalStateError("a batch that was sealed in place takes no more records")
         if done < 0:
             raise RecordTooLargeError(
                 f"a batch of more than {self.frame.used} bytes; Kafka's format ends at 2 GiB"
@@ -174,13 +183,16 @@ class RecordEncoder:
 
     def records(self) -> bytes:
         """The records' bytes as they lie in an uncompressed batch."""
-        return PyBytes_FromStringAndSize(cython.cast(cython.p_char, self.frame.data), self.frame.used)
+        if self.frame.data == cython.NULL:
+            return b""
+        return PyBytes_FromStringAndSize(
+            cython.cast(cython.p_char, self.frame.data + HEADER), self.frame.used - HEADER
+        )
 
     def seal(self, header: bytes, body: bytes | None) -> bytes:
         """``header`` (61 bytes) and ``body`` (our own records when None) as one batch, with its checksum in place."""
-        data: cython.p_uchar = self.frame.data
-        size: cython.Py_ssize_t = self.frame.used
-        crc: cython.uint
+        data: cython.p_uchar = self.frame.data + HEADER
+        size: cython.Py_ssize_t = self.frame.used - HEADER
         if body is not None:
             data = cython.cast(cython.p_uchar, PyBytes_AS_STRING(body))
             size = PyBytes_GET_SIZE(body)
@@ -192,13 +204,39 @@ class RecordEncoder:
         if size >= UNLOCKED_FROM:
             with cython.nogil:
                 memcpy(p + HEADER, data, size)
-                crc = kd_crc32c(0, p + 21, HEADER - 21 + size, False)
-        else:
-            if size:
-                memcpy(p + HEADER, data, size)
-            crc = kd_crc32c(0, p + 21, HEADER - 21 + size, False)
-        p[17] = cython.cast(cython.uchar, crc >> 24)
-        p[18] = cython.cast(cython.uchar, crc >> 16 & 0xFF)
-        p[19] = cython.cast(cython.uchar, crc >> 8 & 0xFF)
-        p[20] = cython.cast(cython.uchar, crc & 0xFF)
+        elif size:
+            memcpy(p + HEADER, data, size)
+        _check(p, HEADER + size)
         return batch
+
+    def seal_in_place(self, header: bytes) -> memoryview:
+        """As `seal`, without a copy: the batch lies where its records were written, and takes no more of them.
+
+        It may be called again with another header, once nobody uses what an earlier call gave.
+        """
+        if PyBytes_GET_SIZE(header) != HEADER or self.frame.data == cython.NULL:
+            raise ValueError("a batch has a header of 61 bytes, and records")
+        memcpy(self.frame.data, PyBytes_AS_STRING(header), HEADER)
+        self.frame.is_sealed = True
+        _check(self.frame.data, self.frame.used)
+        return memoryview(self)
+
+    def __getbuffer__(self, buffer: cython.pointer(Py_buffer), flags: cython.int):
+        if not self.frame.is_sealed:
+            raise BufferError("a batch has bytes once it was sealed in place")
+        PyBuffer_FillInfo(buffer, self, self.frame.data, self.frame.used, True, flags)
+
+
+@cython.cfunc
+def _check(batch: cython.p_uchar, size: cython.Py_ssize_t) -> cython.void:
+    """Put the checksum of a batch in its place."""
+    crc: cython.uint
+    if size >= UNLOCKED_FROM:
+        with cython.nogil:
+            crc = kd_crc32c(0, batch + 21, size - 21, False)
+    else:
+        crc = kd_crc32c(0, batch + 21, size - 21, False)
+    batch[17] = cython.cast(cython.uchar, crc >> 24)
+    batch[18] = cython.cast(cython.uchar, crc >> 16 & 0xFF)
+    batch[19] = cython.cast(cython.uchar, crc >> 8 & 0xFF)
+    batch[20] = cython.cast(cython.uchar, crc & 0xFF)

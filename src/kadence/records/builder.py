@@ -76,24 +76,72 @@ class BatchBuilder(RecordEncoder):
         Raises:
             IllegalStateError: no record was appended. ConfigError: an unknown compression.
         """
-        if self.count == 0:
-            raise IllegalStateError("a batch needs at least one record")
-        codec = codec_id(compression)
-        body: bytes | None = None
-        if codec:
-            packed = self._packed
-            if packed is None or packed[:3] != (compression, level, self.count):
-                packed = (compression, level, self.count, compress(codec, self.records(), level))
-                self._packed = packed
-            body = packed[3]
         attributes = (
-            codec
-            | (TRANSACTIONAL if transactional else 0)
+            (TRANSACTIONAL if transactional else 0)
             | (CONTROL if control else 0)
             | (TIMESTAMP_TYPE if append_time is not None else 0)
         )
+        body = self._compressed(compression, level)
+        header = self._header(
+            attributes | codec_id(compression),
+            body,
+            base_offset=base_offset,
+            leader_epoch=leader_epoch,
+            latest=self.max_timestamp if append_time is None else append_time,
+            identity=(producer_id, producer_epoch, base_sequence),
+        )
+        return self.seal(header, body)
+
+    def build_in_place(
+        self,
+        *,
+        compression: str,
+        level: int | None,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        transactional: bool,
+    ) -> bytes | memoryview:
+        """The batch for a producer's request, without a copy of the records where they are not compressed.
+
+        No record can be added from then on. When it is called again, nobody may use what an earlier call gave.
+
+        Args:
+            compression: and the others as for `build`.
+
+        Raises:
+            IllegalStateError, ConfigError: as `build`.
+        """
+        body = self._compressed(compression, level)
+        attributes = codec_id(compression) | (TRANSACTIONAL if transactional else 0)
+        header = self._header(attributes, body, identity=(producer_id, producer_epoch, base_sequence))
+        return self.seal_in_place(header) if body is None else self.seal(header, body)
+
+    def _compressed(self, compression: str, level: int | None) -> bytes | None:
+        """The records, compressed once; None: they stay as they are."""
+        if self.count == 0:
+            raise IllegalStateError("a batch needs at least one record")
+        codec = codec_id(compression)
+        if not codec:
+            return None
+        packed = self._packed
+        if packed is None or packed[:3] != (compression, level, self.count):
+            packed = (compression, level, self.count, compress(codec, self.records(), level))
+            self._packed = packed
+        return packed[3]
+
+    def _header(
+        self,
+        attributes: int,
+        body: bytes | None,
+        *,
+        identity: tuple[int, int, int],
+        base_offset: int = 0,
+        leader_epoch: int = -1,
+        latest: int | None = None,
+    ) -> bytes:
         size = self.size if body is None else HEADER_SIZE + len(body)
-        header = HEADER.pack(
+        return HEADER.pack(
             base_offset,
             size - LOG_OVERHEAD,
             leader_epoch,
@@ -102,13 +150,10 @@ class BatchBuilder(RecordEncoder):
             attributes,
             self.count - 1,
             self.base_timestamp,
-            self.max_timestamp if append_time is None else append_time,
-            producer_id,
-            producer_epoch,
-            base_sequence,
+            self.max_timestamp if latest is None else latest,
+            *identity,
             self.count,
         )
-        return self.seal(header, body)
 
     def records_between(
         self, first: int, last: int

@@ -13,11 +13,13 @@
 #define KD_FRAME_LIMIT 2147483647
 #define KD_BATCH_HEADER 61
 
-/* The records of one batch so far; `base` and `latest` are timestamps in ms, -1 before the first record. */
+/* One batch so far: room for its header, and its records. `base` and `latest` are timestamps in ms, -1 before the first
+ * record. Once it is sealed the memory stays where it is, and takes no more records. */
 typedef struct {
     unsigned char *data;
-    ptrdiff_t used;
+    ptrdiff_t used; /* with the header, also before there is memory */
     ptrdiff_t room;
+    int is_sealed;
     int count;
     long long base;
     long long latest;
@@ -69,7 +71,7 @@ static inline int kd_reserve(kd_frame *frame, ptrdiff_t more) {
 }
 
 /* Add a record. `tail` is the size of its headers with their number; the caller writes them to `*headers` at once.
- * Returns 1; 0 without memory, -1 when the batch would pass 2 GiB. */
+ * Returns 1; 0 without memory, -1 when the batch would pass 2 GiB or is sealed. */
 static inline int kd_add(kd_frame *frame, long long timestamp, const unsigned char *key, ptrdiff_t key_size,
                          const unsigned char *value, ptrdiff_t value_size, ptrdiff_t tail,
                          unsigned char **headers) {
@@ -79,7 +81,7 @@ static inline int kd_add(kd_frame *frame, long long timestamp, const unsigned ch
     ptrdiff_t size = 1 + kd_width(delta) + kd_width(frame->count) + tail;
     size += kd_width(key_size) + (key_size > 0 ? key_size : 0);
     size += kd_width(value_size) + (value_size > 0 ? value_size : 0);
-    if (size > KD_FRAME_LIMIT || frame->used + size + 5 + KD_BATCH_HEADER > KD_FRAME_LIMIT) return -1;
+    if (frame->is_sealed || size > KD_FRAME_LIMIT || frame->used + size + 5 > KD_FRAME_LIMIT) return -1;
     if (!kd_reserve(frame, size + 5)) return 0;
     unsigned char *p = kd_put(frame->data + frame->used, size);
     *p++ = 0;
